@@ -1,0 +1,131 @@
+//! Memory that O_DIRECT takes: aligned, zeroed, owned, of a size fixed at birth.
+//!
+//! *Owns*: the allocation. *May not touch*: files. An engine takes a buffer whole and gives it back with the result, so
+//! that nothing borrowed is ever under the kernel.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The alignment that satisfies every device met so far (a logical block is at most a page here).
+pub const BLOCK_BYTES: usize = 4096;
+
+/// The id of the next allocation. `Relaxed` is enough: only uniqueness counts, nothing is published with it.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// An owned, zeroed, aligned run of bytes.
+pub struct AlignedBuf {
+    pointer: NonNull<u8>,
+    layout: Layout,
+    id: u64,
+}
+
+// SAFETY: the buffer owns its allocation exclusively; moving it to another thread moves that ownership.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: a shared reference gives only `&[u8]`, which may be read from any thread.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// `len_bytes` zero bytes, aligned to [`BLOCK_BYTES`].
+    ///
+    /// # Panics
+    /// If `len_bytes` is 0 or no address space could hold it: both are mistakes of the caller, not of a user.
+    pub fn zeroed(len_bytes: usize) -> Self {
+        Self::zeroed_aligned(len_bytes, BLOCK_BYTES)
+    }
+
+    /// As [`AlignedBuf::zeroed`], with an alignment of its own.
+    ///
+    /// # Panics
+    /// If `len_bytes` is 0, `align_bytes` is no power of two, or the sum overflows.
+    pub fn zeroed_aligned(len_bytes: usize, align_bytes: usize) -> Self {
+        assert!(len_bytes > 0, "an aligned buffer of 0 bytes");
+        let layout = Layout::from_size_align(len_bytes, align_bytes)
+            .unwrap_or_else(|_| panic!("{len_bytes} bytes aligned to {align_bytes} is no layout"));
+        // SAFETY: the layout has a size above 0, checked above.
+        let pointer = unsafe { alloc_zeroed(layout) };
+        let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+        Self { pointer, layout, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// The alignment that was asked for.
+    pub fn align_bytes(&self) -> usize {
+        self.layout.align()
+    }
+
+    /// The number of this allocation, never used again in this process. An address is: who remembers something about
+    /// the *pages* of a buffer (a registration with the kernel pins them) must know it by this number, since another
+    /// buffer at the same address can have other pages.
+    #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "only registered buffers need it"))]
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The first byte, for the kernel to read or write. No reference to the bytes is made on the way.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.pointer
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `pointer` is valid for `layout.size()` initialised (zeroed) bytes for as long as `self` lives.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `alloc_zeroed` with this very layout, and freed once.
+        unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuf({} bytes, aligned to {})", self.layout.size(), self.layout.align())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_aligned_zeroed_and_writable() {
+        for align in [512, 4096, 1 << 16] {
+            let mut buffer = AlignedBuf::zeroed_aligned(1000, align);
+            assert_eq!(buffer.as_ptr().addr() % align, 0);
+            assert!(buffer.iter().all(|&byte| byte == 0));
+            buffer[999] = 7;
+            assert_eq!((buffer.len(), buffer[999]), (1000, 7));
+        }
+    }
+
+    #[test]
+    fn an_id_is_never_used_again_though_the_address_is() {
+        let mut ids = Vec::new();
+        let mut addresses = Vec::new();
+        for _ in 0..100 {
+            let buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+            ids.push(buffer.id());
+            addresses.push(buffer.start().addr());
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!(ids.len(), 100);
+        assert!(addresses.len() < 100, "the allocator gave no address twice: the test shows nothing");
+    }
+}

@@ -1,0 +1,144 @@
+//! The engines of the operating system: who makes the calls.
+//!
+//! *Owns*: threads, rings, AIO contexts. *May not touch*: what is written, or when; an engine carries out requests.
+//! [`OsEngine::open`] gives one by its kind; all of them answer alike (see [`crate::seam::Engine`]).
+//!
+//! | engine | a write | a read | a sync | write, then sync in one request |
+//! |---|---|---|---|---|
+//! | `caller` | `pwrite`, `pwritev2(RWF_DSYNC)` | `pread` | `fsync`, `fdatasync` | the two calls, here and now |
+//! | `pool` | as `caller`, on one of its threads | same | same | the two calls, on one thread |
+//! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | an entry each, the second after the first |
+//! | `uring-registered` | `WRITE_FIXED` on a registered file | `READ_FIXED` | as `uring` | as `uring` |
+//! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
+//! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | an entry each |
+//!
+//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once) and [`Engine::complete`] one
+//! more if nothing is there yet; [`Engine::run`] is one for both. A request beyond the depth waits inside `submit`
+//! (`pool` queues it). What follows an answer (the rest of a short write, an unlinked sync) starts inside `complete`,
+//! or `submit`.
+//!
+//! The engines that talk to the kernel by entries take only files of access `buffered` or `direct`.
+
+mod aio;
+mod caller;
+mod pool;
+mod progress;
+mod queue;
+#[cfg(feature = "io-uring")]
+mod registered;
+#[cfg(feature = "io-uring")]
+mod uring;
+
+use crate::error::{Error, Result};
+use crate::file::OsFile;
+use crate::seam::{Completion, Engine, Request};
+use crate::strategy::{EngineKind, NamedChoice};
+
+/// More requests in flight than any device has use for; it bounds threads, rings and the machine's AIO entries.
+pub const MAX_DEPTH: usize = 1024;
+
+/// An engine for [`OsFile`]s.
+#[derive(Debug)]
+pub struct OsEngine {
+    kind: EngineKind,
+    inner: Inner,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Caller(caller::Caller),
+    Pool(pool::Pool),
+    Aio(queue::Queue<aio::Aio>),
+    #[cfg(feature = "io-uring")]
+    Uring(Box<queue::Queue<uring::Ring>>),
+}
+
+/// The one place that knows every engine: `$call` on the one that this is.
+macro_rules! each {
+    ($inner:expr, $engine:ident => $call:expr) => {
+        match $inner {
+            Inner::Caller($engine) => $call,
+            Inner::Pool($engine) => $call,
+            Inner::Aio($engine) => $call,
+            #[cfg(feature = "io-uring")]
+            Inner::Uring($engine) => $call,
+        }
+    };
+}
+
+impl OsEngine {
+    /// An engine of this kind that has up to `depth` requests in flight, at least one (the caller's thread has one at
+    /// a time whatever the depth).
+    ///
+    /// # Errors
+    /// When this kernel, sandbox or build does not have it: the message names the likely cause and the cure. When
+    /// `depth` is above [`MAX_DEPTH`].
+    pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
+        if depth > MAX_DEPTH {
+            let why = format!("a depth of {depth} is more than the {MAX_DEPTH} that an engine takes");
+            return Err(Error::invalid("open engine", kind.name(), why));
+        }
+        let depth = depth.max(1);
+        let inner = match kind {
+            EngineKind::Caller => Inner::Caller(caller::Caller::default()),
+            EngineKind::Pool => Inner::Pool(pool::Pool::open(depth)?),
+            EngineKind::Aio => Inner::Aio(queue::Queue::new(aio::Aio::open(depth)?, depth)),
+            EngineKind::Uring | EngineKind::UringRegistered | EngineKind::UringLinked => uring(kind, depth)?,
+        };
+        Ok(Self { kind, inner })
+    }
+
+    /// Which engine this is.
+    pub fn kind(&self) -> EngineKind {
+        self.kind
+    }
+
+    /// What this engine was asked for and had to do without, if anything: the first buffer or file that the kernel
+    /// would not register, say. Such a request is carried out all the same, only not in the way that the engine is
+    /// named for.
+    pub fn notice(&self) -> Option<&Error> {
+        match &self.inner {
+            Inner::Caller(_) | Inner::Pool(_) => None,
+            Inner::Aio(engine) => engine.notice(),
+            #[cfg(feature = "io-uring")]
+            Inner::Uring(engine) => engine.notice(),
+        }
+    }
+}
+
+#[cfg(feature = "io-uring")]
+fn uring(kind: EngineKind, depth: usize) -> Result<Inner> {
+    let mode = match kind {
+        EngineKind::UringRegistered => uring::Mode::Registered,
+        EngineKind::UringLinked => uring::Mode::Linked,
+        _ => uring::Mode::Plain,
+    };
+    Ok(Inner::Uring(Box::new(queue::Queue::new(uring::Ring::open(mode, depth)?, depth))))
+}
+
+#[cfg(not(feature = "io-uring"))]
+fn uring(kind: EngineKind, _depth: usize) -> Result<Inner> {
+    let why = "this build has no io_uring: build inkstone-io with the feature `io-uring`, or use engine caller, pool or aio";
+    Err(Error::unsupported("open engine", kind.name(), why))
+}
+
+impl Engine for OsEngine {
+    type File = OsFile;
+
+    fn submit(&mut self, request: Request<OsFile>) -> Result<()> {
+        each!(&mut self.inner, engine => engine.submit(request))
+    }
+
+    fn complete(&mut self) -> Result<Option<Completion>> {
+        each!(&mut self.inner, engine => engine.complete())
+    }
+
+    fn in_flight(&self) -> usize {
+        each!(&self.inner, engine => engine.in_flight())
+    }
+
+    // Passed on, since a ring does it in one system call.
+    fn run(&mut self, request: Request<OsFile>) -> Result<Completion> {
+        each!(&mut self.inner, engine => engine.run(request))
+    }
+}

@@ -1,0 +1,208 @@
+//! A pool of threads, each of which does blocking calls.
+//!
+//! *Owns*: the threads and the queue between them and the caller. *May not touch*: how a request becomes calls; that
+//! is [`super::caller::carry_out`]. No lock is held across a call.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use super::caller::carry_out;
+use crate::error::{Error, Result};
+use crate::file::OsFile;
+use crate::seam::{Completion, Engine, File, Request};
+
+/// A pool of threads as an engine.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    in_flight: usize,
+}
+
+/// How a worker carries out a request. A parameter only so that a test can panic in it.
+type Work = fn(Request<OsFile>) -> Completion;
+
+#[derive(Debug, Default)]
+struct Shared {
+    queues: Mutex<Queues>,
+    /// There is a request, or the pool closes.
+    has_request: Condvar,
+    /// There is a completion.
+    has_completion: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    requests: VecDeque<Request<OsFile>>,
+    completions: VecDeque<Completion>,
+    is_closing: bool,
+}
+
+impl Pool {
+    /// `depth` threads.
+    pub(crate) fn open(depth: usize) -> Result<Self> {
+        Self::open_with(depth, carry_out)
+    }
+
+    fn open_with(depth: usize, work: Work) -> Result<Self> {
+        let mut pool = Self { shared: Arc::default(), threads: Vec::with_capacity(depth), in_flight: 0 };
+        for number in 0..depth {
+            let name = format!("inkstone-pool-{number}");
+            let shared = Arc::clone(&pool.shared);
+            // On failure `pool` is dropped, which ends the threads that there are.
+            let thread = Builder::new().name(name.clone()).spawn(move || shared.serve(work)).map_err(|source| {
+                Error::new("start thread", &name, source)
+                    .advise("a smaller depth needs fewer threads; see `ulimit -u` and the container's limit of processes")
+            })?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+}
+
+impl Shared {
+    /// Nothing can panic while the lock is held, so a poisoned lock guards sound queues.
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker's life: requests until the pool closes *and* none is left.
+    fn serve(&self, work: Work) {
+        while let Some(request) = self.next_request() {
+            let completion = carry_out_whatever_happens(work, request);
+            self.lock().completions.push_back(completion);
+            self.has_completion.notify_one();
+        }
+    }
+
+    fn next_request(&self) -> Option<Request<OsFile>> {
+        let mut queues = self.lock();
+        loop {
+            if let Some(request) = queues.requests.pop_front() {
+                return Some(request);
+            }
+            if queues.is_closing {
+                return None;
+            }
+            queues = self.has_request.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn next_completion(&self) -> Completion {
+        let mut queues = self.lock();
+        loop {
+            if let Some(completion) = queues.completions.pop_front() {
+                return completion;
+            }
+            queues = self.has_completion.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A panic becomes the request's error: the caller waits for a completion, and a thread that died would never give
+/// it. The buffer is gone with the stack that held it.
+fn carry_out_whatever_happens(work: Work, request: Request<OsFile>) -> Completion {
+    let token = request.token;
+    let file = Arc::clone(&request.file);
+    // Unwind safety: all that the panic could leave half done is the request, which nobody sees again, and the file,
+    // whose locks recover from a panicked holder.
+    catch_unwind(AssertUnwindSafe(|| work(request))).unwrap_or_else(|payload| {
+        let text = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        let source = io::Error::other(format!("a thread of the pool panicked: {text}"));
+        Completion { token, buffer: None, result: Err(Error::new("carry out", file.path(), source)) }
+    })
+}
+
+impl Engine for Pool {
+    type File = OsFile;
+
+    fn submit(&mut self, request: Request<OsFile>) -> Result<()> {
+        self.shared.lock().requests.push_back(request);
+        self.shared.has_request.notify_one();
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Result<Option<Completion>> {
+        if self.in_flight == 0 {
+            return Ok(None);
+        }
+        let completion = self.shared.next_completion();
+        self.in_flight -= 1;
+        Ok(Some(completion))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+}
+
+impl Drop for Pool {
+    /// Carries out all that was taken, then ends the threads.
+    fn drop(&mut self) {
+        self.shared.lock().is_closing = true;
+        self.shared.has_request.notify_all();
+        for thread in self.threads.drain(..) {
+            // A worker catches every panic of its work; there is nothing left to report here.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::AlignedBuf;
+    use crate::file::OpenFile;
+    use crate::seam::{Operation, Persist};
+
+    fn panicking(request: Request<OsFile>) -> Completion {
+        assert_ne!(request.token % 2, 1, "odd tokens panic here");
+        carry_out(request)
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_and_the_thread_lives_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
+        let mut pool = Pool::open_with(1, panicking).unwrap();
+        for token in 0..10 {
+            let buffer = AlignedBuf::zeroed(4096);
+            let operation = Operation::Write { buffer, len: 4096, offset: 0, persist: Persist::Later };
+            pool.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
+        }
+        let mut failed = 0;
+        while let Some(completion) = pool.complete().unwrap() {
+            match completion.result {
+                Ok(bytes) => assert_eq!((bytes, completion.token % 2), (4096, 0)),
+                Err(error) => {
+                    assert!(error.to_string().contains("odd tokens panic here"), "{error}");
+                    assert_eq!(completion.token % 2, 1);
+                    failed += 1;
+                }
+            }
+        }
+        assert_eq!((failed, pool.in_flight()), (5, 0));
+    }
+
+    #[test]
+    fn the_threads_have_names() {
+        fn name(request: Request<OsFile>) -> Completion {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            Completion { token: request.token, buffer: None, result: Err(Error::invalid("name", name, "")) }
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let file = Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
+        let mut pool = Pool::open_with(1, name).unwrap();
+        let operation = Operation::Sync(crate::seam::SyncKind::All);
+        let completion = pool.run(Request { token: 0, file, operation }).unwrap();
+        assert_eq!(completion.result.unwrap_err().path().to_str(), Some("inkstone-pool-0"));
+    }
+}

@@ -1,0 +1,159 @@
+//! The one error of this crate: what was attempted, on which path and offset, what the kernel said, what to do.
+//!
+//! It is `Clone`, because the error of one sync belongs to every waiter of its group.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of everything here that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed operation with its place and, where one is known, its cure.
+#[derive(Debug, Clone)]
+pub struct Error {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    operation: &'static str,
+    path: PathBuf,
+    offset: Option<u64>,
+    advice: Option<String>,
+    source: io::Error,
+}
+
+impl Error {
+    /// An error of `operation` on `path`; add the offset and the advice with the methods below.
+    pub fn new(operation: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {
+        let inner = Inner {
+            operation,
+            path: path.as_ref().to_path_buf(),
+            offset: None,
+            advice: None,
+            source: source.into(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The error of an argument that cannot work, found before any system call.
+    pub fn invalid(operation: &'static str, path: impl AsRef<Path>, why: impl Into<String>) -> Self {
+        Self::new(operation, path, io::Error::new(io::ErrorKind::InvalidInput, why.into()))
+    }
+
+    /// The error of something that this kernel, file system or build does not have.
+    pub fn unsupported(operation: &'static str, path: impl AsRef<Path>, why: impl Into<String>) -> Self {
+        Self::new(operation, path, io::Error::new(io::ErrorKind::Unsupported, why.into()))
+    }
+
+    /// Says at which byte of the file it happened.
+    #[must_use]
+    pub fn at(self, offset: u64) -> Self {
+        self.change(|inner| inner.offset = Some(offset))
+    }
+
+    /// Says what the reader can do about it: one sentence, no full stop.
+    #[must_use]
+    pub fn advise(self, advice: impl Into<String>) -> Self {
+        self.change(|inner| inner.advice = Some(advice.into()))
+    }
+
+    fn change(self, change: impl FnOnce(&mut Inner)) -> Self {
+        // Still unshared in practice: an error gets its details before anybody clones it.
+        let mut inner = Arc::try_unwrap(self.inner).unwrap_or_else(|shared| Inner {
+            operation: shared.operation,
+            path: shared.path.clone(),
+            offset: shared.offset,
+            advice: shared.advice.clone(),
+            source: copy_of(&shared.source),
+        });
+        change(&mut inner);
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What was attempted: the name of the system call, or a few words.
+    pub fn operation(&self) -> &'static str {
+        self.inner.operation
+    }
+
+    /// The file or directory it was attempted on.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// The byte offset, where the operation has one.
+    pub fn offset(&self) -> Option<u64> {
+        self.inner.offset
+    }
+
+    /// The kind of the kernel's answer.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.inner.source.kind()
+    }
+
+    /// The kernel's error number, where it came from the kernel.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.inner.source.raw_os_error()
+    }
+
+    /// Whether this is an answer of "not here" (`EOPNOTSUPP`, `ENOSYS`, or this build lacks it), not a failure.
+    pub fn is_unsupported(&self) -> bool {
+        self.kind() == io::ErrorKind::Unsupported
+            || matches!(self.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+    }
+}
+
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.inner;
+        write!(f, "{} {}", inner.operation, inner.path.display())?;
+        if let Some(offset) = inner.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        write!(f, ": {}", inner.source)?;
+        if let Some(advice) = &inner.advice {
+            write!(f, "; {advice}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.inner.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_where_and_what_to_do() {
+        let error = Error::new("pwrite", "/log/7", io::Error::from_raw_os_error(libc::ENOSPC))
+            .at(4096)
+            .advise("free some space");
+        let text = error.to_string();
+        assert!(text.starts_with("pwrite /log/7 at byte 4096: No space left"), "{text}");
+        assert!(text.ends_with("; free some space"), "{text}");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_shared_error_can_still_get_details() {
+        let first = Error::new("fsync", "/log/7", io::Error::from_raw_os_error(libc::EIO));
+        let second = first.clone().at(8);
+        assert_eq!(first.offset(), None);
+        assert_eq!(second.offset(), Some(8));
+        assert_eq!(second.raw_os_error(), Some(libc::EIO));
+    }
+}

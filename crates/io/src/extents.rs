@@ -1,0 +1,181 @@
+//! Where a file's blocks lie and in which state, by FIEMAP.
+//!
+//! *Owns*: the map. *May not touch*: the file's content; asking first makes the file system write delayed data out.
+//! This is how the lab checks that a cell's file is in the state that the cell claims.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::sys;
+use crate::transfer::retry;
+
+/// The state of one extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExtentState {
+    /// Blocks that hold what was written.
+    Written,
+    /// Blocks reserved, read as zeros; the first write converts them and so changes metadata.
+    Unwritten,
+    /// Not allocated yet: the data is still only in memory.
+    Delayed,
+    /// Stored in another form (compressed, encrypted, inline): its place says nothing.
+    Encoded,
+}
+
+/// A run of a file's bytes with their place on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte in the file.
+    pub logical: u64,
+    /// First byte on the device, as the file system counts (btrfs: in its own address space).
+    pub physical: u64,
+    /// Length in bytes.
+    pub len_bytes: u64,
+    /// Its state.
+    pub state: ExtentState,
+    /// Whether other files share these blocks: a write goes elsewhere.
+    pub shared: bool,
+}
+
+/// All extents of a file, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExtentMap {
+    /// The extents, by rising `logical`.
+    pub extents: Vec<Extent>,
+}
+
+/// How many bytes of a range are in which state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Coverage {
+    /// Bytes in written extents.
+    pub written_bytes: u64,
+    /// Bytes in unwritten extents.
+    pub unwritten_bytes: u64,
+    /// Bytes in no extent.
+    pub hole_bytes: u64,
+    /// Bytes in delayed or encoded extents.
+    pub other_bytes: u64,
+    /// Of all those, bytes shared with other files.
+    pub shared_bytes: u64,
+}
+
+impl ExtentMap {
+    /// Asks the file system.
+    ///
+    /// # Errors
+    /// `is_unsupported()` where it has no FIEMAP (tmpfs); else what the kernel answers.
+    pub fn of(file: &File, path: &Path) -> Result<Self> {
+        let mut extents = Vec::new();
+        let mut start = 0;
+        loop {
+            let mut request = sys::Fiemap::request(start, u64::MAX - start, sys::FIEMAP_FLAG_SYNC);
+            retry(|| sys::fiemap(file.as_fd(), &mut request))
+                .map_err(|source| unsupported_or(path, source))?;
+            let count = (request.mapped_extents as usize).min(sys::FIEMAP_BATCH);
+            let batch = &request.extents[..count];
+            extents.extend(batch.iter().map(from_kernel));
+            let Some(last) = batch.last() else { break };
+            let next = last.logical.saturating_add(last.length);
+            if last.flags & sys::FIEMAP_EXTENT_LAST != 0 || next <= start {
+                break;
+            }
+            start = next;
+        }
+        Ok(Self { extents })
+    }
+
+    /// How much of `range` is in which state.
+    pub fn coverage(&self, range: Range<u64>) -> Coverage {
+        let mut coverage = Coverage::default();
+        let mut covered = 0;
+        for extent in &self.extents {
+            let from = extent.logical.max(range.start);
+            let to = extent.logical.saturating_add(extent.len_bytes).min(range.end);
+            let bytes = to.saturating_sub(from);
+            covered += bytes;
+            match extent.state {
+                ExtentState::Written => coverage.written_bytes += bytes,
+                ExtentState::Unwritten => coverage.unwritten_bytes += bytes,
+                ExtentState::Delayed | ExtentState::Encoded => coverage.other_bytes += bytes,
+            }
+            if extent.shared {
+                coverage.shared_bytes += bytes;
+            }
+        }
+        coverage.hole_bytes = (range.end - range.start).saturating_sub(covered);
+        coverage
+    }
+
+    /// The device's byte ranges that hold this file, where they can be known.
+    pub fn physical_ranges(&self) -> Vec<Range<u64>> {
+        let known = |extent: &&Extent| matches!(extent.state, ExtentState::Written | ExtentState::Unwritten);
+        self.extents
+            .iter()
+            .filter(known)
+            .map(|e| e.physical..e.physical.saturating_add(e.len_bytes))
+            .collect()
+    }
+}
+
+fn unsupported_or(path: &Path, source: io::Error) -> Error {
+    match source.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::ENOTTY) => {
+            Error::unsupported("FIEMAP", path, "this file system does not tell where a file's blocks are")
+        }
+        _ => Error::new("FIEMAP", path, source),
+    }
+}
+
+fn from_kernel(extent: &sys::FiemapExtent) -> Extent {
+    let has = |flag: u32| extent.flags & flag != 0;
+    let state = if has(sys::FIEMAP_EXTENT_DELALLOC) || has(sys::FIEMAP_EXTENT_UNKNOWN) {
+        ExtentState::Delayed
+    } else if has(sys::FIEMAP_EXTENT_ENCODED) || has(sys::FIEMAP_EXTENT_DATA_INLINE) {
+        ExtentState::Encoded
+    } else if has(sys::FIEMAP_EXTENT_UNWRITTEN) {
+        ExtentState::Unwritten
+    } else {
+        ExtentState::Written
+    };
+    Extent {
+        logical: extent.logical,
+        physical: extent.physical,
+        len_bytes: extent.length,
+        state,
+        shared: has(sys::FIEMAP_EXTENT_SHARED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(logical: u64, len_bytes: u64, state: ExtentState) -> Extent {
+        Extent { logical, physical: logical + 1_000_000, len_bytes, state, shared: false }
+    }
+
+    #[test]
+    fn coverage_counts_states_and_holes() {
+        let map = ExtentMap {
+            extents: vec![extent(0, 4096, ExtentState::Written), extent(8192, 8192, ExtentState::Unwritten)],
+        };
+        let coverage = map.coverage(0..20480);
+        assert_eq!(
+            (coverage.written_bytes, coverage.unwritten_bytes, coverage.hole_bytes),
+            (4096, 8192, 8192)
+        );
+        let inside = map.coverage(2048..10240);
+        assert_eq!((inside.written_bytes, inside.unwritten_bytes, inside.hole_bytes), (2048, 2048, 4096));
+        assert_eq!(map.physical_ranges().len(), 2);
+    }
+
+    #[test]
+    fn the_kernels_structures_have_the_kernels_sizes() {
+        assert_eq!(size_of::<sys::FiemapExtent>(), 56);
+        assert_eq!(size_of::<sys::Fiemap>(), 32 + 56 * sys::FIEMAP_BATCH);
+    }
+}

@@ -1,0 +1,297 @@
+//! A file of the operating system, opened for one way of access and durability.
+//!
+//! *Owns*: the descriptor and, for the lab's arms, the mapping or the C stream over it. *May not touch*: what the bytes
+//! mean; who calls from which thread (engines do that).
+
+use std::fs::File as StdFile;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::ReadWriteFlags;
+
+use crate::error::{Error, Result};
+use crate::mapping::Mapping;
+use crate::prepare;
+use crate::seam::{File, Persist, SyncKind};
+use crate::strategy::{Access, Durability, Preparation};
+use crate::stream::CStream;
+use crate::transfer::{Direction, Transfer, retry};
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Fail if it exists (`O_EXCL`); otherwise fail if it does not.
+    pub create_new: bool,
+    /// The way bytes get in.
+    pub access: Access,
+    /// `OSync` and `ODsync` become open flags; every other durability is somebody's later call.
+    pub durability: Durability,
+    /// Refuse to write.
+    pub read_only: bool,
+}
+
+impl OpenFile {
+    /// An existing file, through the page cache, for reading and writing.
+    pub fn existing() -> Self {
+        Self { create_new: false, access: Access::Buffered, durability: Durability::None, read_only: false }
+    }
+
+    /// A file that must not exist yet.
+    pub fn new_file() -> Self {
+        Self { create_new: true, ..Self::existing() }
+    }
+
+    /// With this access.
+    #[must_use]
+    pub fn access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    /// With this durability: the open flags that it needs.
+    #[must_use]
+    pub fn durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// For reading only.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self { read_only: true, ..self }
+    }
+
+    fn flags(&self) -> i32 {
+        let direct = if self.access == Access::Direct { libc::O_DIRECT } else { 0 };
+        let sync = match self.durability {
+            Durability::OSync => libc::O_SYNC,
+            Durability::ODsync => libc::O_DSYNC,
+            _ => 0,
+        };
+        direct | sync
+    }
+}
+
+/// A file of the operating system.
+#[derive(Debug)]
+pub struct OsFile {
+    file: StdFile,
+    path: PathBuf,
+    how: OpenFile,
+    way: Way,
+}
+
+/// What stands between `write_at` and the descriptor.
+#[derive(Debug)]
+enum Way {
+    Offset,
+    Seek(Mutex<()>),
+    Map(Mutex<Option<Mapping>>),
+    Stream(Mutex<CStream>),
+}
+
+/// A lock whose holder panicked guards no invariant here that a later writer could break further.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl OsFile {
+    /// Opens or creates the file. A creation is durable after a sync of its directory.
+    ///
+    /// # Errors
+    /// What the kernel answers; where `O_DIRECT` is refused, that it was `O_DIRECT`.
+    pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
+        let open = || {
+            StdFile::options()
+                .read(true)
+                .write(!how.read_only)
+                .create_new(how.create_new)
+                .custom_flags(how.flags())
+                .open(path)
+        };
+        let file = retry(open).map_err(|source| {
+            let refused = how.access == Access::Direct && source.raw_os_error() == Some(libc::EINVAL);
+            let error = Error::new("open", path, source);
+            if refused {
+                error.advise("this file system has no O_DIRECT: use access buffered")
+            } else {
+                error
+            }
+        })?;
+        let way = match how.access {
+            Access::Buffered | Access::Direct => Way::Offset,
+            Access::Seek => Way::Seek(Mutex::new(())),
+            Access::Mmap => Way::Map(Mutex::new(None)),
+            Access::Stream => Way::Stream(Mutex::new(
+                CStream::new(&file).map_err(|source| Error::new("fdopen", path, source))?,
+            )),
+        };
+        Ok(Self { file, path: path.to_path_buf(), how: *how, way })
+    }
+
+    /// How it was opened.
+    pub fn how(&self) -> &OpenFile {
+        &self.how
+    }
+
+    /// Its descriptor, for engines that pass it to the kernel themselves.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Its standard library handle, for questions about the file (its extents, its metadata).
+    pub fn std_file(&self) -> &StdFile {
+        &self.file
+    }
+
+    /// Sets the size; new bytes read as zeros from a hole.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn set_len(&self, len_bytes: u64) -> Result<()> {
+        retry(|| self.file.set_len(len_bytes))
+            .map_err(|source| Error::new("ftruncate", &self.path, source).at(len_bytes))
+    }
+
+    /// For access mmap: maps the first `len_bytes`, which the file must already have.
+    ///
+    /// # Errors
+    /// When the access is another one, the file is shorter, or the kernel refuses.
+    pub fn map(&self, len_bytes: u64) -> Result<()> {
+        let Way::Map(mapping) = &self.way else {
+            return Err(Error::invalid("mmap", &self.path, "the file was not opened for access mmap"));
+        };
+        if self.len_bytes()? < len_bytes {
+            let why = format!("the file is shorter than the {len_bytes} bytes to map");
+            return Err(Error::invalid("mmap", &self.path, why));
+        }
+        let new =
+            Mapping::new(&self.file, len_bytes).map_err(|source| Error::new("mmap", &self.path, source))?;
+        *lock(mapping) = Some(new);
+        Ok(())
+    }
+
+    /// For access mmap: `msync(MS_SYNC)` of a range; durable on return.
+    ///
+    /// # Errors
+    /// When nothing is mapped there, or what the kernel answers.
+    pub fn sync_mapped(&self, offset: u64, len: usize) -> Result<()> {
+        self.with_mapping("msync", offset, |mapping| mapping.sync(offset, len))
+    }
+
+    fn with_mapping(
+        &self,
+        what: &'static str,
+        offset: u64,
+        act: impl Fn(&Mapping) -> io::Result<()>,
+    ) -> Result<()> {
+        let Way::Map(mapping) = &self.way else {
+            return Err(Error::invalid(what, &self.path, "the file was not opened for access mmap"));
+        };
+        match lock(mapping).as_ref() {
+            Some(mapping) => act(mapping).map_err(|source| Error::new(what, &self.path, source).at(offset)),
+            None => Err(Error::invalid(what, &self.path, "the file was not mapped before the write")),
+        }
+    }
+
+    /// Writes all of `bytes` at `offset` and makes them as durable as `persist` says before it returns.
+    ///
+    /// # Errors
+    /// What the kernel answers, with the offset. See [`File::sync`] for what is known after an error.
+    pub fn write_with(&self, bytes: &[u8], offset: u64, persist: Persist) -> Result<()> {
+        match persist {
+            Persist::Later => self.write_at(bytes, offset),
+            Persist::Sync(kind) => {
+                self.write_at(bytes, offset)?;
+                self.sync(kind)
+            }
+            Persist::Dsync => self.write_dsync(bytes, offset),
+        }
+    }
+
+    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        if !matches!(self.way, Way::Offset) {
+            let why = format!("RWF_DSYNC does not go with access {}", self.how.access);
+            return Err(Error::invalid("pwritev2", &self.path, why));
+        }
+        let attempt = |done: usize| {
+            let rest = [io::IoSlice::new(&bytes[done..])];
+            rustix::io::pwritev2(&self.file, &rest, offset + done as u64, ReadWriteFlags::DSYNC)
+                .map_err(io::Error::from)
+        };
+        let answer = Transfer::new(bytes.len()).run(Direction::Write, attempt);
+        answer.map(drop).map_err(|source| Error::new("pwritev2(RWF_DSYNC)", &self.path, source).at(offset))
+    }
+
+    fn write_seeking(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let write = |done: usize| (&self.file).write(&bytes[done..]);
+        rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Start(offset))
+            .map_err(|error| Error::new("lseek", &self.path, error).at(offset))?;
+        let answer = Transfer::new(bytes.len()).run(Direction::Write, write);
+        answer.map(drop).map_err(|source| Error::new("write", &self.path, source).at(offset))
+    }
+
+    fn write_stream(&self, stream: &Mutex<CStream>, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut stream = lock(stream);
+        stream.write(bytes, offset).map_err(|source| Error::new("fwrite", &self.path, source).at(offset))?;
+        // With O_SYNC or O_DSYNC it is the write call that is durable, and a buffered fwrite makes none.
+        if self.how.durability.with_the_write() { self.flush_stream(&mut stream) } else { Ok(()) }
+    }
+
+    fn flush_stream(&self, stream: &mut CStream) -> Result<()> {
+        stream.flush().map_err(|source| Error::new("fflush", &self.path, source))
+    }
+}
+
+impl File for OsFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
+        Ok(metadata.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let len = buffer.len();
+        Transfer::new(len)
+            .run(Direction::Read, |done| self.file.read_at(&mut buffer[done..], offset + done as u64))
+            .map_err(|source| Error::new("pread", &self.path, source).at(offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        match &self.way {
+            Way::Offset => prepare::write_all(&self.file, &self.path, bytes, offset),
+            Way::Seek(turn) => {
+                // The position belongs to the descriptor: two threads must not move it between each other's calls.
+                let _turn = lock(turn);
+                self.write_seeking(bytes, offset)
+            }
+            Way::Map(_) => self.with_mapping("store", offset, |mapping| mapping.write(bytes, offset)),
+            Way::Stream(stream) => self.write_stream(stream, bytes, offset),
+        }
+    }
+
+    fn sync(&self, kind: SyncKind) -> Result<()> {
+        if let Way::Stream(stream) = &self.way {
+            self.flush_stream(&mut lock(stream))?;
+        }
+        // Never again after an error: a second sync can succeed over pages that were lost. EINTR is the exception, as
+        // the kernel gives it before it starts.
+        let (name, answer) = match kind {
+            SyncKind::All => ("fsync", retry(|| self.file.sync_all())),
+            SyncKind::Data => ("fdatasync", retry(|| self.file.sync_data())),
+        };
+        answer.map_err(|source| Error::new(name, &self.path, source))
+    }
+
+    fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
+        prepare::prepare(&self.file, &self.path, self.how.access, preparation, len_bytes)
+    }
+
+    fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()> {
+        prepare::extend(&self.file, &self.path, preparation, offset, len_bytes)
+    }
+}

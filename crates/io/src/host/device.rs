@@ -1,0 +1,302 @@
+//! Block devices by number, their counters, and the clock and counters of the calling thread.
+//!
+//! *Owns*: the two spellings of a device number, sysfs's `stat`, `CLOCK_MONOTONIC`, page faults, the list of
+//! our threads, and dropping cached pages. *May not touch*: the contents of any file or device.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+use crate::transfer::retry;
+
+/// The number of a block device, as `lsblk` prints it: `7:0` is the first loop device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceNumber {
+    /// The driver.
+    pub major: u32,
+    /// The device of that driver.
+    pub minor: u32,
+}
+
+/// The bits of the minor number inside the kernel's own `dev_t`.
+const KERNEL_MINOR_BITS: u32 = 20;
+
+impl DeviceNumber {
+    /// From the kernel's own `dev_t` as trace events show it: `major << 20 | minor`. Not what `stat` gives.
+    pub fn from_kernel(device: u32) -> Self {
+        Self { major: device >> KERNEL_MINOR_BITS, minor: device & ((1 << KERNEL_MINOR_BITS) - 1) }
+    }
+
+    /// The kernel's own `dev_t`, for filters of trace events. Bits beyond 12 and 20 do not exist there and
+    /// are cut.
+    pub fn to_kernel(self) -> u32 {
+        (self.major << KERNEL_MINOR_BITS) | (self.minor & ((1 << KERNEL_MINOR_BITS) - 1))
+    }
+
+    /// From user space's encoding: `st_dev` of a file for the device below it, `st_rdev` of a device node for
+    /// itself.
+    ///
+    /// btrfs and overlayfs give every volume a made-up `st_dev` with major 0 that is no block device.
+    pub fn from_st_dev(device: u64) -> Self {
+        Self { major: rustix::fs::major(device), minor: rustix::fs::minor(device) }
+    }
+
+    /// The device's own directory in sysfs.
+    pub fn sysfs(self) -> PathBuf {
+        PathBuf::from(format!("/sys/dev/block/{self}"))
+    }
+}
+
+impl fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+/// The text is no `major:minor`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no device number like 7:0")]
+pub struct NotADeviceNumber(String);
+
+impl FromStr for DeviceNumber {
+    type Err = NotADeviceNumber;
+
+    fn from_str(text: &str) -> std::result::Result<Self, NotADeviceNumber> {
+        let parts = text
+            .trim()
+            .split_once(':')
+            .and_then(|(major, minor)| Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? }));
+        parts.ok_or_else(|| NotADeviceNumber(text.to_string()))
+    }
+}
+
+/// A device's counters since it appeared: `/sys/dev/block/M:m/stat`. A sector is 512 bytes on every device.
+///
+/// An empty flush counts among the writes too; the flushes that the block layer puts around a write with
+/// PREFLUSH or FUA do not. Fields that an older kernel does not have are `None`: a 0 would be a measurement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlockStat {
+    /// Read requests completed.
+    pub reads: u64,
+    /// Reads merged into another request before it was sent.
+    pub read_merges: u64,
+    /// Sectors read.
+    pub read_sectors: u64,
+    /// Milliseconds that read requests took, added up.
+    pub read_ms: u64,
+    /// Write requests completed, empty flushes included.
+    pub writes: u64,
+    /// Writes merged into another request before it was sent.
+    pub write_merges: u64,
+    /// Sectors written.
+    pub write_sectors: u64,
+    /// Milliseconds that write requests took, added up.
+    pub write_ms: u64,
+    /// Requests in flight now: not a counter.
+    pub in_flight: u64,
+    /// Milliseconds with at least one request in flight.
+    pub busy_ms: u64,
+    /// Milliseconds that all requests took, added up.
+    pub queue_ms: u64,
+    /// Discard requests completed (Linux 4.18).
+    pub discards: Option<u64>,
+    /// Discards merged (Linux 4.18).
+    pub discard_merges: Option<u64>,
+    /// Sectors discarded (Linux 4.18).
+    pub discard_sectors: Option<u64>,
+    /// Milliseconds that discards took, added up (Linux 4.18).
+    pub discard_ms: Option<u64>,
+    /// Flushes of the write cache completed (Linux 5.5).
+    pub flushes: Option<u64>,
+    /// Milliseconds that flushes took, added up (Linux 5.5).
+    pub flush_ms: Option<u64>,
+}
+
+impl BlockStat {
+    /// What happened between `before` and this one. `in_flight` stays as it is now.
+    #[must_use]
+    pub fn since(&self, before: &BlockStat) -> BlockStat {
+        let newer = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        BlockStat {
+            reads: self.reads.saturating_sub(before.reads),
+            read_merges: self.read_merges.saturating_sub(before.read_merges),
+            read_sectors: self.read_sectors.saturating_sub(before.read_sectors),
+            read_ms: self.read_ms.saturating_sub(before.read_ms),
+            writes: self.writes.saturating_sub(before.writes),
+            write_merges: self.write_merges.saturating_sub(before.write_merges),
+            write_sectors: self.write_sectors.saturating_sub(before.write_sectors),
+            write_ms: self.write_ms.saturating_sub(before.write_ms),
+            in_flight: self.in_flight,
+            busy_ms: self.busy_ms.saturating_sub(before.busy_ms),
+            queue_ms: self.queue_ms.saturating_sub(before.queue_ms),
+            discards: newer(self.discards, before.discards),
+            discard_merges: newer(self.discard_merges, before.discard_merges),
+            discard_sectors: newer(self.discard_sectors, before.discard_sectors),
+            discard_ms: newer(self.discard_ms, before.discard_ms),
+            flushes: newer(self.flushes, before.flushes),
+            flush_ms: newer(self.flush_ms, before.flush_ms),
+        }
+    }
+
+    fn parse(text: &str) -> Option<BlockStat> {
+        let fields = text.split_ascii_whitespace().map(|field| field.parse::<u64>());
+        let fields: Vec<u64> = fields.collect::<std::result::Result<_, _>>().ok()?;
+        let field = |index: usize| fields.get(index).copied();
+        Some(BlockStat {
+            reads: field(0)?,
+            read_merges: field(1)?,
+            read_sectors: field(2)?,
+            read_ms: field(3)?,
+            writes: field(4)?,
+            write_merges: field(5)?,
+            write_sectors: field(6)?,
+            write_ms: field(7)?,
+            in_flight: field(8)?,
+            busy_ms: field(9)?,
+            queue_ms: field(10)?,
+            discards: field(11),
+            discard_merges: field(12),
+            discard_sectors: field(13),
+            discard_ms: field(14),
+            flushes: field(15),
+            flush_ms: field(16),
+        })
+    }
+}
+
+/// Reads a device's counters. Needs no rights.
+///
+/// # Errors
+/// There is no such block device (a made-up number of btrfs, say), or sysfs is not mounted.
+pub fn block_stat(device: DeviceNumber) -> Result<BlockStat> {
+    let path = device.sysfs().join("stat");
+    let text = retry(|| fs::read_to_string(&path)).map_err(|error| {
+        Error::new("read device counters", &path, error).advise(
+            "a file system like btrfs shows a made-up device number: ask for the device it is mounted from",
+        )
+    })?;
+    BlockStat::parse(&text).ok_or_else(|| {
+        let what = io::Error::new(io::ErrorKind::InvalidData, format!("no eleven numbers in {text:?}"));
+        Error::new("read device counters", &path, what)
+    })
+}
+
+/// Nanoseconds on `CLOCK_MONOTONIC`: the clock that trace events carry.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC, libc::clock_gettime)
+}
+
+/// Nanoseconds of one tick of the kernel (a *jiffy*): 4,000,000 with CONFIG_HZ=250.
+///
+/// User space sees no HZ, but the coarse clocks advance once a tick, so their resolution is one tick.
+pub(super) fn tick_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC_COARSE, libc::clock_getres)
+}
+
+type ClockCall = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+
+fn clock_ns(clock: libc::clockid_t, call: ClockCall) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls only write one timespec to a valid, exclusive pointer.
+    let answer = unsafe { call(clock, &mut time) };
+    // Not data from outside: a kernel without these clocks runs no program of today.
+    assert!(answer == 0, "the kernel has no clock {clock}");
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Page faults of the calling thread so far: (minor: served from memory, major: had to wait for a device).
+pub fn thread_faults() -> (u64, u64) {
+    // SAFETY: rusage is plain integers, for which all zeros is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes one rusage to a valid, exclusive pointer.
+    let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    assert!(answer == 0, "getrusage knows RUSAGE_THREAD since Linux 2.6.26");
+    (u64::try_from(usage.ru_minflt).unwrap_or(0), u64::try_from(usage.ru_majflt).unwrap_or(0))
+}
+
+/// The thread ids of this process, io_uring's own workers included, in its own pid namespace. Empty without
+/// /proc.
+pub fn own_threads() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Asks the kernel to drop a file's pages from its cache, so that the next read comes from the device.
+///
+/// Only *clean* pages go: sync the file first. Pages that somebody has mapped or locked stay too.
+///
+/// # Errors
+/// The file cannot have cached pages (a pipe).
+pub fn drop_cached_pages(file: &impl AsFd) -> Result<()> {
+    let fd = file.as_fd();
+    retry(|| Ok(rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::DontNeed)?)).map_err(|error| {
+        let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let path = fs::read_link(&link).unwrap_or_else(|_| Path::new(&link).to_path_buf());
+        Error::new("posix_fadvise(DONTNEED)", path, error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_have_three_spellings() {
+        let loop0 = DeviceNumber { major: 7, minor: 0 };
+        assert_eq!(loop0.to_kernel(), 7_340_032);
+        assert_eq!(DeviceNumber::from_kernel(7_340_032), loop0);
+        assert_eq!("7:0".parse(), Ok(loop0));
+        assert_eq!(loop0.to_string(), "7:0");
+        // A minor beyond 8 bits is split in user space's encoding and whole in the kernel's.
+        let many = DeviceNumber { major: 259, minor: 300 };
+        assert_eq!(DeviceNumber::from_st_dev(rustix::fs::makedev(259, 300)), many);
+        assert_eq!(DeviceNumber::from_kernel(many.to_kernel()), many);
+        for wrong in ["", "7", "7:", ":0", "7:x", "-7:0"] {
+            assert!(wrong.parse::<DeviceNumber>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn counters_of_old_and_new_kernels() {
+        let new = BlockStat::parse("  1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n").expect("17 fields");
+        assert_eq!((new.reads, new.write_sectors, new.queue_ms), (1, 7, 11));
+        assert_eq!((new.discard_ms, new.flushes, new.flush_ms), (Some(15), Some(16), Some(17)));
+        let old = BlockStat::parse("1 2 3 4 5 6 7 8 9 10 11").expect("11 fields");
+        assert_eq!((old.discards, old.flushes), (None, None));
+        assert_eq!(new.since(&old).flushes, None);
+        assert_eq!(new.since(&new), BlockStat { in_flight: 9, ..zeros() });
+        assert_eq!(BlockStat::parse("1 2 3"), None);
+        assert_eq!(BlockStat::parse("1 2 3 4 5 6 7 8 9 10 x"), None);
+    }
+
+    fn zeros() -> BlockStat {
+        BlockStat::parse("0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0").expect("17 fields")
+    }
+
+    #[test]
+    fn clocks_threads_and_faults_answer() {
+        let first = monotonic_ns();
+        assert!(monotonic_ns() >= first);
+        let hz = 1_000_000_000 / tick_ns();
+        assert!([100, 250, 300, 1000].contains(&hz), "{hz}");
+        let (before, _) = thread_faults();
+        let touched = vec![1u8; 8 << 20];
+        assert!(thread_faults().0 > before, "{}", touched.len());
+        assert!(own_threads().contains(&std::process::id()));
+    }
+
+    #[test]
+    fn cached_pages_of_a_file_can_be_dropped_and_of_a_pipe_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = fs::File::create(directory.path().join("file")).expect("a file");
+        drop_cached_pages(&file).expect("a file has cached pages");
+        let (reader, _writer) = io::pipe().expect("a pipe");
+        let error = drop_cached_pages(&reader).expect_err("a pipe has none");
+        assert_eq!(error.raw_os_error(), Some(libc::ESPIPE));
+        assert!(error.path().to_string_lossy().contains("pipe"), "{error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! Where a file system keeps its journal on its device, so that a write's sector can be explained.
+//!
+//! *Owns*: choosing the reader by file system, reading pieces of a device, and xfs. *May not touch*: any
+//! write; no mount is needed, and a mounted file system is not disturbed.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::layout_ext4;
+use crate::error::{Error, Result};
+use crate::transfer::retry;
+
+/// The byte ranges of the journal (ext4) or log (xfs) on the file system's own device, in order. Empty for a
+/// file system without one, and for kinds other than ext2, ext3, ext4 and xfs.
+///
+/// Bytes count from the start of `device_path`. Where that is a partition, trace events count from the start
+/// of its disk: add the partition's `start`.
+///
+/// # Errors
+/// The device cannot be read; it does not hold that file system; the journal is on another device (then it
+/// says so); an old journal without extents.
+pub fn log_area(device_path: &Path, file_system: &str) -> Result<Vec<Range<u64>>> {
+    let open = || {
+        let file = retry(|| File::open(device_path)).map_err(|error| {
+            Error::new("open", device_path, error)
+                .advise("reading a device as it is needs root, and some sandboxes refuse even that")
+        })?;
+        Ok(Disk { file, path: device_path })
+    };
+    match file_system {
+        "ext2" | "ext3" | "ext4" => layout_ext4::journal(&open()?),
+        "xfs" => xfs_log(&open()?),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// A device that is read in pieces.
+pub(super) struct Disk<'a> {
+    file: File,
+    path: &'a Path,
+}
+
+impl Disk<'_> {
+    /// The bytes at `offset`.
+    pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let read = self.file.read_exact_at(&mut bytes, offset);
+        read.map_err(|error| Error::new("read a file system's layout", self.path, error).at(offset))?;
+        Ok(bytes)
+    }
+
+    /// The error of a device that does not hold what it should.
+    pub(super) fn invalid(&self, offset: u64, what: impl Into<String>) -> Error {
+        let what = io::Error::new(io::ErrorKind::InvalidData, what.into());
+        Error::new("read a file system's layout", self.path, what).at(offset)
+    }
+
+    /// The error of a layout that is not understood here.
+    pub(super) fn unsupported(&self, what: impl Into<String>) -> Error {
+        Error::unsupported("read a file system's layout", self.path, what)
+    }
+}
+
+/// `N` bytes of `bytes` at `offset`; zeros where there are none, which no check after it takes for good.
+pub(super) fn piece<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    bytes.get(offset..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
+}
+
+const XFS_SUPERBLOCK_BYTES: usize = 512;
+
+fn xfs_log(disk: &Disk<'_>) -> Result<Vec<Range<u64>>> {
+    let superblock = disk.read(0, XFS_SUPERBLOCK_BYTES)?;
+    match xfs_log_of(&superblock) {
+        Ok(Some(range)) => Ok(vec![range]),
+        Ok(None) => Err(disk.unsupported("its log is on another device (logdev)")),
+        Err(why) => Err(disk.invalid(0, why)),
+    }
+}
+
+/// Numbers in xfs are big-endian. A block number has the allocation group in its upper bits, and the groups
+/// are `agblocks` blocks apart, which need not be a power of two.
+fn xfs_log_of(superblock: &[u8]) -> std::result::Result<Option<Range<u64>>, &'static str> {
+    if !superblock.starts_with(b"XFSB") {
+        return Err("no xfs superblock");
+    }
+    let log_start = u64::from_be_bytes(piece(superblock, 48));
+    let group_blocks = u64::from(u32::from_be_bytes(piece(superblock, 84)));
+    let log_blocks = u64::from(u32::from_be_bytes(piece(superblock, 96)));
+    let [block_log, .., group_log] = piece::<5>(superblock, 120);
+    if log_start == 0 {
+        return Ok(None);
+    }
+    if !(9..=16).contains(&block_log) || group_log > 32 || group_blocks == 0 || log_blocks == 0 {
+        return Err("an xfs superblock with impossible sizes");
+    }
+    let (group, block) = (log_start >> group_log, log_start & ((1 << group_log) - 1));
+    let start = group.checked_mul(group_blocks).and_then(|blocks| blocks.checked_add(block));
+    let start = start.and_then(|blocks| blocks.checked_mul(1 << block_log));
+    let end = start.and_then(|start| start.checked_add(log_blocks << block_log));
+    start.zip(end).map(|(start, end)| Some(start..end)).ok_or("an xfs log beyond all devices")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock(
+        log_start: u64,
+        group_blocks: u32,
+        log_blocks: u32,
+        block_log: u8,
+        group_log: u8,
+    ) -> Vec<u8> {
+        let mut bytes = vec![0; XFS_SUPERBLOCK_BYTES];
+        bytes[..4].copy_from_slice(b"XFSB");
+        bytes[48..56].copy_from_slice(&log_start.to_be_bytes());
+        bytes[84..88].copy_from_slice(&group_blocks.to_be_bytes());
+        bytes[96..100].copy_from_slice(&log_blocks.to_be_bytes());
+        bytes[120] = block_log;
+        bytes[124] = group_log;
+        bytes
+    }
+
+    #[test]
+    fn an_xfs_log_is_found_through_its_group() {
+        // Group 2, block 6, groups of 1000 blocks (so 10 bits), blocks of 4096 bytes.
+        let found = xfs_log_of(&superblock(2 << 10 | 6, 1000, 16, 12, 10));
+        assert_eq!(found, Ok(Some(2006 * 4096..2022 * 4096)));
+        assert_eq!(xfs_log_of(&superblock(0, 1000, 16, 12, 10)), Ok(None));
+    }
+
+    #[test]
+    fn garbage_is_no_xfs() {
+        assert!(xfs_log_of(&[]).is_err());
+        assert!(xfs_log_of(b"XFSB").is_ok_and(|log| log.is_none()));
+        assert!(xfs_log_of(&superblock(1, 1000, 16, 63, 10)).is_err());
+        assert!(xfs_log_of(&superblock(1, 1000, 16, 12, 255)).is_err());
+        assert!(xfs_log_of(&superblock(u64::MAX, u32::MAX, 16, 16, 0)).is_err());
+        assert_eq!(log_area(Path::new("/nonexistent"), "btrfs").expect("none"), []);
+        assert!(log_area(Path::new("/dev/zero"), "xfs").is_err());
+        assert!(log_area(Path::new("/dev/zero"), "ext4").is_err());
+        assert!(log_area(Path::new("/nonexistent"), "ext4").is_err());
+    }
+}

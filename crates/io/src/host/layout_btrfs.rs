@@ -1,0 +1,223 @@
+//! btrfs's chunks: which part of its device holds data and which metadata.
+//!
+//! *Owns*: the search in the chunk tree. *May not touch*: anything else; the file system has to be mounted,
+//! and is only asked.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use super::layout::piece;
+use crate::error::{Error, Result};
+use crate::transfer::retry;
+
+/// `_IOWR(0x94, 17, struct btrfs_ioctl_search_args)`, which has 4096 bytes.
+const TREE_SEARCH: u32 = 0xD000_9411;
+const CHUNK_TREE: u64 = 3;
+const CHUNK_OBJECT: u64 = 256;
+const CHUNK_ITEM: u32 = 228;
+const KEY_BYTES: usize = 104;
+const HEADER_BYTES: usize = 32;
+const CHUNK_BYTES: usize = 48;
+const STRIPE_BYTES: usize = 32;
+/// More than any file system has: 1 GiB each.
+const CHUNKS_MAX: usize = 1_000_000;
+
+const KIND_DATA: u64 = 1;
+const KIND_SYSTEM: u64 = 2;
+const KIND_METADATA: u64 = 4;
+const RAID0: u64 = 8;
+const RAID10: u64 = 64;
+const RAID5: u64 = 128;
+const RAID6: u64 = 256;
+
+/// What a chunk holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BtrfsChunkKind {
+    /// Files' contents.
+    Data,
+    /// Trees: the log tree of fsync among them.
+    Metadata,
+    /// The chunk tree.
+    System,
+    /// Data and metadata together (`mkfs.btrfs --mixed`).
+    Mixed,
+}
+
+/// One chunk: a range of btrfs's own addresses (as FIEMAP shows them) and where it is on its devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BtrfsChunk {
+    /// Bytes of btrfs's address space.
+    pub logical: Range<u64>,
+    /// Bytes of a device, one range for each stripe or copy.
+    pub physical: Vec<Range<u64>>,
+    /// The device of each range of `physical`: btrfs's own number, 1 for the first.
+    pub device_ids: Vec<u64>,
+    /// What it holds.
+    pub kind: BtrfsChunkKind,
+}
+
+/// `struct btrfs_ioctl_search_args`.
+#[repr(C, align(8))]
+struct SearchArgs {
+    bytes: [u8; 4096],
+}
+
+/// All chunks of the btrfs mounted at `mount_target`, data and others, by logical address.
+///
+/// # Errors
+/// Not root; no btrfs there; an answer that makes no sense.
+pub fn btrfs_data_chunks(mount_target: &Path) -> Result<Vec<BtrfsChunk>> {
+    let fail = |error| Error::new("read btrfs's chunks", mount_target, error);
+    let directory = retry(|| File::open(mount_target)).map_err(fail)?;
+    let mut chunks: Vec<BtrfsChunk> = Vec::new();
+    let mut next_logical = 0u64;
+    loop {
+        let mut args = search_key(next_logical);
+        retry(|| search(&directory, &mut args))
+            .map_err(|error| fail(error).advise("this needs root and a mounted btrfs"))?;
+        let broken = || fail(io::Error::new(io::ErrorKind::InvalidData, "an answer that makes no sense"));
+        let found = parse(&args.bytes).ok_or_else(broken)?;
+        let Some(last) = found.last().map(|chunk| chunk.logical.start) else { return Ok(chunks) };
+        if last < next_logical || chunks.len() > CHUNKS_MAX {
+            return Err(broken());
+        }
+        chunks.extend(found);
+        match last.checked_add(1) {
+            Some(next) => next_logical = next,
+            None => return Ok(chunks),
+        }
+    }
+}
+
+fn search(directory: &File, args: &mut SearchArgs) -> io::Result<()> {
+    let args: *mut SearchArgs = args;
+    // SAFETY: the request reads and writes 4096 bytes at this address: a whole SearchArgs, exclusively ours.
+    let answer = unsafe { libc::ioctl(directory.as_raw_fd(), TREE_SEARCH as libc::Ioctl, args) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The question for all chunk items from this logical address on. The fields of `struct
+/// btrfs_ioctl_search_key`, one after the other: tree, object ids, offsets, transactions, types, count.
+fn search_key(first_logical: u64) -> SearchArgs {
+    let mut key = Vec::with_capacity(KEY_BYTES);
+    for number in [CHUNK_TREE, CHUNK_OBJECT, CHUNK_OBJECT, first_logical, u64::MAX, 0, u64::MAX] {
+        key.extend(number.to_ne_bytes());
+    }
+    for number in [CHUNK_ITEM, CHUNK_ITEM, u32::MAX, 0] {
+        key.extend(number.to_ne_bytes());
+    }
+    let mut bytes = [0; 4096];
+    for (to, from) in bytes.iter_mut().zip(key) {
+        *to = from;
+    }
+    SearchArgs { bytes }
+}
+
+/// The kernel's answer: the count within the key, then headers (in the machine's byte order) and items
+/// (little-endian).
+fn parse(answer: &[u8]) -> Option<Vec<BtrfsChunk>> {
+    let count = u32::from_ne_bytes(piece(answer, 64));
+    let mut rest = answer.get(KEY_BYTES..)?;
+    let mut chunks = Vec::new();
+    for _ in 0..count {
+        let (header, after) = rest.split_at_checked(HEADER_BYTES)?;
+        let logical = u64::from_ne_bytes(piece(header, 16));
+        let kind = u32::from_ne_bytes(piece(header, 24));
+        let length = usize::try_from(u32::from_ne_bytes(piece(header, 28))).ok()?;
+        let (item, after) = after.split_at_checked(length)?;
+        if kind == CHUNK_ITEM {
+            chunks.push(parse_chunk(logical, item)?);
+        }
+        rest = after;
+    }
+    Some(chunks)
+}
+
+fn parse_chunk(logical: u64, item: &[u8]) -> Option<BtrfsChunk> {
+    let (head, stripes) = item.split_at_checked(CHUNK_BYTES)?;
+    let length = u64::from_le_bytes(piece(head, 0));
+    let flags = u64::from_le_bytes(piece(head, 24));
+    let count = u64::from(u16::from_le_bytes(piece(head, 44)));
+    let sub_stripes = u64::from(u16::from_le_bytes(piece(head, 46)));
+    let parts = match flags {
+        flags if flags & RAID0 != 0 => count,
+        flags if flags & RAID10 != 0 => count.checked_div(sub_stripes)?,
+        flags if flags & RAID5 != 0 => count.checked_sub(1)?,
+        flags if flags & RAID6 != 0 => count.checked_sub(2)?,
+        _ => 1,
+    };
+    let device_bytes = length.checked_div(parts)?;
+    let kind = match flags & (KIND_DATA | KIND_SYSTEM | KIND_METADATA) {
+        KIND_DATA => BtrfsChunkKind::Data,
+        KIND_METADATA => BtrfsChunkKind::Metadata,
+        KIND_SYSTEM => BtrfsChunkKind::System,
+        _ => BtrfsChunkKind::Mixed,
+    };
+    let mut chunk = BtrfsChunk {
+        logical: logical..logical.checked_add(length)?,
+        physical: Vec::new(),
+        device_ids: Vec::new(),
+        kind,
+    };
+    let stripes = stripes.chunks_exact(STRIPE_BYTES).take(usize::try_from(count).ok()?);
+    for stripe in stripes {
+        let start = u64::from_le_bytes(piece(stripe, 8));
+        chunk.physical.push(start..start.checked_add(device_bytes)?);
+        chunk.device_ids.push(u64::from_le_bytes(piece(stripe, 0)));
+    }
+    (u64::try_from(chunk.physical.len()).ok()? == count && count > 0).then_some(chunk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(length: u64, flags: u64, sub_stripes: u16, stripes: &[(u64, u64)]) -> Vec<u8> {
+        let mut item = vec![0; CHUNK_BYTES];
+        item[0..8].copy_from_slice(&length.to_le_bytes());
+        item[24..32].copy_from_slice(&flags.to_le_bytes());
+        item[44..46].copy_from_slice(&(stripes.len() as u16).to_le_bytes());
+        item[46..48].copy_from_slice(&sub_stripes.to_le_bytes());
+        for (device, offset) in stripes {
+            item.extend(device.to_le_bytes());
+            item.extend(offset.to_le_bytes());
+            item.extend([0; 16]);
+        }
+        item
+    }
+
+    #[test]
+    fn profiles_divide_the_chunk_among_its_stripes() {
+        let four = [(1, 0), (2, 0), (3, 0), (4, 4096)];
+        let bytes =
+            |flags, sub| parse_chunk(0, &item(48, flags, sub, &four)).expect("a chunk").physical[3].clone();
+        assert_eq!(bytes(KIND_DATA, 1), 4096..4096 + 48); // copies
+        assert_eq!(bytes(KIND_DATA | RAID0, 1), 4096..4096 + 12);
+        assert_eq!(bytes(KIND_DATA | RAID10, 2), 4096..4096 + 24);
+        assert_eq!(bytes(KIND_DATA | RAID5, 1), 4096..4096 + 16);
+        assert_eq!(bytes(KIND_DATA | RAID6, 1), 4096..4096 + 24);
+        let mixed = parse_chunk(7, &item(48, KIND_DATA | KIND_METADATA, 1, &four)).expect("a chunk");
+        assert_eq!(
+            (mixed.kind, mixed.logical, mixed.device_ids),
+            (BtrfsChunkKind::Mixed, 7..55, vec![1, 2, 3, 4])
+        );
+    }
+
+    #[test]
+    fn broken_answers_are_refused() {
+        assert_eq!(parse_chunk(0, &[0; 20]), None);
+        assert_eq!(parse_chunk(0, &item(48, KIND_DATA, 1, &[])), None);
+        assert_eq!(parse_chunk(0, &item(48, RAID10, 0, &[(1, 0)])), None);
+        assert_eq!(parse_chunk(u64::MAX, &item(48, KIND_DATA, 1, &[(1, 0)])), None);
+        let whole = item(48, KIND_DATA, 1, &[(1, 0), (1, 4096)]);
+        assert_eq!(parse_chunk(0, &whole[..whole.len() - 1]), None);
+        let mut answer = search_key(0).bytes;
+        assert_eq!(parse(&answer), None, "a count beyond the buffer");
+        answer[64..68].copy_from_slice(&0u32.to_ne_bytes());
+        assert_eq!(parse(&answer), Some(Vec::new()));
+        assert!(btrfs_data_chunks(Path::new("/proc")).is_err());
+    }
+}

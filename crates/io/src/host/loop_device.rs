@@ -1,0 +1,373 @@
+//! Loop devices: a file that looks like a disk.
+//!
+//! *Owns*: `/dev/loop-control` and the loop devices that it attached. *May not touch*: a loop device that
+//! somebody else attached, unless a sweep names it.
+//!
+//! A loop device of Linux says that it has a write-back cache and no FUA, and serves a flush with an fsync of
+//! its file. A file behind it has to be fully written first: a sparse one pays for its allocation in the
+//! first writes.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::device::DeviceNumber;
+use crate::error::{Error, Result};
+use crate::transfer::retry;
+
+const CONTROL: &str = "/dev/loop-control";
+// From linux/loop.h; the headers of some distributions lack the newer ones.
+const LOOP_CTL_GET_FREE: u32 = 0x4C82;
+const LOOP_CONFIGURE: u32 = 0x4C0A;
+const LOOP_CLR_FD: u32 = 0x4C01;
+const LO_FLAGS_READ_ONLY: u32 = 1;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+/// Others take free devices too; so often the next free one may be gone again.
+const ATTEMPTS: u32 = 64;
+/// What to wait before taking the next one.
+const RETRY_AFTER: Duration = Duration::from_millis(2);
+/// How long a detached device may stay busy: udev opens each new one for a moment.
+const DETACHES_IN: Duration = Duration::from_secs(2);
+
+/// How a loop device shall behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopOptions {
+    /// Reads and writes its file past the page cache: the guest's blocks are cached once, not twice.
+    pub direct_io: bool,
+    /// Bytes of a sector that it shows; 0 for the kernel's choice (512, or more with `direct_io` where the
+    /// disk below needs it).
+    pub sector_bytes: u32,
+    /// Refuses writes.
+    pub read_only: bool,
+}
+
+impl Default for LoopOptions {
+    /// Direct I/O with sectors of 4096 bytes, for writing: the nearest to a disk of today.
+    fn default() -> Self {
+        Self { direct_io: true, sector_bytes: 4096, read_only: false }
+    }
+}
+
+/// An attached loop device; dropped, it is detached.
+///
+/// It has *autoclear*: the kernel detaches it when its last user is gone, so that a killed owner leaves one
+/// only for as long as it is mounted.
+#[derive(Debug)]
+pub struct LoopDevice {
+    path: PathBuf,
+    device: DeviceNumber,
+    /// Its file as sysfs shows it: tells this use of the device from a later one.
+    backing: PathBuf,
+    /// Open for as long as it shall stay attached, because of autoclear.
+    file: Option<File>,
+}
+
+/// `struct loop_info64`.
+#[repr(C)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopInfo>() == 232);
+const _: () = assert!(size_of::<LoopConfig>() == 304);
+
+impl LoopDevice {
+    /// Attaches a file to a free loop device.
+    ///
+    /// # Errors
+    /// Not root, no loop driver or no `/dev/loop*` nodes (a container), a kernel before 5.8, a file that
+    /// cannot be opened. Also if the device came out other than asked, because its numbers would be a
+    /// different device's: without direct I/O (the file's file system has none, or its disk has bigger
+    /// sectors), or with other sectors. Then it is [unsupported](Error::is_unsupported).
+    pub fn attach(backing: &Path, options: LoopOptions) -> Result<LoopDevice> {
+        let fail = |error| Error::new("open a loop device's file", backing, error);
+        let file =
+            retry(|| OpenOptions::new().read(true).write(!options.read_only).open(backing)).map_err(fail)?;
+        let control = retry(|| OpenOptions::new().read(true).write(true).open(CONTROL));
+        let control = control.map_err(|error| {
+            Error::new("open", CONTROL, error)
+                .advise("loop devices need root and the loop driver (modprobe loop)")
+        })?;
+        let config = config(&file, backing, options);
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            // SAFETY: this request takes no argument and returns a number.
+            let index = retry(|| unsafe { control_request(control.as_raw_fd(), LOOP_CTL_GET_FREE, 0) })
+                .map_err(|error| Error::new("find a free loop device", CONTROL, error))?;
+            let path = PathBuf::from(format!("/dev/loop{index}"));
+            match Self::configure(&path, &config, options) {
+                Ok(file) => return Self::attached(path, file, options),
+                Err(error) if is_taken(&error) && attempt < ATTEMPTS => thread::sleep(RETRY_AFTER),
+                Err(error) => {
+                    let advice = format!("no loop device for {} with {options:?}", backing.display());
+                    return Err(error.advise(advice));
+                }
+            }
+        }
+    }
+
+    fn configure(path: &Path, config: &LoopConfig, options: LoopOptions) -> Result<File> {
+        let opened = retry(|| OpenOptions::new().read(true).write(!options.read_only).open(path));
+        let device = opened.map_err(|error| Error::new("open", path, error))?;
+        // SAFETY: the request reads one `struct loop_config`, whose layout the assertions above hold to the
+        // kernel's; it lives until the call returns.
+        let answer = retry(|| unsafe {
+            control_request(device.as_raw_fd(), LOOP_CONFIGURE, ptr::from_ref(config) as usize)
+        });
+        answer.map_err(|error| Error::new("attach (LOOP_CONFIGURE, Linux 5.8)", path, error))?;
+        Ok(device)
+    }
+
+    fn attached(path: PathBuf, file: File, options: LoopOptions) -> Result<LoopDevice> {
+        let metadata = file.metadata().map_err(|error| Error::new("stat", &path, error))?;
+        let device = DeviceNumber::from_st_dev(metadata.rdev());
+        let mut attached = LoopDevice { path, device, backing: PathBuf::new(), file: Some(file) };
+        // From here on an error detaches it again.
+        let place = attached.sysfs("loop/backing_file");
+        attached.backing = read_backing(&place).map_err(|error| Error::new("read", &place, error))?;
+        if options.direct_io && !attached.is_direct()? {
+            let why = "the kernel attached it without direct I/O";
+            return Err(Error::unsupported("attach with direct I/O", &attached.path, why).advise(
+                "its file's file system has no direct I/O, or needs bigger sectors: ask for 4096 bytes",
+            ));
+        }
+        let sector_bytes = attached.read_number("queue/logical_block_size")?;
+        if options.sector_bytes != 0 && sector_bytes != u64::from(options.sector_bytes) {
+            let why = format!("asked for sectors of {} bytes, got {sector_bytes}", options.sector_bytes);
+            return Err(Error::unsupported("attach", &attached.path, why));
+        }
+        Ok(attached)
+    }
+
+    /// Its node: `/dev/loop3`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its number: `7:3`.
+    pub fn device(&self) -> DeviceNumber {
+        self.device
+    }
+
+    /// Whether it reads and writes its file with direct I/O now. The kernel may have chosen otherwise than
+    /// asked.
+    ///
+    /// # Errors
+    /// sysfs could not be read.
+    pub fn is_direct(&self) -> Result<bool> {
+        Ok(self.read_number("loop/dio")? == 1)
+    }
+
+    fn sysfs(&self, name: &str) -> PathBuf {
+        self.device.sysfs().join(name)
+    }
+
+    fn read_number(&self, name: &str) -> Result<u64> {
+        let path = self.sysfs(name);
+        let text = retry(|| fs::read_to_string(&path)).map_err(|error| Error::new("read", &path, error))?;
+        text.trim().parse().map_err(|_| {
+            let what = io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is no number"));
+            Error::new("read", &path, what)
+        })
+    }
+
+    /// Detaches it and waits until it is free.
+    ///
+    /// # Errors
+    /// Somebody still uses it: it is mounted or open elsewhere. It then goes with its last user.
+    pub fn detach(mut self) -> Result<()> {
+        self.release()
+    }
+
+    fn release(&mut self) -> Result<()> {
+        match self.file.take() {
+            Some(file) => detach(&self.path, file, &self.sysfs("loop/backing_file"), &self.backing),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = self.release();
+    }
+}
+
+/// Somebody else was faster: attached (EBUSY), or still being detached, which `GET_FREE` does not see
+/// (ENXIO).
+fn is_taken(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO))
+}
+
+fn config(file: &File, backing: &Path, options: LoopOptions) -> LoopConfig {
+    let mut flags = LO_FLAGS_AUTOCLEAR;
+    if options.direct_io {
+        flags |= LO_FLAGS_DIRECT_IO;
+    }
+    if options.read_only {
+        flags |= LO_FLAGS_READ_ONLY;
+    }
+    // Only for people who list devices; sysfs has the whole name. The last byte stays 0.
+    let mut file_name = [0; 64];
+    let name = backing.as_os_str().as_bytes();
+    for (to, from) in file_name.iter_mut().take(63).zip(name) {
+        *to = *from;
+    }
+    let info = LoopInfo {
+        device: 0,
+        inode: 0,
+        rdevice: 0,
+        offset: 0,
+        size_limit: 0,
+        number: 0,
+        encrypt_type: 0,
+        encrypt_key_size: 0,
+        flags,
+        file_name,
+        crypt_name: [0; 64],
+        encrypt_key: [0; 32],
+        init: [0; 2],
+    };
+    LoopConfig {
+        fd: file.as_raw_fd().cast_unsigned(),
+        block_size: options.sector_bytes,
+        info,
+        reserved: [0; 8],
+    }
+}
+
+/// An ioctl that returns a number.
+///
+/// # Safety
+/// `argument` is what `request` takes: a number, or the address of a value that lives until this returns.
+unsafe fn control_request(fd: RawFd, request: u32, argument: usize) -> io::Result<i32> {
+    // SAFETY: by this function's own contract.
+    let answer = unsafe { libc::ioctl(fd, request as libc::Ioctl, argument) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+/// Detaches the loop device at `path` from `backing`, where `place` is sysfs's name of its file.
+fn detach(path: &Path, file: File, place: &Path, backing: &Path) -> Result<()> {
+    // SAFETY: this request takes no argument.
+    let answer = retry(|| unsafe { control_request(file.as_raw_fd(), LOOP_CLR_FD, 0) });
+    drop(file);
+    match answer {
+        // ENXIO: it was detached before.
+        Err(error) if error.raw_os_error() != Some(libc::ENXIO) => {
+            return Err(Error::new("detach", path, error));
+        }
+        _ => {}
+    }
+    let start = Instant::now();
+    // Gone, or used for another file by now.
+    while read_backing(place).is_ok_and(|now| without_deleted(&now) == without_deleted(backing)) {
+        if start.elapsed() > DETACHES_IN {
+            let busy = io::Error::from_raw_os_error(libc::EBUSY);
+            return Err(Error::new("detach", path, busy)
+                .advise("unmount what is on it and close it; it then goes by itself"));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// Detaches a loop device of somebody who is dead, if it still has that file.
+pub(super) fn detach_by_path(path: &Path, backing: &Path) -> Result<()> {
+    let Some(name) = path.file_name() else { return Err(Error::invalid("detach", path, "no loop device")) };
+    let place = Path::new("/sys/block").join(name).join("loop/backing_file");
+    let file = retry(|| File::open(path)).map_err(|error| Error::new("open", path, error))?;
+    // Opened first and looked at then: an open device is not attached to another file.
+    match read_backing(&place) {
+        Ok(now) if now == backing => detach(path, file, &place, backing),
+        _ => Ok(()),
+    }
+}
+
+fn read_backing(place: &Path) -> io::Result<PathBuf> {
+    let mut bytes = retry(|| fs::read(place))?;
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    Ok(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+/// The path without the mark that the kernel puts behind a deleted file's.
+pub(super) fn without_deleted(path: &Path) -> &Path {
+    let bytes = path.as_os_str().as_bytes();
+    Path::new(std::ffi::OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)))
+}
+
+/// The attached loop devices whose file is in `dir` or below it: (`/dev/loopN`, the file). Of a deleted file
+/// the path ends in ` (deleted)`. Needs no rights.
+///
+/// # Errors
+/// sysfs could not be read.
+pub fn loops_backed_under(dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let whole = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
+    let mut found = attached_loops()?;
+    found.retain(|(_, backing)| without_deleted(backing).starts_with(&whole));
+    Ok(found)
+}
+
+/// All attached loop devices.
+pub(super) fn attached_loops() -> Result<Vec<(PathBuf, PathBuf)>> {
+    let entries = retry(|| fs::read_dir("/sys/block"));
+    let entries = entries.map_err(|error| Error::new("list block devices", "/sys/block", error))?;
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        if let Ok(backing) = read_backing(&entry.path().join("loop/backing_file")) {
+            found.push((Path::new("/dev").join(entry.file_name()), backing));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_mark_of_a_deleted_file_is_cut() {
+        assert_eq!(without_deleted(Path::new("/a/b (deleted)")), Path::new("/a/b"));
+        assert_eq!(without_deleted(Path::new("/a/b (deleted)/c")), Path::new("/a/b (deleted)/c"));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error =
+            LoopDevice::attach(Path::new("/nonexistent/image"), LoopOptions::default()).expect_err("none");
+        assert_eq!(error.path(), Path::new("/nonexistent/image"));
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,39 @@
+//! The host under a lab: loop devices, mounts, work directories, block devices' counters, and the kernel's
+//! own trace of what reaches them.
+//!
+//! *Owns*: all that a lab makes on a machine and must not leave behind. Each of [`LoopDevice`], [`Mount`],
+//! [`WorkDir`] and [`BlockTrace`] takes back what it made when dropped, and what a killed process left is
+//! found again by name and lock: [`sweep`], [`sweep_trace_instances`]. *May not touch*: anything made by
+//! others, and the log: it knows files, devices and sectors.
+//!
+//! Most of it needs root. What does not: [`block_stat`], [`monotonic_ns`], [`mount_points`], [`WorkDir`],
+//! [`loops_backed_under`].
+
+mod device;
+mod layout;
+mod layout_btrfs;
+mod layout_ext4;
+mod loop_device;
+mod mount;
+mod owner;
+mod ring_page;
+mod trace;
+mod trace_decode;
+mod trace_event;
+mod trace_format;
+mod tracefs;
+mod tree;
+mod workdir;
+
+pub use device::{
+    BlockStat, DeviceNumber, NotADeviceNumber, block_stat, drop_cached_pages, monotonic_ns, own_threads,
+    thread_faults,
+};
+pub use layout::log_area;
+pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
+pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};
+pub use mount::{Mount, MountPoint, mount_points, mounts_under};
+pub use trace::{BlockTrace, Trace};
+pub use trace_event::{Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
+pub use tracefs::{can_trace, sweep_trace_instances};
+pub use workdir::{WorkDir, sweep};

@@ -1,0 +1,403 @@
+//! A trace of what the block layer and the file systems do on chosen devices, from the kernel's own trace
+//! events.
+//!
+//! *Owns*: one trace's life: setting up an instance, the thread that reads its buffers, counting what was
+//! lost. *May not touch*: what the events mean ([`super::trace_decode`]), and any part of tracefs but its own
+//! instance.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::device::DeviceNumber;
+use super::ring_page::PageLayout;
+use super::trace_decode::{Decoded, Decoder, EVENTS};
+use super::trace_event::TraceEvent;
+use super::trace_format::EventFormat;
+use super::tracefs::Instance;
+use crate::error::{Error, Result};
+
+/// Buffer of one CPU: room for some 60,000 events, so the reader may sleep through half a second of a heavy
+/// load.
+const BUFFER_KB_PER_CPU: usize = 4096;
+/// Buffers of all CPUs together: unswappable memory of the kernel.
+const BUFFER_KB: usize = 64 * 1024;
+const BUFFER_KB_PER_CPU_MIN: usize = 512;
+/// More events than this are counted as lost: 160 MB of memory.
+const EVENTS_MAX: usize = 2_000_000;
+/// What the reader sleeps between two rounds.
+const PAUSE: Duration = Duration::from_millis(4);
+/// Rounds without any page after which the stopped buffers are empty.
+const EMPTY_ROUNDS_AT_END: u32 = 3;
+
+/// What happened on the traced devices.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    /// The events by time. Of two events with the same time on different CPUs the order is not known.
+    pub events: Vec<TraceEvent>,
+    /// Events that are missing (at least this many): a trace with any lost can be looked at, but not counted.
+    pub lost: u64,
+}
+
+/// A running trace. Dropped without [`stop`](BlockTrace::stop) it ends and leaves nothing.
+pub struct BlockTrace {
+    stop: Arc<AtomicBool>,
+    reader: Option<JoinHandle<Gathered>>,
+    /// Removed after the reader has closed its files.
+    instance: Option<Instance>,
+    cpus: Vec<String>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    events: Vec<TraceEvent>,
+    /// Lost as the pages say: the same events may be in the kernel's own counters.
+    missed: u64,
+    /// Lost by us: beyond [`EVENTS_MAX`] or in damaged pages.
+    dropped: u64,
+    failure: Option<Error>,
+}
+
+impl BlockTrace {
+    /// Starts to trace these devices. When it returns, the next request is seen.
+    ///
+    /// For a partition pass both its own number and its disk's: the block layer names the first where I/O is
+    /// asked for (`BioQueue`) and the second where a command is sent. For a loop device also consider the
+    /// device below its file.
+    ///
+    /// # Errors
+    /// No device was named; not root; no tracefs in this kernel ([`can_trace`](super::can_trace) says so in
+    /// words).
+    pub fn start(devices: &[DeviceNumber]) -> Result<BlockTrace> {
+        if devices.is_empty() {
+            return Err(Error::invalid("start a block trace", "", "no device was named"));
+        }
+        let instance = Instance::create()?;
+        let cpus = cpus_of(&instance)?;
+        instance.write("trace_clock", "mono")?;
+        let buffer_kb = (BUFFER_KB / cpus.len().max(1)).clamp(BUFFER_KB_PER_CPU_MIN, BUFFER_KB_PER_CPU);
+        instance.write("buffer_size_kb", &buffer_kb.to_string())?;
+        let layout = page_layout(&instance)?;
+        let decoder = enable_events(&instance, devices)?;
+        let pipes = cpus.iter().map(|cpu| open_pipe(&instance, cpu)).collect::<Result<Vec<File>>>()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let reader = Reader {
+            pipes,
+            page: vec![0; layout.page_bytes()],
+            layout,
+            decoder,
+            stop: Arc::clone(&stop),
+            gathered: Gathered::default(),
+        };
+        let path = instance.file("");
+        let spawned = thread::Builder::new().name("ink-trace".to_string()).spawn(move || reader.run());
+        let reader = spawned.map_err(|error| Error::new("start a thread to read the trace", path, error))?;
+        // From here on, dropping `trace` ends the thread.
+        let trace = BlockTrace { stop, reader: Some(reader), instance: Some(instance), cpus };
+        if let Some(instance) = &trace.instance {
+            instance.write("tracing_on", "1")?;
+        }
+        Ok(trace)
+    }
+
+    /// Ends the trace and gives what it saw. All that completed before this call is in it.
+    ///
+    /// # Errors
+    /// A buffer could not be read, or the trace instance could not be removed.
+    pub fn stop(mut self) -> Result<Trace> {
+        let off = self.instance.as_ref().map_or(Ok(()), |instance| instance.write("tracing_on", "0"));
+        let mut gathered = self.join();
+        let lost = self.instance.as_ref().map_or(Ok(0), |instance| lost_by_kernel(instance, &self.cpus));
+        let removed = self.instance.take().map_or(Ok(()), Instance::remove);
+        if let Some(failure) = gathered.failure {
+            return Err(failure);
+        }
+        off.and(removed)?;
+        gathered.events.sort_by_key(|event| event.time_ns);
+        Ok(Trace {
+            events: gathered.events,
+            lost: lost?.max(gathered.missed).saturating_add(gathered.dropped),
+        })
+    }
+
+    fn join(&mut self) -> Gathered {
+        // Release: pairs with the Acquire in Reader::run, after tracing_on=0.
+        self.stop.store(true, Ordering::Release);
+        let Some(reader) = self.reader.take() else { return Gathered::default() };
+        reader.thread().unpark();
+        reader.join().unwrap_or_else(|_| {
+            let failure = Error::new("read the trace", "", io::Error::other("the reading thread panicked"));
+            Gathered { failure: Some(failure), ..Gathered::default() }
+        })
+    }
+}
+
+impl Drop for BlockTrace {
+    fn drop(&mut self) {
+        if let Some(instance) = &self.instance {
+            let _ = instance.write("tracing_on", "0");
+        }
+        self.join();
+        drop(self.instance.take());
+    }
+}
+
+fn cpus_of(instance: &Instance) -> Result<Vec<String>> {
+    let path = instance.file("per_cpu");
+    let fail = |error| Error::new("list the trace buffers", &path, error);
+    let mut cpus = Vec::new();
+    for entry in fs::read_dir(&path).map_err(fail)? {
+        let name = entry.map_err(fail)?.file_name();
+        cpus.extend(name.to_str().filter(|name| name.starts_with("cpu")).map(str::to_string));
+    }
+    if cpus.is_empty() {
+        return Err(fail(io::Error::other("there is none")));
+    }
+    Ok(cpus)
+}
+
+fn page_layout(instance: &Instance) -> Result<PageLayout> {
+    let name = "events/header_page";
+    PageLayout::parse(&instance.read(name)?).ok_or_else(|| {
+        let what =
+            io::Error::new(io::ErrorKind::InvalidData, "no description of a trace page that is known here");
+        Error::new("read", instance.file(name), what)
+    })
+}
+
+/// Sets filters and switches on every event that this kernel has.
+fn enable_events(instance: &Instance, devices: &[DeviceNumber]) -> Result<Decoder> {
+    let filter: Vec<String> = devices.iter().map(|device| format!("dev == {}", device.to_kernel())).collect();
+    let filter = filter.join(" || ");
+    let mut decoder: Option<Decoder> = None;
+    for spec in EVENTS {
+        let event = format!("events/{}", spec.path);
+        let name = format!("{event}/format");
+        let text = match instance.read(&name) {
+            Ok(text) => text,
+            // A file system that is not in this kernel, or a module that is not loaded.
+            Err(error) if !spec.needed && error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error.advise("the kernel needs CONFIG_BLK_DEV_IO_TRACE")),
+        };
+        let unknown = |what: &str| {
+            let what =
+                io::Error::new(io::ErrorKind::InvalidData, format!("this kernel's event has no {what}"));
+            Error::new("read", instance.file(&name), what)
+        };
+        let format = EventFormat::parse(&text).ok_or_else(|| unknown("format"))?;
+        if decoder.is_none() {
+            decoder = Some(Decoder::new(devices, &format).ok_or_else(|| unknown("common fields"))?);
+        }
+        let Some(decoder) = &mut decoder else { continue };
+        match decoder.add(spec, &format) {
+            Err(field) if spec.needed => return Err(unknown(field)),
+            Err(_) => continue,
+            Ok(()) => {}
+        }
+        if spec.has_device() {
+            instance.write(&format!("{event}/filter"), &filter)?;
+        }
+        instance.write(&format!("{event}/enable"), "1")?;
+    }
+    decoder.ok_or_else(|| {
+        Error::unsupported("start a block trace", instance.file("events"), "no event is known")
+    })
+}
+
+fn open_pipe(instance: &Instance, cpu: &str) -> Result<File> {
+    let path = instance.file(&format!("per_cpu/{cpu}/trace_pipe_raw"));
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+    opened.map_err(|error| {
+        Error::new("open", &path, error).advise("a kernel locked down for confidentiality allows no tracing")
+    })
+}
+
+/// What the kernel's own counters say was lost.
+fn lost_by_kernel(instance: &Instance, cpus: &[String]) -> Result<u64> {
+    let mut lost = 0u64;
+    for cpu in cpus {
+        lost = lost.saturating_add(lost_in(&instance.read(&format!("per_cpu/{cpu}/stats"))?));
+    }
+    Ok(lost)
+}
+
+fn lost_in(stats: &str) -> u64 {
+    let lines = stats.lines().filter_map(|line| line.split_once(':'));
+    let lost =
+        lines.filter(|(name, _)| matches!(name.trim(), "overrun" | "commit overrun" | "dropped events"));
+    lost.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).fold(0, u64::saturating_add)
+}
+
+/// The thread that empties the buffers.
+struct Reader {
+    pipes: Vec<File>,
+    page: Vec<u8>,
+    layout: PageLayout,
+    decoder: Decoder,
+    stop: Arc<AtomicBool>,
+    gathered: Gathered,
+}
+
+impl Reader {
+    fn run(mut self) -> Gathered {
+        let mut empty_rounds_at_end = 0;
+        while empty_rounds_at_end < EMPTY_ROUNDS_AT_END {
+            // Acquire: pairs with the Release in BlockTrace::join. Looked at before the round, so that a
+            // whole round is read after the buffers were switched off.
+            let stopping = self.stop.load(Ordering::Acquire);
+            let found = match self.round() {
+                Ok(found) => found,
+                Err(error) => {
+                    self.gathered.failure = Some(error);
+                    break;
+                }
+            };
+            if !stopping {
+                thread::park_timeout(PAUSE);
+            } else if !found {
+                empty_rounds_at_end += 1;
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.gathered
+    }
+
+    /// Reads all full pages of all buffers and the page behind them; whether there was anything.
+    ///
+    /// It does not run after the page that is being written: under load that would be one `read` for every
+    /// few events, on a CPU that the measured program needs.
+    fn round(&mut self) -> Result<bool> {
+        self.decoder.next_round();
+        let mut found = false;
+        for pipe in &mut self.pipes {
+            loop {
+                match pipe.read(&mut self.page) {
+                    Ok(0) => break,
+                    Ok(length) => {
+                        found = true;
+                        let page = self.page.get(..length).unwrap_or_default();
+                        if take_page(&self.layout, &mut self.decoder, &mut self.gathered, page) < length / 2 {
+                            break;
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(Error::new("read", "trace_pipe_raw", error)),
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Takes a page's events; gives the bytes of events that were in it.
+fn take_page(layout: &PageLayout, decoder: &mut Decoder, gathered: &mut Gathered, page: &[u8]) -> usize {
+    let end = layout.read(page, |time_ns, bytes| match decoder.decode(time_ns, bytes) {
+        Decoded::Event(event) if gathered.events.len() < EVENTS_MAX => gathered.events.push(event),
+        Decoded::NotOurs => {}
+        Decoded::Event(_) | Decoded::Damaged => gathered.dropped += 1,
+    });
+    gathered.missed = gathered.missed.saturating_add(end.missed);
+    gathered.dropped += u64::from(end.damaged);
+    end.data_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn losses_in_the_kernels_counters() {
+        let stats = "entries: 9\noverrun: 3\ncommit overrun: 4\nbytes: 5\noldest event ts:     0.000000\n\
+            now ts:  1480.07\ndropped events: 5\nread events: 8\n";
+        assert_eq!(lost_in(stats), 12);
+        assert_eq!(lost_in(""), 0);
+    }
+
+    /// A switched-on instance without any event but what a test writes into its `trace_marker`.
+    fn instance(test: &str, buffer_kb: usize) -> Option<(Instance, Vec<String>, File)> {
+        if let Err(why) = super::super::can_trace() {
+            eprintln!("NOT RUN: {test}: {why}");
+            return None;
+        }
+        let instance = Instance::create().expect("an instance");
+        instance.write("buffer_size_kb", &buffer_kb.to_string()).expect("a buffer");
+        let cpus = cpus_of(&instance).expect("buffers");
+        instance.write("tracing_on", "1").expect("on");
+        let marker = OpenOptions::new().write(true).open(instance.file("trace_marker")).expect("a marker");
+        Some((instance, cpus, marker))
+    }
+
+    fn reader(instance: &Instance, cpus: &[String], stop: &Arc<AtomicBool>) -> Reader {
+        let layout = page_layout(instance).expect("a layout");
+        let text = instance.read("events/block/block_rq_issue/format").expect("a format");
+        let format = EventFormat::parse(&text).expect("a format");
+        Reader {
+            pipes: cpus.iter().map(|cpu| open_pipe(instance, cpu).expect("a pipe")).collect(),
+            page: vec![0; layout.page_bytes()],
+            layout,
+            decoder: Decoder::new(&[], &format).expect("common fields"),
+            stop: Arc::clone(stop),
+            gathered: Gathered::default(),
+        }
+    }
+
+    const MARK: &[u8] = b"sixty-four bytes, about as many as an event of the block layer.";
+
+    #[test]
+    fn losses_are_seen_in_pages_and_counters() {
+        let Some((instance, cpus, mut marker)) = instance("losses_are_seen_in_pages_and_counters", 8) else {
+            return;
+        };
+        // Nobody reads meanwhile.
+        for _ in 0..2000 {
+            marker.write_all(MARK).expect("a mark");
+        }
+        drop(marker);
+        let stop = Arc::new(AtomicBool::new(true));
+        let gathered = reader(&instance, &cpus, &stop).run();
+        assert!(gathered.failure.is_none());
+        let by_counters = lost_by_kernel(&instance, &cpus).expect("counters");
+        eprintln!("lost by the pages {}, by the counters {by_counters}", gathered.missed);
+        assert!(gathered.missed > 0 && gathered.missed <= by_counters && by_counters < 2000);
+        assert_eq!((gathered.dropped, gathered.events.len()), (0, 0));
+        instance.remove().expect("removed");
+    }
+
+    #[test]
+    fn the_reader_keeps_up() {
+        let Some((instance, cpus, mut marker)) = instance("the_reader_keeps_up", BUFFER_KB_PER_CPU) else {
+            return;
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let reader = reader(&instance, &cpus, &stop);
+        let reader = thread::spawn(move || reader.run());
+        let start = std::time::Instant::now();
+        // 150,000 events a second, more than a disk here causes.
+        for burst in 1..=200 {
+            for _ in 0..300 {
+                marker.write_all(MARK).expect("a mark");
+            }
+            thread::sleep((Duration::from_millis(2) * burst).saturating_sub(start.elapsed()));
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        drop(marker);
+        stop.store(true, Ordering::Release);
+        let gathered = reader.join().expect("a reader");
+        let lost = lost_by_kernel(&instance, &cpus).expect("counters");
+        eprintln!("{:.0} events a second, {lost} lost", 60_000.0 / seconds);
+        assert_eq!((lost, gathered.missed, gathered.dropped), (0, 0, 0));
+        instance.remove().expect("removed");
+    }
+
+    #[test]
+    fn no_device_is_refused() {
+        assert_eq!(BlockTrace::start(&[]).err().map(|error| error.kind()), Some(io::ErrorKind::InvalidInput));
+    }
+}

@@ -1,0 +1,346 @@
+//! What the kernel's block layer and file systems said they did: the events of a [`Trace`](super::Trace).
+//!
+//! *Owns*: the events' types and the meaning of the kernel's `rwbs` letters. *May not touch*: files, bytes of
+//! pages.
+//!
+//! Sectors are 512 bytes on every device, and count from the start of the whole disk, also for a partition.
+
+use std::fmt;
+
+use super::device::DeviceNumber;
+
+/// One event of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceEvent {
+    /// When, on `CLOCK_MONOTONIC` (see [`monotonic_ns`](super::monotonic_ns)).
+    pub time_ns: u64,
+    /// The thread that ran when it happened, numbered as outside of any container. For completions that is
+    /// whoever was interrupted.
+    pub tid: u32,
+    /// What happened.
+    pub what: TraceKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TraceKind {
+    /// Somebody asked for I/O (`block_bio_queue`): who wants what, before the block layer merges and splits
+    /// it.
+    ///
+    /// Here `device` is a partition's own number, in the next two it is the whole disk's.
+    BioQueue {
+        /// The device asked.
+        device: DeviceNumber,
+        /// The first sector.
+        sector: u64,
+        /// Sectors; 0 for a pure flush.
+        sectors: u64,
+        /// What kind of I/O.
+        flags: RequestFlags,
+        /// The name of the thread that asked.
+        comm: Comm,
+    },
+    /// The device got a command (`block_rq_issue`).
+    RequestIssue {
+        /// The device, always a whole disk.
+        device: DeviceNumber,
+        /// The first sector; 0 for a flush.
+        sector: u64,
+        /// Sectors; 0 for a flush.
+        sectors: u64,
+        /// Bytes of a pass-through command; 0 for all others, which have sectors.
+        bytes: u64,
+        /// What kind of command.
+        flags: RequestFlags,
+        /// The name of the thread that sent it: often a worker of the kernel.
+        comm: Comm,
+    },
+    /// The device has answered (`block_rq_complete`).
+    RequestComplete {
+        /// The device, always a whole disk.
+        device: DeviceNumber,
+        /// The first sector.
+        sector: u64,
+        /// Sectors of this answer.
+        sectors: u64,
+        /// 0 or a negative errno.
+        error: i32,
+        /// What kind of command.
+        flags: RequestFlags,
+    },
+    /// ext4's journal begins to write a transaction.
+    JournalCommitStart {
+        /// The file system's device.
+        device: DeviceNumber,
+        /// The transaction's number.
+        transaction: u32,
+    },
+    /// ext4's journal has written it.
+    JournalCommitEnd {
+        /// The file system's device.
+        device: DeviceNumber,
+        /// The transaction's number.
+        transaction: u32,
+    },
+    /// What that transaction cost.
+    JournalStats {
+        /// The file system's device.
+        device: DeviceNumber,
+        /// The transaction's number.
+        transaction: u32,
+        /// Milliseconds for which it was open (the kernel counts in ticks, so this is a multiple of 1000 /
+        /// HZ).
+        running_ms: u64,
+        /// File system blocks in it.
+        blocks: u32,
+        /// File system blocks written into the journal, descriptors included.
+        blocks_logged: u32,
+    },
+    /// ext4 begins an fsync or fdatasync.
+    SyncEnter {
+        /// The file system's device.
+        device: DeviceNumber,
+        /// The file.
+        inode: u64,
+        /// fdatasync, or a write with O_DSYNC.
+        data_only: bool,
+    },
+    /// ext4 has finished one.
+    SyncExit {
+        /// The file system's device.
+        device: DeviceNumber,
+    },
+    /// xfs begins an fsync or fdatasync.
+    XfsSync {
+        /// The file system's device.
+        device: DeviceNumber,
+        /// The file.
+        inode: u64,
+    },
+    /// xfs wants its log on the device.
+    XfsLogForce {
+        /// The file system's device.
+        device: DeviceNumber,
+    },
+    /// xfs writes one buffer of its log.
+    XfsLogWrite {
+        /// The file system's device.
+        device: DeviceNumber,
+        /// Bit 0: flush before it; bit 1: with FUA.
+        flags: u32,
+    },
+    /// btrfs begins an fsync or fdatasync.
+    BtrfsSync {
+        /// The file.
+        inode: u64,
+    },
+    /// btrfs commits a transaction.
+    BtrfsCommit {
+        /// The transaction's number.
+        generation: u64,
+    },
+    /// A thread of *this process* gave an io_uring request to a worker thread, instead of starting it at
+    /// once.
+    RingPunted {
+        /// The request's `IORING_OP_*`.
+        opcode: u8,
+    },
+}
+
+/// The name of a thread, at most 15 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Comm {
+    len: u8,
+    bytes: [u8; 16],
+}
+
+impl Comm {
+    /// The name with these bytes, cut at 16.
+    pub fn new(name: &[u8]) -> Comm {
+        let mut bytes = [0; 16];
+        let mut len = 0;
+        for (to, from) in bytes.iter_mut().zip(name) {
+            *to = *from;
+            len += 1;
+        }
+        Comm { len, bytes }
+    }
+
+    /// The name; empty where it is no UTF-8.
+    pub fn as_str(&self) -> &str {
+        let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The operation of a block request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RequestOp {
+    /// `W`.
+    Write,
+    /// `R`.
+    Read,
+    /// `F`: the device's cache is written to its medium.
+    Flush,
+    /// `D`.
+    Discard,
+    /// `DE`.
+    SecureErase,
+    /// `Z` and a second letter: a command of a zoned device.
+    Zone,
+    /// `N`: everything else; on an ordinary disk that is zeroing (WRITE_ZEROES).
+    Other,
+}
+
+/// What kind of request: the kernel's `rwbs` letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestFlags {
+    /// The operation.
+    pub op: RequestOp,
+    /// First flush the device's cache. A bio of 0 sectors with it is a pure flush (`FWS`).
+    pub preflush: bool,
+    /// Complete only when on the medium.
+    pub fua: bool,
+    /// Read ahead of a reader.
+    pub readahead: bool,
+    /// Somebody waits for it.
+    pub sync: bool,
+    /// The file system's metadata.
+    pub meta: bool,
+    /// All or nothing.
+    pub atomic: bool,
+}
+
+impl RequestFlags {
+    /// Reads the letters in the order in which `blk_fill_rwbs` writes them. Letters of later kernels are
+    /// passed over.
+    ///
+    /// The first `F` is PREFLUSH if an operation follows; the second `F` of `FF` is the operation, since the
+    /// kernel sends its flushes with PREFLUSH set.
+    pub fn parse(rwbs: &[u8]) -> RequestFlags {
+        let preflush = matches!(rwbs, [b'F', b'W' | b'R' | b'D' | b'F' | b'Z' | b'N', ..]);
+        let rest = if preflush { rwbs.get(1..).unwrap_or_default() } else { rwbs };
+        let (op, letters) = match rest {
+            [b'D', b'E', letters @ ..] => (RequestOp::SecureErase, letters),
+            // Resetting all zones has a third letter.
+            [b'Z', b'R', b'A', letters @ ..] => (RequestOp::Zone, letters),
+            [b'Z', _, letters @ ..] => (RequestOp::Zone, letters),
+            [b'Z'] => (RequestOp::Zone, &[][..]),
+            [b'D', letters @ ..] => (RequestOp::Discard, letters),
+            [b'W', letters @ ..] => (RequestOp::Write, letters),
+            [b'R', letters @ ..] => (RequestOp::Read, letters),
+            [b'F', letters @ ..] => (RequestOp::Flush, letters),
+            [b'N', letters @ ..] => (RequestOp::Other, letters),
+            letters => (RequestOp::Other, letters),
+        };
+        let has = |letter: u8| letters.contains(&letter);
+        RequestFlags {
+            op,
+            preflush,
+            fua: has(b'F'),
+            readahead: has(b'A'),
+            sync: has(b'S'),
+            meta: has(b'M'),
+            atomic: has(b'U'),
+        }
+    }
+
+    /// Whether a request of `sectors` sectors moves no data and only flushes the device's cache.
+    pub fn is_pure_flush(self, sectors: u64) -> bool {
+        sectors == 0 && (self.op == RequestOp::Flush || self.preflush)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rwbs_letters() {
+        use RequestOp::*;
+        // text, operation, and of P(reflush) F(ua) A S M U those that are set.
+        let table: &[(&str, RequestOp, &str)] = &[
+            ("W", Write, ""),
+            ("WS", Write, "S"),
+            ("WSM", Write, "SM"),
+            ("WM", Write, "M"),
+            ("WFS", Write, "FS"),
+            ("WFSM", Write, "FSM"),
+            ("WFSU", Write, "FSU"),
+            ("WSU", Write, "SU"),
+            ("FW", Write, "P"),
+            ("FWS", Write, "PS"),
+            ("FWSM", Write, "PSM"),
+            ("FWFS", Write, "PFS"),
+            ("FWFSM", Write, "PFSM"),
+            ("FWFASMU", Write, "PFASMU"),
+            ("R", Read, ""),
+            ("RA", Read, "A"),
+            ("RS", Read, "S"),
+            ("RSM", Read, "SM"),
+            ("RAM", Read, "AM"),
+            ("FR", Read, "P"),
+            ("F", Flush, ""),
+            ("FF", Flush, "P"),
+            ("FS", Flush, "S"),
+            ("FFS", Flush, "PS"),
+            ("FFF", Flush, "PF"),
+            ("D", Discard, ""),
+            ("DS", Discard, "S"),
+            ("DF", Discard, "F"),
+            ("DE", SecureErase, ""),
+            ("DES", SecureErase, "S"),
+            ("FDE", SecureErase, "P"),
+            ("N", Other, ""),
+            ("NS", Other, "S"),
+            ("FN", Other, "P"),
+            ("ZA", Zone, ""),
+            ("ZAFS", Zone, "FS"),
+            ("ZR", Zone, ""),
+            ("ZRA", Zone, ""),
+            ("ZRS", Zone, "S"),
+            ("ZO", Zone, ""),
+            ("ZC", Zone, ""),
+            ("ZF", Zone, ""),
+            ("Z", Zone, ""),
+            ("FZA", Zone, "P"),
+            ("", Other, ""),
+            ("?", Other, ""),
+            ("WSx", Write, "S"),
+        ];
+        for (text, op, set) in table {
+            let flags = RequestFlags::parse(text.as_bytes());
+            assert_eq!(flags.op, *op, "{text}");
+            let is = [flags.preflush, flags.fua, flags.readahead, flags.sync, flags.meta, flags.atomic];
+            let found: String =
+                "PFASMU".chars().zip(is).filter(|(_, is)| *is).map(|(letter, _)| letter).collect();
+            assert_eq!(found, *set, "{text}");
+        }
+    }
+
+    #[test]
+    fn pure_flushes() {
+        let pure = |text: &str, sectors| RequestFlags::parse(text.as_bytes()).is_pure_flush(sectors);
+        assert!(pure("FWS", 0) && pure("FF", 0));
+        assert!(!pure("FWFSM", 8) && !pure("WFS", 8) && !pure("WS", 0));
+    }
+
+    #[test]
+    fn names_of_threads() {
+        assert_eq!(Comm::new(b"jbd2/loop0-8").as_str(), "jbd2/loop0-8");
+        assert_eq!(Comm::new(b"a name that is much too long").as_str(), "a name that is m");
+        assert_eq!(Comm::new(&[0xff]).as_str(), "");
+    }
+}

@@ -1,0 +1,345 @@
+//! A lab's own directory, locked for as long as the lab lives, and sweeping what killed labs left.
+//!
+//! *Owns*: directories named `.inkstone-lab-<pid>-<n>`, what is mounted below them and the loop devices whose
+//! files are in them. *May not touch*: such a directory whose lock is held, and anything outside of them.
+//!
+//! A killed lab's lock is released by the kernel, whatever the killing was. So the lock, not the pid in the
+//! name, says who lives: pids come again, and mean nothing in another container.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::loop_device::{attached_loops, detach_by_path, loops_backed_under, without_deleted};
+use super::mount::{mount_points, mounts_under, unmount};
+use super::owner::number;
+use super::tree::remove_tree;
+use crate::error::{Error, Result};
+use crate::transfer::retry;
+
+const PREFIX: &str = ".inkstone-lab-";
+const LOCK: &str = "lock";
+/// Names to try: others may exist, of a process with our pid in another container.
+const NAMES_MAX: u32 = 1000;
+/// How long a mount may stay busy after its users closed their files.
+const BUSY_FOR: Duration = Duration::from_secs(3);
+
+static DIRECTORIES: AtomicU64 = AtomicU64::new(0);
+
+/// A directory of our own; dropped, it is removed with all in it.
+#[derive(Debug)]
+pub struct WorkDir {
+    path: PathBuf,
+    /// Locked; the lock ends with the process, however that ends. `None` once removed.
+    lock: Option<File>,
+}
+
+impl WorkDir {
+    /// Makes `<parent>/.inkstone-lab-<pid>-<n>`, which only this user can look into, and locks it.
+    ///
+    /// # Errors
+    /// The directory or its lock could not be made.
+    pub fn create(parent: &Path) -> Result<WorkDir> {
+        let parent = fs::canonicalize(parent).map_err(|error| Error::new("find", parent, error))?;
+        for _ in 0..NAMES_MAX {
+            let n = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("{PREFIX}{}-{n}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => {
+                    let error = Error::new("create a work directory", &path, error);
+                    return Err(
+                        error.advise("choose a directory that you may write to, with space on its disk")
+                    );
+                }
+                Ok(()) => {}
+            }
+            match lock_new(&path) {
+                Ok(Some(lock)) => return Ok(WorkDir { path, lock: Some(lock) }),
+                // A sweep came between the directory and its lock and takes it for a dead one: leave it to
+                // the sweep.
+                Ok(None) => {}
+                Err(error) => {
+                    let _ = remove_tree(&path, LOCK);
+                    return Err(Error::new("lock a work directory", path.join(LOCK), error)
+                        .advise("choose a directory on a file system with flock"));
+                }
+            }
+        }
+        Err(Error::invalid("create a work directory", parent, "no name is free").advise("sweep it first"))
+    }
+
+    /// Where it is: an absolute path without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Unmounts and detaches what is still below it and deletes all in it.
+    ///
+    /// # Errors
+    /// Something below it is still in use. What could be removed is removed all the same.
+    pub fn remove(mut self) -> Result<()> {
+        self.release()
+    }
+
+    fn release(&mut self) -> Result<()> {
+        match self.lock.take() {
+            // The lock is held until all is gone.
+            Some(_lock) => clear(&self.path, &mut Vec::new()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        let _ = self.release();
+    }
+}
+
+/// Makes and takes the lock of a new directory; `None` if a sweep was faster.
+fn lock_new(dir: &Path) -> io::Result<Option<File>> {
+    let path = dir.join(LOCK);
+    let file = match retry(|| open_lock(&path, true)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // Locked, but is it still the file of that name? A sweep deletes the lock last.
+    let (ours, named) = (file.metadata()?, fs::symlink_metadata(&path));
+    let same = named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()));
+    Ok(same.then_some(file))
+}
+
+/// Opens a lock file, but nothing that only pretends to be one: no link, no pipe to wait at.
+fn open_lock(path: &Path, write: bool) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(write)
+        .create(write)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)?;
+    let plain = file.metadata()?.is_file();
+    if plain {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the lock is no plain file"))
+    }
+}
+
+/// Unmounts, detaches and deletes; goes on after an error and gives the first one. Deletes nothing while
+/// something is mounted below.
+fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
+    let mut first_error: Option<Error> = None;
+    // From the last mounted to the first: that is the deepest first, and the upper of two at one place.
+    for point in mounts_under(dir)?.iter().rev() {
+        match unmount(&point.target, BUSY_FOR) {
+            Ok(()) => words.push(format!("unmounted {}", point.target.display())),
+            Err(error) => keep_first(&mut first_error, error),
+        }
+    }
+    for (device, backing) in loops_backed_under(dir)? {
+        match detach_by_path(&device, &backing) {
+            Ok(()) => words.push(format!("detached {} from {}", device.display(), backing.display())),
+            Err(error) => keep_first(&mut first_error, error),
+        }
+    }
+    if let Some(point) = mounts_under(dir)?.last() {
+        let busy = io::Error::from_raw_os_error(libc::EBUSY);
+        let error = Error::new("delete", dir, busy);
+        keep_first(&mut first_error, error.advise(format!("{} is still mounted", point.target.display())));
+        return first_error.map_or(Ok(()), Err);
+    }
+    match remove_tree(dir, LOCK) {
+        Ok(()) => words.push(format!("removed {}", dir.display())),
+        Err(error) => keep_first(&mut first_error, error),
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+fn keep_first(first: &mut Option<Error>, error: Error) {
+    first.get_or_insert(error);
+}
+
+/// Removes what killed labs left: work directories in `parent`, and those anywhere that something is still
+/// mounted below or a loop device still has its file in. Says in words what was done, and what could not be
+/// done and why.
+///
+/// A directory whose lock is held belongs to a living lab and is passed over. Without root it removes what
+/// this user may.
+///
+/// # Errors
+/// `parent`, /proc or sysfs could not be read.
+pub fn sweep(parent: &Path) -> Result<Vec<String>> {
+    let fail = |error| Error::new("list", parent, error);
+    let whole = fs::canonicalize(parent).map_err(fail)?;
+    let mut candidates: BTreeSet<PathBuf> = BTreeSet::new();
+    for entry in fs::read_dir(&whole).map_err(fail)? {
+        let name = entry.map_err(fail)?.file_name();
+        if is_ours(&name).is_some() {
+            candidates.insert(whole.join(name));
+        }
+    }
+    for point in mount_points()? {
+        candidates.extend(work_dirs_above(&point.target));
+    }
+    for (_, backing) in attached_loops()? {
+        candidates.extend(work_dirs_above(without_deleted(&backing)));
+    }
+    let mut candidates: Vec<PathBuf> = candidates.into_iter().collect();
+    // One lab's directory may be inside another's file system.
+    candidates.sort_by_key(|dir| std::cmp::Reverse(dir.components().count()));
+    let mut words = Vec::new();
+    for dir in candidates {
+        if let Err(error) = sweep_one(&dir, &mut words) {
+            words.push(format!("left {}: {error}", dir.display()));
+        }
+    }
+    Ok(words)
+}
+
+fn sweep_one(dir: &Path, words: &mut Vec<String>) -> Result<()> {
+    match fs::symlink_metadata(dir) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return sweep_deleted(dir, words),
+        Err(error) => return Err(Error::new("stat", dir, error)),
+    }
+    let path = dir.join(LOCK);
+    // Made if it is missing: so that nobody who is just about to make it takes this directory for their own.
+    let opened = retry(|| open_lock(&path, true)).or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => retry(|| open_lock(&path, false)),
+        _ => Err(error),
+    });
+    let lock = opened.map_err(|error| Error::new("open", &path, error))?;
+    match lock.try_lock() {
+        Ok(()) => clear(dir, words),
+        Err(TryLockError::WouldBlock) => Ok(()),
+        Err(TryLockError::Error(error)) => Err(Error::new("lock", &path, error)),
+    }
+}
+
+/// The directory is gone, but a loop device still has a deleted file of it. There is no lock to ask any more,
+/// so only here the pid decides.
+fn sweep_deleted(dir: &Path, words: &mut Vec<String>) -> Result<()> {
+    let pid = dir.file_name().and_then(is_ours);
+    if pid.is_none_or(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(true)) {
+        return Ok(());
+    }
+    for (device, backing) in loops_backed_under(dir)? {
+        detach_by_path(&device, &backing)?;
+        words.push(format!("detached {} from {}", device.display(), backing.display()));
+    }
+    Ok(())
+}
+
+/// The pid in the name of a work directory.
+fn is_ours(name: &OsStr) -> Option<u64> {
+    let (pid, rest) = number(name.to_str()?.strip_prefix(PREFIX)?)?;
+    let (_, rest) = number(rest.strip_prefix('-')?)?;
+    rest.is_empty().then_some(pid)
+}
+
+/// Every work directory that `path` is in.
+fn work_dirs_above(path: &Path) -> Vec<PathBuf> {
+    let above = path.ancestors().filter(|above| above.file_name().and_then(is_ours).is_some());
+    above.map(Path::to_path_buf).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words_about(words: &[String], dir: &Path) -> Vec<String> {
+        let name = dir.display().to_string();
+        words.iter().filter(|word| word.contains(&name)).cloned().collect()
+    }
+
+    #[test]
+    fn only_our_names_are_ours() {
+        assert_eq!(is_ours(OsStr::new(".inkstone-lab-12-3")), Some(12));
+        for wrong in [
+            ".inkstone-lab-",
+            ".inkstone-lab-1",
+            ".inkstone-lab-1-",
+            ".inkstone-lab-1-2x",
+            "inkstone-lab-1-2",
+        ] {
+            assert_eq!(is_ours(OsStr::new(wrong)), None, "{wrong}");
+        }
+        let nested = Path::new("/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4/x");
+        let expected =
+            ["/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4", "/a/.inkstone-lab-1-2"].map(PathBuf::from);
+        assert_eq!(work_dirs_above(nested), expected);
+    }
+
+    #[test]
+    fn a_living_directory_is_passed_over_and_a_dead_one_removed() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let living = WorkDir::create(parent.path()).expect("a work directory");
+        fs::write(living.path().join("file"), "x").expect("a file");
+        let dead = parent.path().join(".inkstone-lab-1-7");
+        fs::create_dir_all(dead.join("some/where")).expect("directories");
+        fs::write(dead.join(LOCK), "").expect("a file");
+        let unlocked = parent.path().join(".inkstone-lab-1-8");
+        fs::create_dir(&unlocked).expect("a directory");
+        let other = parent.path().join(".inkstone-lab-notes");
+        fs::create_dir(&other).expect("a directory");
+        let link = parent.path().join(".inkstone-lab-1-9");
+        std::os::unix::fs::symlink(&other, &link).expect("a link");
+        let words = sweep(parent.path()).expect("swept");
+        assert_eq!(words_about(&words, &dead).len(), 1, "{words:?}");
+        assert!(living.path().join("file").exists() && other.exists() && link.is_symlink());
+        assert!(!dead.exists() && !unlocked.exists());
+        assert_eq!(words_about(&sweep(parent.path()).expect("swept"), parent.path()), Vec::<String>::new());
+        let path = living.path().to_path_buf();
+        living.remove().expect("removed");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn dropped_it_is_gone() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let path = {
+            let dir = WorkDir::create(parent.path()).expect("a work directory");
+            assert_eq!(dir.path().metadata().expect("it").mode() & 0o777, 0o700);
+            dir.path().to_path_buf()
+        };
+        assert!(!path.exists());
+        assert!(WorkDir::create(&path).is_err());
+        assert!(sweep(&path).is_err());
+    }
+
+    #[test]
+    fn a_sweep_that_is_faster_than_the_lock_wins() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let path = parent.path().join(".inkstone-lab-1-1");
+        fs::create_dir(&path).expect("a directory");
+        let sweeper = open_lock(&path.join(LOCK), true).expect("a lock");
+        sweeper.try_lock().expect("free");
+        assert!(lock_new(&path).expect("no error").is_none());
+        assert!(lock_new(&parent.path().join("gone")).expect("no error").is_none());
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_or_a_directory_is_left() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join(".inkstone-lab-1-1");
+        fs::create_dir_all(dir.join(LOCK)).expect("directories");
+        let words = sweep(parent.path()).expect("swept");
+        assert!(words_about(&words, &dir)[0].starts_with("left "), "{words:?}");
+        assert!(dir.exists());
+    }
+}

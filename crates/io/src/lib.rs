@@ -1,0 +1,41 @@
+//! The only home of system calls and `unsafe` in Inkstone (its C and Python doors apart).
+//!
+//! *Owns*: aligned buffers, making a file's blocks ready, the ways of writing and syncing a file, engines, directories,
+//! extents, and what this file system and device can do. For the labs, in [`host`]: loop devices, mounts, tracefs.
+//! *May not touch*: records, LSNs, groups, segments. It knows files and bytes, nothing of a log.
+//!
+//! The seam that the log stands on is three traits in [`seam`]: a [`Directory`] of [`File`]s and an [`Engine`] that takes
+//! owned buffers and gives them back with the result. [`OsDirectory`] implements them over Linux; a simulated disk can
+//! implement the same three, and nothing above can tell.
+//!
+//! Every error names the operation, the path, the offset where there is one, and often what to do. `EINTR` and short
+//! transfers are handled in one place, [`transfer`], whatever the engine.
+
+mod buffer;
+mod capability;
+mod directory;
+pub mod engine;
+mod error;
+mod extents;
+mod file;
+pub mod host;
+mod mapping;
+mod prepare;
+pub mod seam;
+mod strategy;
+mod stream;
+mod sys;
+pub mod transfer;
+
+pub use buffer::{AlignedBuf, BLOCK_BYTES};
+
+pub use capability::{
+    Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
+};
+pub use directory::{OsDirectory, sync_directory};
+pub use error::{Error, Result};
+pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
+pub use file::{OpenFile, OsFile};
+pub use prepare::FallocateMode;
+pub use seam::{Completion, Directory, Engine, File, Operation, Persist, Request, SyncKind};
+pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};

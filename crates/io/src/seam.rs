@@ -1,0 +1,212 @@
+//! The seam that the log stands on: a directory of files, and an engine that takes owned buffers and gives them back.
+//!
+//! *Owns*: the three traits and what passes through them. *May not touch*: the operating system; [`crate::OsDirectory`]
+//! and the engines of [`crate::engine`] do that, and a simulated disk implements the same traits.
+//!
+//! What a caller may rely on, whoever implements them:
+//! - bytes written are durable when a sync of the file that *started after* the write completed has returned `Ok`, or
+//!   when the write itself carried [`Persist::Dsync`] and completed;
+//! - a file's name is durable when a [`Directory::sync`] that started after its creation or renaming returned `Ok`;
+//! - after a failed write or sync nothing is known about any byte not durable before it: do not try again, reopen.
+
+use crate::buffer::AlignedBuf;
+use crate::error::Result;
+use crate::file::OpenFile;
+use crate::strategy::{EngineKind, Preparation};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Which promise a sync gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SyncKind {
+    /// `fsync`: data and all metadata.
+    All,
+    /// `fdatasync`: data, and the metadata needed to read it back.
+    Data,
+}
+
+/// How a write becomes durable in the engine's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Persist {
+    /// Not by this operation: a sync follows, or the file was opened with `O_DSYNC`.
+    Later,
+    /// `RWF_DSYNC` on the write.
+    Dsync,
+    /// A sync after the write, part of the same operation (linked, where the engine links).
+    Sync(SyncKind),
+}
+
+/// What an engine is asked to do.
+#[derive(Debug)]
+pub enum Operation {
+    /// Write `buffer[..len]` at `offset`, all of it.
+    Write {
+        /// The bytes, owned until the completion gives them back.
+        buffer: AlignedBuf,
+        /// How many of them, from the front.
+        len: usize,
+        /// Where in the file.
+        offset: u64,
+        /// How they become durable.
+        persist: Persist,
+    },
+    /// Read up to `len` bytes at `offset` into the front of `buffer`; fewer only at the end of the file.
+    Read {
+        /// Where to.
+        buffer: AlignedBuf,
+        /// How many.
+        len: usize,
+        /// Where in the file.
+        offset: u64,
+    },
+    /// Make everything that was written and *completed* before this operation durable.
+    Sync(SyncKind),
+}
+
+/// An operation on a file, with the caller's own number for it.
+#[derive(Debug)]
+pub struct Request<F> {
+    /// Comes back with the completion; the engine does not look at it.
+    pub token: u64,
+    /// The file.
+    pub file: Arc<F>,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub struct Completion {
+    /// The request's own number.
+    pub token: u64,
+    /// The request's buffer, if it had one.
+    pub buffer: Option<AlignedBuf>,
+    /// Bytes transferred (0 for a sync), or what went wrong.
+    pub result: Result<usize>,
+}
+
+/// Carries out requests. Order is promised to nobody: whoever needs a write before a sync waits for it, or asks for
+/// [`Persist::Sync`].
+pub trait Engine: Send {
+    /// The files it works on.
+    type File: File;
+
+    /// Takes a request. It may be carried out here and now (the caller's thread) or later.
+    ///
+    /// # Errors
+    /// Only when the request could not be taken at all, so that no completion will come: the engine is not usable any
+    /// more (and the buffer is gone). Everything about the request itself comes with its completion.
+    fn submit(&mut self, request: Request<Self::File>) -> Result<()>;
+
+    /// Waits for the next completion; `None` when nothing is in flight.
+    ///
+    /// # Errors
+    /// When the engine itself failed; it is not usable any more.
+    fn complete(&mut self) -> Result<Option<Completion>>;
+
+    /// How many requests were taken and not yet given back.
+    fn in_flight(&self) -> usize;
+
+    /// Submits one request and waits for *its* completion: for callers with nothing else in flight.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`] and [`Engine::complete`]; the request's own failure is in the completion.
+    ///
+    /// # Panics
+    /// If something else is in flight: that is a mistake of the caller.
+    fn run(&mut self, request: Request<Self::File>) -> Result<Completion> {
+        assert_eq!(self.in_flight(), 0, "run() with requests in flight");
+        self.submit(request)?;
+        Ok(self.complete()?.expect("one request is in flight"))
+    }
+}
+
+/// A file of a [`Directory`].
+pub trait File: Send + Sync + 'static {
+    /// Its path, for messages.
+    fn path(&self) -> &Path;
+
+    /// Its size in bytes.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    fn len_bytes(&self) -> Result<u64>;
+
+    /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.
+    ///
+    /// # Errors
+    /// What the file system answers, with the offset.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// Writes all of `bytes` at `offset`. Not durable on return.
+    ///
+    /// # Errors
+    /// What the file system answers, with the offset; some of the bytes may have been written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
+    /// Makes all that was written before durable on return.
+    ///
+    /// # Errors
+    /// After an error nothing is known about the bytes written since the last sync: never call it again to be sure.
+    fn sync(&self, kind: SyncKind) -> Result<()>;
+
+    /// Makes the blocks of the first `len_bytes` ready in the given way. [`Preparation::Zeros`] includes its one sync;
+    /// for the ways in steps this does nothing (the writer calls [`File::extend`]).
+    ///
+    /// # Errors
+    /// What the file system answers; `is_unsupported()` where it does not have this way.
+    fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()>;
+
+    /// For the ways in steps: reserves the step `offset..offset + len_bytes`.
+    ///
+    /// # Errors
+    /// As [`File::prepare`].
+    fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()>;
+}
+
+/// A directory of files, each named without a slash.
+pub trait Directory: Send + Sync + 'static {
+    /// Its files.
+    type File: File;
+    /// Its engines.
+    type Engine: Engine<File = Self::File>;
+
+    /// Its path, for messages.
+    fn path(&self) -> &Path;
+
+    /// Opens or creates a file. A creation is durable after [`Directory::sync`].
+    ///
+    /// # Errors
+    /// What the file system answers; `O_DIRECT` where it is refused says so.
+    fn open(&self, name: &str, how: &OpenFile) -> Result<Self::File>;
+
+    /// Renames within the directory, replacing `to`. Durable after [`Directory::sync`].
+    ///
+    /// # Errors
+    /// What the file system answers.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Removes a file. Durable after [`Directory::sync`].
+    ///
+    /// # Errors
+    /// What the file system answers.
+    fn remove(&self, name: &str) -> Result<()>;
+
+    /// The names of its files, sorted.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    fn list(&self) -> Result<Vec<String>>;
+
+    /// Makes creations, renames and removals durable on return.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    fn sync(&self) -> Result<()>;
+
+    /// An engine for its files. `depth` is how many requests it can have in flight.
+    ///
+    /// # Errors
+    /// When this kernel, sandbox or build does not have it: the message names the likely cause and the cure.
+    fn engine(&self, kind: EngineKind, depth: usize) -> Result<Self::Engine>;
+}

@@ -1,0 +1,258 @@
+//! The words for a way of writing: preparation x reuse x access x durability x engine, and which of them go together.
+//!
+//! *Owns*: the names and the rule that refuses a contradiction with its reason. *May not touch*: files.
+//! The lab measures these, the log chooses among them: both by the same names.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A choice among a fixed list of names, as a person types them.
+pub trait NamedChoice: Sized + Copy + 'static {
+    /// What the choice is called in messages: `preparation`.
+    const WHAT: &'static str;
+    /// Every choice, in the order of the documentation.
+    const ALL: &'static [Self];
+    /// The name as typed.
+    fn name(self) -> &'static str;
+    /// One line that says what it does.
+    fn summary(self) -> &'static str;
+
+    /// The choice of this name; `None` for an unknown one.
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|choice| choice.name() == name)
+    }
+}
+
+macro_rules! named {
+    ($(#[$doc:meta])* $type:ident, $what:literal { $($(#[$variant_doc:meta])* $variant:ident = $name:literal, $summary:literal;)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $type { $(#[doc = $summary] $(#[$variant_doc])* $variant,)+ }
+
+        impl NamedChoice for $type {
+            const WHAT: &'static str = $what;
+            const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            fn name(self) -> &'static str { match self { $(Self::$variant => $name,)+ } }
+            fn summary(self) -> &'static str { match self { $(Self::$variant => $summary,)+ } }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.pad(self.name()) }
+        }
+
+        impl FromStr for $type {
+            type Err = String;
+            fn from_str(name: &str) -> Result<Self, String> {
+                Self::from_name(name).ok_or_else(|| {
+                    let known: Vec<_> = Self::ALL.iter().map(|choice| choice.name()).collect();
+                    format!("no {} is called {name:?}: one of {}", $what, known.join(", "))
+                })
+            }
+        }
+    };
+}
+
+named! {
+    /// What is done to a file's blocks before the first write that counts.
+    Preparation, "preparation" {
+        None = "none", "nothing: the file grows with each write";
+        Fallocate = "fallocate", "fallocate mode 0 for the whole size: blocks reserved, unwritten";
+        KeepSize = "keep-size", "fallocate KEEP_SIZE: blocks reserved past the end, the size grows with each write";
+        PosixFallocate = "posix-fallocate", "posix_fallocate: the C library's call, which falls back to writing";
+        FallocateSteps = "fallocate-steps", "fallocate mode 0, a step ahead of the writer";
+        KeepSizeSteps = "keep-size-steps", "fallocate KEEP_SIZE, a step ahead of the writer";
+        ZeroRange = "zero-range", "fallocate ZERO_RANGE: reads as zeros, but the blocks stay unwritten";
+        Zeros = "zeros", "zeros really written, then one sync: the blocks are written and owned";
+        WriteZeroes = "write-zeroes", "fallocate WRITE_ZEROES (Linux 6.17): the device writes the zeros";
+    }
+}
+
+impl Preparation {
+    /// Whether the blocks are asked for a step at a time, while the writer writes.
+    pub fn in_steps(self) -> bool {
+        matches!(self, Self::FallocateSteps | Self::KeepSizeSteps)
+    }
+
+    /// Whether it leaves every block written, so that a write afterwards changes no metadata.
+    pub fn leaves_blocks_written(self) -> bool {
+        matches!(self, Self::Zeros | Self::WriteZeroes)
+    }
+}
+
+named! {
+    /// Whose blocks are written.
+    Reuse, "reuse" {
+        New = "new", "a file that did not exist";
+        Reuse = "reuse", "an old file of the same size, written before";
+    }
+}
+
+named! {
+    /// The way bytes get into the file.
+    Access, "access" {
+        Buffered = "buffered", "pwrite through the page cache";
+        Seek = "seek", "lseek then write, through the page cache";
+        Direct = "direct", "pwrite with O_DIRECT: past the page cache, aligned";
+        Mmap = "mmap", "stores into a shared mapping";
+        Stream = "stream", "fwrite and fflush: a C stream with its own buffer";
+    }
+}
+
+named! {
+    /// What makes a write durable before it is acknowledged.
+    Durability, "durability" {
+        None = "none", "nothing: not durable";
+        Fsync = "fsync", "fsync after each write: data and all metadata";
+        Fdatasync = "fdatasync", "fdatasync after each write: data and the metadata needed to read it";
+        FdatasyncFsync = "fdatasync-fsync", "fdatasync, then fsync, after each write";
+        FdatasyncFsync64 = "fdatasync-fsync-64", "fdatasync after each write, and an fsync after every 64th";
+        OSync = "o-sync", "the file opened with O_SYNC";
+        ODsync = "o-dsync", "the file opened with O_DSYNC";
+        RwfDsync = "rwf-dsync", "RWF_DSYNC on each write";
+        Msync = "msync", "msync(MS_SYNC) of the range written";
+        Pretend = "pretend", "a test arm: it claims durability and does nothing, and must be caught";
+    }
+}
+
+impl Durability {
+    /// Whether the way *claims* that a write is on the medium once it is acknowledged.
+    pub fn claims_durable(self) -> bool {
+        self != Self::None
+    }
+
+    /// Whether the write itself carries the durability, so that no sync follows.
+    pub fn with_the_write(self) -> bool {
+        matches!(self, Self::OSync | Self::ODsync | Self::RwfDsync)
+    }
+}
+
+named! {
+    /// Who makes the system calls.
+    EngineKind, "engine" {
+        Caller = "caller", "the calling thread itself";
+        Pool = "pool", "a pool of threads doing blocking calls";
+        Uring = "uring", "io_uring: one entry for the write, one for the sync";
+        UringRegistered = "uring-registered", "io_uring with registered buffers and files";
+        UringLinked = "uring-linked", "io_uring: the write linked to its fsync, one submission";
+        Aio = "aio", "Linux AIO: io_submit and io_getevents";
+    }
+}
+
+impl EngineKind {
+    /// Whether it is one of the io_uring engines.
+    pub fn is_uring(self) -> bool {
+        matches!(self, Self::Uring | Self::UringRegistered | Self::UringLinked)
+    }
+}
+
+/// One way of writing durably, whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Strategy {
+    /// What is done to the blocks beforehand.
+    pub preparation: Preparation,
+    /// Whose blocks are written.
+    pub reuse: Reuse,
+    /// The way bytes get into the file.
+    pub access: Access,
+    /// What makes a write durable.
+    pub durability: Durability,
+    /// Who makes the system calls.
+    pub engine: EngineKind,
+}
+
+impl Strategy {
+    /// Refuses a combination that contradicts itself.
+    ///
+    /// # Errors
+    /// The reason, as a sentence without a full stop.
+    pub fn check(&self) -> Result<(), String> {
+        let Self { preparation, reuse, access, durability, engine } = *self;
+        let memory_or_stream = matches!(access, Access::Mmap | Access::Stream);
+        if preparation.in_steps() && reuse == Reuse::Reuse {
+            return Err(format!(
+                "preparation {preparation} is for a file that grows, and reuse means one that does not"
+            ));
+        }
+        if durability == Durability::Msync && access != Access::Mmap {
+            return Err(format!("durability msync syncs a mapping, and access {access} has none"));
+        }
+        if access == Access::Mmap && durability.with_the_write() {
+            return Err(format!(
+                "durability {durability} belongs to a write call, and access mmap makes none"
+            ));
+        }
+        if access == Access::Stream && durability == Durability::RwfDsync {
+            return Err("durability rwf-dsync is a flag of pwritev2, which a C stream does not call".into());
+        }
+        if access == Access::Seek && durability == Durability::RwfDsync {
+            return Err("durability rwf-dsync is a flag of pwritev2, and access seek means write".into());
+        }
+        if memory_or_stream && !matches!(engine, EngineKind::Caller | EngineKind::Pool) {
+            return Err(format!("engine {engine} writes by file descriptor, and access {access} does not"));
+        }
+        if access == Access::Seek && !matches!(engine, EngineKind::Caller | EngineKind::Pool) {
+            return Err(format!(
+                "engine {engine} takes an offset with each write, and access seek means lseek"
+            ));
+        }
+        if engine == EngineKind::UringLinked
+            && !matches!(durability, Durability::Fsync | Durability::Fdatasync)
+        {
+            return Err(format!(
+                "engine uring-linked links a write to its fsync or fdatasync, not to {durability}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}/{}/{}", self.preparation, self.reuse, self.access, self.durability, self.engine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn each<T: NamedChoice + fmt::Debug + PartialEq>() {
+        for &choice in T::ALL {
+            assert_eq!(T::from_name(choice.name()), Some(choice));
+            assert!(choice.name().bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
+        }
+    }
+
+    #[test]
+    fn names_lead_back_to_their_choice() {
+        each::<Preparation>();
+        each::<Reuse>();
+        each::<Access>();
+        each::<Durability>();
+        each::<EngineKind>();
+    }
+
+    #[test]
+    fn every_refusal_names_what_it_refuses() {
+        let mut refused = 0;
+        for &access in Access::ALL {
+            for &durability in Durability::ALL {
+                for &engine in EngineKind::ALL {
+                    let strategy = Strategy {
+                        preparation: Preparation::None,
+                        reuse: Reuse::New,
+                        access,
+                        durability,
+                        engine,
+                    };
+                    if let Err(reason) = strategy.check() {
+                        refused += 1;
+                        let names = [access.name(), durability.name(), engine.name()];
+                        assert!(names.iter().any(|name| reason.contains(name)), "{strategy}: {reason}");
+                    }
+                }
+            }
+        }
+        assert!(refused > 0 && refused < Access::ALL.len() * Durability::ALL.len() * EngineKind::ALL.len());
+    }
+}

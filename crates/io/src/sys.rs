@@ -1,0 +1,81 @@
+//! Constants that the build machine's headers may lack, and the calls that rustix has no safe form for.
+//!
+//! *Owns*: the numbers (from the kernel's uapi headers, 6.18). *May not touch*: policy; each function here is one call.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// `FALLOC_FL_WRITE_ZEROES`, Linux 6.17.
+pub(crate) const FALLOC_FL_WRITE_ZEROES: u32 = 0x80;
+/// `FS_IOC_FIEMAP` = `_IOWR('f', 11, struct fiemap)`.
+const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+/// `FIEMAP_FLAG_SYNC`: write delayed data out first, so that the answer is about the medium.
+pub(crate) const FIEMAP_FLAG_SYNC: u32 = 0x1;
+pub(crate) const FIEMAP_EXTENT_LAST: u32 = 0x1;
+pub(crate) const FIEMAP_EXTENT_UNKNOWN: u32 = 0x2;
+pub(crate) const FIEMAP_EXTENT_DELALLOC: u32 = 0x4;
+pub(crate) const FIEMAP_EXTENT_ENCODED: u32 = 0x8;
+pub(crate) const FIEMAP_EXTENT_DATA_INLINE: u32 = 0x200;
+pub(crate) const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
+pub(crate) const FIEMAP_EXTENT_SHARED: u32 = 0x2000;
+
+/// `struct fiemap_extent`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FiemapExtent {
+    pub(crate) logical: u64,
+    pub(crate) physical: u64,
+    pub(crate) length: u64,
+    reserved64: [u64; 2],
+    pub(crate) flags: u32,
+    reserved: [u32; 3],
+}
+
+/// How many extents one FIEMAP call fetches.
+pub(crate) const FIEMAP_BATCH: usize = 256;
+
+/// `struct fiemap` with room for [`FIEMAP_BATCH`] extents.
+#[repr(C)]
+pub(crate) struct Fiemap {
+    pub(crate) start: u64,
+    pub(crate) length: u64,
+    pub(crate) flags: u32,
+    pub(crate) mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+    pub(crate) extents: [FiemapExtent; FIEMAP_BATCH],
+}
+
+impl Fiemap {
+    pub(crate) fn request(start: u64, length: u64, flags: u32) -> Box<Self> {
+        Box::new(Self {
+            start,
+            length,
+            flags,
+            mapped_extents: 0,
+            extent_count: FIEMAP_BATCH as u32,
+            reserved: 0,
+            extents: [FiemapExtent::default(); FIEMAP_BATCH],
+        })
+    }
+}
+
+/// One FIEMAP call; the answer is in `request`.
+pub(crate) fn fiemap(fd: BorrowedFd<'_>, request: &mut Fiemap) -> io::Result<()> {
+    // SAFETY: `request` is a live, exclusively borrowed `struct fiemap` whose `extent_count` says how many extents
+    // follow it, and the kernel writes no more than that.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FIEMAP, std::ptr::from_mut(request)) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The C library's `posix_fallocate`: it answers with the error number itself.
+pub(crate) fn posix_fallocate(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
+    let offset = libc::off_t::try_from(offset).map_err(too_large)?;
+    let len = libc::off_t::try_from(len).map_err(too_large)?;
+    // SAFETY: no memory is passed; the descriptor is open for as long as it is borrowed.
+    match unsafe { libc::posix_fallocate(fd.as_raw_fd(), offset, len) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}

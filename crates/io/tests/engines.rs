@@ -1,0 +1,597 @@
+//! Every engine, on real files: what was written is there, what failed says so, and every buffer comes back.
+//!
+//! *Owns*: files below cargo's temporary directory (which must be on a disk: tmpfs has no O_DIRECT before Linux 6.6),
+//! and for one test a mount of a small tmpfs, for which it must be root. *May not touch*: the crate's insides.
+//!
+//! Run it with `cargo test -p inkstone-io --features io-uring --test engines`; without the feature it covers the
+//! engines that there are, and that the others say what to build.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use inkstone_io::engine::{MAX_DEPTH, OsEngine};
+use inkstone_io::{
+    Access, AlignedBuf, BLOCK_BYTES, Completion, Durability, Engine, EngineKind, File, NamedChoice, OpenFile,
+    Operation, OsFile, Persist, Preparation, Request, SyncKind,
+};
+
+const PERSISTS: [Persist; 4] =
+    [Persist::Later, Persist::Dsync, Persist::Sync(SyncKind::All), Persist::Sync(SyncKind::Data)];
+
+/// The engines of this build.
+fn kinds() -> impl Iterator<Item = EngineKind> {
+    EngineKind::ALL.iter().copied().filter(|kind| cfg!(feature = "io-uring") || !kind.is_uring())
+}
+
+fn entry_kinds() -> impl Iterator<Item = EngineKind> {
+    kinds().filter(|kind| !matches!(kind, EngineKind::Caller | EngineKind::Pool))
+}
+
+fn open(kind: EngineKind, depth: usize) -> OsEngine {
+    OsEngine::open(kind, depth).unwrap_or_else(|error| panic!("{kind}: {error}"))
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn new_file(directory: &Path, name: &str, access: Access) -> Arc<OsFile> {
+    Arc::new(OsFile::open(&directory.join(name), &OpenFile::new_file().access(access)).unwrap())
+}
+
+/// Bytes that are different for every seed, and different within a block.
+fn filled(len: usize, seed: u64) -> AlignedBuf {
+    let mut buffer = AlignedBuf::zeroed(len);
+    fill(&mut buffer, seed);
+    buffer
+}
+
+fn fill(bytes: &mut [u8], seed: u64) {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    for word in bytes.chunks_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        word.copy_from_slice(&state.to_le_bytes()[..word.len()]);
+    }
+}
+
+/// `0..count` in an order that is no order.
+fn shuffled(count: u64) -> Vec<u64> {
+    assert_ne!(count % 37, 0, "37 must not divide the count");
+    (0..count).map(|number| number * 37 % count).collect()
+}
+
+fn write(buffer: AlignedBuf, offset: u64, persist: Persist) -> Operation {
+    let len = buffer.len();
+    Operation::Write { buffer, len, offset, persist }
+}
+
+fn read(buffer: AlignedBuf, offset: u64) -> Operation {
+    let len = buffer.len();
+    Operation::Read { buffer, len, offset }
+}
+
+fn request(token: u64, file: &Arc<OsFile>, operation: Operation) -> Request<OsFile> {
+    Request { token, file: Arc::clone(file), operation }
+}
+
+fn run(engine: &mut OsEngine, file: &Arc<OsFile>, operation: Operation) -> Completion {
+    engine.run(request(99, file, operation)).unwrap()
+}
+
+fn block_seed(number: u64) -> u64 {
+    1000 + number
+}
+
+/// Keeps up to `in_flight` requests under way, and checks that each comes back once, with its own buffer and its
+/// length.
+fn carry_out_all(
+    engine: &mut OsEngine,
+    file: &Arc<OsFile>,
+    in_flight: usize,
+    operations: Vec<(u64, Operation)>,
+) -> HashMap<u64, AlignedBuf> {
+    let mut addresses = HashMap::new();
+    let mut back = HashMap::new();
+    let mut waiting = operations.into_iter();
+    loop {
+        while engine.in_flight() < in_flight {
+            let Some((token, operation)) = waiting.next() else { break };
+            if let Operation::Write { buffer, .. } | Operation::Read { buffer, .. } = &operation {
+                addresses.insert(token, buffer.as_ptr().addr());
+            }
+            engine.submit(request(token, file, operation)).unwrap();
+        }
+        let Some(completion) = engine.complete().unwrap() else { break };
+        let buffer = completion.buffer.expect("the buffer comes back");
+        assert_eq!(
+            addresses.remove(&completion.token),
+            Some(buffer.as_ptr().addr()),
+            "the same buffer, once"
+        );
+        assert_eq!(completion.result.unwrap(), buffer.len());
+        back.insert(completion.token, buffer);
+    }
+    assert!(addresses.is_empty());
+    assert_eq!(engine.in_flight(), 0);
+    back
+}
+
+#[test]
+fn what_every_engine_writes_it_reads_back() {
+    const BLOCKS: u64 = 64;
+    let directory = directory();
+    for kind in kinds() {
+        for access in [Access::Buffered, Access::Direct] {
+            for (number, persist) in PERSISTS.into_iter().enumerate() {
+                let file = new_file(directory.path(), &format!("{kind}-{access}-{number}"), access);
+                let mut engine = open(kind, 8);
+                assert_eq!(engine.kind(), kind);
+                let offset = |block: u64| block * BLOCK_BYTES as u64;
+                let writes = shuffled(BLOCKS).into_iter().map(|block| {
+                    (block, write(filled(BLOCK_BYTES, block_seed(block)), offset(block), persist))
+                });
+                carry_out_all(&mut engine, &file, 8, writes.collect());
+                let synced = run(&mut engine, &file, Operation::Sync(SyncKind::All));
+                assert_eq!((synced.token, synced.result.unwrap()), (99, 0));
+                assert!(synced.buffer.is_none());
+
+                let reads = shuffled(BLOCKS)
+                    .into_iter()
+                    .map(|block| (block, read(AlignedBuf::zeroed(BLOCK_BYTES), offset(block))));
+                let back = carry_out_all(&mut engine, &file, 8, reads.collect());
+                let whole = fs::read(file.path()).unwrap();
+                assert_eq!(whole.len(), BLOCKS as usize * BLOCK_BYTES);
+                for block in 0..BLOCKS {
+                    let expected = filled(BLOCK_BYTES, block_seed(block));
+                    assert!(
+                        back[&block][..] == expected[..],
+                        "{kind} {access} {persist:?}: block {block} as read"
+                    );
+                    let at = block as usize * BLOCK_BYTES;
+                    assert!(
+                        whole[at..at + BLOCK_BYTES] == expected[..],
+                        "{kind} {access} {persist:?}: block {block}"
+                    );
+                }
+                assert!(engine.notice().is_none(), "{kind}: {:?}", engine.notice());
+            }
+        }
+    }
+}
+
+#[test]
+fn one_buffer_serves_again_and_again_and_only_its_front_is_written() {
+    let directory = directory();
+    for kind in kinds() {
+        let file = new_file(directory.path(), kind.name(), Access::Direct);
+        let mut engine = open(kind, 1);
+        let mut buffer = AlignedBuf::zeroed(16 * BLOCK_BYTES);
+        for round in 0..32_u64 {
+            fill(&mut buffer, round);
+            let operation = Operation::Write {
+                buffer,
+                len: BLOCK_BYTES,
+                offset: round * BLOCK_BYTES as u64,
+                persist: Persist::Sync(SyncKind::Data),
+            };
+            let completion = run(&mut engine, &file, operation);
+            assert_eq!(completion.result.unwrap(), BLOCK_BYTES);
+            buffer = completion.buffer.unwrap();
+        }
+        let whole = fs::read(file.path()).unwrap();
+        assert_eq!(whole.len(), 32 * BLOCK_BYTES);
+        for (round, block) in (0..).zip(whole.chunks(BLOCK_BYTES)) {
+            assert!(block == &filled(16 * BLOCK_BYTES, round)[..BLOCK_BYTES], "{kind}: round {round}");
+        }
+    }
+}
+
+#[test]
+fn more_requests_than_the_depth_are_carried_out_too() {
+    let directory = directory();
+    for kind in kinds() {
+        let file = new_file(directory.path(), kind.name(), Access::Buffered);
+        let mut engine = open(kind, 2);
+        let writes = shuffled(40).into_iter().map(|block| {
+            (
+                block,
+                write(filled(BLOCK_BYTES, block), block * BLOCK_BYTES as u64, Persist::Sync(SyncKind::All)),
+            )
+        });
+        carry_out_all(&mut engine, &file, 40, writes.collect());
+        for (block, bytes) in (0..).zip(fs::read(file.path()).unwrap().chunks(BLOCK_BYTES)) {
+            assert!(bytes == &filled(BLOCK_BYTES, block)[..], "{kind}: block {block}");
+        }
+        let refused = OsEngine::open(kind, MAX_DEPTH + 1).unwrap_err();
+        assert!(refused.to_string().contains("is more than the 1024"), "{refused}");
+    }
+}
+
+#[test]
+fn a_read_ends_with_the_file() {
+    let directory = directory();
+    let path = directory.path().join("short");
+    fs::write(&path, &filled(5000, 1)[..]).unwrap();
+    for kind in kinds() {
+        for access in [Access::Buffered, Access::Direct] {
+            let file =
+                Arc::new(OsFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap());
+            let mut engine = open(kind, 4);
+            for (offset, len) in [(0, 5000), (4096, 904), (8192, 0), (1 << 40, 0)] {
+                let completion = run(&mut engine, &file, read(AlignedBuf::zeroed(8192), offset));
+                let count = completion.result.unwrap_or_else(|error| panic!("{kind} {access}: {error}"));
+                assert_eq!(count, len, "{kind} {access} at {offset}");
+                let from = offset.min(5000) as usize;
+                assert!(completion.buffer.unwrap()[..len] == filled(5000, 1)[from..from + len]);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_to_write_is_no_error_and_syncs() {
+    let directory = directory();
+    for kind in kinds() {
+        let file = new_file(directory.path(), kind.name(), Access::Buffered);
+        let mut engine = open(kind, 1);
+        for persist in PERSISTS {
+            let operation = Operation::Write { buffer: AlignedBuf::zeroed(512), len: 0, offset: 0, persist };
+            let completion = run(&mut engine, &file, operation);
+            assert_eq!((completion.result.unwrap(), completion.buffer.unwrap().len()), (0, 512), "{kind}");
+        }
+        assert!(engine.complete().unwrap().is_none());
+    }
+}
+
+#[test]
+fn what_fails_gives_its_token_and_buffer_back_and_names_path_and_offset() {
+    let directory = directory();
+    for kind in kinds() {
+        for access in [Access::Buffered, Access::Direct] {
+            let path = directory.path().join(format!("{kind}-{access}"));
+            fs::write(&path, [7; 8192]).unwrap();
+            let file =
+                Arc::new(OsFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap());
+            let mut engine = open(kind, 4);
+            for (token, persist) in (0..).zip(PERSISTS) {
+                let buffer = filled(BLOCK_BYTES, token);
+                let address = buffer.as_ptr();
+                engine.submit(request(token, &file, write(buffer, 4096, persist))).unwrap();
+                let completion = engine.complete().unwrap().unwrap();
+                assert_eq!(
+                    (completion.token, completion.buffer.unwrap().as_ptr()),
+                    (token, address),
+                    "{kind}"
+                );
+                let error = completion.result.unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{kind} {access} {persist:?}: {error}");
+                assert_eq!((error.path(), error.offset()), (path.as_path(), Some(4096)), "{kind}: {error}");
+            }
+            assert_eq!(fs::read(&path).unwrap(), [7; 8192]);
+        }
+    }
+}
+
+#[test]
+fn a_request_longer_than_its_buffer_is_refused_and_gives_it_back() {
+    let directory = directory();
+    for kind in kinds() {
+        let file = new_file(directory.path(), kind.name(), Access::Buffered);
+        let mut engine = open(kind, 2);
+        let (one, two) = (AlignedBuf::zeroed(4096), AlignedBuf::zeroed(4096));
+        let addresses = [one.as_ptr(), two.as_ptr()];
+        let operations = [
+            Operation::Write { buffer: one, len: 4097, offset: 0, persist: Persist::Later },
+            Operation::Read { buffer: two, len: 8192, offset: 0 },
+        ];
+        for (operation, address) in operations.into_iter().zip(addresses) {
+            let completion = run(&mut engine, &file, operation);
+            assert_eq!(completion.buffer.unwrap().as_ptr(), address, "{kind}");
+            let error = completion.result.unwrap_err().to_string();
+            assert!(error.contains("bytes were asked for, the buffer has 4096"), "{kind}: {error}");
+        }
+        assert_eq!(file.len_bytes().unwrap(), 0);
+        // The engine works on.
+        let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), 0, Persist::Later));
+        assert_eq!(completion.result.unwrap(), 4096, "{kind}");
+    }
+}
+
+#[test]
+fn an_offset_beyond_every_file_is_an_error() {
+    let directory = directory();
+    for kind in kinds() {
+        let file = new_file(directory.path(), kind.name(), Access::Buffered);
+        let mut engine = open(kind, 1);
+        for offset in [u64::MAX, i64::MAX as u64] {
+            let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), offset, Persist::Later));
+            completion.result.expect_err("no file reaches that far");
+            assert!(completion.buffer.is_some(), "{kind}");
+        }
+        assert_eq!(file.len_bytes().unwrap(), 0, "{kind}: u64::MAX was taken for `at the position`");
+    }
+}
+
+#[test]
+fn engines_of_entries_refuse_files_that_are_not_written_by_descriptor() {
+    let directory = directory();
+    for kind in entry_kinds() {
+        for access in [Access::Seek, Access::Mmap, Access::Stream] {
+            let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+            let mut engine = open(kind, 1);
+            let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), 0, Persist::Later));
+            assert!(completion.buffer.is_some());
+            let text = completion.result.unwrap_err().to_string();
+            assert!(
+                text.contains(&format!("engine {kind} ")) && text.contains(&format!("access {access} ")),
+                "{text}"
+            );
+            run(&mut engine, &file, Operation::Sync(SyncKind::All))
+                .result
+                .expect_err("a stream must be flushed first");
+        }
+    }
+}
+
+/// A small file system of its own, for as long as it lives.
+struct SmallTmpfs {
+    directory: tempfile::TempDir,
+}
+
+impl SmallTmpfs {
+    const BYTES: usize = 64 << 10;
+
+    fn mount() -> Option<Self> {
+        let directory = directory();
+        let options = format!("size={}", Self::BYTES);
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &options, "inkstone-test"]).arg(directory.path());
+        match mount.output() {
+            Ok(output) if output.status.success() => Some(Self { directory }),
+            answer => {
+                eprintln!("NOT RUN: a test on a full file system: mounting a tmpfs needs root: {answer:?}");
+                None
+            }
+        }
+    }
+
+    fn unmount(self) {
+        // A worker of the kernel may let go of the file a moment after it has posted its answer: that is no leak.
+        let unmount = || Command::new("umount").arg(self.directory.path()).output().unwrap().status.success();
+        let in_time = (0..50).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            unmount()
+        });
+        assert!(in_time, "something holds the file system");
+        // Nothing is left to unmount; the directory itself goes with `tempfile`'s own care.
+        let directory = self.directory.path().to_path_buf();
+        std::mem::forget(self);
+        fs::remove_dir(directory).unwrap();
+    }
+}
+
+impl Drop for SmallTmpfs {
+    fn drop(&mut self) {
+        // Only after a failed test; lazily, as something may still be open.
+        let _ = Command::new("umount").arg("-l").arg(self.directory.path()).status();
+    }
+}
+
+#[test]
+fn a_full_file_system_is_an_error_after_a_short_write() {
+    for kind in kinds() {
+        for persist in PERSISTS {
+            let Some(tmpfs) = SmallTmpfs::mount() else { return };
+            {
+                let file = new_file(tmpfs.directory.path(), "full", Access::Buffered);
+                let mut engine = open(kind, 2);
+                let buffer = filled(2 * SmallTmpfs::BYTES, 5);
+                let address = buffer.as_ptr();
+                let completion = run(&mut engine, &file, write(buffer, 0, persist));
+                assert_eq!(completion.buffer.unwrap().as_ptr(), address);
+                let error = completion.result.unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{kind} {persist:?}: {error}");
+                assert_eq!((error.path(), error.offset()), (file.path(), Some(0)), "{kind}: {error}");
+                let written = file.len_bytes().unwrap();
+                assert!(
+                    written > 0 && written < 2 * SmallTmpfs::BYTES as u64,
+                    "{kind}: a short write of {written}"
+                );
+            }
+            // Nothing of the engine holds the file any more.
+            tmpfs.unmount();
+        }
+    }
+}
+
+#[test]
+fn dropping_an_engine_carries_out_what_it_took() {
+    const BYTES: usize = 256 << 10;
+    let directory = directory();
+    for kind in kinds() {
+        for access in [Access::Buffered, Access::Direct] {
+            let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+            let mut engine = open(kind, 16);
+            for number in 0..16_u64 {
+                let operation =
+                    write(filled(BYTES, number), number * BYTES as u64, Persist::Sync(SyncKind::Data));
+                engine.submit(request(number, &file, operation)).unwrap();
+            }
+            drop(engine);
+            let whole = fs::read(file.path()).unwrap();
+            assert_eq!(whole.len(), 16 * BYTES);
+            for (number, piece) in (0..).zip(whole.chunks(BYTES)) {
+                assert!(piece == &filled(BYTES, number)[..], "{kind} {access}: piece {number}");
+            }
+            // Reads into memory that would be freed, too.
+            let mut engine = open(kind, 16);
+            for number in 0..16_u64 {
+                engine
+                    .submit(request(number, &file, read(AlignedBuf::zeroed(BYTES), number * BYTES as u64)))
+                    .unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn an_engine_goes_from_thread_to_thread_with_requests_in_flight() {
+    let directory = directory();
+    for kind in kinds() {
+        for access in [Access::Buffered, Access::Direct] {
+            let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+            let mut engine = open(kind, 16);
+            let mut done = 0;
+            for round in 0..8_u64 {
+                // The thread ends with its requests under way; the next one takes their completions.
+                engine = std::thread::scope(|scope| {
+                    let file = &file;
+                    let submitter = scope.spawn(move || {
+                        for number in round * 16..(round + 1) * 16 {
+                            let operation =
+                                write(filled(16384, number), number * 16384, Persist::Sync(SyncKind::Data));
+                            engine.submit(request(number, file, operation)).unwrap();
+                        }
+                        engine
+                    });
+                    submitter.join().unwrap()
+                });
+                while let Some(completion) = engine.complete().unwrap() {
+                    let count = completion.result.unwrap_or_else(|error| panic!("{kind} {access}: {error}"));
+                    assert_eq!(count, 16384);
+                    done += 1;
+                }
+            }
+            assert_eq!(done, 128, "{kind} {access}");
+            for (number, piece) in (0..).zip(fs::read(file.path()).unwrap().chunks(16384)) {
+                assert!(piece == &filled(16384, number)[..], "{kind} {access}: piece {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn buffers_freed_and_allocated_again_at_their_address_carry_their_own_bytes() {
+    const BYTES: usize = 2 << 20;
+    // Each buffer a mapping of its own: freeing it unmaps it, and the next one gets other pages, often at its
+    // address. By itself the allocator would stop doing that after the first such buffer. SAFETY: it sets a number
+    // inside the allocator.
+    assert_eq!(unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10) }, 1);
+    let directory = directory();
+    for kind in kinds() {
+        for access in [Access::Buffered, Access::Direct] {
+            let path = directory.path().join(format!("{kind}-{access}"));
+            let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+            file.prepare(Preparation::Zeros, BYTES as u64).unwrap();
+            let mut engine = open(kind, 4);
+            let mut addresses = Vec::new();
+            for round in 0..100_u64 {
+                let buffer = filled(BYTES, round);
+                addresses.push(buffer.as_ptr().addr());
+                let completion = run(&mut engine, &file, write(buffer, 0, Persist::Later));
+                assert_eq!(completion.result.unwrap(), BYTES);
+                drop(completion.buffer);
+                let expected = filled(BYTES, round);
+                assert!(
+                    fs::read(&path).unwrap() == expected[..],
+                    "{kind} {access}: round {round} wrote other bytes"
+                );
+                // And a read must land in the buffer that was given, not in pages it had before.
+                let completion = run(&mut engine, &file, read(AlignedBuf::zeroed(BYTES), 0));
+                assert!(
+                    completion.buffer.unwrap()[..] == expected[..],
+                    "{kind} {access}: round {round} read elsewhere"
+                );
+            }
+            addresses.sort_unstable();
+            addresses.dedup();
+            assert!(addresses.len() < 50, "the allocator gave no address again: the test shows nothing");
+        }
+    }
+}
+
+#[test]
+fn many_files_come_and_go() {
+    let directory = directory();
+    for kind in kinds() {
+        let mut engine = open(kind, 4);
+        let mut kept = Vec::new();
+        for number in 0..200_u64 {
+            let name = format!("{kind}-{number}");
+            let file = new_file(directory.path(), &name, Access::Direct);
+            let completion = run(&mut engine, &file, write(filled(4096, number), 0, Persist::Dsync));
+            assert_eq!(completion.result.unwrap(), 4096, "{kind}");
+            // Most are closed at once, so that their descriptor numbers and allocations are used again.
+            if number % 5 == 0 {
+                kept.push(file);
+            }
+            assert!(
+                fs::read(directory.path().join(&name)).unwrap() == filled(4096, number)[..],
+                "{kind} {number}"
+            );
+        }
+        for (number, file) in (0..).zip(&kept) {
+            let operation = write(filled(4096, 1000 + number), 0, Persist::Dsync);
+            assert_eq!(run(&mut engine, file, operation).result.unwrap(), 4096, "{kind}");
+            assert!(fs::read(file.path()).unwrap() == filled(4096, 1000 + number)[..], "{kind} {number}");
+        }
+        assert!(engine.notice().is_none(), "{kind}: {:?}", engine.notice());
+    }
+}
+
+#[test]
+fn more_bytes_than_a_ring_pins_are_written_all_the_same() {
+    let directory = directory();
+    for kind in kinds().filter(|kind| kind.is_uring()) {
+        let file = new_file(directory.path(), kind.name(), Access::Direct);
+        let mut engine = open(kind, 8);
+        // 80 MiB each, alive together: the fourth needs the first one's place.
+        let mut buffers: Vec<_> = (0..4).map(|number| filled(80 << 20, number)).collect();
+        for (number, buffer) in (0..).zip(&mut buffers) {
+            let owned = std::mem::replace(buffer, AlignedBuf::zeroed(1));
+            let operation =
+                Operation::Write { buffer: owned, len: 4096, offset: number * 4096, persist: Persist::Later };
+            let completion = run(&mut engine, &file, operation);
+            completion.result.unwrap();
+            *buffer = completion.buffer.unwrap();
+        }
+        assert!(engine.notice().is_none());
+        for (number, block) in (0..).zip(fs::read(file.path()).unwrap().chunks(4096)) {
+            assert!(block == &filled(80 << 20, number)[..4096], "{kind}: block {number}");
+        }
+    }
+}
+
+#[test]
+fn files_opened_with_o_dsync_go_through_every_engine() {
+    let directory = directory();
+    for kind in kinds() {
+        let how = OpenFile::new_file().access(Access::Direct).durability(Durability::ODsync);
+        let file = Arc::new(OsFile::open(&directory.path().join(kind.name()), &how).unwrap());
+        let mut engine = open(kind, 8);
+        let writes = shuffled(16)
+            .into_iter()
+            .map(|block| (block, write(filled(4096, block), block * 4096, Persist::Later)));
+        carry_out_all(&mut engine, &file, 8, writes.collect());
+        for (block, bytes) in (0..).zip(fs::read(file.path()).unwrap().chunks(4096)) {
+            assert!(bytes == &filled(4096, block)[..], "{kind}: block {block}");
+        }
+    }
+}
+
+#[cfg(not(feature = "io-uring"))]
+#[test]
+fn a_build_without_io_uring_says_what_to_build() {
+    for kind in [EngineKind::Uring, EngineKind::UringRegistered, EngineKind::UringLinked] {
+        let error = OsEngine::open(kind, 1).unwrap_err();
+        assert!(error.is_unsupported());
+        assert!(error.to_string().contains("with the feature `io-uring`"), "{error}");
+    }
+}

@@ -1,0 +1,115 @@
+//! What the host tests share: a file system on a loop device in a work directory, and saying loudly what did
+//! not run.
+
+#![allow(dead_code)] // Each test binary uses its own part.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir};
+
+/// Says that a test did not run.
+pub(crate) fn not_run(test: &str, why: &str) {
+    // Past the test harness, which hides what a passing test prints.
+    let _ = writeln!(std::io::stderr().lock(), "NOT RUN: {test}: {why}");
+}
+
+/// Whether this test can run here: as root, with loop devices and these tools. Says so loudly if not.
+pub(crate) fn can_run(test: &str, tools: &[&str]) -> bool {
+    let why = if !rustix::process::geteuid().is_root() {
+        Some("it needs root".to_string())
+    } else if File::open("/dev/loop-control").is_err() {
+        Some("there is no /dev/loop-control".to_string())
+    } else {
+        let missing = tools.iter().find(|tool| find_tool(tool).is_none());
+        missing.map(|tool| format!("{tool} is not installed"))
+    };
+    if let Some(why) = &why {
+        not_run(test, why);
+    }
+    why.is_none()
+}
+
+fn find_tool(name: &str) -> Option<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    path.split(':').map(|dir| Path::new(dir).join(name)).find(|tool| tool.exists())
+}
+
+/// Runs a tool and gives what it printed.
+pub(crate) fn run(tool: &str, args: &[&str]) -> String {
+    let output = Command::new(find_tool(tool).expect(tool)).args(args).output().expect(tool);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{tool} {args:?}: {stdout}{}", String::from_utf8_lossy(&output.stderr));
+    stdout
+}
+
+/// Where temporary files go: a disk, never a tmpfs.
+pub(crate) fn temporary() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// A file of that size with all its blocks written.
+pub(crate) fn image(dir: &Path, name: &str, mib: usize) -> PathBuf {
+    let path = dir.join(name);
+    let mut file = File::create(&path).expect("an image");
+    let zeros = vec![0u8; 1 << 20];
+    for _ in 0..mib {
+        file.write_all(&zeros).expect("space for an image");
+    }
+    file.sync_all().expect("an image on disk");
+    path
+}
+
+/// A mounted file system on a loop device. The fields go in this order.
+pub(crate) struct FileSystem {
+    pub(crate) mount: Option<Mount>,
+    pub(crate) device: LoopDevice,
+    pub(crate) dir: WorkDir,
+}
+
+impl FileSystem {
+    /// Makes and mounts one; `mkfs` gets `args`.
+    pub(crate) fn new(kind: &str, mib: usize, args: &[&str]) -> FileSystem {
+        let mut made = Self::unmounted(kind, mib, args);
+        made.mount(kind, "noatime");
+        made
+    }
+
+    /// Makes one without mounting it.
+    pub(crate) fn unmounted(kind: &str, mib: usize, args: &[&str]) -> FileSystem {
+        let dir = WorkDir::create(temporary()).expect("a work directory");
+        let image = image(dir.path(), "image", mib);
+        let device = LoopDevice::attach(&image, LoopOptions::default()).expect("a loop device");
+        let path = device.path().to_str().expect("text").to_string();
+        let args: Vec<&str> = args.iter().copied().chain([path.as_str()]).collect();
+        run(&format!("mkfs.{kind}"), &args);
+        FileSystem { mount: None, device, dir }
+    }
+
+    pub(crate) fn mount(&mut self, kind: &str, options: &str) {
+        let target = self.dir.path().join("mnt");
+        fs::create_dir_all(&target).expect("a mount point");
+        self.mount = Some(Mount::new(self.device.path(), &target, kind, options).expect("mounted"));
+    }
+
+    pub(crate) fn target(&self) -> &Path {
+        self.mount.as_ref().expect("mounted").target()
+    }
+
+    /// Takes it all back and checks that each step works.
+    pub(crate) fn remove(mut self) {
+        if let Some(mount) = self.mount.take() {
+            mount.unmount().expect("unmounted");
+        }
+        self.device.detach().expect("detached");
+        self.dir.remove().expect("removed");
+    }
+}
+
+pub(crate) const EXT4: &[&str] = &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+pub(crate) const XFS: &[&str] = &["-q", "-f"];
+pub(crate) const BTRFS: &[&str] = &["-q", "-f"];
+/// The least that mkfs.xfs accepts.
+pub(crate) const XFS_MIB: usize = 320;
