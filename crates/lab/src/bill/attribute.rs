@@ -1,0 +1,553 @@
+//! What each request was, and why: data, journal (of whose transaction), metadata, flush; summed into a bill.
+//!
+//! *Owns*: the order of reasons. *May not touch*: how requests were found (`requests`), the coverage rule (`durable`).
+//!
+//! A write is, in this order: the journal's, if it lies in the journal's area; data, if it lies on the file's blocks;
+//! metadata, if the file system flagged it so, or if this process itself asked for it (it writes nothing else), or if
+//! the whole file system is ours; otherwise unattributed, and printed.
+//!
+//! Whose journal write it is: *caused*, when the transaction began and ended inside one commit (ext4), or when our own
+//! thread forced the log in this commit before (xfs); a *timer's*, when the transaction had been open for the journal's
+//! commit interval, or nobody of ours forced the log; *other* else.
+
+use std::collections::HashMap;
+
+use inkstone_io::host::{BlockStat, RequestFlags, RequestOp, Trace, TraceEvent, TraceKind};
+
+use crate::pass::CommitSpan;
+use crate::result::{
+    Bill, BillSource, CrossCheck, DurableFinding, LayerBill, Submitter, Tally, TimelineCommit,
+    TimelineRequest,
+};
+
+use super::durable::covered;
+use super::layer::Layer;
+use super::requests::{DeviceRequest, pair};
+
+/// What a request was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Kind {
+    DataWrite,
+    JournalWrite,
+    TimerJournalWrite,
+    OtherJournalWrite,
+    MetadataWrite,
+    Unattributed,
+    Flush,
+    DataRead,
+    OtherRead,
+    Zeroing,
+    Discard,
+}
+
+impl Kind {
+    fn words(self) -> &'static str {
+        match self {
+            Self::DataWrite => "data write",
+            Self::JournalWrite => "journal write",
+            Self::TimerJournalWrite => "journal write (timer)",
+            Self::OtherJournalWrite => "journal write (other)",
+            Self::MetadataWrite => "metadata write",
+            Self::Unattributed => "unattributed write",
+            Self::Flush => "flush",
+            Self::DataRead => "data read",
+            Self::OtherRead => "other read",
+            Self::Zeroing => "zeroing",
+            Self::Discard => "discard",
+        }
+    }
+}
+
+/// A transaction of ext4's journal.
+#[derive(Debug, Clone, Copy)]
+struct Transaction {
+    layer: usize,
+    number: u32,
+    start_ns: u64,
+    end_ns: u64,
+    running_ms: Option<u64>,
+}
+
+/// What the trace says beside the requests.
+struct Causes<'a> {
+    layers: &'a [Layer],
+    commits: &'a [CommitSpan],
+    own_threads: &'a [u32],
+    transactions: Vec<Transaction>,
+    /// Times at which our own threads forced xfs's log.
+    forced_ns: Vec<u64>,
+}
+
+/// What a span of the device's counters showed, per layer.
+pub type Counted = Vec<Option<BlockStat>>;
+
+/// Everything that a bill is made of.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    /// The trace.
+    pub trace: &'a Trace,
+    /// The devices: the file system's own first.
+    pub layers: &'a [Layer],
+    /// The commits, by time.
+    pub commits: &'a [CommitSpan],
+    /// Threads of this process, the kernel's io_uring workers among them.
+    pub own_threads: &'a [u32],
+    /// The same span by the devices' own counters.
+    pub counted: &'a Counted,
+    /// How many commits to keep request by request.
+    pub timeline_commits: usize,
+}
+
+/// Makes the bill, and says whether the acknowledgements were covered.
+pub fn attribute(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
+    let Evidence { trace, layers, commits, own_threads, counted, timeline_commits } = *evidence;
+    let causes = Causes::from(&trace.events, layers, commits, own_threads);
+    let requests = pair(&trace.events, layers);
+    let kinds: Vec<Kind> = requests.iter().map(|request| causes.kind(request)).collect();
+    let mut bills: Vec<LayerBill> = layers.iter().map(empty_bill).collect();
+    let mut submitters: HashMap<(usize, String, Kind), Tally> = HashMap::new();
+    for (request, &kind) in requests.iter().zip(&kinds) {
+        count(&mut bills[request.layer], request, kind);
+        let key = (request.layer, causes.who(request), kind);
+        submitters.entry(key).or_default().add(request.bytes);
+    }
+    for (index, bill) in bills.iter_mut().enumerate() {
+        bill.submitters = submitters_of(&submitters, index);
+        bill.cross_check =
+            counted.get(index).copied().flatten().map(|stat| cross_check(&requests, index, &stat));
+    }
+    let durable = durable(&requests, &kinds, commits, layers, trace.lost);
+    let timeline = timeline(&causes, &requests, &kinds, timeline_commits);
+    let punts =
+        trace.events.iter().filter(|event| matches!(event.what, TraceKind::RingPunted { .. })).count();
+    let bill = Bill {
+        source: BillSource::Trace,
+        commits: commits.len() as u64,
+        layers: bills,
+        lost_events: trace.lost,
+        uring_punts: (punts > 0).then_some(punts as u64),
+        timeline,
+        notes: layers.iter().flat_map(|layer| layer.notes.clone()).collect(),
+    };
+    (bill, durable)
+}
+
+fn durable(
+    requests: &[DeviceRequest],
+    kinds: &[Kind],
+    commits: &[CommitSpan],
+    layers: &[Layer],
+    lost: u64,
+) -> DurableFinding {
+    if lost > 0 {
+        return DurableFinding::NotVisible { reason: format!("the kernel dropped {lost} trace events") };
+    }
+    let Some(layer) = layers.first() else {
+        return DurableFinding::NotVisible { reason: "there is no block device".into() };
+    };
+    let ours = |kind: Kind| matches!(kind, Kind::DataWrite | Kind::JournalWrite | Kind::Flush);
+    let relevant: Vec<_> = requests
+        .iter()
+        .zip(kinds)
+        .filter(|(request, kind)| request.layer == 0 && ours(**kind))
+        .map(|(request, _)| request)
+        .collect();
+    covered(commits, &relevant, layer.volatile_cache)
+}
+
+fn empty_bill(layer: &Layer) -> LayerBill {
+    LayerBill { device: layer.device.clone(), role: layer.role.clone(), ..LayerBill::default() }
+}
+
+/// How many requests of unknown origin a bill spells out.
+const UNATTRIBUTED_SHOWN: usize = 8;
+
+fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
+    if request.is_write() {
+        bill.all_writes.add(request.bytes);
+        bill.fua_writes += u64::from(request.flags.fua);
+    }
+    let tally = match kind {
+        Kind::DataWrite => &mut bill.data_writes,
+        Kind::JournalWrite => &mut bill.journal_writes,
+        Kind::TimerJournalWrite => &mut bill.timer_journal_writes,
+        Kind::OtherJournalWrite => &mut bill.other_journal_writes,
+        Kind::MetadataWrite => &mut bill.metadata_writes,
+        Kind::Unattributed => {
+            if bill.unattributed.len() < UNATTRIBUTED_SHOWN {
+                let DeviceRequest { sector, bytes, comm, .. } = request;
+                bill.unattributed.push(format!("{bytes} bytes at sector {sector} by {comm}"));
+            }
+            &mut bill.unattributed_writes
+        }
+        Kind::Flush => {
+            bill.flushes += 1;
+            return;
+        }
+        Kind::DataRead | Kind::OtherRead => {
+            bill.all_reads.add(request.bytes);
+            if kind == Kind::DataRead { &mut bill.data_reads } else { &mut bill.other_reads }
+        }
+        Kind::Zeroing => &mut bill.zeroing,
+        Kind::Discard => &mut bill.discards,
+    };
+    tally.add(request.bytes);
+}
+
+fn submitters_of(all: &HashMap<(usize, String, Kind), Tally>, layer: usize) -> Vec<Submitter> {
+    let mut own: Vec<_> = all.iter().filter(|((index, ..), _)| *index == layer).collect();
+    own.sort_by(|((_, who_a, kind_a), a), ((_, who_b, kind_b), b)| {
+        b.requests.cmp(&a.requests).then(kind_a.cmp(kind_b)).then(who_a.cmp(who_b))
+    });
+    let submitter = |((_, who, kind), tally): (&(usize, String, Kind), &Tally)| Submitter {
+        who: who.clone(),
+        what: kind.words().into(),
+        tally: *tally,
+    };
+    own.into_iter().map(submitter).collect()
+}
+
+fn cross_check(requests: &[DeviceRequest], layer: usize, counted: &BlockStat) -> CrossCheck {
+    let own = || requests.iter().filter(move |request| request.layer == layer);
+    let sectors = |op: RequestOp| own().filter(|r| r.flags.op == op).map(|r| r.bytes / 512).sum();
+    CrossCheck {
+        traced_flushes: own().filter(|request| request.is_flush()).count() as u64,
+        counted_flushes: counted.flushes.unwrap_or(0),
+        traced_write_sectors: sectors(RequestOp::Write),
+        counted_write_sectors: counted.write_sectors,
+        traced_read_sectors: sectors(RequestOp::Read),
+        counted_read_sectors: counted.read_sectors,
+    }
+}
+
+impl<'a> Causes<'a> {
+    fn from(
+        events: &[TraceEvent],
+        layers: &'a [Layer],
+        commits: &'a [CommitSpan],
+        own_threads: &'a [u32],
+    ) -> Self {
+        let mut transactions: Vec<Transaction> = Vec::new();
+        let mut forced_ns = Vec::new();
+        let layer_of = |device| layers.iter().position(|layer| layer.numbers.contains(&device));
+        for event in events {
+            match event.what {
+                TraceKind::JournalCommitStart { device, transaction } => {
+                    let Some(layer) = layer_of(device) else { continue };
+                    let start_ns = event.time_ns;
+                    transactions.push(Transaction {
+                        layer,
+                        number: transaction,
+                        start_ns,
+                        end_ns: u64::MAX,
+                        running_ms: None,
+                    });
+                }
+                TraceKind::JournalCommitEnd { device, transaction } => {
+                    if let Some(found) = find(&mut transactions, layer_of(device), transaction) {
+                        found.end_ns = event.time_ns;
+                    }
+                }
+                TraceKind::JournalStats { device, transaction, running_ms, .. } => {
+                    if let Some(found) = find(&mut transactions, layer_of(device), transaction) {
+                        found.running_ms = Some(running_ms);
+                    }
+                }
+                TraceKind::XfsLogForce { .. } | TraceKind::XfsSync { .. }
+                    if own_threads.contains(&event.tid) =>
+                {
+                    forced_ns.push(event.time_ns);
+                }
+                _ => {}
+            }
+        }
+        Self { layers, commits, own_threads, transactions, forced_ns }
+    }
+
+    /// The commit under way at this time, or acknowledged last before it.
+    fn commit_at(&self, time_ns: u64) -> Option<&CommitSpan> {
+        let after = self.commits.partition_point(|commit| commit.start_ns <= time_ns);
+        self.commits.get(after.checked_sub(1)?)
+    }
+
+    fn kind(&self, request: &DeviceRequest) -> Kind {
+        let layer = &self.layers[request.layer];
+        let range = request.range();
+        match request.flags.op {
+            RequestOp::Flush => Kind::Flush,
+            RequestOp::Discard | RequestOp::SecureErase => Kind::Discard,
+            RequestOp::Other | RequestOp::Zone => Kind::Zeroing,
+            RequestOp::Read if layer.is_file(&range) => Kind::DataRead,
+            RequestOp::Read => Kind::OtherRead,
+            RequestOp::Write if request.bytes == 0 => Kind::Flush,
+            RequestOp::Write if layer.is_log(&range) => self.journal_kind(layer, request),
+            RequestOp::Write if layer.is_file(&range) => Kind::DataWrite,
+            // Where the journal's place could not be read, its thread tells: it writes nothing else there.
+            RequestOp::Write if layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/") => {
+                self.journal_kind(layer, request)
+            }
+            RequestOp::Write => {
+                let ours = self.own_threads.contains(&request.tid);
+                let known = request.flags.meta || ours || layer.private;
+                if known { Kind::MetadataWrite } else { Kind::Unattributed }
+            }
+        }
+    }
+
+    fn journal_kind(&self, layer: &Layer, request: &DeviceRequest) -> Kind {
+        if layer.file_system == "xfs" {
+            let forced = self.commit_at(request.issue_ns).is_some_and(|commit| {
+                let within = |&at: &u64| at >= commit.start_ns && at <= request.issue_ns;
+                request.issue_ns <= commit.ack_ns && self.forced_ns.iter().any(within)
+            });
+            return if forced { Kind::JournalWrite } else { Kind::TimerJournalWrite };
+        }
+        let during = |t: &&Transaction| {
+            t.layer == request.layer && t.start_ns <= request.issue_ns && request.issue_ns <= t.end_ns
+        };
+        let Some(transaction) = self.transactions.iter().rev().find(during) else {
+            return Kind::OtherJournalWrite;
+        };
+        if transaction.running_ms.is_some_and(|ms| ms >= layer.journal_interval_ms) {
+            return Kind::TimerJournalWrite;
+        }
+        let caused =
+            self.commit_at(transaction.start_ns).is_some_and(|commit| transaction.end_ns <= commit.ack_ns);
+        if caused { Kind::JournalWrite } else { Kind::OtherJournalWrite }
+    }
+
+    fn who(&self, request: &DeviceRequest) -> String {
+        if self.own_threads.contains(&request.tid) {
+            return "this process".into();
+        }
+        // A worker's number changes from request to request and says nothing.
+        let name = request.comm.as_str();
+        if name.starts_with("kworker") { "kworker".into() } else { name.to_owned() }
+    }
+}
+
+/// The flags as the kernel prints them (see `inkstone_io::host::RequestFlags`).
+fn letters(flags: RequestFlags) -> String {
+    let op = match flags.op {
+        RequestOp::Write => "W",
+        RequestOp::Read => "R",
+        RequestOp::Flush => "F",
+        RequestOp::Discard => "D",
+        RequestOp::SecureErase => "DE",
+        RequestOp::Zone => "Z",
+        RequestOp::Other => "N",
+    };
+    let set = [
+        (flags.preflush, "F"),
+        (true, op),
+        (flags.fua, "F"),
+        (flags.readahead, "A"),
+        (flags.sync, "S"),
+        (flags.meta, "M"),
+        (flags.atomic, "U"),
+    ];
+    set.into_iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect()
+}
+
+fn find(transactions: &mut [Transaction], layer: Option<usize>, number: u32) -> Option<&mut Transaction> {
+    let layer = layer?;
+    transactions.iter_mut().rev().find(|found| found.layer == layer && found.number == number)
+}
+
+/// Commits from the middle of the pass, where nothing is new any more.
+fn timeline(
+    causes: &Causes<'_>,
+    requests: &[DeviceRequest],
+    kinds: &[Kind],
+    count: usize,
+) -> Vec<TimelineCommit> {
+    let commits = causes.commits;
+    let first = (commits.len() / 2).min(commits.len().saturating_sub(count));
+    let mut timeline = Vec::new();
+    for (number, commit) in commits.iter().enumerate().skip(first).take(count) {
+        let until_ns = commits.get(number + 1).map_or(u64::MAX, |next| next.start_ns);
+        let during =
+            |request: &DeviceRequest| request.issue_ns >= commit.start_ns && request.issue_ns < until_ns;
+        let shown = requests.iter().zip(kinds).filter(|(request, _)| during(request));
+        let row = |(request, kind): (&DeviceRequest, &Kind)| TimelineRequest {
+            device: causes.layers[request.layer].device.clone(),
+            issued_ns: request.issue_ns - commit.start_ns,
+            completed_ns: request.complete_ns.map(|end_ns| end_ns.saturating_sub(commit.start_ns)),
+            what: kind.words().into(),
+            sector: request.sector,
+            bytes: request.bytes,
+            flags: letters(request.flags),
+            who: causes.who(request),
+        };
+        timeline.push(TimelineCommit {
+            number: number as u64,
+            total_ns: commit.ack_ns - commit.start_ns,
+            requests: shown.map(row).collect(),
+        });
+    }
+    timeline
+}
+
+/// The bill that the counters of the device give, shared with everybody who uses it.
+pub fn shared_counters(
+    device: &str,
+    commits: u64,
+    counted: &BlockStat,
+    volatile_cache: bool,
+) -> (Bill, DurableFinding) {
+    let flushes = counted.flushes.unwrap_or(0);
+    // An empty flush counts among the writes: what is left are writes of data.
+    let writes = counted.writes.saturating_sub(flushes);
+    let layer = LayerBill {
+        device: device.into(),
+        role: "file system".into(),
+        all_writes: Tally { requests: writes, bytes: counted.write_sectors * 512 },
+        all_reads: Tally { requests: counted.reads, bytes: counted.read_sectors * 512 },
+        flushes,
+        ..LayerBill::default()
+    };
+    let durable = match counted.flushes {
+        None => DurableFinding::NotVisible { reason: "this kernel does not count flushes".into() },
+        Some(_) if !volatile_cache && writes >= commits => DurableFinding::Consistent { flushes, commits },
+        Some(flushes) if volatile_cache && flushes >= commits => {
+            DurableFinding::Consistent { flushes, commits }
+        }
+        Some(flushes) => {
+            let reason = format!(
+                "the device saw {flushes} flushes and {writes} writes for {commits} acknowledgements"
+            );
+            DurableFinding::NotCovered { reason }
+        }
+    };
+    let bill = Bill {
+        source: BillSource::SharedCounters,
+        commits,
+        layers: vec![layer],
+        lost_events: 0,
+        uring_punts: None,
+        timeline: Vec::new(),
+        notes: Vec::new(),
+    };
+    (bill, durable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::requests::tests::*;
+    use super::*;
+
+    const ME: u32 = 5;
+    const LOG: u64 = 1_000_000;
+
+    fn journal(time_ns: u64, transaction: u32, start: bool) -> TraceEvent {
+        let what = if start {
+            TraceKind::JournalCommitStart { device: DISK, transaction }
+        } else {
+            TraceKind::JournalCommitEnd { device: DISK, transaction }
+        };
+        TraceEvent { time_ns, tid: 77, what }
+    }
+
+    fn stats(time_ns: u64, transaction: u32, running_ms: u64) -> TraceEvent {
+        let what =
+            TraceKind::JournalStats { device: DISK, transaction, running_ms, blocks: 3, blocks_logged: 3 };
+        TraceEvent { time_ns, tid: 77, what }
+    }
+
+    fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableFinding) {
+        let commits: Vec<_> =
+            acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
+        let trace = Trace { events, lost: 0 };
+        let (layers, counted) = ([layer()], vec![None]);
+        let evidence = Evidence {
+            trace: &trace,
+            layers: &layers,
+            commits: &commits,
+            own_threads: &[ME],
+            counted: &counted,
+            timeline_commits: 3,
+        };
+        let (bill, durable) = attribute(&evidence);
+        assert_eq!(bill.timeline.len(), commits.len().min(3));
+        (bill.layers.into_iter().next().expect("one layer"), durable)
+    }
+
+    fn data_and_flush() -> Vec<TraceEvent> {
+        vec![
+            bio(100, ME, 800, 8, "WS"),
+            issue(101, 800, 8, "WS"),
+            complete(110, 800, 8, "WS"),
+            bio(111, ME, 0, 0, "FWS"),
+            issue(112, 0, 0, "FF"),
+            complete(120, 0, 0, "FF"),
+        ]
+    }
+
+    #[test]
+    fn an_overwrite_is_one_write_and_one_flush() {
+        let (bill, durable) = bill_of(data_and_flush(), &[(90, 130)]);
+        assert_eq!(bill.data_writes, Tally { requests: 1, bytes: 4096 });
+        assert_eq!(
+            (bill.flushes, bill.journal_writes.requests, bill.unattributed_writes.requests),
+            (1, 0, 0)
+        );
+        assert_eq!(durable_commits(&durable), Some(1));
+    }
+
+    fn durable_commits(durable: &DurableFinding) -> Option<u64> {
+        if let DurableFinding::Seen { commits } = durable { Some(*commits) } else { None }
+    }
+
+    #[test]
+    fn a_transaction_inside_a_commit_is_caused_by_it() {
+        let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+        events.extend(data_and_flush());
+        events.extend([journal(125, 9, false), stats(125, 9, 4)]);
+        let (bill, _) = bill_of(events, &[(90, 130)]);
+        assert_eq!(bill.journal_writes, Tally { requests: 1, bytes: 8192 });
+        assert_eq!(bill.timer_journal_writes.requests, 0);
+    }
+
+    #[test]
+    fn an_old_transaction_is_the_timers_even_inside_a_commit() {
+        let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+        events.extend(data_and_flush());
+        events.extend([journal(125, 9, false), stats(125, 9, 5004)]);
+        let (bill, durable) = bill_of(events, &[(90, 130)]);
+        assert_eq!((bill.journal_writes.requests, bill.timer_journal_writes.requests), (0, 1));
+        assert_eq!(durable_commits(&durable), Some(1), "a timer's write is nothing that was acknowledged");
+    }
+
+    #[test]
+    fn a_transaction_that_outlives_its_commit_is_somebody_elses() {
+        let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+        events.extend(data_and_flush());
+        events.extend([journal(200, 9, false), stats(200, 9, 12)]);
+        let (bill, _) = bill_of(events, &[(90, 130)]);
+        assert_eq!((bill.journal_writes.requests, bill.other_journal_writes.requests), (0, 1));
+    }
+
+    #[test]
+    fn writes_elsewhere_are_metadata_or_named_as_unattributed() {
+        let mut events = vec![
+            issue(91, 50_000, 8, "WM"),
+            bio(92, ME, 60_000, 8, "WS"),
+            issue(93, 60_000, 8, "WS"),
+            issue(94, 70_000, 8, "W"),
+        ];
+        events.extend(data_and_flush());
+        let (bill, _) = bill_of(events, &[(90, 130)]);
+        assert_eq!((bill.metadata_writes.requests, bill.unattributed_writes.requests), (2, 1));
+        assert!(bill.unattributed[0].contains("70000"), "{:?}", bill.unattributed);
+    }
+
+    #[test]
+    fn counters_that_do_not_reach_the_commits_do_not_cover_them() {
+        let counted = BlockStat { writes: 30, write_sectors: 160, flushes: Some(10), ..BlockStat::default() };
+        let (bill, durable) = shared_counters("vda", 10, &counted, true);
+        assert_eq!((bill.layers[0].flushes, bill.layers[0].all_writes.requests), (10, 20));
+        assert!(matches!(durable, DurableFinding::Consistent { flushes: 10, commits: 10 }));
+        let (_, durable) = shared_counters("vda", 11, &counted, true);
+        assert!(matches!(durable, DurableFinding::NotCovered { .. }));
+    }
+}

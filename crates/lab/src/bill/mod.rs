@@ -1,0 +1,13 @@
+//! The bill: what reached the device between one acknowledgement and the next, by whom, and why.
+//!
+//! *Owns*: turning the kernel's events into counts. *May not touch*: the measuring loop; events come from
+//! `inkstone_io::host`. [`layer`] knows the devices, [`requests`] pairs the events of each request, [`attribute`] says
+//! what each request was, [`durable`] whether the acknowledgements were covered.
+
+pub mod attribute;
+pub mod durable;
+pub mod layer;
+pub mod requests;
+
+pub use attribute::{attribute, shared_counters};
+pub use layer::Layer;

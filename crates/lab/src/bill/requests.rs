@@ -1,0 +1,223 @@
+//! From events to requests: each command that a device received, with its completion and who asked for it.
+//!
+//! *Owns*: pairing queue, issue and completion. *May not touch*: what a request means (`attribute`).
+//!
+//! `block_bio_queue` tells who wants what; `block_rq_issue` what the device was sent. A request can hold several bios
+//! (merged), and a bio with PREFLUSH or FUA can become several requests (flush, data, flush).
+
+use std::ops::Range;
+
+use inkstone_io::host::{Comm, DeviceNumber, RequestFlags, RequestOp, TraceEvent, TraceKind};
+
+use super::layer::Layer;
+
+/// A sector is 512 bytes on every device.
+pub(crate) const SECTOR_BYTES: u64 = 512;
+/// Bios remembered per device when looking for the one behind a request.
+const BIOS_KEPT: usize = 4096;
+
+/// One command that a device received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceRequest {
+    /// Index of its layer.
+    pub layer: usize,
+    /// When the device got it.
+    pub issue_ns: u64,
+    /// When it answered.
+    pub complete_ns: Option<u64>,
+    /// First sector.
+    pub sector: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its flags; `meta` also when the bio had it.
+    pub flags: RequestFlags,
+    /// The thread that asked for it: the bio's where it was found, else the one that issued.
+    pub tid: u32,
+    /// That thread's name.
+    pub comm: Comm,
+}
+
+impl DeviceRequest {
+    /// The bytes of the device that it covers.
+    pub fn range(&self) -> Range<u64> {
+        self.sector * SECTOR_BYTES..self.sector * SECTOR_BYTES + self.bytes
+    }
+
+    /// Whether it is a cache flush.
+    pub fn is_flush(&self) -> bool {
+        self.flags.op == RequestOp::Flush
+    }
+
+    /// Whether it is a write of data.
+    pub fn is_write(&self) -> bool {
+        self.flags.op == RequestOp::Write && self.bytes > 0
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bio {
+    layer: usize,
+    sector: u64,
+    sectors: u64,
+    flags: RequestFlags,
+    tid: u32,
+    comm: Comm,
+}
+
+/// Pairs the events of all layers, by time.
+pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
+    let mut requests: Vec<DeviceRequest> = Vec::new();
+    let mut open: Vec<usize> = Vec::new();
+    let mut bios: Vec<Bio> = Vec::new();
+    let layer_of = |device: DeviceNumber| layers.iter().position(|layer| layer.numbers.contains(&device));
+    for event in events {
+        match event.what {
+            TraceKind::BioQueue { device, sector, sectors, flags, comm } => {
+                let Some(layer) = layer_of(device) else { continue };
+                if bios.len() >= BIOS_KEPT {
+                    bios.drain(..BIOS_KEPT / 2);
+                }
+                bios.push(Bio { layer, sector, sectors, flags, tid: event.tid, comm });
+            }
+            TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
+                let Some(layer) = layer_of(device) else { continue };
+                let bytes = sectors * SECTOR_BYTES;
+                // A driver without room gives a request back, and it is issued again: still one request.
+                let again = |&&index: &&usize| {
+                    let open = &requests[index];
+                    let same = (open.layer, open.sector, open.bytes, open.flags.op)
+                        == (layer, sector, bytes, flags.op);
+                    same && flags.op != RequestOp::Flush
+                };
+                if let Some(&index) = open.iter().find(again) {
+                    requests[index].issue_ns = event.time_ns;
+                    continue;
+                }
+                let issued = Bio { layer, sector, sectors, flags, tid: event.tid, comm };
+                let asked = bios.iter().rev().find(|bio| is_behind(bio, &issued)).copied();
+                let asker = asked.unwrap_or(issued);
+                let flags = RequestFlags { meta: flags.meta || asker.flags.meta, ..flags };
+                open.push(requests.len());
+                requests.push(DeviceRequest {
+                    layer,
+                    issue_ns: event.time_ns,
+                    complete_ns: None,
+                    sector,
+                    bytes,
+                    flags,
+                    tid: asker.tid,
+                    comm: asker.comm,
+                });
+            }
+            TraceKind::RequestComplete { device, sector, flags, .. } => {
+                let Some(layer) = layer_of(device) else { continue };
+                let is_it = |&index: &usize| {
+                    let request = &requests[index];
+                    let same_kind = request.flags.op == flags.op;
+                    // The kernel gives a flush no meaningful sector, and sends one at a time.
+                    request.layer == layer
+                        && same_kind
+                        && (flags.op == RequestOp::Flush || request.sector == sector)
+                };
+                if let Some(at) = open.iter().position(is_it) {
+                    let index = open.remove(at);
+                    requests[index].complete_ns = Some(event.time_ns);
+                }
+            }
+            _ => {}
+        }
+    }
+    requests
+}
+
+/// Whether `bio` is what made somebody issue this request.
+fn is_behind(bio: &Bio, issued: &Bio) -> bool {
+    if bio.layer != issued.layer {
+        return false;
+    }
+    if issued.flags.op == RequestOp::Flush {
+        return bio.flags.preflush || bio.flags.fua || bio.flags.op == RequestOp::Flush;
+    }
+    let overlap = bio.sector < issued.sector + issued.sectors && issued.sector < bio.sector + bio.sectors;
+    bio.flags.op == issued.flags.op && overlap
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const DISK: DeviceNumber = DeviceNumber { major: 7, minor: 0 };
+
+    pub(crate) fn layer() -> Layer {
+        Layer {
+            device: "loop0".into(),
+            numbers: vec![DISK],
+            file: std::iter::once(409_600..819_200).collect(),
+            log: std::iter::once(1_000_000 * 512..1_000_100 * 512).collect(),
+            volatile_cache: true,
+            journal_interval_ms: 5000,
+            ..Layer::default()
+        }
+    }
+
+    pub(crate) fn bio(time_ns: u64, tid: u32, sector: u64, sectors: u64, rwbs: &str) -> TraceEvent {
+        let flags = RequestFlags::parse(rwbs.as_bytes());
+        let comm = Comm::new(b"writer");
+        TraceEvent { time_ns, tid, what: TraceKind::BioQueue { device: DISK, sector, sectors, flags, comm } }
+    }
+
+    pub(crate) fn issue(time_ns: u64, sector: u64, sectors: u64, rwbs: &str) -> TraceEvent {
+        let flags = RequestFlags::parse(rwbs.as_bytes());
+        let comm = Comm::new(b"kworker");
+        let what = TraceKind::RequestIssue { device: DISK, sector, sectors, bytes: 0, flags, comm };
+        TraceEvent { time_ns, tid: 99, what }
+    }
+
+    pub(crate) fn complete(time_ns: u64, sector: u64, sectors: u64, rwbs: &str) -> TraceEvent {
+        let flags = RequestFlags::parse(rwbs.as_bytes());
+        let what = TraceKind::RequestComplete { device: DISK, sector, sectors, error: 0, flags };
+        TraceEvent { time_ns, tid: 0, what }
+    }
+
+    #[test]
+    fn a_preflushed_fua_bio_becomes_three_requests_of_its_asker() {
+        let events = [
+            bio(10, 5, 1_000_000, 8, "FWFSM"),
+            issue(11, 0, 0, "FF"),
+            complete(20, 0, 0, "FF"),
+            issue(21, 1_000_000, 8, "WS"),
+            complete(30, 1_000_000, 8, "WS"),
+            issue(31, 0, 0, "FF"),
+            complete(40, 0, 0, "FF"),
+        ];
+        let requests = pair(&events, &[layer()]);
+        let flushes = requests.iter().filter(|request| request.is_flush()).count();
+        assert_eq!((requests.len(), flushes), (3, 2));
+        assert!(requests.iter().all(|request| request.tid == 5 && request.complete_ns.is_some()));
+        assert!(requests[1].flags.meta, "the bio's flag stays with the write");
+    }
+
+    #[test]
+    fn a_request_issued_again_is_one_request() {
+        let events = [
+            issue(1, 800, 8, "WS"),
+            issue(5, 800, 8, "WS"),
+            complete(9, 800, 8, "WS"),
+            issue(11, 800, 8, "WS"),
+        ];
+        let requests = pair(&events, &[layer()]);
+        assert_eq!((requests.len(), requests[0].issue_ns, requests[0].complete_ns), (2, 5, Some(9)));
+    }
+
+    #[test]
+    fn other_devices_and_unknown_completions_are_passed_over() {
+        let mut foreign = issue(1, 8, 8, "WS");
+        if let TraceKind::RequestIssue { device, .. } = &mut foreign.what {
+            device.minor = 3;
+        }
+        let events = [foreign, complete(2, 8, 8, "WS"), issue(3, 16, 8, "WS")];
+        let requests = pair(&events, &[layer()]);
+        assert_eq!(requests.len(), 1);
+        assert_eq!((requests[0].complete_ns, requests[0].tid), (None, 99));
+    }
+}

@@ -1,0 +1,89 @@
+//! A pass under the kernel's eyes: trace on, commits, trace off, bill.
+//!
+//! *Owns*: what surrounds such a pass. *May not touch*: how the events are read (`inkstone_io::host`) or counted (`bill`).
+
+use std::sync::Arc;
+
+use inkstone_io::engine::OsEngine;
+use inkstone_io::host::{BlockTrace, DeviceNumber, block_stat, own_threads};
+use inkstone_io::{File, OsFile};
+
+use crate::bill::attribute::{Counted, Evidence};
+use crate::bill::{Layer, attribute, layer::layers_of};
+use crate::cell::Cell;
+use crate::pass::{CommitSpan, Limits, Recorders, Writer};
+use crate::result::{Bill, DurableFinding};
+use crate::run::Site;
+use crate::stage::{CellError, Session};
+
+/// The devices below a site, found once per run.
+#[derive(Debug)]
+pub struct Billing {
+    layers: Vec<Layer>,
+    timeline_commits: usize,
+}
+
+impl Billing {
+    /// `None` where there is no block device.
+    pub fn of(site: &Site, timeline_commits: usize) -> Option<Self> {
+        let mut layers = layers_of(&site.capabilities.directory);
+        layers.first_mut()?.private = site.private;
+        Some(Self { layers, timeline_commits })
+    }
+
+    fn devices(&self) -> Vec<DeviceNumber> {
+        self.layers.iter().flat_map(|layer| layer.numbers.iter().copied()).collect()
+    }
+
+    fn counters(&self) -> Vec<Option<inkstone_io::host::BlockStat>> {
+        let of = |layer: &Layer| block_stat(*layer.numbers.first()?).ok();
+        self.layers.iter().map(of).collect()
+    }
+}
+
+/// Runs one pass under trace and makes its bill.
+///
+/// # Errors
+/// What the pass or the trace answers.
+pub fn bill_round(
+    billing: &Billing,
+    session: &Session<'_>,
+    cell: &Cell,
+    file: &Arc<OsFile>,
+    writer: &mut Writer<OsEngine>,
+    limits: Limits,
+) -> Result<(Bill, DurableFinding), CellError> {
+    let mut layers = billing.layers.clone();
+    add_file(&mut layers, file);
+    let mut spans: Vec<CommitSpan> = Vec::with_capacity(limits.commits.min(cell.commits()) as usize);
+    let trace = BlockTrace::start(&billing.devices())?;
+    let before = billing.counters();
+    let passed = writer.run(session, cell, file, limits, &mut Recorders::new(), Some(&mut spans));
+    let after = billing.counters();
+    // The kernel's io_uring workers are threads of this process too, and live as long as the ring.
+    let own_threads = own_threads();
+    let trace = trace.stop()?;
+    passed?;
+    add_file(&mut layers, file);
+    layers.iter_mut().for_each(Layer::settle);
+    let counted: Counted = before
+        .iter()
+        .zip(&after)
+        .map(|(before, after)| Some(after.as_ref()?.since(before.as_ref()?)))
+        .collect();
+    let evidence = Evidence {
+        trace: &trace,
+        layers: &layers,
+        commits: &spans,
+        own_threads: &own_threads,
+        counted: &counted,
+        timeline_commits: billing.timeline_commits,
+    };
+    Ok(attribute(&evidence))
+}
+
+fn add_file(layers: &mut [Layer], file: &OsFile) {
+    if let Some(layer) = layers.first_mut() {
+        layer.add_file(file.std_file(), file.path());
+    }
+}

@@ -1,0 +1,229 @@
+//! One cell of the lab: a way of writing with its sizes, its pass and the state of the page cache; and its name.
+//!
+//! *Owns*: which cells make sense, and how they are named. *May not touch*: files; the runner does.
+
+use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
+
+/// Which pass over the blocks is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// The first pass over the prepared file.
+    First,
+    /// The second: one pass over the same blocks, unmeasured, comes before it.
+    Second,
+}
+
+impl NamedChoice for Pass {
+    const WHAT: &'static str = "pass";
+    const ALL: &'static [Self] = &[Self::First, Self::Second];
+    fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Second => "second",
+        }
+    }
+    fn summary(self) -> &'static str {
+        match self {
+            Self::First => "the first pass over the prepared file",
+            Self::Second => "a second pass over the same blocks",
+        }
+    }
+}
+
+/// Whether the file's pages are in memory when the pass begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cache {
+    /// As the preparation left them.
+    Warm,
+    /// Dropped: an overwrite of less than a page has to read the rest of it.
+    Cold,
+}
+
+impl NamedChoice for Cache {
+    const WHAT: &'static str = "cache";
+    const ALL: &'static [Self] = &[Self::Warm, Self::Cold];
+    fn name(self) -> &'static str {
+        match self {
+            Self::Warm => "warm",
+            Self::Cold => "cold",
+        }
+    }
+    fn summary(self) -> &'static str {
+        match self {
+            Self::Warm => "the page cache as the preparation left it",
+            Self::Cold => "the file's pages dropped before the pass",
+        }
+    }
+}
+
+/// One cell: everything that a run of it needs to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cell {
+    /// The way of writing.
+    pub strategy: Strategy,
+    /// Bytes of one write, which is one commit.
+    pub write_bytes: u64,
+    /// Bytes of the file; a pass writes it once from front to back.
+    pub file_bytes: u64,
+    /// Which pass is measured.
+    pub pass: Pass,
+    /// The page cache before the pass.
+    pub cache: Cache,
+    /// For the preparations in steps: bytes of a step.
+    pub step_bytes: u64,
+    /// Between preparation (or first pass) and the measured pass: a pause, in milliseconds.
+    pub pause_ms: u64,
+}
+
+/// The sizes a cell takes when nothing else is said.
+pub const WRITE_BYTES: u64 = 4096;
+/// 8 MiB: 2,048 commits of 4 KiB, seconds per arm on most disks.
+pub const FILE_BYTES: u64 = 8 << 20;
+/// What raft-engine and RocksDB reserve at a time is of this order.
+pub const STEP_BYTES: u64 = 1 << 20;
+
+/// The smallest write, 512 B.
+pub const WRITE_BYTES_MIN: u64 = 512;
+/// The largest write, 1 MiB.
+pub const WRITE_BYTES_MAX: u64 = 1 << 20;
+
+impl Cell {
+    /// A cell of this strategy with the default sizes.
+    pub fn of(strategy: Strategy) -> Self {
+        Self {
+            strategy,
+            write_bytes: WRITE_BYTES,
+            file_bytes: FILE_BYTES,
+            pass: Pass::First,
+            cache: Cache::Warm,
+            step_bytes: STEP_BYTES,
+            pause_ms: 0,
+        }
+    }
+
+    /// How many commits a whole pass has.
+    pub fn commits(&self) -> u64 {
+        self.file_bytes / self.write_bytes
+    }
+
+    /// Refuses sizes and combinations that contradict each other.
+    ///
+    /// # Errors
+    /// The reason, as a sentence without a full stop.
+    pub fn check(&self) -> Result<(), String> {
+        self.strategy.check()?;
+        self.check_sizes()?;
+        if self.strategy.access == Access::Direct && self.cache == Cache::Cold {
+            return Err("cache cold says nothing with access direct, which goes past the page cache".into());
+        }
+        Ok(())
+    }
+
+    /// The part of [`Cell::check`] that is about sizes alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_sizes(&self) -> Result<(), String> {
+        let Self { write_bytes, file_bytes, step_bytes, .. } = *self;
+        if !(WRITE_BYTES_MIN..=WRITE_BYTES_MAX).contains(&write_bytes) || !write_bytes.is_power_of_two() {
+            return Err(format!("a write of {write_bytes} bytes: take a power of two from 512 to 1048576"));
+        }
+        if file_bytes == 0 || !file_bytes.is_multiple_of(write_bytes.max(4096)) {
+            let unit = write_bytes.max(4096);
+            return Err(format!(
+                "a file of {file_bytes} bytes is no multiple of {unit}: the write, and a block"
+            ));
+        }
+        if !step_bytes.is_multiple_of(4096) || step_bytes < write_bytes {
+            return Err(format!(
+                "a step of {step_bytes} bytes: take a multiple of 4096 of at least one write"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The published name of this arm: `new`, `fallocate`, `zeros`, `reuse`, `reuse+zero-range`.
+    fn arm(&self) -> String {
+        match (self.strategy.reuse, self.strategy.preparation) {
+            (Reuse::New, Preparation::None) => "new".into(),
+            (Reuse::New, preparation) => preparation.name().into(),
+            (Reuse::Reuse, Preparation::None) => "reuse".into(),
+            (Reuse::Reuse, preparation) => format!("reuse+{preparation}"),
+        }
+    }
+
+    /// A name that tells this cell from every other: the arm and the durability, and what differs from the default.
+    pub fn name(&self) -> String {
+        let mut parts = vec![self.arm()];
+        if self.strategy.access != Access::Buffered {
+            parts.push(self.strategy.access.name().into());
+        }
+        parts.push(match self.strategy.durability {
+            Durability::None => "no-sync".into(),
+            durability => durability.name().into(),
+        });
+        if self.strategy.engine != EngineKind::Caller {
+            parts.push(self.strategy.engine.name().into());
+        }
+        if self.write_bytes != WRITE_BYTES {
+            parts.push(size_name(self.write_bytes));
+        }
+        if self.pass == Pass::Second {
+            parts.push("second-pass".into());
+        }
+        if self.cache == Cache::Cold {
+            parts.push("cold".into());
+        }
+        parts.join(" ")
+    }
+}
+
+/// A power-of-two size as people write it: `512B`, `4KiB`, `1MiB`, `2GiB`; others in bytes.
+pub fn size_name(bytes: u64) -> String {
+    for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+        if bytes >= unit && bytes.is_multiple_of(unit) {
+            return format!("{}{name}", bytes / unit);
+        }
+    }
+    format!("{bytes}B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overwrite() -> Strategy {
+        Strategy {
+            preparation: Preparation::None,
+            reuse: Reuse::Reuse,
+            access: Access::Direct,
+            durability: Durability::ODsync,
+            engine: EngineKind::Caller,
+        }
+    }
+
+    #[test]
+    fn names_say_what_differs() {
+        let mut cell = Cell::of(overwrite());
+        assert_eq!(cell.name(), "reuse direct o-dsync");
+        cell.strategy.access = Access::Buffered;
+        cell.strategy.durability = Durability::None;
+        cell.strategy.preparation = Preparation::ZeroRange;
+        cell.write_bytes = 512;
+        cell.pass = Pass::Second;
+        cell.cache = Cache::Cold;
+        assert_eq!(cell.name(), "reuse+zero-range no-sync 512B second-pass cold");
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused() {
+        let good = Cell::of(overwrite());
+        assert_eq!(good.check(), Ok(()));
+        for (write_bytes, file_bytes) in
+            [(0, 8192), (513, 8192), (2 << 20, 8 << 20), (4096, 5000), (8192, 12288)]
+        {
+            let bad = Cell { write_bytes, file_bytes, ..good };
+            assert!(bad.check().is_err(), "{write_bytes} {file_bytes}");
+        }
+    }
+}

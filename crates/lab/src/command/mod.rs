@@ -1,0 +1,136 @@
+//! What the lab can be asked to do; each gives a [`LabResult`] and leaves nothing behind.
+//!
+//! *Owns*: the order of steps in each command. *May not touch*: the terminal, beyond [`Progress`].
+
+mod aa;
+mod atlas;
+mod filesystems;
+mod measure;
+mod quick;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use aa::{AaOptions, aa};
+pub use atlas::{AtlasOptions, fallocate};
+pub use filesystems::{FilesystemsOptions, filesystems};
+pub use measure::{MeasureOptions, measure};
+pub use quick::quick;
+
+use inkstone_io::host::monotonic_ns;
+
+use crate::machine::machine;
+use crate::pass::harness_cost;
+use crate::presets::Preset;
+use crate::progress::Progress;
+use crate::result::{HarnessCost, LabResult, SCHEMA_VERSION};
+use crate::run::Site;
+use crate::site::SiteError;
+use crate::stage::{CellError, Session, incompressible};
+use crate::warnings;
+
+/// Why a command gave no result at all. A failing cell is not among these: it is a row.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The directory.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// Something outside any cell.
+    #[error(transparent)]
+    Cell(#[from] CellError),
+    /// A wish that contradicts itself or cannot be met here.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What every command gets.
+pub struct Context<'a> {
+    /// Set by Ctrl-C: the command ends in order, with what it has.
+    pub stop: &'a AtomicBool,
+    /// Where it says how far it is.
+    pub progress: &'a mut Progress,
+    /// The command line, for the result.
+    pub command: String,
+}
+
+impl Context<'_> {
+    pub(crate) fn interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// A result with everything that is known before the first measurement.
+pub(crate) struct Started {
+    pub(crate) result: LabResult,
+    begin_ns: u64,
+}
+
+impl Started {
+    pub(crate) fn new(context: &Context<'_>) -> Self {
+        let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let machine = machine();
+        let warnings = warnings::of_machine(&machine);
+        let result = LabResult {
+            schema_version: SCHEMA_VERSION,
+            inkstone_version: env!("CARGO_PKG_VERSION").into(),
+            command: context.command.clone(),
+            started_unix_s,
+            elapsed_ns: 0,
+            interrupted: false,
+            machine,
+            harness: HarnessCost::default(),
+            runs: Vec::new(),
+            fallocate: Vec::new(),
+            aa: None,
+            finding: None,
+            warnings,
+        };
+        Self { result, begin_ns: monotonic_ns() }
+    }
+
+    /// Watches the place, and measures what measuring costs.
+    pub(crate) fn look_around(&mut self, site: &Site, context: &Context<'_>) -> Result<(), LabError> {
+        self.result.warnings.extend(warnings::of_place(&site.capabilities));
+        let session = Session { directory: &site.directory, stop: context.stop };
+        if let Some(cell) = Preset::Quick.cells().first() {
+            let payload = incompressible(1 << 20, 0);
+            match harness_cost(&session, cell, &payload) {
+                Ok(cost) => self.result.harness = cost,
+                // The command goes on to its end, which finds the same and gives what there is.
+                Err(CellError::Interrupted) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn swept(&mut self, swept: &[String]) {
+        let text = |line: &String| crate::result::Warning {
+            name: "swept".into(),
+            text: format!("a lab that was killed had left something: {line}"),
+            cure: "nothing to do: it is gone".into(),
+        };
+        self.result.warnings.extend(swept.iter().map(text));
+    }
+
+    pub(crate) fn finish(mut self, context: &Context<'_>) -> LabResult {
+        for run in &self.result.runs {
+            self.result.warnings.extend(warnings::of_run(run));
+        }
+        let mut seen = Vec::new();
+        self.result.warnings.retain(|warning| {
+            let new = !seen.contains(warning);
+            seen.push(warning.clone());
+            new
+        });
+        self.result.interrupted = context.interrupted();
+        self.result.elapsed_ns = monotonic_ns() - self.begin_ns;
+        self.result
+    }
+}
+
+/// The user's directory, or the current one.
+pub(crate) fn directory_or_here(directory: Option<&Path>) -> PathBuf {
+    directory.map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}

@@ -1,0 +1,364 @@
+//! What a run means, in words: the best durable way, how much it gains over the naive one, and why.
+//!
+//! *Owns*: choosing and saying. *May not touch*: figures; it reads the result only, and says nothing that was not
+//! measured in this run.
+
+use crate::result::{
+    BillSource, CellResult, DurableFinding, EngineAdvice, Finding, Measured, Place, Relative, Run, Verdict,
+};
+use crate::stats::{per_commit_ns, relative};
+
+/// A durable cell of a run.
+struct Durable<'a> {
+    cell: &'a CellResult,
+    measured: &'a Measured,
+}
+
+/// The finding of a run against its baseline. `in_memory` says that no cell can be durable at all.
+pub fn finding(run: &Run) -> Finding {
+    let durable = durable_cells(run);
+    let naive = run.baseline.clone();
+    let base = naive.as_ref().and_then(|name| durable.iter().find(|d| &d.cell.name == name));
+    let Some(best) = durable.iter().min_by(|a, b| per_commit(a).total_cmp(&per_commit(b))) else {
+        return Finding { sentence: nothing_durable(run), naive, ..Finding::default() };
+    };
+    let Some(base) = base else {
+        let sentence = format!(
+            "On {} the fastest durable way is `{}`; the naive way was not measured, so there is no figure beside it.",
+            place_words(&run.place),
+            best.cell.name
+        );
+        return Finding { sentence, best: Some(best.cell.name.clone()), naive, ..Finding::default() };
+    };
+    let gain = relative(&base.measured.rounds, &best.measured.rounds, run.seed);
+    Finding {
+        sentence: sentence(run, &durable, best, base, gain.as_ref()),
+        best: Some(best.cell.name.clone()),
+        naive,
+        speedup: gain,
+        engines: engines(run),
+    }
+}
+
+fn durable_cells<'a>(run: &'a Run) -> Vec<Durable<'a>> {
+    let durable = |cell: &'a CellResult| {
+        let measured = cell.outcome.measured()?;
+        let fails =
+            matches!(measured.durable, DurableFinding::NotClaimed | DurableFinding::NotCovered { .. });
+        (!fails && !measured.rounds.is_empty()).then_some(Durable { cell, measured })
+    };
+    run.cells.iter().filter_map(durable).collect()
+}
+
+fn per_commit(durable: &Durable<'_>) -> f64 {
+    per_commit_ns(durable.measured).unwrap_or(f64::INFINITY)
+}
+
+fn nothing_durable(run: &Run) -> String {
+    let covered = run.cells.iter().filter_map(|cell| cell.outcome.measured());
+    let reason = covered.into_iter().find_map(|m| match &m.durable {
+        DurableFinding::NotCovered { reason } => Some(reason.clone()),
+        _ => None,
+    });
+    match reason {
+        Some(reason) => format!("No way of writing is durable on {}: {reason}.", place_words(&run.place)),
+        None => format!("No durable way was measured on {}.", place_words(&run.place)),
+    }
+}
+
+/// `this disk (ext4 without a journal on vda)`.
+fn place_words(place: &Place) -> String {
+    let journal = match place.journal {
+        Some(true) => " with a journal",
+        Some(false) => " without a journal",
+        None => "",
+    };
+    match &place.device {
+        Some(device) => format!("this disk ({}{journal} on {device})", place.file_system),
+        None => format!("this file system ({})", place.file_system),
+    }
+}
+
+fn sentence(
+    run: &Run,
+    durable: &[Durable<'_>],
+    best: &Durable<'_>,
+    base: &Durable<'_>,
+    gain: Option<&Relative>,
+) -> String {
+    let place = place_words(&run.place);
+    let ties = ties_with(run, durable, best);
+    let also = match ties.len() {
+        0 => String::new(),
+        1 => format!(" (`{}` cannot be told from it)", ties[0]),
+        count => format!(" ({count} others cannot be told from it, `{}` among them)", ties[0]),
+    };
+    let gain = gain.filter(|gain| best.cell.name != base.cell.name && gain.verdict == Verdict::Faster);
+    let Some(gain) = gain else {
+        return format!(
+            "On {place} no durable way is measurably faster than the naive one, `{}`: {}.",
+            base.cell.name,
+            why_not(run)
+        );
+    };
+    format!(
+        "On {place} the best durable way is `{}`{also}: {:.1} times as fast as `{}`, the naive one (95%: {:.1} to {:.1}), {}.",
+        best.cell.name,
+        gain.speedup,
+        base.cell.name,
+        gain.low,
+        gain.high,
+        why(best, base)
+    )
+}
+
+/// Durable cells that the rounds cannot tell from the best, closest first.
+fn ties_with<'a>(run: &Run, durable: &'a [Durable<'a>], best: &Durable<'_>) -> Vec<&'a str> {
+    let tie = |other: &&Durable<'_>| {
+        let compared = relative(&best.measured.rounds, &other.measured.rounds, run.seed);
+        other.cell.name != best.cell.name && compared.is_some_and(|compared| compared.verdict == Verdict::Tie)
+    };
+    let mut ties: Vec<&Durable<'_>> = durable.iter().filter(tie).collect();
+    ties.sort_by(|a, b| per_commit(a).total_cmp(&per_commit(b)));
+    ties.into_iter().map(|durable| durable.cell.name.as_str()).collect()
+}
+
+/// Why the best wins: from its coordinates, with the device's counts where there are any.
+fn why(best: &Durable<'_>, base: &Durable<'_>) -> String {
+    let what = &best.cell.what;
+    let written = what.reuse == "reuse" || matches!(what.preparation.as_str(), "zeros" | "write-zeroes");
+    let reason = if written {
+        "because it overwrites blocks that are already written and the file's own, so that a commit needs no metadata"
+    } else if what.durability != base.cell.what.durability && what.preparation == base.cell.what.preparation {
+        "because its sync leaves out what is not needed to read the data back"
+    } else {
+        "because it asks the file system for less per commit"
+    };
+    match (counts(base.measured), counts(best.measured)) {
+        (Some(base), Some(best)) => format!("{reason} (per commit, {base} against {best})"),
+        _ => reason.to_owned(),
+    }
+}
+
+fn why_not(run: &Run) -> &'static str {
+    if run.place.copy_on_write == "always" {
+        "its copy on write puts every overwrite in a new place, so prepared and reused blocks gain little"
+    } else {
+        "the difference is inside the noise of this run, or below 3%"
+    }
+}
+
+/// `2.0 writes and 1.0 flushes`.
+fn counts(measured: &Measured) -> Option<String> {
+    let bill = measured.bill.as_ref()?;
+    let layer = bill.layers.first()?;
+    let per = |count: u64| count as f64 / bill.commits.max(1) as f64;
+    let approximately = if bill.source == BillSource::SharedCounters { "about " } else { "" };
+    Some(format!(
+        "{approximately}{:.1} writes of {:.1} KiB in all and {:.1} flushes",
+        per(layer.all_writes.requests),
+        per(layer.all_writes.bytes) / 1024.0,
+        per(layer.flushes),
+    ))
+}
+
+/// Two cells of the run by name, compared: the first as baseline.
+fn compare(run: &Run, base: &str, other: &str) -> Option<Relative> {
+    let rounds = |name: &str| {
+        let cell = run.cells.iter().find(|cell| cell.name == name)?;
+        Some(&cell.outcome.measured()?.rounds)
+    };
+    let compared = relative(rounds(base)?, rounds(other)?, run.seed)?;
+    (compared.verdict != Verdict::Unknown).then_some(compared)
+}
+
+/// `2.1 times as fast here (95%: 2.0 to 2.3)`, or that it is a tie.
+fn figure(relative: &Relative) -> String {
+    let Relative { speedup, low, high, .. } = relative;
+    match relative.verdict {
+        Verdict::Faster => format!("{speedup:.2} times as fast here (95%: {low:.2} to {high:.2})"),
+        Verdict::Slower => format!("slower here: {speedup:.2} of the speed (95%: {low:.2} to {high:.2})"),
+        Verdict::Tie | Verdict::Unknown => {
+            format!("no measurable difference here ({speedup:.2}, 95%: {low:.2} to {high:.2})")
+        }
+    }
+}
+
+fn pick(relative: &Relative, faster: &str, slower: &str, tie: &str) -> String {
+    match relative.verdict {
+        Verdict::Faster => faster.into(),
+        Verdict::Slower => slower.into(),
+        Verdict::Tie | Verdict::Unknown => tie.into(),
+    }
+}
+
+/// What the run says of settings of engines that people run. Nothing where nothing was measured.
+fn engines(run: &Run) -> Vec<EngineAdvice> {
+    let mut advice = Vec::new();
+    let mut say = |engine: &str, setting: String, reason: String| {
+        advice.push(EngineAdvice { engine: engine.into(), setting, reason });
+    };
+    if let Some(reuse) = compare(run, "new fdatasync", "reuse fdatasync") {
+        let setting =
+            pick(&reuse, "wal_recycle = on (the default)", "wal_recycle = off", "wal_recycle: either");
+        say(
+            "PostgreSQL",
+            setting,
+            format!("a recycled WAL file is overwritten, a new one grows: {}", figure(&reuse)),
+        );
+    }
+    if let Some(zeros) = compare(run, "fallocate fdatasync", "zeros fdatasync") {
+        let setting =
+            pick(&zeros, "wal_init_zero = on (the default)", "wal_init_zero = off", "wal_init_zero: either");
+        let reason = format!("files filled with zeros against files only reserved: {}", figure(&zeros));
+        say("PostgreSQL", setting, reason);
+    }
+    if let Some(dsync) = compare(run, "reuse fdatasync", "reuse o-dsync") {
+        let setting = pick(
+            &dsync,
+            "wal_sync_method = open_datasync",
+            "wal_sync_method = fdatasync (the default)",
+            "wal_sync_method = fdatasync (the default; open_datasync is no faster)",
+        );
+        say(
+            "PostgreSQL",
+            setting,
+            format!("O_DSYNC writes against fdatasync on recycled files: {}", figure(&dsync)),
+        );
+    }
+    if let Some(reuse) = compare(run, "fallocate fdatasync", "reuse fdatasync") {
+        let setting = pick(
+            &reuse,
+            "recycle_log_file_num > 0, with a wal_recovery_mode that keeps it on",
+            "recycle_log_file_num = 0 (the default)",
+            "recycle_log_file_num: either",
+        );
+        let reason = format!(
+            "a recycled WAL is overwritten, a fallocated one converts unwritten blocks at each sync: {}; \
+             some recovery modes switch recycling off silently",
+            figure(&reuse)
+        );
+        say("RocksDB", setting, reason);
+        let etcd = match reuse.verdict {
+            Verdict::Faster => "no setting helps: give its WAL the disk with the fastest sync (--wal-dir)",
+            _ => "nothing to change: its fallocated WAL loses nothing here",
+        };
+        let reason = format!("etcd reserves its WAL with fallocate; overwriting would be {}", figure(&reuse));
+        say("etcd", etcd.into(), reason);
+    }
+    if let Some(reuse) = compare(run, "new fdatasync", "reuse fdatasync") {
+        let setting = pick(
+            &reuse,
+            "journal_mode = WAL and journal_size_limit = -1 (the default): never truncate the WAL",
+            "journal_mode = WAL; keeping a long WAL file gains nothing",
+            "journal_mode = WAL; keeping or truncating the WAL file makes no difference",
+        );
+        let reason =
+            format!("after a checkpoint SQLite overwrites its WAL from the start: {}", figure(&reuse));
+        say("SQLite", setting, reason);
+    }
+    advice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{CellDescription, Histogram, Outcome, Round};
+
+    fn cell(name: &str, us: f64, durable: DurableFinding) -> CellResult {
+        let parts: Vec<&str> = name.split(' ').collect();
+        let rounds = (0..10).map(|number| Round {
+            number,
+            commits: 100,
+            total_ns: (us * 100_000.0 * (1.0 + f64::from(number % 3) * 0.01)) as u64,
+            ..Round::default()
+        });
+        let measured = Measured {
+            rounds: rounds.collect(),
+            preparation: Histogram::default(),
+            write: Histogram::default(),
+            sync: Histogram::default(),
+            commit: Histogram::default(),
+            relative: None,
+            bill: None,
+            durable,
+            faults_per_write: None,
+        };
+        let reuse = parts[0].starts_with("reuse");
+        let what = CellDescription {
+            preparation: if parts[0] == "zeros" { "zeros".into() } else { "none".into() },
+            reuse: if reuse { "reuse".into() } else { "new".into() },
+            access: "buffered".into(),
+            durability: parts[1].into(),
+            engine: "caller".into(),
+            write_bytes: 4096,
+            file_bytes: 8 << 20,
+            pass: "first".into(),
+            cache: "warm".into(),
+        };
+        CellResult { name: name.into(), what, outcome: Outcome::Measured(Box::new(measured)) }
+    }
+
+    fn run(cells: Vec<CellResult>) -> Run {
+        let baseline = cells.first().map(|cell| cell.name.clone());
+        let place = Place { file_system: "ext4".into(), device: Some("vda".into()), ..Place::default() };
+        Run { cells, baseline, place, seed: 1, ..Run::default() }
+    }
+
+    fn seen() -> DurableFinding {
+        DurableFinding::Seen { commits: 10 }
+    }
+
+    #[test]
+    fn the_best_durable_cell_wins_and_a_faster_lie_does_not() {
+        let lie = DurableFinding::NotCovered { reason: "no flush".into() };
+        let run = run(vec![
+            cell("new fsync", 300.0, seen()),
+            cell("reuse fdatasync", 100.0, seen()),
+            cell("reuse pretend", 2.0, lie),
+            cell("reuse no-sync", 1.0, DurableFinding::NotClaimed),
+        ]);
+        let found = finding(&run);
+        assert_eq!(found.best.as_deref(), Some("reuse fdatasync"));
+        assert!(
+            found.sentence.contains("3.0 times") && found.sentence.contains("overwrites"),
+            "{}",
+            found.sentence
+        );
+    }
+
+    #[test]
+    fn where_nothing_is_durable_it_says_so() {
+        let memory = || DurableFinding::NotCovered { reason: "tmpfs is memory".into() };
+        let found =
+            finding(&run(vec![cell("new fsync", 3.0, memory()), cell("reuse fdatasync", 2.0, memory())]));
+        assert!(found.best.is_none() && found.sentence.contains("tmpfs is memory"), "{}", found.sentence);
+    }
+
+    #[test]
+    fn no_gain_is_no_recommendation() {
+        let found =
+            finding(&run(vec![cell("new fsync", 100.0, seen()), cell("reuse fdatasync", 99.9, seen())]));
+        assert!(found.sentence.contains("no durable way is measurably faster"), "{}", found.sentence);
+    }
+
+    #[test]
+    fn engines_are_spoken_of_only_where_their_cells_were_measured() {
+        assert!(
+            finding(&run(vec![cell("new fsync", 300.0, seen()), cell("reuse rwf-dsync", 100.0, seen())]))
+                .engines
+                .is_empty()
+        );
+        let with = finding(&run(vec![
+            cell("new fsync", 300.0, seen()),
+            cell("new fdatasync", 250.0, seen()),
+            cell("reuse fdatasync", 100.0, seen()),
+        ]));
+        assert!(
+            with.engines
+                .iter()
+                .any(|advice| advice.engine == "PostgreSQL" && advice.setting.contains("wal_recycle = on"))
+        );
+        assert!(with.engines.iter().all(|advice| advice.reason.contains("2.5")));
+    }
+}

@@ -1,0 +1,263 @@
+//! File systems of our own on loop devices: made, mounted, and taken away again.
+//!
+//! *Owns*: backing files, mkfs, mounts, and their end in the right order. *May not touch*: what is measured on them.
+//! What a killed lab leaves is found by its working directory's name and removed by the next start
+//! (`inkstone_io::host::sweep`).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use inkstone_io::host::{LoopDevice, LoopOptions, Mount};
+use inkstone_io::{Access, File, NamedChoice, OpenFile, OsFile, Preparation};
+
+use crate::stage::CellError;
+
+/// A kind of file system that the lab makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ImageKind {
+    /// ext4 with its journal, as mkfs makes it.
+    Ext4,
+    /// ext4 without a journal.
+    Ext4NoJournal,
+    /// ext4 with the data in the journal too.
+    Ext4DataJournal,
+    /// xfs.
+    Xfs,
+    /// btrfs.
+    Btrfs,
+    /// btrfs mounted with nodatacow.
+    BtrfsNodatacow,
+}
+
+impl NamedChoice for ImageKind {
+    const WHAT: &'static str = "file system";
+    const ALL: &'static [Self] = &[
+        Self::Ext4,
+        Self::Ext4NoJournal,
+        Self::Ext4DataJournal,
+        Self::Xfs,
+        Self::Btrfs,
+        Self::BtrfsNodatacow,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Ext4NoJournal => "ext4-nojournal",
+            Self::Ext4DataJournal => "ext4-data-journal",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::BtrfsNodatacow => "btrfs-nodatacow",
+        }
+    }
+
+    fn summary(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4 with a journal",
+            Self::Ext4NoJournal => "ext4 without a journal",
+            Self::Ext4DataJournal => "ext4 mounted with data=journal",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs, copy on write",
+            Self::BtrfsNodatacow => "btrfs mounted with nodatacow",
+        }
+    }
+}
+
+impl fmt::Display for ImageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl ImageKind {
+    fn file_system(self) -> &'static str {
+        match self {
+            Self::Ext4 | Self::Ext4NoJournal | Self::Ext4DataJournal => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs | Self::BtrfsNodatacow => "btrfs",
+        }
+    }
+
+    fn mount_options(self) -> &'static str {
+        match self {
+            Self::Ext4DataJournal => "data=journal",
+            Self::BtrfsNodatacow => "nodatacow",
+            _ => "",
+        }
+    }
+
+    /// The tool, its package, and its arguments before the device.
+    fn mkfs(self) -> (&'static str, &'static str, &'static [&'static str]) {
+        // Without the lazy options the kernel would write inode tables and the journal while we measure.
+        const NOT_LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";
+        // Below 512 MiB mkfs.ext4 takes blocks of 1 KiB, and a 4 KiB commit would be another thing than on a real disk.
+        const BLOCK: &str = "4096";
+        match self {
+            Self::Ext4 | Self::Ext4DataJournal => {
+                ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-b", BLOCK, "-E", NOT_LAZY])
+            }
+            Self::Ext4NoJournal => {
+                ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-b", BLOCK, "-E", NOT_LAZY, "-O", "^has_journal"])
+            }
+            Self::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
+            Self::Btrfs | Self::BtrfsNodatacow => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f"]),
+        }
+    }
+}
+
+/// How the loop device opens its backing file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LoopMode {
+    /// Through the host's page cache, sectors of 512 bytes: as in the published set-up.
+    Buffered,
+    /// With O_DIRECT, sectors of 4096 bytes: nothing is cached twice.
+    Direct,
+}
+
+impl NamedChoice for LoopMode {
+    const WHAT: &'static str = "loop mode";
+    const ALL: &'static [Self] = &[Self::Buffered, Self::Direct];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Buffered => "buffered",
+            Self::Direct => "direct",
+        }
+    }
+
+    fn summary(self) -> &'static str {
+        match self {
+            Self::Buffered => "the backing file through the page cache, 512 B sectors (as published)",
+            Self::Direct => "the backing file with O_DIRECT, 4096 B sectors",
+        }
+    }
+}
+
+impl LoopMode {
+    fn options(self) -> LoopOptions {
+        match self {
+            Self::Buffered => LoopOptions { direct_io: false, sector_bytes: 512, read_only: false },
+            Self::Direct => LoopOptions { direct_io: true, sector_bytes: 4096, read_only: false },
+        }
+    }
+}
+
+/// Smallest image that every file system here can be made on: xfs wants 300 MiB.
+pub const IMAGE_BYTES_MIN: u64 = 320 << 20;
+
+/// A mounted file system on a loop device on a fully written file. Ends in the right order, also when dropped.
+#[derive(Debug)]
+pub struct Image {
+    // Dropped in this order: unmounted, detached, then the file removed.
+    mount: Option<Mount>,
+    device: Option<LoopDevice>,
+    backing: PathBuf,
+    target: PathBuf,
+}
+
+impl Image {
+    /// Makes `kind` in `directory` (a working directory of the lab) and mounts it there.
+    ///
+    /// # Errors
+    /// A missing tool is named with its package; everything else is what the operating system or mkfs answers.
+    pub fn make(
+        directory: &Path,
+        kind: ImageKind,
+        mode: LoopMode,
+        image_bytes: u64,
+    ) -> Result<Self, CellError> {
+        let name = format!("{kind}-{}", mode.name());
+        let mut image = Self {
+            mount: None,
+            device: None,
+            backing: directory.join(format!("{name}.img")),
+            target: directory.join(name),
+        };
+        write_backing(&image.backing, image_bytes)?;
+        let device = LoopDevice::attach(&image.backing, mode.options())?;
+        let path = device.path().to_path_buf();
+        let direct = device.is_direct()?;
+        image.device = Some(device);
+        if direct != (mode == LoopMode::Direct) {
+            let is = if direct { "direct" } else { "buffered" };
+            return Err(CellError::Invalid(format!(
+                "the loop device is {is}, and {} was asked for",
+                mode.name()
+            )));
+        }
+        make_file_system(kind, &path)?;
+        std::fs::create_dir_all(&image.target)
+            .map_err(|source| inkstone_io::Error::new("mkdir", &image.target, source))?;
+        image.mount = Some(Mount::new(&path, &image.target, kind.file_system(), kind.mount_options())?);
+        Ok(image)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.target
+    }
+
+    /// Takes it away.
+    ///
+    /// # Errors
+    /// What could not be unmounted, detached or removed; the next start of the lab tries again.
+    pub fn remove(mut self) -> Result<(), CellError> {
+        if let Some(mount) = self.mount.take() {
+            mount.unmount()?;
+        }
+        if let Some(device) = self.device.take() {
+            device.detach()?;
+        }
+        self.remove_files();
+        Ok(())
+    }
+
+    fn remove_files(&self) {
+        // What cannot be removed goes with the working directory, or is reported by the next start.
+        let _ = std::fs::remove_dir(&self.target);
+        let _ = std::fs::remove_file(&self.backing);
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        drop(self.mount.take());
+        drop(self.device.take());
+        self.remove_files();
+    }
+}
+
+/// Never sparse: otherwise the host would allocate blocks while the guest's commits are measured.
+fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
+    let made = |access| {
+        let how = OpenFile::new_file().access(access);
+        let file = OsFile::open(path, &how)?;
+        file.prepare(Preparation::Zeros, len_bytes)
+    };
+    match made(Access::Direct) {
+        Ok(()) => Ok(()),
+        // A host without O_DIRECT: through its page cache.
+        Err(error) if error.raw_os_error() == Some(22) => {
+            let _ = std::fs::remove_file(path);
+            Ok(made(Access::Buffered)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn make_file_system(kind: ImageKind, device: &Path) -> Result<(), CellError> {
+    let (tool, package, arguments) = kind.mkfs();
+    let answer = Command::new(tool).args(arguments).arg(device).output();
+    match answer {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(CellError::Invalid(format!("{tool} {}: {}", output.status, said.trim())))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(CellError::Invalid(format!("{tool} is not installed: it is in the package {package}")))
+        }
+        Err(error) => Err(CellError::Invalid(format!("{tool}: {error}"))),
+    }
+}

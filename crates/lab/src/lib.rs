@@ -1,0 +1,32 @@
+//! The lab: every durable way of writing a file, measured side by side on the user's own disk, with what each commit
+//! costs at the block layer.
+//!
+//! *Owns*: experiments, sampling, statistics, and the report. *May not touch*: system calls (`inkstone-io` makes them)
+//! or the terminal's arguments (`inkstone-cli` reads them).
+//!
+//! The way through it: a [`cell::Cell`] is one way of writing; [`presets`] name sets of them; [`run`] measures a set
+//! side by side ([`stage`] brings each file into its claimed state and checks it, [`pass`] is the timed loop), and makes
+//! their [`bill`]s; all of it ends in a [`result::LabResult`], the contract that [`table`] and [`export`] read.
+//! [`command`] has one function for each thing that the lab can be asked to do.
+#![forbid(unsafe_code)]
+
+pub mod atlas;
+pub mod bill;
+pub mod billing;
+pub mod cell;
+pub mod command;
+pub mod export;
+pub mod finding;
+pub mod histogram;
+pub mod image;
+pub mod machine;
+pub mod pass;
+pub mod presets;
+pub mod progress;
+pub mod result;
+pub mod run;
+pub mod site;
+pub mod stage;
+pub mod stats;
+pub mod table;
+pub mod warnings;

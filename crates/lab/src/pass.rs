@@ -1,0 +1,287 @@
+//! The measured pass: one write after the other, each with its sync, each timed.
+//!
+//! *Owns*: the loop between two readings of the clock. *May not touch*: the file's state before (`stage`), what the
+//! figures mean (`stats`). Nothing here allocates between the first and the last commit, except what an engine does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use inkstone_io::engine::OsEngine;
+use inkstone_io::host::{monotonic_ns, thread_faults};
+use inkstone_io::{
+    Access, AlignedBuf, Completion, Durability, Engine, EngineKind, Error, File, Operation, OsFile, Persist,
+    Request, SyncKind,
+};
+
+use crate::cell::Cell;
+use crate::histogram::Recorder;
+use crate::result::HarnessCost;
+use crate::stage::{CellError, Session, closing_sync};
+use crate::stats::median;
+
+/// Buffers that a pass rotates through hold this much together: enough that no device sees the same block twice running.
+const PAYLOAD_BYTES: u64 = 4 << 20;
+
+/// When a pass ends before the file does.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// At most this many commits.
+    pub commits: u64,
+    /// No commit begins after this much time.
+    pub time: Duration,
+}
+
+impl Limits {
+    /// No limit but the file's end.
+    pub const NONE: Self = Self { commits: u64::MAX, time: Duration::MAX };
+}
+
+/// From when to when one commit went, by `CLOCK_MONOTONIC`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitSpan {
+    /// Before its first call.
+    pub start_ns: u64,
+    /// After its last: the acknowledgement.
+    pub ack_ns: u64,
+}
+
+/// Histograms that rounds of one cell share.
+#[derive(Debug)]
+pub struct Recorders {
+    /// The write call.
+    pub write: Recorder,
+    /// The sync call.
+    pub sync: Recorder,
+    /// Both.
+    pub commit: Recorder,
+}
+
+impl Recorders {
+    /// Empty ones.
+    pub fn new() -> Self {
+        Self { write: Recorder::new(), sync: Recorder::new(), commit: Recorder::new() }
+    }
+}
+
+impl Default for Recorders {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What one pass took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PassTotals {
+    /// Commits acknowledged.
+    pub commits: u64,
+    /// All of it, with the closing sync.
+    pub total_ns: u64,
+    /// The closing sync alone.
+    pub closing_sync_ns: u64,
+    /// Page faults of the thread, minor and major.
+    pub faults: (u64, u64),
+}
+
+/// The machinery of one cell's passes: its engine and the buffers in turn.
+#[derive(Debug)]
+pub struct Writer<E> {
+    engine: E,
+    buffers: VecDeque<AlignedBuf>,
+}
+
+impl Writer<OsEngine> {
+    /// An engine of the cell's kind, and buffers of its size with bytes from `payload`.
+    ///
+    /// # Errors
+    /// When the engine is not to be had here.
+    pub fn for_cell(cell: &Cell, payload: &AlignedBuf) -> Result<Self, CellError> {
+        Ok(Self::with(OsEngine::open(cell.strategy.engine, 1)?, cell.write_bytes, payload))
+    }
+}
+
+impl<E: Engine<File = OsFile>> Writer<E> {
+    fn with(engine: E, write_bytes: u64, payload: &AlignedBuf) -> Self {
+        let count = (PAYLOAD_BYTES / write_bytes).clamp(4, 64) as usize;
+        let len = write_bytes as usize;
+        let buffer = |number: usize| {
+            let mut buffer = AlignedBuf::zeroed(len);
+            let from = (number * len) % (payload.len() - len + 1);
+            buffer.copy_from_slice(&payload[from..from + len]);
+            buffer
+        };
+        Self { engine, buffers: (0..count).map(buffer).collect() }
+    }
+
+    /// Writes the file of `cell` from front to back, a commit at a time, until it ends or a limit is met.
+    /// With `spans`, each commit's times are added to it.
+    ///
+    /// # Errors
+    /// The first error of a write or sync, or the user's wish to stop.
+    pub fn run(
+        &mut self,
+        session: &Session<'_>,
+        cell: &Cell,
+        file: &Arc<OsFile>,
+        limits: Limits,
+        recorders: &mut Recorders,
+        mut spans: Option<&mut Vec<CommitSpan>>,
+    ) -> Result<PassTotals, CellError> {
+        let commits = cell.commits().min(limits.commits);
+        let faults_before = thread_faults();
+        let begin_ns = monotonic_ns();
+        let end_ns = begin_ns.saturating_add(u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX));
+        let mut reserved_bytes = 0;
+        let mut done = 0;
+        let mut now_ns = begin_ns;
+        while done < commits && now_ns < end_ns {
+            if session.stop.load(Ordering::Relaxed) {
+                return Err(CellError::Interrupted);
+            }
+            let offset = done * cell.write_bytes;
+            let start_ns = monotonic_ns();
+            if cell.strategy.preparation.in_steps() && offset + cell.write_bytes > reserved_bytes {
+                file.extend(cell.strategy.preparation, reserved_bytes, cell.step_bytes)?;
+                reserved_bytes += cell.step_bytes;
+            }
+            self.write(cell, file, done, offset)?;
+            let written_ns = monotonic_ns();
+            let synced = self.sync(cell, file, done, offset)?;
+            let ack_ns = if synced { monotonic_ns() } else { written_ns };
+            recorders.write.record(written_ns - start_ns);
+            if synced {
+                recorders.sync.record(ack_ns - written_ns);
+            }
+            recorders.commit.record(ack_ns - start_ns);
+            if let Some(spans) = spans.as_deref_mut() {
+                spans.push(CommitSpan { start_ns, ack_ns });
+            }
+            done += 1;
+            now_ns = ack_ns;
+        }
+        let before_closing_ns = monotonic_ns();
+        if let Some(kind) = closing_sync(cell.strategy.durability) {
+            file.sync(kind)?;
+        }
+        let after_ns = monotonic_ns();
+        let faults = thread_faults();
+        Ok(PassTotals {
+            commits: done,
+            total_ns: after_ns - begin_ns,
+            closing_sync_ns: after_ns - before_closing_ns,
+            faults: (faults.0 - faults_before.0, faults.1 - faults_before.1),
+        })
+    }
+
+    fn write(&mut self, cell: &Cell, file: &Arc<OsFile>, token: u64, offset: u64) -> Result<(), CellError> {
+        let durability = cell.strategy.durability;
+        let persist = match (cell.strategy.engine, durability) {
+            (_, Durability::RwfDsync) => Persist::Dsync,
+            (EngineKind::UringLinked, Durability::Fsync) => Persist::Sync(SyncKind::All),
+            (EngineKind::UringLinked, Durability::Fdatasync) => Persist::Sync(SyncKind::Data),
+            _ => Persist::Later,
+        };
+        let Some(buffer) = self.buffers.pop_front() else {
+            return Err(CellError::Invalid("a buffer did not come back from the engine".into()));
+        };
+        let operation = Operation::Write { buffer, len: cell.write_bytes as usize, offset, persist };
+        self.carry_out(file, token, operation)
+    }
+
+    /// Whether there was a sync call to make.
+    fn sync(&mut self, cell: &Cell, file: &Arc<OsFile>, number: u64, offset: u64) -> Result<bool, CellError> {
+        if cell.strategy.engine == EngineKind::UringLinked {
+            return Ok(false);
+        }
+        let kinds: &[SyncKind] = match cell.strategy.durability {
+            Durability::Fsync => &[SyncKind::All],
+            Durability::Fdatasync => &[SyncKind::Data],
+            Durability::FdatasyncFsync => &[SyncKind::Data, SyncKind::All],
+            Durability::FdatasyncFsync64 if number % 64 == 63 => &[SyncKind::Data, SyncKind::All],
+            Durability::FdatasyncFsync64 => &[SyncKind::Data],
+            Durability::Msync => {
+                file.sync_mapped(offset, cell.write_bytes as usize)?;
+                return Ok(true);
+            }
+            Durability::None
+            | Durability::OSync
+            | Durability::ODsync
+            | Durability::RwfDsync
+            | Durability::Pretend => return Ok(false),
+        };
+        for &kind in kinds {
+            self.carry_out(file, number, Operation::Sync(kind))?;
+        }
+        Ok(true)
+    }
+
+    fn carry_out(&mut self, file: &Arc<OsFile>, token: u64, operation: Operation) -> Result<(), CellError> {
+        let request = Request { token, file: Arc::clone(file), operation };
+        let Completion { buffer, result, .. } = self.engine.run(request)?;
+        self.buffers.extend(buffer);
+        result?;
+        Ok(())
+    }
+}
+
+/// An engine that does nothing: what remains is the harness itself.
+#[derive(Debug, Default)]
+struct NoEngine {
+    done: Option<Completion>,
+}
+
+impl Engine for NoEngine {
+    type File = OsFile;
+
+    fn submit(&mut self, request: Request<OsFile>) -> Result<(), Error> {
+        let (buffer, len) = match request.operation {
+            Operation::Write { buffer, len, .. } | Operation::Read { buffer, len, .. } => (Some(buffer), len),
+            Operation::Sync(_) => (None, 0),
+        };
+        self.done = Some(Completion { token: request.token, buffer, result: Ok(len) });
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Result<Option<Completion>, Error> {
+        Ok(self.done.take())
+    }
+
+    fn in_flight(&self) -> usize {
+        usize::from(self.done.is_some())
+    }
+}
+
+/// Measures what a commit costs that does no I/O, in the same loop as all others.
+///
+/// # Errors
+/// When the user wants to stop, or `/dev/null` cannot be opened.
+pub fn harness_cost(
+    session: &Session<'_>,
+    cell: &Cell,
+    payload: &AlignedBuf,
+) -> Result<HarnessCost, CellError> {
+    let null = std::path::Path::new("/dev/null");
+    let how = inkstone_io::OpenFile::existing();
+    let file = Arc::new(OsFile::open(null, &how)?);
+    let mut writer = Writer::with(NoEngine::default(), cell.write_bytes, payload);
+    let mut cell = *cell;
+    cell.strategy.durability = Durability::Fdatasync;
+    cell.strategy.engine = EngineKind::Caller;
+    cell.strategy.access = Access::Buffered;
+    cell.strategy.preparation = inkstone_io::Preparation::None;
+    cell.file_bytes = cell.write_bytes * 2000;
+    let mut per_commit = Vec::new();
+    for _ in 0..9 {
+        let mut recorders = Recorders::new();
+        let totals = writer.run(session, &cell, &file, Limits::NONE, &mut recorders, None)?;
+        per_commit.push(totals.total_ns as f64 / totals.commits.max(1) as f64);
+    }
+    let begin_ns = monotonic_ns();
+    let readings = 10_000;
+    for _ in 0..readings {
+        std::hint::black_box(monotonic_ns());
+    }
+    let clock_ns = (monotonic_ns() - begin_ns) as f64 / f64::from(readings);
+    Ok(HarnessCost { commit_ns: median(&per_commit).unwrap_or(0.0), clock_ns })
+}

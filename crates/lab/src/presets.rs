@@ -1,0 +1,225 @@
+//! Named sets of cells: the arms of the published experiments, and the lab's quick tier.
+//!
+//! *Owns*: which cells belong to which name. *May not touch*: sizes that a person asked for; they come in from outside.
+
+use std::fmt;
+
+use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
+
+use crate::cell::{Cell, Pass};
+use crate::run::Order;
+use crate::stage::Leftover;
+
+/// A named set of cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    /// The lab without arguments.
+    Quick,
+    /// E1, first set-up: files left over from the round before.
+    E1,
+    /// E1, second set-up: all files removed before each round.
+    E1Removed,
+    /// E1, third set-up: another order, the same in each round.
+    E1Order,
+    /// E2: first and second pass, with and without a sync per write.
+    E2,
+    /// E6: ways of doing I/O.
+    E6,
+}
+
+impl NamedChoice for Preset {
+    const WHAT: &'static str = "preset";
+    const ALL: &'static [Self] = &[Self::Quick, Self::E1, Self::E1Removed, Self::E1Order, Self::E2, Self::E6];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::E1 => "e1",
+            Self::E1Removed => "e1-removed",
+            Self::E1Order => "e1-order",
+            Self::E2 => "e2",
+            Self::E6 => "e6",
+        }
+    }
+
+    fn summary(self) -> &'static str {
+        match self {
+            Self::Quick => "what `inkstone lab` runs: the durable ways that matter, against the naive one",
+            Self::E1 => "ways to write a durable log, files left over from the round before",
+            Self::E1Removed => "the same, all files removed before each round",
+            Self::E1Order => "the same arms as published, in another fixed order",
+            Self::E2 => "first and second pass over a prepared file, synced and unsynced",
+            Self::E6 => "ways of doing I/O: calls, streams, mappings, direct, io_uring, AIO",
+        }
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+const NAIVE: Strategy = Strategy {
+    preparation: Preparation::None,
+    reuse: Reuse::New,
+    access: Access::Buffered,
+    durability: Durability::Fsync,
+    engine: EngineKind::Caller,
+};
+
+impl Preset {
+    /// Its cells with default sizes; the first is the baseline, unless [`Preset::baseline`] says otherwise.
+    pub fn cells(self) -> Vec<Cell> {
+        match self {
+            Self::Quick => quick(),
+            Self::E1 | Self::E1Removed => e1(),
+            Self::E1Order => e1_order(),
+            Self::E2 => e2(),
+            Self::E6 => e6(),
+        }
+    }
+
+    /// Which of its cells the others are compared with.
+    pub fn baseline(self) -> usize {
+        // In the other order the arm `new` is not the first.
+        if self == Self::E1Order { 2 } else { 0 }
+    }
+
+    /// What becomes of files between its rounds.
+    pub fn leftover(self) -> Leftover {
+        if self == Self::E1Removed { Leftover::Removed } else { Leftover::Kept }
+    }
+
+    /// Its order within a round.
+    pub fn order(self) -> Order {
+        if self == Self::E1Order { Order::Listed } else { Order::Random }
+    }
+}
+
+/// The naive way first, then what each step away from it gains.
+fn quick() -> Vec<Cell> {
+    let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
+    let reuse = Strategy { reuse: Reuse::Reuse, ..data };
+    let direct = Strategy { access: Access::Direct, ..reuse };
+    [
+        NAIVE,
+        data,
+        Strategy { preparation: Preparation::Fallocate, ..data },
+        Strategy { preparation: Preparation::ZeroRange, ..data },
+        Strategy { preparation: Preparation::Zeros, ..data },
+        reuse,
+        Strategy { durability: Durability::Fsync, ..reuse },
+        Strategy { durability: Durability::ODsync, ..reuse },
+        Strategy { durability: Durability::Fdatasync, ..direct },
+        Strategy { durability: Durability::ODsync, ..direct },
+        Strategy { durability: Durability::RwfDsync, ..direct },
+        Strategy { durability: Durability::RwfDsync, engine: EngineKind::Uring, ..direct },
+        Strategy { access: Access::Direct, durability: Durability::ODsync, ..NAIVE },
+    ]
+    .into_iter()
+    .map(Cell::of)
+    .collect()
+}
+
+/// Every row of E1's table, synced by fdatasync; `new` and `fallocate` and `zeros` by fsync too, as published.
+fn e1() -> Vec<Cell> {
+    let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
+    let prepared = Preparation::ALL.iter().map(|&preparation| Strategy { preparation, ..data });
+    let reused = [Preparation::None, Preparation::ZeroRange].map(|preparation| Strategy {
+        preparation,
+        reuse: Reuse::Reuse,
+        ..data
+    });
+    let published = [Preparation::None, Preparation::Fallocate, Preparation::Zeros]
+        .map(|preparation| Strategy { preparation, ..NAIVE });
+    prepared.chain(reused).chain(published).map(Cell::of).collect()
+}
+
+/// Article 4's other order: zero range, fallocate, new, reuse, reuse + zero range.
+fn e1_order() -> Vec<Cell> {
+    let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
+    [
+        Strategy { preparation: Preparation::ZeroRange, ..data },
+        Strategy { preparation: Preparation::Fallocate, ..data },
+        data,
+        Strategy { reuse: Reuse::Reuse, ..data },
+        Strategy { reuse: Reuse::Reuse, preparation: Preparation::ZeroRange, ..data },
+    ]
+    .into_iter()
+    .map(Cell::of)
+    .collect()
+}
+
+/// E2's four rows, its policy of two syncs, each in both passes.
+fn e2() -> Vec<Cell> {
+    let zero_range = Strategy { preparation: Preparation::ZeroRange, ..NAIVE };
+    let rows = [
+        zero_range,
+        Strategy { durability: Durability::Fdatasync, ..zero_range },
+        Strategy { durability: Durability::FdatasyncFsync, ..zero_range },
+        Strategy { durability: Durability::FdatasyncFsync64, ..zero_range },
+        Strategy { durability: Durability::None, ..zero_range },
+        Strategy { preparation: Preparation::Fallocate, durability: Durability::None, ..NAIVE },
+    ];
+    let both = |strategy| [Pass::First, Pass::Second].map(|pass| Cell { pass, ..Cell::of(strategy) });
+    rows.into_iter().flat_map(both).collect()
+}
+
+/// Each way of doing I/O over a written file, so that only the way differs.
+fn e6() -> Vec<Cell> {
+    use {Access::*, Durability as D, EngineKind::*};
+    let base = Strategy { reuse: Reuse::Reuse, durability: D::Fdatasync, ..NAIVE };
+    let way = |access, durability, engine| Cell::of(Strategy { access, durability, engine, ..base });
+    vec![
+        way(Buffered, D::Fsync, Caller),
+        way(Buffered, D::Fdatasync, Caller),
+        way(Buffered, D::OSync, Caller),
+        way(Buffered, D::ODsync, Caller),
+        way(Buffered, D::RwfDsync, Caller),
+        way(Buffered, D::None, Caller),
+        way(Seek, D::Fdatasync, Caller),
+        way(Stream, D::Fdatasync, Caller),
+        way(Stream, D::None, Caller),
+        way(Mmap, D::Msync, Caller),
+        way(Mmap, D::Fdatasync, Caller),
+        way(Direct, D::None, Caller),
+        way(Direct, D::Fsync, Caller),
+        way(Direct, D::Fdatasync, Caller),
+        way(Direct, D::OSync, Caller),
+        way(Direct, D::ODsync, Caller),
+        way(Direct, D::RwfDsync, Caller),
+        way(Buffered, D::Fdatasync, Pool),
+        way(Direct, D::RwfDsync, Pool),
+        way(Buffered, D::Fdatasync, Uring),
+        way(Buffered, D::Fdatasync, UringLinked),
+        way(Direct, D::Fdatasync, Uring),
+        way(Direct, D::Fdatasync, UringLinked),
+        way(Direct, D::RwfDsync, Uring),
+        way(Direct, D::RwfDsync, UringRegistered),
+        way(Buffered, D::Fdatasync, Aio),
+        way(Direct, D::Fdatasync, Aio),
+        way(Direct, D::RwfDsync, Aio),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_of_every_preset_makes_sense_and_has_its_own_name() {
+        for &preset in Preset::ALL {
+            let cells = preset.cells();
+            let mut names: Vec<_> = cells.iter().map(Cell::name).collect();
+            for cell in &cells {
+                assert_eq!(cell.check(), Ok(()), "{preset}: {}", cell.name());
+            }
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), cells.len(), "{preset}");
+            assert!(preset.baseline() < cells.len());
+        }
+        assert_eq!(Preset::E1Order.cells()[Preset::E1Order.baseline()].name(), "new fdatasync");
+    }
+}

@@ -1,0 +1,575 @@
+//! What a run of the lab found: the contract between measuring and showing. Tables and exports read only this.
+//!
+//! *Owns*: the data, its units and its schema version. *May not touch*: how it is measured or printed.
+//! Every duration is in nanoseconds (`_ns`), every size in bytes. A field that was not measured is `None`, never 0.
+
+use serde::{Deserialize, Serialize};
+
+/// Raised whenever the meaning or the name of a field changes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything that one invocation of the lab found.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LabResult {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Version of Inkstone.
+    pub inkstone_version: String,
+    /// The command line, so that anyone can do it again.
+    pub command: String,
+    /// When it began, in seconds since 1970 (UTC).
+    pub started_unix_s: u64,
+    /// How long it took, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Whether it was ended early (Ctrl-C): what follows is what was measured until then.
+    pub interrupted: bool,
+    /// The machine.
+    pub machine: Machine,
+    /// What measuring itself costs, to be subtracted by nobody and known by all.
+    pub harness: HarnessCost,
+    /// The measured runs, one per place and experiment.
+    pub runs: Vec<Run>,
+    /// The fallocate atlas, one per place.
+    pub fallocate: Vec<FallocateAtlas>,
+    /// Pairs of identical arms: how often two equal things are called different.
+    pub aa: Option<AaResult>,
+    /// What it means, in words.
+    pub finding: Option<Finding>,
+    /// What a reader should know before believing the rest.
+    pub warnings: Vec<Warning>,
+}
+
+/// The machine under the lab.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// Kernel release and version.
+    pub kernel: String,
+    /// CPU model.
+    pub cpu: String,
+    /// How many CPUs this process may use.
+    pub cpus: u32,
+    /// Frequency governor, where there is one.
+    pub governor: Option<String>,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Whether it runs as root.
+    pub root: bool,
+    /// Why the block layer could not be traced; `None` where it can.
+    pub trace_refused: Option<String>,
+}
+
+/// What the harness itself costs.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct HarnessCost {
+    /// One measured commit that does no I/O: clocks and histograms, median.
+    pub commit_ns: f64,
+    /// One reading of the clock.
+    pub clock_ns: f64,
+}
+
+/// Where the files of a run are.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// What tables call it: `.`, or `ext4, direct loop`.
+    pub name: String,
+    /// The directory.
+    pub directory: String,
+    /// File system: `ext4`.
+    pub file_system: String,
+    /// Mount options, as the kernel gives them.
+    pub mount_options: String,
+    /// ext4: whether it has a journal. `None` elsewhere, or where it cannot be told.
+    pub journal: Option<bool>,
+    /// Whether an overwrite goes to another place: `no`, `shared extents only`, `always`.
+    pub copy_on_write: String,
+    /// The block device's name: `vda`. `None` where there is none (tmpfs, network).
+    pub device: Option<String>,
+    /// `write back` or `write through`.
+    pub write_cache: Option<String>,
+    /// Whether the device has FUA.
+    pub fua: Option<bool>,
+    /// I/O scheduler in use.
+    pub scheduler: Option<String>,
+    /// Model of the device, where sysfs has one.
+    pub model: Option<String>,
+    /// Whether it spins.
+    pub rotational: Option<bool>,
+    /// Offset alignment for O_DIRECT in bytes; 0 = no O_DIRECT; `None` = not told.
+    pub direct_align_bytes: Option<u32>,
+    /// Whether the device can write zeros for `WRITE_ZEROES`.
+    pub write_zeroes: Option<bool>,
+    /// For a loop device: its backing file and whether it is opened directly.
+    pub loop_backing: Option<String>,
+    /// The place below a loop device.
+    pub host: Option<Box<Place>>,
+}
+
+/// A set of cells measured side by side in one place.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Run {
+    /// Short name: `quick`, `e1-removed`, `write`.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// Where.
+    pub place: Place,
+    /// Name of the cell that the others are compared with.
+    pub baseline: Option<String>,
+    /// Rounds asked for.
+    pub rounds: u32,
+    /// Whether the order of arms was random in each round.
+    pub random_order: bool,
+    /// Seed of that order and of the bytes written.
+    pub seed: u64,
+    /// The cells in the order asked for.
+    pub cells: Vec<CellResult>,
+    /// What a reader should know of this run: rights that were missing, states that could not be checked.
+    pub notes: Vec<String>,
+}
+
+/// One cell of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CellResult {
+    /// Its name, unique in the run.
+    pub name: String,
+    /// What it is.
+    pub what: CellDescription,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// A cell's coordinates, by the names that the command line takes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CellDescription {
+    /// See `inkstone_io::Preparation`.
+    pub preparation: String,
+    /// `new` or `reuse`.
+    pub reuse: String,
+    /// See `inkstone_io::Access`.
+    pub access: String,
+    /// See `inkstone_io::Durability`.
+    pub durability: String,
+    /// See `inkstone_io::EngineKind`.
+    pub engine: String,
+    /// Bytes per write, which is a commit.
+    pub write_bytes: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// `first` or `second`.
+    pub pass: String,
+    /// `warm` or `cold`.
+    pub cache: String,
+}
+
+/// What came of a cell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It ran.
+    Measured(Box<Measured>),
+    /// It could not run, or its file was not in the state that it claims: the reason, in words.
+    Invalid {
+        /// Why.
+        reason: String,
+    },
+    /// The run ended before it was measured.
+    NotRun,
+}
+
+impl Outcome {
+    /// The measurement, where there is one.
+    pub fn measured(&self) -> Option<&Measured> {
+        match self {
+            Self::Measured(measured) => Some(measured),
+            Self::Invalid { .. } | Self::NotRun => None,
+        }
+    }
+}
+
+/// A measured cell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Measured {
+    /// Each round, in the order it ran.
+    pub rounds: Vec<Round>,
+    /// One value per round.
+    pub preparation: Histogram,
+    /// The write call (and with it the sync, where the write carries its durability).
+    pub write: Histogram,
+    /// The sync call; empty where the write carries its durability.
+    pub sync: Histogram,
+    /// From before the write to the acknowledgement.
+    pub commit: Histogram,
+    /// Against the baseline of the run; `None` for the baseline itself.
+    pub relative: Option<Relative>,
+    /// What reached the device per commit, from a round of its own that is not timed.
+    pub bill: Option<Bill>,
+    /// Whether what was seen covers what was claimed.
+    pub durable: DurableFinding,
+    /// Page faults per write in the measuring thread (minor, major); for access mmap.
+    pub faults_per_write: Option<(f64, f64)>,
+}
+
+/// One round of one cell.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Round {
+    /// Which round of the run.
+    pub number: u32,
+    /// At which place in that round's order the cell ran.
+    pub turn: u32,
+    /// Commits acknowledged.
+    pub commits: u64,
+    /// Their time, from before the first write to the last acknowledgement and the closing sync.
+    pub total_ns: u64,
+    /// Of that, the one sync at the end of a pass without a sync per write.
+    pub closing_sync_ns: u64,
+    /// The preparation before, not part of `total_ns`.
+    pub preparation_ns: u64,
+}
+
+impl Round {
+    /// Nanoseconds per commit.
+    pub fn per_commit_ns(&self) -> f64 {
+        self.total_ns as f64 / self.commits.max(1) as f64
+    }
+}
+
+/// A latency histogram with its raw buckets.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Values recorded.
+    pub count: u64,
+    /// Smallest.
+    pub min_ns: u64,
+    /// Largest.
+    pub max_ns: u64,
+    /// Mean.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// (highest value of the bucket in ns, count), for every bucket that is not empty; 3 significant digits.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+/// How a cell compares with its run's baseline.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Relative {
+    /// Time per commit of the baseline divided by this cell's, paired by round: above 1 is faster.
+    pub speedup: f64,
+    /// 95% interval of that.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// Whether two arms differ: only when the interval is clear of 1 *and* the effect is at least 3%.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Takes less time.
+    Faster,
+    /// Takes more time.
+    Slower,
+    /// Cannot be told apart.
+    Tie,
+    /// Too few rounds to say anything.
+    Unknown,
+}
+
+/// What the block layer showed of a cell's acknowledgements.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum DurableFinding {
+    /// It makes no such claim.
+    NotClaimed,
+    /// Every commit seen in the trace had its data and a flush (or FUA) completed before its acknowledgement.
+    Seen {
+        /// Commits looked at.
+        commits: u64,
+    },
+    /// The shared counters of the device show at least one flush per acknowledgement: consistent, not proof.
+    Consistent {
+        /// Flushes counted.
+        flushes: u64,
+        /// Commits acknowledged.
+        commits: u64,
+    },
+    /// It claims durability, and what was seen does not cover its acknowledgements.
+    NotCovered {
+        /// What is missing.
+        reason: String,
+    },
+    /// It cannot be seen here, for this reason.
+    NotVisible {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Requests and their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Counts one more.
+    pub fn add(&mut self, bytes: u64) {
+        self.requests += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// What a number of commits cost at the block layer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Bill {
+    /// From tracepoints (exact) or from the device's counters (shared with the whole machine).
+    pub source: BillSource,
+    /// Commits in it.
+    pub commits: u64,
+    /// One per device: the file system's own first, the host's below a loop device next.
+    pub layers: Vec<LayerBill>,
+    /// Trace events that the kernel dropped; above 0 the bill is not complete.
+    pub lost_events: u64,
+    /// io_uring requests that the kernel handed to a worker thread.
+    pub uring_punts: Option<u64>,
+    /// A few commits, request by request.
+    pub timeline: Vec<TimelineCommit>,
+    /// What a reader should know of this bill.
+    pub notes: Vec<String>,
+}
+
+/// Where a bill's counts come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BillSource {
+    /// The kernel's tracepoints.
+    Trace,
+    /// `/sys/block/*/stat`: requests, sectors and flushes of the whole device, whoever made them.
+    SharedCounters,
+}
+
+/// One device's part of a bill. Totals over all commits.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct LayerBill {
+    /// Device name: `loop0`.
+    pub device: String,
+    /// What it is to the file: `file system` or `host of loop0`.
+    pub role: String,
+    /// Reads of the file's own blocks.
+    pub data_reads: Tally,
+    /// All other reads.
+    pub other_reads: Tally,
+    /// Writes of the file's own blocks.
+    pub data_writes: Tally,
+    /// Journal or log writes of a transaction that a commit waited for.
+    pub journal_writes: Tally,
+    /// Journal or log writes that a timer started.
+    pub timer_journal_writes: Tally,
+    /// Journal or log writes of transactions that neither a timer nor one of our commits started.
+    pub other_journal_writes: Tally,
+    /// Metadata written outside the journal.
+    pub metadata_writes: Tally,
+    /// Zeroing commands.
+    pub zeroing: Tally,
+    /// Discards.
+    pub discards: Tally,
+    /// Writes that nothing above explains.
+    pub unattributed_writes: Tally,
+    /// Cache flush commands that the device received.
+    pub flushes: u64,
+    /// Writes with FUA.
+    pub fua_writes: u64,
+    /// With shared counters: all writes, of all kinds.
+    pub all_writes: Tally,
+    /// With shared counters: all reads.
+    pub all_reads: Tally,
+    /// Who submitted what, most first.
+    pub submitters: Vec<Submitter>,
+    /// The same span by the device's own counters.
+    pub cross_check: Option<CrossCheck>,
+    /// Some of what could not be attributed, in words.
+    pub unattributed: Vec<String>,
+}
+
+/// Requests of one kind by one submitter.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Submitter {
+    /// `this process`, or the name of the kernel thread or process.
+    pub who: String,
+    /// `data write`, `journal write`, `flush`, ...
+    pub what: String,
+    /// How much.
+    pub tally: Tally,
+}
+
+/// The trace against the device's own counters over the same span.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrossCheck {
+    /// Flush commands in the trace.
+    pub traced_flushes: u64,
+    /// Flushes in `/sys/block/*/stat`.
+    pub counted_flushes: u64,
+    /// Sectors written in the trace.
+    pub traced_write_sectors: u64,
+    /// Sectors written by the counters.
+    pub counted_write_sectors: u64,
+    /// Sectors read in the trace.
+    pub traced_read_sectors: u64,
+    /// Sectors read by the counters.
+    pub counted_read_sectors: u64,
+}
+
+/// One commit, request by request.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TimelineCommit {
+    /// Which commit of the pass.
+    pub number: u64,
+    /// From its start to its acknowledgement.
+    pub total_ns: u64,
+    /// Its requests, by time.
+    pub requests: Vec<TimelineRequest>,
+}
+
+/// One request of a timeline.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TimelineRequest {
+    /// Device name.
+    pub device: String,
+    /// Issued to the device, after the commit's start.
+    pub issued_ns: u64,
+    /// Completed by the device; `None` when that was not seen before the next commit.
+    pub completed_ns: Option<u64>,
+    /// `data write`, `journal write`, `flush`, ...
+    pub what: String,
+    /// First sector (512 B units).
+    pub sector: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Flags as the kernel prints them.
+    pub flags: String,
+    /// Who submitted it.
+    pub who: String,
+}
+
+/// Every mode of fallocate in one place.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct FallocateAtlas {
+    /// Where.
+    pub place: Place,
+    /// One per mode and range.
+    pub cells: Vec<FallocateCell>,
+    /// Zeroing a file of this size by writing, by ZERO_RANGE, by WRITE_ZEROES.
+    pub zeroing: Vec<ZeroingCell>,
+}
+
+/// One call of fallocate, before and after.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FallocateCell {
+    /// The mode's name.
+    pub mode: String,
+    /// Offset of the range.
+    pub offset_bytes: u64,
+    /// Length of the range.
+    pub len_bytes: u64,
+    /// `Ok`, or the kernel's answer (`EOPNOTSUPP: ...`).
+    pub answer: String,
+    /// Whether the call succeeded.
+    pub done: bool,
+    /// The file before.
+    pub before: FileFacts,
+    /// The file after.
+    pub after: FileFacts,
+}
+
+/// A file as the file system shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileFacts {
+    /// `st_size`.
+    pub size_bytes: u64,
+    /// `st_blocks`, in units of 512 B.
+    pub blocks: u64,
+    /// Extents, in words: `0..8192 written`.
+    pub extents: Vec<String>,
+    /// The bytes read back, as runs: `8192 x data`, `57344 x zero`.
+    pub content: Vec<String>,
+}
+
+/// One way of zeroing a file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ZeroingCell {
+    /// `zeros written`, `ZERO_RANGE`, ...
+    pub way: String,
+    /// Bytes zeroed.
+    pub len_bytes: u64,
+    /// The call alone and the sync after it; `None` with the reason in `answer`.
+    pub call_ns: Option<u64>,
+    /// The sync after it.
+    pub sync_ns: Option<u64>,
+    /// `Ok` or the kernel's answer.
+    pub answer: String,
+    /// What the blocks are afterwards, in words.
+    pub blocks_are: String,
+}
+
+/// Identical arms against each other.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct AaResult {
+    /// Where.
+    pub place: Place,
+    /// The arm that was paired with itself.
+    pub cell: String,
+    /// Pairs run.
+    pub pairs: u32,
+    /// Rounds in each pair.
+    pub rounds: u32,
+    /// Pairs called different: at 95% about one in twenty may be.
+    pub different: u32,
+    /// The speedup found in each pair.
+    pub speedups: Vec<f64>,
+}
+
+/// What the lab concludes, in words.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Finding {
+    /// One sentence: which durable way is best here, how many times faster than the naive one, and why.
+    pub sentence: String,
+    /// Name of the best durable cell.
+    pub best: Option<String>,
+    /// Name of the naive cell.
+    pub naive: Option<String>,
+    /// Best over naive, with its interval.
+    pub speedup: Option<Relative>,
+    /// What it means for engines people run: (engine, setting, reason with its figure).
+    pub engines: Vec<EngineAdvice>,
+}
+
+/// What a finding means for one engine.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct EngineAdvice {
+    /// `PostgreSQL`.
+    pub engine: String,
+    /// `wal_recycle = on`.
+    pub setting: String,
+    /// Why, with the figure behind it.
+    pub reason: String,
+}
+
+/// Something that a reader should know, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// A stable short name: `device-busy`.
+    pub name: String,
+    /// What is the matter.
+    pub text: String,
+    /// What to do.
+    pub cure: String,
+}

@@ -1,0 +1,416 @@
+//! A run: cells side by side in one place, interleaved in rounds, each in a random order; then their bills.
+//!
+//! *Owns*: the order of things and what becomes of a cell that fails. *May not touch*: how one pass is measured
+//! (`pass`), what the block layer's events mean (`bill`).
+//!
+//! A cell that fails is a row with its reason; the run goes on. Bills come from passes of their own, after the timed
+//! rounds: tracing costs time, and a cell's figures are to be free of it.
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use inkstone_io::host::{BlockStat, DeviceNumber, block_stat};
+use inkstone_io::{AlignedBuf, Capabilities, NamedChoice, OsDirectory};
+
+use crate::bill::shared_counters;
+use crate::billing::{Billing, bill_round};
+use crate::cell::{Cell, Pass};
+use crate::histogram::Recorder;
+use crate::pass::{Limits, PassTotals, Recorders, Writer};
+use crate::progress::Progress;
+use crate::result::{
+    Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Place, Round, Run,
+};
+use crate::stage::{CellError, Leftover, Session, Staged, cool, incompressible, stage};
+use crate::stats::relative;
+
+/// In which order the cells of a round run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Another random order in each round, so that no cell always runs after the same one.
+    Random,
+    /// As listed, in each round.
+    Listed,
+}
+
+/// Everything that a run is asked to do.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Short name: `quick`, `e1-removed`.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// The cells.
+    pub cells: Vec<Cell>,
+    /// The cell that the others are compared with: its place in `cells`.
+    pub baseline: usize,
+    /// How many rounds.
+    pub rounds: u32,
+    /// Their order.
+    pub order: Order,
+    /// What becomes of files between rounds.
+    pub leftover: Leftover,
+    /// When a timed pass ends before the file does.
+    pub limits: Limits,
+    /// No round begins after this much time, once five were done.
+    pub deadline: Option<Duration>,
+    /// Commits in each cell's bill; 0 = no bills.
+    pub bill_commits: u64,
+    /// Commits shown request by request in each bill.
+    pub timeline_commits: usize,
+    /// Seed of the orders and of the bytes written.
+    pub seed: u64,
+}
+
+/// Where a run's files go, with what is known of the disk there.
+#[derive(Debug)]
+pub struct Site {
+    /// The working directory, made for this run and removed after it.
+    pub directory: OsDirectory,
+    /// The disk.
+    pub capabilities: Capabilities,
+    /// The same for the result.
+    pub place: Place,
+    /// Whether the block layer can be traced: the reason if not.
+    pub trace: Result<(), String>,
+    /// Whether only this process uses the file system.
+    pub private: bool,
+}
+
+/// Fewer rounds than this say nothing about a difference.
+pub const ROUNDS_MIN: u32 = 5;
+
+/// No bill takes longer, however slow the disk: it is about counts, not times.
+const BILL_TIME: Duration = Duration::from_secs(2);
+
+/// Blocks of random bytes that all cells write from.
+const PAYLOAD_BYTES: usize = 2 << 20;
+
+/// One cell on its way through the rounds.
+struct Arm {
+    cell: Cell,
+    name: String,
+    file_name: String,
+    writer: Option<Writer<inkstone_io::engine::OsEngine>>,
+    recorders: Recorders,
+    preparation: Recorder,
+    rounds: Vec<Round>,
+    failed: Option<String>,
+    counted: Counted,
+    faults: (u64, u64),
+    unchecked: Option<String>,
+    bill: Option<(Bill, DurableFinding)>,
+}
+
+/// What the device's counters showed over the timed passes of an arm.
+#[derive(Default)]
+struct Counted {
+    total: BlockStat,
+    commits: u64,
+}
+
+impl Arm {
+    fn new(number: usize, cell: Cell, name: String) -> Self {
+        Self {
+            cell,
+            name,
+            file_name: format!("arm-{number:02}"),
+            writer: None,
+            recorders: Recorders::new(),
+            preparation: Recorder::new(),
+            rounds: Vec::new(),
+            failed: None,
+            counted: Counted::default(),
+            faults: (0, 0),
+            unchecked: None,
+            bill: None,
+        }
+    }
+
+    fn fail(&mut self, session: &Session<'_>, error: &CellError) {
+        self.failed = Some(error.to_string());
+        self.writer = None;
+        // Best effort: what stays goes with the working directory.
+        let _ = session.remove(&self.file_name);
+    }
+}
+
+/// Runs the plan. Always gives a result: of an interrupted run, what was measured until then.
+pub fn run(site: &Site, plan: &Plan, stop: &AtomicBool, progress: &mut Progress) -> Run {
+    let session = Session { directory: &site.directory, stop };
+    let payload = incompressible(PAYLOAD_BYTES, plan.seed);
+    let mut arms: Vec<Arm> = Vec::new();
+    for (number, cell) in plan.cells.iter().enumerate() {
+        let mut name = cell.name();
+        let same = arms.iter().filter(|arm| arm.cell.name() == name).count();
+        if same > 0 {
+            name = format!("{name} #{}", same + 1);
+        }
+        let mut arm = Arm::new(number, *cell, name);
+        if let Err(reason) = cell.check() {
+            arm.failed = Some(reason);
+        }
+        arms.push(arm);
+    }
+    let ended = rounds(site, plan, &session, &payload, &mut arms, progress);
+    if ended.is_ok() {
+        bills(site, plan, &session, &payload, &mut arms, progress);
+    }
+    result_of(site, plan, arms)
+}
+
+fn rounds(
+    site: &Site,
+    plan: &Plan,
+    session: &Session<'_>,
+    payload: &AlignedBuf,
+    arms: &mut [Arm],
+    progress: &mut Progress,
+) -> Result<(), CellError> {
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    let mut order: Vec<usize> = (0..arms.len()).collect();
+    let begin = Instant::now();
+    for number in 0..plan.rounds {
+        if number >= ROUNDS_MIN && plan.deadline.is_some_and(|deadline| begin.elapsed() > deadline) {
+            break;
+        }
+        if plan.order == Order::Random {
+            random.shuffle(&mut order);
+        }
+        if plan.leftover == Leftover::Removed {
+            for arm in arms.iter() {
+                // A file that cannot be removed shows up when its arm cannot be staged.
+                let _ = session.remove(&arm.file_name);
+            }
+        }
+        for (turn, &index) in order.iter().enumerate() {
+            let arm = &mut arms[index];
+            progress.step(&arm.name);
+            if arm.failed.is_some() {
+                continue;
+            }
+            match timed_round(site, session, arm, payload, plan.limits) {
+                Ok((totals, preparation_ns)) => arm.rounds.push(Round {
+                    number,
+                    turn: turn as u32,
+                    commits: totals.commits,
+                    total_ns: totals.total_ns,
+                    closing_sync_ns: totals.closing_sync_ns,
+                    preparation_ns,
+                }),
+                Err(CellError::Interrupted) => return Err(CellError::Interrupted),
+                Err(error) => arm.fail(session, &error),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn timed_round(
+    site: &Site,
+    session: &Session<'_>,
+    arm: &mut Arm,
+    payload: &AlignedBuf,
+    limits: Limits,
+) -> Result<(PassTotals, u64), CellError> {
+    let (staged, mut writer) = ready(session, arm, payload)?;
+    arm.preparation.record(staged.preparation_ns);
+    let device = site.capabilities.device.as_ref().map(|device| device.number);
+    let before = stat(device);
+    let totals = writer.run(session, &arm.cell, &staged.file, limits, &mut arm.recorders, None)?;
+    if let (Some(before), Some(after)) = (before, stat(device)) {
+        arm.counted.add(&after.since(&before), totals.commits);
+    }
+    arm.faults.0 += totals.faults.0;
+    arm.faults.1 += totals.faults.1;
+    arm.unchecked = staged.unchecked;
+    arm.writer = Some(writer);
+    Ok((totals, staged.preparation_ns))
+}
+
+fn stat(device: Option<DeviceNumber>) -> Option<BlockStat> {
+    block_stat(device?).ok()
+}
+
+impl Counted {
+    fn add(&mut self, span: &BlockStat, commits: u64) {
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a.unwrap_or(0) + b?);
+        self.total.reads += span.reads;
+        self.total.read_sectors += span.read_sectors;
+        self.total.writes += span.writes;
+        self.total.write_sectors += span.write_sectors;
+        self.total.flushes = sum(self.total.flushes, span.flushes);
+        self.commits += commits;
+    }
+}
+
+/// The arm's file in its claimed state, with everything done that comes before the measured pass.
+fn ready(
+    session: &Session<'_>,
+    arm: &mut Arm,
+    payload: &AlignedBuf,
+) -> Result<(Staged, Writer<inkstone_io::engine::OsEngine>), CellError> {
+    session.check()?;
+    let mut writer = match arm.writer.take() {
+        Some(writer) => writer,
+        None => Writer::for_cell(&arm.cell, payload)?,
+    };
+    let staged = stage(session, &arm.cell, &arm.file_name, payload)?;
+    if arm.cell.pass == Pass::Second {
+        writer.run(session, &arm.cell, &staged.file, Limits::NONE, &mut Recorders::new(), None)?;
+    }
+    cool(&staged.file, &arm.cell)?;
+    pause(session, arm.cell.pause_ms)?;
+    Ok((staged, writer))
+}
+
+fn pause(session: &Session<'_>, pause_ms: u64) -> Result<(), CellError> {
+    let mut left_ms = pause_ms;
+    while left_ms > 0 {
+        session.check()?;
+        let step_ms = left_ms.min(50);
+        std::thread::sleep(Duration::from_millis(step_ms));
+        left_ms -= step_ms;
+    }
+    session.check()
+}
+
+fn bills(
+    site: &Site,
+    plan: &Plan,
+    session: &Session<'_>,
+    payload: &AlignedBuf,
+    arms: &mut [Arm],
+    progress: &mut Progress,
+) {
+    if plan.bill_commits == 0 || site.trace.is_err() {
+        return;
+    }
+    let Some(billing) = Billing::of(site, plan.timeline_commits) else { return };
+    for arm in arms.iter_mut().filter(|arm| arm.failed.is_none()) {
+        progress.step(&format!("bill of {}", arm.name));
+        let limits = Limits { commits: plan.bill_commits, time: BILL_TIME };
+        let billed = ready(session, arm, payload).and_then(|(staged, mut writer)| {
+            let billed = bill_round(&billing, session, &arm.cell, &staged.file, &mut writer, limits);
+            arm.writer = Some(writer);
+            billed
+        });
+        match billed {
+            Ok(billed) => arm.bill = Some(billed),
+            Err(CellError::Interrupted) => return,
+            Err(error) => arm.fail(session, &error),
+        }
+    }
+}
+
+fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
+    let baseline = arms.get(plan.baseline).filter(|arm| arm.failed.is_none());
+    let base_rounds = baseline.map(|arm| arm.rounds.clone()).unwrap_or_default();
+    let base_name = baseline.map(|arm| arm.name.clone());
+    let mut notes: Vec<String> =
+        arms.iter().filter_map(|arm| arm.unchecked.clone()).map(unchecked_note).collect();
+    notes.dedup();
+    if let Err(reason) = &site.trace {
+        notes.push(format!(
+            "device counts (~) are the whole device's, shared with every process; as root the lab traces each \
+             request of each commit: {reason}"
+        ));
+    }
+    let cells = arms.into_iter().map(|arm| cell_result(site, arm, &base_rounds, plan, base_name.as_deref()));
+    Run {
+        name: plan.name.clone(),
+        title: plan.title.clone(),
+        place: site.place.clone(),
+        cells: cells.collect(),
+        baseline: base_name,
+        rounds: plan.rounds,
+        random_order: plan.order == Order::Random,
+        seed: plan.seed,
+        notes,
+    }
+}
+
+fn unchecked_note(reason: String) -> String {
+    format!("the files' block states could not be checked: {reason}")
+}
+
+fn cell_result(site: &Site, arm: Arm, base: &[Round], plan: &Plan, base_name: Option<&str>) -> CellResult {
+    let what = describe(&arm.cell);
+    let outcome = match &arm.failed {
+        Some(reason) => Outcome::Invalid { reason: reason.clone() },
+        None if arm.rounds.is_empty() => Outcome::NotRun,
+        None => {
+            let is_base = base_name == Some(arm.name.as_str());
+            let compared =
+                base_name.filter(|_| !is_base).and_then(|_| relative(base, &arm.rounds, plan.seed));
+            let writes = arm.rounds.iter().map(|round| round.commits).sum::<u64>().max(1) as f64;
+            let mapped = arm.cell.strategy.access == inkstone_io::Access::Mmap;
+            let faults = (arm.faults.0 as f64 / writes, arm.faults.1 as f64 / writes);
+            let (bill, durable) = bill_and_finding(site, &arm);
+            Outcome::Measured(Box::new(Measured {
+                rounds: arm.rounds,
+                preparation: arm.preparation.finish(),
+                write: arm.recorders.write.finish(),
+                sync: arm.recorders.sync.finish(),
+                commit: arm.recorders.commit.finish(),
+                relative: compared,
+                bill,
+                durable,
+                faults_per_write: mapped.then_some(faults),
+            }))
+        }
+    };
+    CellResult { name: arm.name, what, outcome }
+}
+
+/// The traced bill where there is one, else the device's counters over the timed passes, else the reason.
+fn bill_and_finding(site: &Site, arm: &Arm) -> (Option<Bill>, DurableFinding) {
+    let claims = arm.cell.strategy.durability.claims_durable();
+    let (bill, finding) = match (&arm.bill, &site.capabilities.device) {
+        (Some((bill, finding)), _) => (Some(bill.clone()), finding.clone()),
+        (None, Some(device)) if arm.counted.commits > 0 => {
+            let Counted { total, commits } = &arm.counted;
+            let (bill, finding) =
+                shared_counters(&device.name, *commits, total, device.volatile_cache.unwrap_or(true));
+            (Some(bill), finding)
+        }
+        (None, _) if site.capabilities.in_memory => {
+            let reason =
+                format!("{} is memory: nothing there is durable", site.capabilities.mount.file_system);
+            (None, DurableFinding::NotCovered { reason })
+        }
+        (None, _) => {
+            let reason =
+                format!("{} has no single block device to watch", site.capabilities.mount.file_system);
+            (None, DurableFinding::NotVisible { reason })
+        }
+    };
+    (bill, if claims { finding } else { DurableFinding::NotClaimed })
+}
+
+pub(crate) fn describe(cell: &Cell) -> CellDescription {
+    let strategy = cell.strategy;
+    CellDescription {
+        preparation: strategy.preparation.name().into(),
+        reuse: strategy.reuse.name().into(),
+        access: strategy.access.name().into(),
+        durability: strategy.durability.name().into(),
+        engine: strategy.engine.name().into(),
+        write_bytes: cell.write_bytes,
+        file_bytes: cell.file_bytes,
+        pass: cell.pass.name().into(),
+        cache: cell.cache.name().into(),
+    }
+}
+
+/// The steps that a plan reports to its progress: rounds, and bills where they can be had.
+pub fn steps_of(site: &Site, plan: &Plan) -> u64 {
+    let cells = plan.cells.len() as u64;
+    let billed = plan.bill_commits > 0 && site.trace.is_ok() && site.capabilities.device.is_some();
+    cells * u64::from(plan.rounds) + if billed { cells } else { 0 }
+}
+
+/// Bytes of disk that a plan needs at the same time.
+pub fn room_needed_bytes(plan: &Plan) -> u64 {
+    plan.cells.iter().filter(|cell| cell.check().is_ok()).map(|cell| cell.file_bytes).sum()
+}

@@ -1,0 +1,140 @@
+//! A place to measure in: a working directory of our own, with everything that is known about the disk under it.
+//!
+//! *Owns*: finding out, checking that there is room, and cleaning up. *May not touch*: measuring.
+
+use std::path::Path;
+
+use inkstone_io::host::{WorkDir, can_trace, sweep, sweep_trace_instances};
+use inkstone_io::{Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, OsDirectory};
+
+use crate::result::Place;
+use crate::run::Site;
+
+/// Why the lab cannot measure in a directory at all.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// The operating system refused something.
+    #[error(transparent)]
+    Io(#[from] inkstone_io::Error),
+    /// Not enough free bytes, found before the first write.
+    #[error(
+        "{directory}: {needed_bytes} bytes are needed and {free_bytes} are free; take a smaller --size, fewer arms, \
+         or another directory"
+    )]
+    NoRoom {
+        /// Where.
+        directory: String,
+        /// What the run needs at the same time.
+        needed_bytes: u64,
+        /// What this user can have.
+        free_bytes: u64,
+    },
+    /// The file system is mounted read-only.
+    #[error("{directory} is on a read-only mount; take another directory, or remount it with rw")]
+    ReadOnly {
+        /// Where.
+        directory: String,
+    },
+}
+
+/// Kept free beside what a run needs: metadata, and everybody else.
+const MARGIN_BYTES: u64 = 16 << 20;
+
+/// A [`Site`] with its working directory; both end together.
+#[derive(Debug)]
+pub struct OpenSite {
+    /// The site.
+    pub site: Site,
+    workdir: Option<WorkDir>,
+    /// What an earlier lab that was killed had left, and what was done about it.
+    pub swept: Vec<String>,
+}
+
+impl OpenSite {
+    /// Makes a working directory in `parent`, after cleaning up what a killed lab left there.
+    ///
+    /// # Errors
+    /// When the directory is missing, read-only, or has no room for `needed_bytes`: before anything was written.
+    pub fn open(parent: &Path, name: &str, needed_bytes: u64) -> Result<Self, SiteError> {
+        let capabilities = Capabilities::of(parent)?;
+        if capabilities.mount.read_only {
+            return Err(SiteError::ReadOnly { directory: parent.display().to_string() });
+        }
+        let mut swept = sweep(parent)?;
+        swept.extend(sweep_trace_instances());
+        check_room(parent, needed_bytes)?;
+        let workdir = WorkDir::create(parent)?;
+        let directory = OsDirectory::open(workdir.path())?;
+        let place = place_of(&capabilities, name);
+        let site = Site { directory, capabilities, place, trace: can_trace(), private: false };
+        Ok(Self { site, workdir: Some(workdir), swept })
+    }
+
+    /// Removes the working directory.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub fn close(mut self) -> Result<(), SiteError> {
+        if let Some(workdir) = self.workdir.take() {
+            workdir.remove()?;
+        }
+        Ok(())
+    }
+}
+
+/// # Errors
+/// [`SiteError::NoRoom`], or what `statvfs` answers.
+pub fn check_room(directory: &Path, needed_bytes: u64) -> Result<(), SiteError> {
+    let free_bytes = inkstone_io::free_bytes(directory)?;
+    let needed_bytes = needed_bytes.saturating_add(MARGIN_BYTES);
+    if free_bytes < needed_bytes {
+        return Err(SiteError::NoRoom {
+            directory: directory.display().to_string(),
+            needed_bytes,
+            free_bytes,
+        });
+    }
+    Ok(())
+}
+
+/// What the result says of a place; below a loop device, of its host too.
+pub fn place_of(capabilities: &Capabilities, name: &str) -> Place {
+    let device = capabilities.device.as_ref();
+    let host = capabilities.host_directory().and_then(|directory| Capabilities::of(&directory).ok());
+    Place {
+        name: name.into(),
+        directory: capabilities.directory.display().to_string(),
+        file_system: capabilities.mount.file_system.clone(),
+        mount_options: capabilities.mount.options.clone(),
+        journal: capabilities.journal,
+        copy_on_write: match capabilities.copy_on_write {
+            CopyOnWrite::Never => "no".into(),
+            CopyOnWrite::SharedExtents => "shared extents only".into(),
+            CopyOnWrite::Always => "always".into(),
+        },
+        device: device.map(|device| device.name.clone()),
+        write_cache: device.and_then(|device| device.volatile_cache).map(cache_words),
+        fua: device.and_then(|device| device.fua),
+        scheduler: device.and_then(|device| device.scheduler.clone()),
+        model: device.and_then(|device| device.model.clone()),
+        rotational: device.and_then(|device| device.rotational),
+        direct_align_bytes: match capabilities.direct {
+            DioAlignment::Bytes { offset, .. } => Some(offset),
+            DioAlignment::Refused => Some(0),
+            DioAlignment::NotTold => None,
+        },
+        write_zeroes: device.and_then(|device| device.write_zeroes),
+        loop_backing: device.and_then(loop_words),
+        host: host.map(|host| Box::new(place_of(&host, "host"))),
+    }
+}
+
+fn cache_words(volatile: bool) -> String {
+    if volatile { "write back".into() } else { "write through".into() }
+}
+
+fn loop_words(device: &DeviceFacts) -> Option<String> {
+    let backing = device.loop_backing.as_ref()?;
+    let how = if device.loop_direct == Some(true) { "direct" } else { "buffered" };
+    Some(format!("{} ({how})", backing.display()))
+}

@@ -1,0 +1,222 @@
+//! A cell's file, brought into the state that the cell claims, and checked by its extents before anything is measured.
+//!
+//! *Owns*: creating, preparing, reusing and removing the files of cells. *May not touch*: the measured pass.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use inkstone_io::host::{drop_cached_pages, monotonic_ns};
+use inkstone_io::{
+    Access, AlignedBuf, Directory, Durability, ExtentMap, File, OpenFile, OsDirectory, OsFile, Preparation,
+    Reuse, SyncKind,
+};
+
+use crate::cell::{Cache, Cell};
+
+/// Why a cell could not be measured. It becomes a row with this reason; the run goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum CellError {
+    /// The combination, the file system or the file's state makes the cell meaningless.
+    #[error("{0}")]
+    Invalid(String),
+    /// The operating system refused something.
+    #[error(transparent)]
+    Io(#[from] inkstone_io::Error),
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What becomes of files between rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leftover {
+    /// Each arm's file stays until the arm's own next turn: the disk is as full as in a service that runs.
+    Kept,
+    /// All files are removed before each round.
+    Removed,
+}
+
+/// The working directory of a run and the flag that ends it.
+pub struct Session<'a> {
+    /// Where the files are.
+    pub directory: &'a OsDirectory,
+    /// Set by Ctrl-C.
+    pub stop: &'a AtomicBool,
+}
+
+impl Session<'_> {
+    /// # Errors
+    /// [`CellError::Interrupted`] once the user asked to stop.
+    pub fn check(&self) -> Result<(), CellError> {
+        if self.stop.load(Ordering::Relaxed) { Err(CellError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Removes a file if it is there, durably, so that giving its blocks back is not part of what follows.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), CellError> {
+        match self.directory.remove(name) {
+            Ok(()) => Ok(self.directory.sync()?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn exists(&self, name: &str, len_bytes: u64) -> bool {
+        let path = self.directory.path().join(name);
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.len() == len_bytes)
+    }
+}
+
+/// A file in its claimed state.
+#[derive(Debug)]
+pub struct Staged {
+    /// The file, opened as the cell asks.
+    pub file: Arc<OsFile>,
+    /// What the preparation took.
+    pub preparation_ns: u64,
+    /// Set where the state could not be looked at.
+    pub unchecked: Option<String>,
+}
+
+/// Brings the file of `cell` into its claimed state.
+///
+/// # Errors
+/// When the operating system refuses something, or the file is not in the state that the cell claims.
+pub fn stage(
+    session: &Session<'_>,
+    cell: &Cell,
+    name: &str,
+    payload: &AlignedBuf,
+) -> Result<Staged, CellError> {
+    let Cell { strategy, file_bytes, .. } = *cell;
+    match strategy.reuse {
+        Reuse::New => {
+            session.remove(name)?;
+            drop(session.directory.open(name, &OpenFile::new_file())?);
+        }
+        Reuse::Reuse if session.exists(name, file_bytes) => {}
+        Reuse::Reuse => write_old_file(session, cell, name, payload)?,
+    }
+    // The name is made durable here: the first commit is to pay for its own write, not for the creation.
+    session.directory.sync()?;
+    session.check()?;
+    let how = OpenFile::existing().access(strategy.access).durability(strategy.durability);
+    let file = Arc::new(session.directory.open(name, &how)?);
+    let before_ns = monotonic_ns();
+    file.prepare(strategy.preparation, file_bytes)?;
+    let preparation_ns = monotonic_ns() - before_ns;
+    if strategy.access == Access::Mmap {
+        if file.len_bytes()? < file_bytes {
+            file.set_len(file_bytes)?;
+        }
+        file.map(file_bytes)?;
+    }
+    let unchecked = check_state(&file, cell)?;
+    Ok(Staged { file, preparation_ns, unchecked })
+}
+
+/// Before the measured pass: what [`Cache::Cold`] means.
+pub(crate) fn cool(file: &OsFile, cell: &Cell) -> Result<(), CellError> {
+    if cell.cache == Cache::Cold {
+        file.sync(SyncKind::All)?;
+        drop_cached_pages(file.std_file())?;
+    }
+    Ok(())
+}
+
+/// An old file of the same size whose blocks were written with data, and synced.
+fn write_old_file(
+    session: &Session<'_>,
+    cell: &Cell,
+    name: &str,
+    payload: &AlignedBuf,
+) -> Result<(), CellError> {
+    session.remove(name)?;
+    let direct = cell.strategy.access == Access::Direct;
+    // In the cell's own mode, as with zeros: otherwise the pages would be cached for a direct cell, or not for another.
+    let access = if direct { Access::Direct } else { Access::Buffered };
+    let file = session.directory.open(name, &OpenFile::new_file().access(access))?;
+    let mut at = 0;
+    while at < cell.file_bytes {
+        session.check()?;
+        let len = (cell.file_bytes - at).min(payload.len() as u64) as usize;
+        file.write_at(&payload[..len], at)?;
+        at += len as u64;
+    }
+    file.sync(SyncKind::All)?;
+    Ok(())
+}
+
+/// Compares the file's extents with what the cell claims. `Ok(Some(..))` where the file system does not tell.
+fn check_state(file: &OsFile, cell: &Cell) -> Result<Option<String>, CellError> {
+    let map = match ExtentMap::of(file.std_file(), file.path()) {
+        Ok(map) => map,
+        Err(error) if error.is_unsupported() => return Ok(Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    let coverage = map.coverage(0..cell.file_bytes);
+    let claim = claim_of(cell);
+    let bytes = cell.file_bytes;
+    let holds = match claim {
+        Claim::Empty => coverage.hole_bytes == bytes,
+        Claim::Unwritten => coverage.unwritten_bytes == bytes,
+        Claim::Written => coverage.written_bytes == bytes && coverage.shared_bytes == 0,
+    };
+    if holds {
+        return Ok(None);
+    }
+    let found = format!(
+        "{} written, {} unwritten, {} in holes, {} delayed or encoded, {} shared",
+        coverage.written_bytes,
+        coverage.unwritten_bytes,
+        coverage.hole_bytes,
+        coverage.other_bytes,
+        coverage.shared_bytes
+    );
+    Err(CellError::Invalid(format!(
+        "its {bytes} bytes should be {}, and are: {found} (bytes, by FIEMAP)",
+        claim.words()
+    )))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    Empty,
+    Unwritten,
+    Written,
+}
+
+impl Claim {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Empty => "a hole",
+            Self::Unwritten => "reserved and unwritten",
+            Self::Written => "written and its own",
+        }
+    }
+}
+
+fn claim_of(cell: &Cell) -> Claim {
+    match (cell.strategy.reuse, cell.strategy.preparation) {
+        (_, Preparation::Zeros | Preparation::WriteZeroes) => Claim::Written,
+        (_, Preparation::ZeroRange) => Claim::Unwritten,
+        (Reuse::Reuse, _) => Claim::Written,
+        (Reuse::New, Preparation::None | Preparation::FallocateSteps | Preparation::KeepSizeSteps) => {
+            Claim::Empty
+        }
+        (Reuse::New, Preparation::Fallocate | Preparation::KeepSize | Preparation::PosixFallocate) => {
+            Claim::Unwritten
+        }
+    }
+}
+
+/// Bytes that no device can compress or deduplicate away, the same for the same seed.
+pub fn incompressible(len_bytes: usize, seed: u64) -> AlignedBuf {
+    let mut buffer = AlignedBuf::zeroed(len_bytes);
+    fastrand::Rng::with_seed(seed).fill(&mut buffer);
+    buffer
+}
+
+/// The durability that the closing sync of a pass must give: none where each write had its own.
+pub(crate) fn closing_sync(durability: Durability) -> Option<SyncKind> {
+    (durability == Durability::None).then_some(SyncKind::All)
+}

@@ -1,0 +1,34 @@
+//! The words at the end: warnings with their cures, the finding with its advice.
+//!
+//! *Owns*: how they are laid out. *May not touch*: what they say; the lab worked it out.
+
+use super::TableStyle;
+use super::text::{Tint, columns, paragraph};
+use crate::result::{Finding, Warning};
+
+/// `! text`, and under it the cure.
+pub(super) fn warnings(warnings: &[Warning], style: &TableStyle, out: &mut String) {
+    for warning in warnings {
+        paragraph(out, style, "! ", &warning.text, Tint::Bad);
+        if !warning.cure.trim().is_empty() {
+            paragraph(out, style, "  cure: ", &warning.cure, Tint::Plain);
+        }
+    }
+}
+
+/// The sentence, and a line for each engine.
+pub(super) fn finding(finding: &Finding, style: &TableStyle, out: &mut String) {
+    paragraph(out, style, "", &finding.sentence, Tint::Strong);
+    for advice in &finding.engines {
+        let lead = format!("  {}: ", super::text::clean(&advice.engine));
+        let fits = columns(&lead) * 2 <= style.columns();
+        let words = [advice.setting.trim(), advice.reason.trim()];
+        let said: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let said = said.join(" - ");
+        match fits {
+            true => paragraph(out, style, &lead, &said, Tint::Plain),
+            false => paragraph(out, style, "  ", &format!("{}: {said}", advice.engine), Tint::Plain),
+        }
+    }
+    out.push('\n');
+}

@@ -1,0 +1,177 @@
+//! What a reader should know before believing a run, each with its cure.
+//!
+//! *Owns*: the catalogue and its limits. *May not touch*: the figures; a warning changes none.
+
+use std::time::Duration;
+
+use inkstone_io::host::{BlockStat, block_stat};
+use inkstone_io::{Barriers, Capabilities};
+
+use crate::result::{Machine, Measured, Run, Warning};
+
+/// A cache flush or FUA write that is faster than this reached no medium that is sold: about a microsecond is a
+/// system call's own cost, the fastest persistent-memory and Optane devices take five to ten.
+const FLUSH_NS_MIN: u64 = 5_000;
+/// With fewer commits than this in a cell, its tail percentiles are single values.
+const COMMITS_MIN: u64 = 100;
+/// Rounds of the baseline that differ by more than this factor between their quartiles make intervals wide.
+const SPREAD_MAX: f64 = 1.5;
+/// How long the device is watched before the run.
+const WATCH: Duration = Duration::from_millis(250);
+/// Share of all CPUs in use by others above which they are called busy.
+const CPU_PERCENT_MAX: u64 = 40;
+/// Requests per second by others above which the device is called busy.
+const BUSY_PER_S: u64 = 200;
+
+fn warning(name: &str, text: impl Into<String>, cure: &str) -> Warning {
+    Warning { name: name.into(), text: text.into(), cure: cure.into() }
+}
+
+/// What the place itself gives reason to say. Watches the device for a quarter of a second.
+pub fn of_place(capabilities: &Capabilities) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mount = &capabilities.mount;
+    if capabilities.in_memory {
+        warnings.push(warning(
+            "memory",
+            format!(
+                "{} is memory: nothing written here is durable, whatever the call says",
+                mount.file_system
+            ),
+            "run the lab in a directory on the disk that you mean",
+        ));
+    }
+    if matches!(mount.file_system.as_str(), "overlay" | "fuse" | "fuseblk" | "9p" | "virtiofs") {
+        warnings.push(warning(
+            "stacked",
+            format!(
+                "{} passes files on to another file system, whose ways are not visible here",
+                mount.file_system
+            ),
+            "run the lab on the volume itself (in a container: on a mounted volume, not in the image)",
+        ));
+    }
+    if matches!(mount.file_system.as_str(), "nfs" | "nfs4" | "cifs" | "smb3" | "ceph") {
+        warnings.push(warning(
+            "network",
+            format!("{} is on the network: a sync is as durable as its server makes it", mount.file_system),
+            "ask the server's operator what a commit means there (sync or async export)",
+        ));
+    }
+    if mount.barriers == Barriers::Off {
+        warnings.push(warning(
+            "no-barriers",
+            "the mount has barriers off: a sync does not flush the device's cache",
+            "mount with barrier=1, unless the device's cache survives a power loss",
+        ));
+    }
+    warnings.extend(busy(capabilities));
+    warnings
+}
+
+/// Watches the device and the CPUs for a moment in which the lab itself does nothing.
+fn busy(capabilities: &Capabilities) -> Vec<Warning> {
+    let number = capabilities.device.as_ref().map(|device| device.number);
+    let stat = || block_stat(number?).ok();
+    let (cpu_before, before) = (cpu_times(), stat());
+    std::thread::sleep(WATCH);
+    let (cpu_after, after) = (cpu_times(), stat());
+    let device =
+        before.zip(after).and_then(|(before, after)| device_busy(capabilities, &after.since(&before)));
+    let cpu = cpu_before.zip(cpu_after).and_then(|(before, after)| cpu_busy(before, after));
+    device.into_iter().chain(cpu).collect()
+}
+
+/// (busy, all) ticks of all CPUs since the start.
+fn cpu_times() -> Option<(u64, u64)> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let ticks: Vec<u64> =
+        stat.lines().next()?.split_whitespace().skip(1).filter_map(|t| t.parse().ok()).collect();
+    let all: u64 = ticks.iter().take(8).sum();
+    // The fourth and fifth are idle and waiting for I/O.
+    let idle: u64 = ticks.iter().skip(3).take(2).sum();
+    Some((all - idle, all))
+}
+
+fn cpu_busy((busy_before, all_before): (u64, u64), (busy_after, all_after): (u64, u64)) -> Option<Warning> {
+    let all = all_after.checked_sub(all_before).filter(|&all| all > 0)?;
+    let percent = busy_after.saturating_sub(busy_before) * 100 / all;
+    (percent > CPU_PERCENT_MAX).then(|| {
+        warning(
+            "cpu-busy",
+            format!(
+                "{percent}% of the CPUs were in use by others before the run: commits wait for a CPU as well"
+            ),
+            "stop the other load: medians suffer less from it than means and tails",
+        )
+    })
+}
+
+fn device_busy(capabilities: &Capabilities, span: &BlockStat) -> Option<Warning> {
+    let device = capabilities.device.as_ref()?;
+    let requests = span.reads + span.writes;
+    let per_s = requests * 1000 / WATCH.as_millis() as u64;
+    (per_s > BUSY_PER_S).then(|| {
+        warning(
+            "device-busy",
+            format!("{} served {per_s} requests a second of others before the run", device.name),
+            "stop the other load, or read only the ratios, which are paired round by round",
+        )
+    })
+}
+
+/// What the machine gives reason to say.
+pub fn of_machine(machine: &Machine) -> Vec<Warning> {
+    let slow = machine.governor.as_deref() == Some("powersave");
+    let text = "the CPU's governor is powersave: short waits let it slow down";
+    let cure = "set the governor to performance (cpupower frequency-set -g performance)";
+    slow.then(|| warning("powersave", text, cure)).into_iter().collect()
+}
+
+/// What the figures give reason to say.
+pub fn of_run(run: &Run) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let measured = |cell: &'_ crate::result::CellResult| {
+        cell.outcome.measured().cloned().map(|m| (cell.name.clone(), m))
+    };
+    let cells: Vec<(String, Measured)> = run.cells.iter().filter_map(measured).collect();
+    let few: Vec<&str> =
+        cells.iter().filter(|(_, m)| m.commit.count < COMMITS_MIN).map(|(name, _)| name.as_str()).collect();
+    if !few.is_empty() {
+        warnings.push(warning(
+            "few-commits",
+            format!("fewer than {COMMITS_MIN} commits each: {}; their p99 is a single value", few.join(", ")),
+            "take a larger --size or more --rounds",
+        ));
+    }
+    let volatile = run.place.write_cache.as_deref() == Some("write back");
+    let fast = cells.iter().find(|(_, m)| volatile && m.sync.count > 0 && m.sync.p50_ns < FLUSH_NS_MIN);
+    if let Some((name, m)) = fast {
+        warnings.push(warning(
+            "flush-too-fast",
+            format!(
+                "{name}: a sync takes {} ns, and no medium behind a volatile cache is that fast",
+                m.sync.p50_ns
+            ),
+            "look for a RAM disk, a hypervisor with cache=unsafe, or barriers switched off below",
+        ));
+    }
+    warnings.extend(spread(run, &cells));
+    warnings
+}
+
+fn spread(run: &Run, cells: &[(String, Measured)]) -> Option<Warning> {
+    let base = run.baseline.as_ref()?;
+    let (_, base) = cells.iter().find(|(name, _)| name == base)?;
+    let mut per_commit: Vec<f64> = base.rounds.iter().map(|round| round.per_commit_ns()).collect();
+    per_commit.sort_by(f64::total_cmp);
+    let low = *per_commit.get(per_commit.len() / 4)?;
+    let high = *per_commit.get(per_commit.len() * 3 / 4)?;
+    (per_commit.len() >= 4 && high > low * SPREAD_MAX).then(|| {
+        warning(
+            "noisy",
+            format!("rounds of the baseline differ by {:.1} times between their quartiles", high / low),
+            "quiet the machine, or take more --rounds: intervals shrink with their number",
+        )
+    })
+}

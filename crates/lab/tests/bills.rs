@@ -1,0 +1,217 @@
+//! Bills on file systems of our own: what is counted is tested exactly. Needs root, loop devices and tracefs; where
+//! those are missing each test says loudly that it did not run.
+
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use inkstone_io::host::can_trace;
+use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
+use inkstone_lab::cell::{Cache, Cell};
+use inkstone_lab::command::{Context, FilesystemsOptions, filesystems};
+use inkstone_lab::image::{ImageKind, LoopMode};
+use inkstone_lab::pass::Limits;
+use inkstone_lab::progress::Progress;
+use inkstone_lab::result::{DurableFinding, LayerBill, Measured, Outcome, Run};
+use inkstone_lab::run::{Order, Plan};
+use inkstone_lab::stage::Leftover;
+
+const COMMITS: u64 = 64;
+
+/// Says that a test did not run: past the test harness, which hides what a passing test prints.
+fn not_run(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "NOT RUN: {test}: {why}");
+}
+
+/// Runs the cells on one image and gives the run, or says loudly why not.
+fn on(test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<Run> {
+    if !is_root() {
+        not_run(test, "it needs root for loop devices, mounts and tracefs");
+        return None;
+    }
+    if let Err(reason) = can_trace() {
+        not_run(test, &format!("the block layer cannot be traced: {reason}"));
+        return None;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let stop = AtomicBool::new(false);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    let plan = Plan {
+        name: "test".into(),
+        title: "a test".into(),
+        cells,
+        baseline: 0,
+        rounds: 1,
+        order: Order::Listed,
+        leftover: Leftover::Kept,
+        limits: Limits { commits: 4, time: Duration::from_secs(5) },
+        deadline: None,
+        bill_commits: COMMITS,
+        timeline_commits: 3,
+        seed: 7,
+    };
+    let options = FilesystemsOptions {
+        directory: Some(directory.path().into()),
+        kinds: vec![kind],
+        modes: vec![mode],
+        image_bytes: 336 << 20,
+        plan,
+    };
+    let result = filesystems(&options, &mut context).expect("a result");
+    assert!(
+        std::fs::read_dir(directory.path()).expect("the directory").next().is_none(),
+        "something was left behind"
+    );
+    let run = result.runs.into_iter().next().expect("one run");
+    if let Some(Outcome::Invalid { reason }) = run.cells.first().map(|cell| &cell.outcome)
+        && reason.contains("is not installed")
+    {
+        not_run(test, reason);
+        return None;
+    }
+    Some(run)
+}
+
+fn cell(preparation: Preparation, reuse: Reuse, access: Access, durability: Durability) -> Cell {
+    let strategy = Strategy { preparation, reuse, access, durability, engine: EngineKind::Caller };
+    Cell { file_bytes: 1 << 20, ..Cell::of(strategy) }
+}
+
+fn measured<'a>(run: &'a Run, name: &str) -> &'a Measured {
+    let cell = run.cells.iter().find(|cell| cell.name == name).unwrap_or_else(|| panic!("no cell {name}"));
+    cell.outcome.measured().unwrap_or_else(|| panic!("{name}: {:?}", cell.outcome))
+}
+
+fn layer<'a>(run: &'a Run, name: &str) -> &'a LayerBill {
+    let bill = measured(run, name).bill.as_ref().expect("a bill");
+    assert_eq!((bill.commits, bill.lost_events), (COMMITS, 0), "{name}");
+    bill.layers.first().expect("the file system's device")
+}
+
+/// On a device that only we use: flushes equal the kernel's own count, and at least 99% of the writes are explained.
+fn agrees(run: &Run) {
+    for cell in &run.cells {
+        let layer = layer(run, &cell.name);
+        let check = layer.cross_check.expect("counters");
+        assert_eq!(check.traced_flushes, check.counted_flushes, "{}", cell.name);
+        assert_eq!(check.traced_write_sectors, check.counted_write_sectors, "{}", cell.name);
+        let unknown = layer.unattributed_writes.requests;
+        assert!(unknown * 100 <= layer.all_writes.requests, "{}: {:?}", cell.name, layer.unattributed);
+    }
+}
+
+fn arms() -> Vec<Cell> {
+    use {Access::Buffered, Durability::Fdatasync, Reuse::New};
+    vec![
+        cell(Preparation::None, New, Buffered, Fdatasync),
+        cell(Preparation::Fallocate, New, Buffered, Fdatasync),
+        cell(Preparation::ZeroRange, New, Buffered, Fdatasync),
+        cell(Preparation::Zeros, New, Buffered, Fdatasync),
+        cell(Preparation::None, Reuse::Reuse, Buffered, Fdatasync),
+        cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::ODsync),
+        cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::RwfDsync),
+    ]
+}
+
+/// The published result, counted: growing and unwritten blocks make the journal write at each commit, written ones do
+/// not.
+fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
+    let Some(run) = on(test, kind, LoopMode::Direct, arms()) else { return };
+    agrees(&run);
+    for name in ["new fdatasync", "fallocate fdatasync", "zero-range fdatasync"] {
+        let layer = layer(&run, name);
+        assert!(layer.journal_writes.requests >= COMMITS, "{name}: {:?}", layer.journal_writes);
+        assert_eq!(layer.data_writes.requests, COMMITS, "{name}");
+        assert!(layer.flushes > COMMITS, "{name}: the journal flushes too");
+    }
+    for name in ["zeros fdatasync", "reuse fdatasync", "reuse direct o-dsync", "reuse direct rwf-dsync"] {
+        let layer = layer(&run, name);
+        // The first commit after a preparation may carry what the preparation left: one in the whole pass.
+        assert!(layer.journal_writes.requests <= 1, "{name}: {:?}", layer.journal_writes);
+        assert_eq!(
+            (layer.data_writes.requests, layer.data_writes.bytes),
+            (COMMITS, COMMITS * 4096),
+            "{name}"
+        );
+        assert!((COMMITS..=COMMITS + 1).contains(&layer.flushes), "{name}: {} flushes", layer.flushes);
+        assert_eq!(layer.data_reads.requests, 0, "{name}");
+    }
+    for cell in &run.cells {
+        let durable = &measured(&run, &cell.name).durable;
+        assert!(matches!(durable, DurableFinding::Seen { commits: COMMITS }), "{}: {durable:?}", cell.name);
+        assert_eq!(measured(&run, &cell.name).bill.as_ref().expect("a bill").timeline.len(), 3);
+    }
+}
+
+#[test]
+fn ext4_with_a_journal() {
+    overwrites_cost_one_write_and_one_flush("ext4_with_a_journal", ImageKind::Ext4);
+}
+
+#[test]
+fn xfs() {
+    overwrites_cost_one_write_and_one_flush("xfs", ImageKind::Xfs);
+}
+
+#[test]
+fn ext4_without_a_journal_has_no_journal_writes_at_all() {
+    let test = "ext4_without_a_journal_has_no_journal_writes_at_all";
+    let Some(run) = on(test, ImageKind::Ext4NoJournal, LoopMode::Direct, arms()) else { return };
+    agrees(&run);
+    for cell in &run.cells {
+        assert_eq!(layer(&run, &cell.name).journal_writes.requests, 0, "{}", cell.name);
+        assert_eq!(layer(&run, &cell.name).flushes, COMMITS, "{}", cell.name);
+    }
+    assert!(layer(&run, "new fdatasync").metadata_writes.requests >= COMMITS, "each append writes the inode");
+}
+
+#[test]
+fn who_claims_durability_and_does_not_sync_is_caught() {
+    use {Access::Buffered, Reuse::Reuse as Old};
+    let test = "who_claims_durability_and_does_not_sync_is_caught";
+    let cells = vec![
+        cell(Preparation::None, Old, Buffered, Durability::Pretend),
+        cell(Preparation::None, Old, Access::Direct, Durability::Pretend),
+        cell(Preparation::None, Old, Buffered, Durability::None),
+    ];
+    let Some(run) = on(test, ImageKind::Ext4, LoopMode::Direct, cells) else { return };
+    for name in ["reuse pretend", "reuse direct pretend"] {
+        let durable = &measured(&run, name).durable;
+        assert!(matches!(durable, DurableFinding::NotCovered { .. }), "{name}: {durable:?}");
+    }
+    assert!(matches!(measured(&run, "reuse no-sync").durable, DurableFinding::NotClaimed));
+}
+
+/// The published trace has a read before each overwrite. It happens when less than a page is overwritten and the page
+/// is not cached, and only then.
+#[test]
+fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
+    let test = "a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page";
+    let whole = cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
+    let part = Cell { write_bytes: 512, ..whole };
+    let cells = vec![whole, Cell { cache: Cache::Cold, ..whole }, part, Cell { cache: Cache::Cold, ..part }];
+    let Some(run) = on(test, ImageKind::Ext4, LoopMode::Buffered, cells) else { return };
+    agrees(&run);
+    let reads = |name: &str| layer(&run, name).data_reads.requests;
+    assert_eq!(reads("reuse fdatasync"), 0);
+    assert_eq!(reads("reuse fdatasync cold"), 0);
+    assert_eq!(reads("reuse fdatasync 512B"), 0);
+    let pages = COMMITS * 512 / 4096;
+    assert_eq!(reads("reuse fdatasync 512B cold"), pages, "one for each page, at its first part");
+}
+
+#[test]
+fn the_host_below_a_loop_device_has_a_bill_of_its_own() {
+    let test = "the_host_below_a_loop_device_has_a_bill_of_its_own";
+    let overwrite = cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
+    let Some(run) = on(test, ImageKind::Ext4, LoopMode::Direct, vec![overwrite]) else { return };
+    let bill = measured(&run, "reuse fdatasync").bill.as_ref().expect("a bill");
+    let Some(host) = bill.layers.get(1) else {
+        not_run(test, "the directory of this build lies on no block device");
+        return;
+    };
+    assert_eq!(host.role, format!("host of {}", bill.layers[0].device));
+    assert!(host.data_writes.requests >= COMMITS, "{host:?}");
+    assert!(host.flushes >= COMMITS, "each flush of the loop device is an fsync of its file: {host:?}");
+}

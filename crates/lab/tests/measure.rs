@@ -1,0 +1,211 @@
+//! Runs of the lab through its public commands, as an ordinary user could make them: no rights are needed here.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_lab::cell::{Cell, Pass};
+use inkstone_lab::command::{
+    AaOptions, AtlasOptions, Context, LabError, MeasureOptions, aa, fallocate, measure,
+};
+use inkstone_lab::pass::Limits;
+use inkstone_lab::progress::Progress;
+use inkstone_lab::result::{DurableFinding, LabResult, Outcome, Verdict};
+use inkstone_lab::run::{Order, Plan};
+use inkstone_lab::site::SiteError;
+use inkstone_lab::stage::Leftover;
+
+/// Says that a test did not run: past the test harness, which hides what a passing test prints.
+fn not_run(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "NOT RUN: {test}: {why}");
+}
+
+fn strategy(reuse: Reuse, durability: Durability) -> Strategy {
+    Strategy {
+        preparation: Preparation::None,
+        reuse,
+        access: Access::Buffered,
+        durability,
+        engine: EngineKind::Caller,
+    }
+}
+
+fn small(strategy: Strategy) -> Cell {
+    Cell { file_bytes: 128 << 10, ..Cell::of(strategy) }
+}
+
+fn plan(cells: Vec<Cell>) -> Plan {
+    Plan {
+        name: "test".into(),
+        title: "a test".into(),
+        cells,
+        baseline: 0,
+        rounds: 5,
+        order: Order::Random,
+        leftover: Leftover::Kept,
+        limits: Limits { commits: 8, time: Duration::from_secs(5) },
+        deadline: None,
+        bill_commits: 0,
+        timeline_commits: 0,
+        seed: 7,
+    }
+}
+
+fn run(directory: &Path, plan: Plan, stop: bool) -> Result<LabResult, LabError> {
+    let stop = AtomicBool::new(stop);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    measure(&MeasureOptions { directory: Some(directory.into()), plan, conclude: true }, &mut context)
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).expect("the directory").next().is_none()
+}
+
+#[test]
+fn every_commit_is_counted_once_and_nothing_is_left_behind() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cells = vec![
+        small(strategy(Reuse::New, Durability::Fsync)),
+        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
+        Cell { pass: Pass::Second, ..small(strategy(Reuse::New, Durability::None)) },
+    ];
+    let result = run(directory.path(), plan(cells), false).expect("a result");
+    let run = &result.runs[0];
+    assert_eq!(run.cells.len(), 3);
+    for cell in &run.cells {
+        let measured = cell.outcome.measured().unwrap_or_else(|| panic!("{}: {:?}", cell.name, cell.outcome));
+        assert_eq!(measured.rounds.len(), 5);
+        assert!(measured.rounds.iter().all(|round| round.commits == 8));
+        assert_eq!((measured.commit.count, measured.write.count), (40, 40));
+        let synced = cell.what.durability != "none";
+        assert_eq!(measured.sync.count, if synced { 40 } else { 0 }, "{}", cell.name);
+        let buckets: u64 = measured.commit.buckets.iter().map(|(_, count)| count).sum();
+        assert_eq!(buckets, 40, "the raw histogram is whole");
+        assert!(
+            synced || measured.rounds.iter().all(|round| round.closing_sync_ns > 0),
+            "the sync at the end counts"
+        );
+    }
+    let turns: Vec<Vec<u32>> = (0..5)
+        .map(|number| {
+            run.cells.iter().filter_map(|c| Some(c.outcome.measured()?.rounds[number].turn)).collect()
+        })
+        .collect();
+    assert!(turns.iter().any(|turn| turn != &turns[0]), "the order differs from round to round: {turns:?}");
+    assert!(result.harness.commit_ns > 0.0 && result.harness.clock_ns > 0.0);
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn a_failing_cell_is_a_row_with_its_reason() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let contradiction = Strategy { access: Access::Mmap, ..strategy(Reuse::New, Durability::ODsync) };
+    let cells = vec![
+        small(strategy(Reuse::New, Durability::Fsync)),
+        small(contradiction),
+        small(strategy(Reuse::Reuse, Durability::Fsync)),
+    ];
+    let result = run(directory.path(), plan(cells), false).expect("a result");
+    let cells = &result.runs[0].cells;
+    let Outcome::Invalid { reason } = &cells[1].outcome else { panic!("{:?}", cells[1].outcome) };
+    assert!(reason.contains("mmap") && reason.contains("o-dsync"), "{reason}");
+    assert!(cells[0].outcome.measured().is_some() && cells[2].outcome.measured().is_some());
+}
+
+#[test]
+fn a_stop_ends_in_order_with_what_there_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let result = run(directory.path(), plan(vec![small(strategy(Reuse::New, Durability::Fsync))]), true);
+    match result {
+        Ok(result) => assert!(result.interrupted),
+        Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
+    }
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn bad_places_are_refused_before_the_first_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cells = || vec![small(strategy(Reuse::New, Durability::Fsync))];
+    let missing = directory.path().join("missing");
+    let error = run(&missing, plan(cells()), false).expect_err("no such directory");
+    assert!(error.to_string().contains("missing"), "{error}");
+    let huge = vec![Cell { file_bytes: 1 << 50, ..cells()[0] }];
+    let error = run(directory.path(), plan(huge), false).expect_err("no room for 1 PiB");
+    assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn memory_is_never_called_durable() {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
+        not_run("memory_is_never_called_durable", "/dev/shm is not there or not writable");
+        return;
+    };
+    let cells = vec![
+        small(strategy(Reuse::New, Durability::Fsync)),
+        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
+    ];
+    let result = run(directory.path(), plan(cells), false).expect("a result");
+    for cell in &result.runs[0].cells {
+        let measured = cell.outcome.measured().expect("measured");
+        assert!(matches!(measured.durable, DurableFinding::NotCovered { .. }), "{:?}", measured.durable);
+    }
+    let finding = result.finding.expect("a finding");
+    assert!(finding.best.is_none() && finding.sentence.contains("is memory"), "{}", finding.sentence);
+    assert!(result.warnings.iter().any(|warning| warning.name == "memory"));
+}
+
+#[test]
+fn the_atlas_has_every_mode_and_what_it_did() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let stop = AtomicBool::new(false);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    let options =
+        AtlasOptions { directory: Some(directory.path().into()), kinds: Vec::new(), zeroing_bytes: 1 << 20 };
+    let result = fallocate(&options, &mut context).expect("an atlas");
+    let atlas = &result.fallocate[0];
+    assert_eq!(atlas.cells.len(), 20);
+    for cell in &atlas.cells {
+        assert_eq!(
+            (cell.before.size_bytes, cell.before.content.as_slice()),
+            (8192, ["8KiB data".to_owned()].as_slice())
+        );
+        assert!(cell.done == (cell.answer == "ok"), "{cell:?}");
+        assert!(cell.done || cell.after == cell.before, "a refused call changed the file: {cell:?}");
+    }
+    let plain =
+        atlas.cells.iter().find(|cell| cell.mode == "mode-0" && cell.len_bytes == 64 << 10).expect("mode 0");
+    if plain.done {
+        assert_eq!((plain.after.size_bytes, plain.after.blocks), (65536, 128), "as published");
+    }
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn identical_arms_are_counted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let stop = AtomicBool::new(false);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    let options = AaOptions { directory: Some(directory.path().into()), pairs: 3, rounds: 5 };
+    let found = aa(&options, &mut context).expect("pairs").aa.expect("pairs");
+    assert_eq!((found.pairs, found.speedups.len()), (3, 3));
+    assert!(found.different <= 3);
+}
+
+#[test]
+fn fewer_than_five_rounds_say_nothing_about_a_difference() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cells = vec![
+        small(strategy(Reuse::New, Durability::Fsync)),
+        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
+    ];
+    let result = run(directory.path(), Plan { rounds: 4, ..plan(cells) }, false).expect("a result");
+    let relative = result.runs[0].cells[1].outcome.measured().expect("measured").relative;
+    assert!(relative.is_none_or(|relative| relative.verdict == Verdict::Unknown), "{relative:?}");
+}
