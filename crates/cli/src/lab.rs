@@ -1,0 +1,227 @@
+//! `inkstone lab` and its subcommands.
+//!
+//! *Owns*: their arguments. *May not touch*: measuring, rendering.
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Args, Subcommand};
+use inkstone_io::NamedChoice;
+use inkstone_lab::command::{
+    AaOptions, AtlasOptions, Context, FilesystemsOptions, MeasureOptions, aa, fallocate, filesystems,
+    measure, quick,
+};
+use inkstone_lab::image::{ImageKind, LoopMode};
+use inkstone_lab::presets::Preset;
+use inkstone_lab::result::LabResult;
+
+use crate::output::{Output, View};
+use crate::parse::{names, size};
+use crate::select::{Billed, Running, Selection, Where, title};
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone lab                             the quick tier for the current directory, under a minute
+  inkstone lab /var/lib/db --json out.json
+  inkstone lab write --preset e1           every row of the published comparison, small
+  inkstone lab write --preset e1 --published
+  inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
+  sudo inkstone lab bill --timeline        what one commit costs at the block layer, request by request
+  sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
+  inkstone lab fallocate                   what each mode of fallocate does to a file
+  inkstone lab aa --pairs 200              how often two identical arms are called different";
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub(crate) struct LabArguments {
+    #[command(subcommand)]
+    command: Option<LabCommand>,
+    #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Measure any cells: preparation x reuse x access x durability x engine x size x pass
+    #[command(after_help = EXAMPLES)]
+    Write {
+        #[command(flatten)]
+        place: Where,
+        #[command(flatten)]
+        selection: Selection,
+        #[command(flatten)]
+        running: Running,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// What one commit costs at the block layer: reads, data, journal, flushes, by whom
+    #[command(after_help = EXAMPLES)]
+    Bill {
+        #[command(flatten)]
+        place: Where,
+        #[command(flatten)]
+        selection: Selection,
+        /// Commits in each bill
+        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        commits: u64,
+        /// Print three commits of each cell request by request
+        #[arg(long)]
+        timeline: bool,
+        /// Seed of the bytes
+        #[arg(long, value_name = "N")]
+        seed: Option<u64>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// What each mode of fallocate does to a file, on every file system present
+    #[command(after_help = EXAMPLES)]
+    Fallocate {
+        #[command(flatten)]
+        place: Where,
+        /// File systems to make and look at too (root)
+        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
+        file_systems: Vec<ImageKind>,
+        /// Bytes of the zeroing comparison
+        #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
+        size: u64,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// The same cells on file systems made for it, on loop devices (root)
+    #[command(after_help = EXAMPLES)]
+    Filesystems {
+        #[command(flatten)]
+        place: Where,
+        /// Which file systems [default: all]
+        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
+        file_systems: Vec<ImageKind>,
+        /// Over which loop devices [default: both]
+        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
+        loops: Vec<LoopMode>,
+        /// Bytes of an image
+        #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size)]
+        image_size: u64,
+        #[command(flatten)]
+        selection: Selection,
+        #[command(flatten)]
+        running: Running,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Identical arms against each other: how often equal things are called different
+    #[command(after_help = EXAMPLES)]
+    Aa {
+        #[command(flatten)]
+        place: Where,
+        /// Pairs
+        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        pairs: u32,
+        /// Rounds in each pair
+        #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
+        rounds: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// Runs the subcommand, or the quick tier.
+pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let output = output_of(arguments);
+    output.check()?;
+    let mut progress = output.progress();
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let mut context = Context { stop, progress: &mut progress, command };
+    match &arguments.command {
+        None => {
+            let result = quick(arguments.place.directory.as_deref(), &mut context)?;
+            output.show(&result, View::Runs)
+        }
+        Some(LabCommand::Write { place, selection, running, .. }) => {
+            let mut plan = running.plan(selection, Preset::E1, "")?;
+            plan.title = title(&plan.cells);
+            let options =
+                MeasureOptions { directory: place.directory.clone(), plan, conclude: !running.too_few() };
+            output.show(&measure(&options, &mut context)?, View::Runs)
+        }
+        Some(LabCommand::Bill { place, selection, commits, timeline, seed, .. }) => {
+            let billed =
+                Billed { commits: *commits, timeline_commits: if *timeline { 3 } else { 0 }, seed: *seed };
+            let cells = bill_cells(selection)?;
+            let plan = billed.plan(cells.clone(), &title(&cells));
+            let options = MeasureOptions { directory: place.directory.clone(), plan, conclude: false };
+            let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
+            output.show(&measure(&options, &mut context)?, view)
+        }
+        Some(LabCommand::Fallocate { place, file_systems, size, .. }) => {
+            let default = [ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
+            let options = AtlasOptions {
+                directory: place.directory.clone(),
+                kinds: or_all(file_systems, &default),
+                zeroing_bytes: *size,
+            };
+            output.show(&fallocate(&options, &mut context)?, View::Fallocate)
+        }
+        Some(LabCommand::Filesystems {
+            place, file_systems, loops, image_size, selection, running, ..
+        }) => {
+            let options = filesystems_options(place, file_systems, loops, *image_size, selection, running)?;
+            output.show(&filesystems(&options, &mut context)?, View::Runs)
+        }
+        Some(LabCommand::Aa { place, pairs, rounds, .. }) => {
+            let options = AaOptions { directory: place.directory.clone(), pairs: *pairs, rounds: *rounds };
+            output.show(&aa(&options, &mut context)?, View::Aa)
+        }
+    }
+}
+
+fn output_of(arguments: &LabArguments) -> &Output {
+    match &arguments.command {
+        None => &arguments.output,
+        Some(
+            LabCommand::Write { output, .. }
+            | LabCommand::Bill { output, .. }
+            | LabCommand::Fallocate { output, .. }
+            | LabCommand::Filesystems { output, .. }
+            | LabCommand::Aa { output, .. },
+        ) => output,
+    }
+}
+
+fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {
+    if given.is_empty() { all.to_vec() } else { given.to_vec() }
+}
+
+/// E3 looks at every arm of E1 at 4 KiB and at 512 B.
+fn bill_cells(selection: &Selection) -> anyhow::Result<Vec<inkstone_lab::cell::Cell>> {
+    let mut both = selection.clone();
+    both.or_write_sizes(&[4096, 512]);
+    both.cells(Preset::E1)
+}
+
+fn filesystems_options(
+    place: &Where,
+    kinds: &[ImageKind],
+    modes: &[LoopMode],
+    image_bytes: u64,
+    selection: &Selection,
+    running: &Running,
+) -> anyhow::Result<FilesystemsOptions> {
+    let mut plan = running.plan(selection, Preset::Quick, "")?;
+    plan.title = title(&plan.cells);
+    Ok(FilesystemsOptions {
+        directory: place.directory.clone(),
+        kinds: or_all(kinds, ImageKind::ALL),
+        modes: or_all(modes, LoopMode::ALL),
+        image_bytes,
+        plan,
+    })
+}
+
+/// Whether anything at all came out of a run.
+pub(crate) fn has_content(result: &LabResult) -> bool {
+    let measured =
+        result.runs.iter().flat_map(|run| &run.cells).any(|cell| cell.outcome.measured().is_some());
+    measured || !result.fallocate.is_empty() || result.aa.as_ref().is_some_and(|aa| aa.pairs > 0)
+}

@@ -1,0 +1,60 @@
+//! The `inkstone` command.
+//!
+//! *Owns*: arguments, the terminal, exit codes. *May not touch*: measuring; each subcommand is one call of a library.
+//!
+//! Exit codes: 0 done; 1 failed, or nothing could be measured; 2 the arguments make no sense; 130 ended by Ctrl-C.
+#![forbid(unsafe_code)]
+
+mod lab;
+mod output;
+mod parse;
+mod select;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "inkstone", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure every durable way of writing a file on this disk
+    Lab(lab::LabArguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let stop = Arc::new(AtomicBool::new(false));
+    let outcome = stop_on_signals(&stop).and_then(|()| match arguments.command {
+        Command::Lab(lab) => lab::lab(&lab, &stop),
+    });
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            // A closed pipe is the reader's way to say enough.
+            let closed = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
+            if error.chain().filter_map(|cause| cause.downcast_ref()).any(closed) {
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("inkstone: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The first Ctrl-C ends a run in order: files removed, mounts taken away. The second ends the process at once; what
+/// stays then is removed by the next start.
+fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(stop))?;
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! What the user gets to see: the table on stdout, the exports in files.
+//!
+//! *Owns*: the terminal's width, colours, where things go. *May not touch*: what they say.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use inkstone_lab::export::{to_csv, to_json};
+use inkstone_lab::progress::{Announce, Progress};
+use inkstone_lab::result::LabResult;
+use inkstone_lab::table::{self, TableStyle};
+
+/// Where results go.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Output {
+    /// Write everything as JSON, raw histograms too; `-` for stdout instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a row per cell as CSV; `-` for stdout instead of the table
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// No progress, no first answer: only the table
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// Which part of a result a subcommand shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    Runs,
+    Bills,
+    BillsAndTimelines,
+    Fallocate,
+    Aa,
+}
+
+/// Wide enough for every column when nobody tells.
+const WIDTH_DEFAULT: usize = 120;
+const WIDTH_MIN: usize = 60;
+
+impl Output {
+    fn to_stdout(&self) -> bool {
+        [&self.json, &self.csv].into_iter().flatten().any(|path| is_stdout(path))
+    }
+
+    /// Finds out before the measurement what would fail after it.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let both = [&self.json, &self.csv].into_iter().flatten().filter(|path| is_stdout(path)).count() == 2;
+        anyhow::ensure!(!both, "--json - and --csv - cannot both have stdout: give one of them a file");
+        for path in [&self.json, &self.csv].into_iter().flatten().filter(|path| !is_stdout(path)) {
+            let directory =
+                path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            anyhow::ensure!(
+                directory.is_dir(),
+                "{}: there is no directory {}",
+                path.display(),
+                directory.display()
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        if self.quiet {
+            Progress::silent()
+        } else {
+            Progress::new(if self.to_stdout() { Announce::Stderr } else { Announce::Stdout })
+        }
+    }
+
+    /// Shows the result. The exit code says whether anything was measured, and whether Ctrl-C ended it.
+    pub(crate) fn show(&self, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
+        if let Some(path) = &self.json {
+            write_out(path, &to_json(result).context("make the JSON")?)?;
+        }
+        if let Some(path) = &self.csv {
+            write_out(path, &to_csv(result))?;
+        }
+        if !self.to_stdout() {
+            let text = render(result, view, &style());
+            std::io::stdout().lock().write_all(text.as_bytes())?;
+        }
+        Ok(match (result.interrupted, crate::lab::has_content(result)) {
+            (true, _) => ExitCode::from(130),
+            (false, true) => ExitCode::SUCCESS,
+            (false, false) => ExitCode::FAILURE,
+        })
+    }
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
+    if is_stdout(path) {
+        return Ok(std::io::stdout().lock().write_all(text.as_bytes())?);
+    }
+    std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+fn render(result: &LabResult, view: View, style: &TableStyle) -> String {
+    match view {
+        View::Runs | View::Fallocate | View::Aa => table::render(result, style),
+        View::Bills | View::BillsAndTimelines => {
+            let bills = result.runs.iter().map(|run| table::render_bill(run, style));
+            let mut text: String = bills.collect();
+            if view == View::BillsAndTimelines {
+                for cell in result.runs.iter().flat_map(|run| &run.cells) {
+                    let bill = cell.outcome.measured().and_then(|measured| measured.bill.as_ref());
+                    if let Some(bill) = bill.filter(|bill| !bill.timeline.is_empty()) {
+                        text.push_str(&table::render_timeline(&cell.name, bill, style));
+                    }
+                }
+            }
+            text.push_str(&table::render_warnings(result, style));
+            text
+        }
+    }
+}
+
+/// Colour on a terminal only, and never with NO_COLOR (https://no-color.org: set and not empty).
+fn style() -> TableStyle {
+    let terminal = std::io::stdout().is_terminal();
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
+    let unicode = locale.is_none_or(|locale| locale.to_ascii_lowercase().replace('-', "").contains("utf8"));
+    TableStyle { colour: terminal && !no_color && !dumb, width: width(terminal), unicode }
+}
+
+fn width(terminal: bool) -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
+    let asked = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    let told = columns.or_else(|| terminal.then(asked).flatten());
+    told.unwrap_or(WIDTH_DEFAULT).max(WIDTH_MIN)
+}

@@ -1,0 +1,70 @@
+//! Values as people type them: sizes, durations, names.
+//!
+//! *Owns*: the spelling. *May not touch*: whether a value makes sense where it is used.
+
+use std::time::Duration;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use inkstone_io::NamedChoice;
+
+/// A parser for one of the names of `T`; an unknown one is answered with the nearest.
+pub(crate) fn names<T: NamedChoice + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    let values = T::ALL.iter().map(|choice| PossibleValue::new(choice.name()).help(choice.summary()));
+    PossibleValuesParser::new(values).try_map(|name| {
+        T::from_name(&name).ok_or_else(|| std::io::Error::other(format!("no {} is called {name}", T::WHAT)))
+    })
+}
+
+/// `4096`, `4KiB`, `1GiB`, `512B`; `4k` and `4K` are powers of two as well, as in fio and dd.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size; write 4096, 4KiB or 1GiB"))?;
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        other => return Err(format!("{other:?} is no unit of size; take B, KiB, MiB, GiB or TiB")),
+    };
+    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is larger than any file"))
+}
+
+/// `10s`, `250ms`, `2m`; a bare number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no duration; write 10s or 250ms"))?;
+    match unit.trim() {
+        "ms" => Ok(Duration::from_millis(number)),
+        "" | "s" => Ok(Duration::from_secs(number)),
+        "m" | "min" => Ok(Duration::from_secs(number.saturating_mul(60))),
+        other => Err(format!("{other:?} is no unit of time; take ms, s or m")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("4k"), Ok(4096));
+        assert_eq!(size("512B"), Ok(512));
+        assert_eq!(size("1GiB"), Ok(1 << 30));
+        assert_eq!(size("1 MiB"), Ok(1 << 20));
+        for bad in ["", "KiB", "-1", "4x", "99999999999999999999", "99999999999TiB", "4.5MiB"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(duration("10h").is_err() && duration("s").is_err());
+    }
+}

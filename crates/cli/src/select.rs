@@ -1,0 +1,319 @@
+//! Which cells to run: a preset, or lists of coordinates crossed with each other, and the sizes of both.
+//!
+//! *Owns*: turning arguments into a plan. *May not touch*: running it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_lab::cell::{Cache, Cell, FILE_BYTES, Pass, STEP_BYTES, WRITE_BYTES, size_name};
+use inkstone_lab::pass::Limits;
+use inkstone_lab::presets::Preset;
+use inkstone_lab::run::{Order, Plan, ROUNDS_MIN};
+use inkstone_lab::stage::Leftover;
+
+use crate::parse::{duration, names, size};
+
+/// The published size of E1 and E2, and the published pause between passes.
+const PUBLISHED_BYTES: u64 = 1 << 30;
+const PUBLISHED_PAUSE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Selection {
+    /// A named set of cells
+    #[arg(long, value_name = "NAME", value_parser = names::<Preset>())]
+    preset: Option<Preset>,
+    /// Only the cells of these names, as the table shows them
+    #[arg(long, value_name = "CELL", value_delimiter = ',')]
+    only: Vec<String>,
+    /// What is done to the blocks beforehand
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Preparation>(), conflicts_with = "preset")]
+    preparation: Vec<Preparation>,
+    /// Whose blocks are written
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Reuse>(), conflicts_with = "preset")]
+    reuse: Vec<Reuse>,
+    /// The way bytes get into the file
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Access>(), conflicts_with = "preset")]
+    access: Vec<Access>,
+    /// What makes a write durable
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Durability>(), conflicts_with = "preset")]
+    durability: Vec<Durability>,
+    /// Who makes the calls
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<EngineKind>(), conflicts_with = "preset")]
+    engine: Vec<EngineKind>,
+    /// Bytes of one write, 512B to 1MiB; one write is one commit
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
+    write_size: Vec<u64>,
+    /// Which pass over the blocks is measured
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Pass>())]
+    pass: Vec<Pass>,
+    /// The page cache before the pass
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Cache>())]
+    cache: Vec<Cache>,
+    /// Bytes of each file [default: 8MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    size: Option<u64>,
+    /// The published size and pause: 1GiB files, 10 s before each measured pass of e2
+    #[arg(long, conflicts_with = "size")]
+    published: bool,
+    /// Pause before each measured pass [default: none]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pause: Option<Duration>,
+    /// Bytes of a step, for the preparations in steps [default: 1MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    step_size: Option<u64>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Running {
+    /// Rounds; every cell runs once in each
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// Commits of a timed pass at most [default: the whole file]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    commits: Option<u64>,
+    /// Time of a timed pass at most [default: none]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// Order of the cells within a round: random or listed [default: the preset's, else random]
+    #[arg(long, value_name = "ORDER", value_parser = ["random", "listed"])]
+    order: Option<String>,
+    /// Files between rounds: kept or removed [default: the preset's, else kept]
+    #[arg(long, value_name = "WHAT", value_parser = ["kept", "removed"])]
+    files: Option<String>,
+    /// The cell that the others are compared with [default: the preset's, else the first]
+    #[arg(long, value_name = "CELL")]
+    baseline: Option<String>,
+    /// Commits in each cell's bill, where the block layer can be traced; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    bill_commits: u64,
+    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// How a bill is asked for, beside the cells.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Billed {
+    /// Commits in each.
+    pub(crate) commits: u64,
+    /// Commits shown request by request.
+    pub(crate) timeline_commits: usize,
+    pub(crate) seed: Option<u64>,
+}
+
+impl Selection {
+    /// Takes these write sizes if none was given.
+    pub(crate) fn or_write_sizes(&mut self, sizes: &[u64]) {
+        if self.write_size.is_empty() {
+            self.write_size = sizes.to_vec();
+        }
+    }
+
+    /// The directory's arguments in the end: `preset` if nothing was named.
+    pub(crate) fn cells(&self, preset: Preset) -> anyhow::Result<Vec<Cell>> {
+        let crossed = self.crossed();
+        let base = if crossed.is_empty() { self.preset.unwrap_or(preset).cells() } else { crossed };
+        let mut cells = Vec::new();
+        for cell in base {
+            let default_sizes =
+                if self.write_size.is_empty() { vec![cell.write_bytes] } else { self.write_size.clone() };
+            let passes = if self.pass.is_empty() { vec![cell.pass] } else { self.pass.clone() };
+            let caches = if self.cache.is_empty() { vec![cell.cache] } else { self.cache.clone() };
+            for &write_bytes in &default_sizes {
+                for &pass in &passes {
+                    for &cache in &caches {
+                        cells.push(Cell { write_bytes, pass, cache, ..self.sized(cell) });
+                    }
+                }
+            }
+        }
+        let mut seen = Vec::new();
+        for cell in std::mem::take(&mut cells) {
+            if !seen.contains(&cell) {
+                seen.push(cell);
+            }
+        }
+        let cells = seen;
+        check_sizes(&cells)?;
+        self.chosen(cells)
+    }
+
+    fn sized(&self, cell: Cell) -> Cell {
+        let published = if self.published { PUBLISHED_BYTES } else { FILE_BYTES };
+        let pause = match (self.pause, self.published && self.preset == Some(Preset::E2)) {
+            (Some(pause), _) => pause,
+            (None, true) => PUBLISHED_PAUSE,
+            (None, false) => Duration::ZERO,
+        };
+        Cell {
+            file_bytes: self.size.unwrap_or(published),
+            step_bytes: self.step_size.unwrap_or(STEP_BYTES),
+            pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+            ..cell
+        }
+    }
+
+    /// The lists crossed; empty when no list was given.
+    fn crossed(&self) -> Vec<Cell> {
+        let given = [
+            self.preparation.len(),
+            self.reuse.len(),
+            self.access.len(),
+            self.durability.len(),
+            self.engine.len(),
+        ];
+        if given.iter().all(|&count| count == 0) {
+            return Vec::new();
+        }
+        let or = |list: usize| list == 0;
+        let preparations = if or(given[0]) { vec![Preparation::None] } else { self.preparation.clone() };
+        let reuses = if or(given[1]) { vec![Reuse::New] } else { self.reuse.clone() };
+        let accesses = if or(given[2]) { vec![Access::Buffered] } else { self.access.clone() };
+        let durabilities = if or(given[3]) { vec![Durability::Fdatasync] } else { self.durability.clone() };
+        let engines = if or(given[4]) { vec![EngineKind::Caller] } else { self.engine.clone() };
+        let mut cells = Vec::new();
+        for &preparation in &preparations {
+            for &reuse in &reuses {
+                for &access in &accesses {
+                    for &durability in &durabilities {
+                        for &engine in &engines {
+                            let strategy = Strategy { preparation, reuse, access, durability, engine };
+                            cells.push(Cell { write_bytes: WRITE_BYTES, ..Cell::of(strategy) });
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    fn chosen(&self, cells: Vec<Cell>) -> anyhow::Result<Vec<Cell>> {
+        if self.only.is_empty() {
+            return Ok(cells);
+        }
+        let mut chosen = Vec::new();
+        for wanted in &self.only {
+            let wanted = wanted.trim();
+            match cells.iter().find(|cell| cell.name() == wanted) {
+                Some(cell) => chosen.push(*cell),
+                None => anyhow::bail!("no cell is called {wanted:?}{}", nearest(wanted, &cells)),
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+/// Sizes that fit no cell are a mistake of the command line, not of one cell.
+fn check_sizes(cells: &[Cell]) -> anyhow::Result<()> {
+    for cell in cells {
+        if let Err(reason) = cell.check_sizes() {
+            anyhow::bail!("{reason}");
+        }
+    }
+    Ok(())
+}
+
+/// `; the nearest is "reuse fdatasync"`, by edit distance; then all of them.
+fn nearest(wanted: &str, cells: &[Cell]) -> String {
+    let names: Vec<String> = cells.iter().map(Cell::name).collect();
+    let best = names.iter().min_by_key(|name| strsim::damerau_levenshtein(wanted, name));
+    match best {
+        Some(best) => format!("; the nearest is {best:?} (there are: {})", names.join(", ")),
+        None => String::new(),
+    }
+}
+
+impl Running {
+    pub(crate) fn plan(&self, selection: &Selection, preset: Preset, title: &str) -> anyhow::Result<Plan> {
+        let named = selection.preset.unwrap_or(preset);
+        let cells = selection.cells(preset)?;
+        let uses_preset = selection.crossed().is_empty() && selection.only.is_empty();
+        let baseline = match &self.baseline {
+            None if uses_preset && selection.write_size.len() < 2 && selection.pass.len() < 2 => {
+                named.baseline()
+            }
+            None => 0,
+            Some(wanted) => match cells.iter().position(|cell| &cell.name() == wanted) {
+                Some(place) => place,
+                None => anyhow::bail!("no cell is called {wanted:?}{}", nearest(wanted, &cells)),
+            },
+        };
+        let order = match self.order.as_deref() {
+            Some("listed") => Order::Listed,
+            Some(_) => Order::Random,
+            None => named.order(),
+        };
+        let leftover = match self.files.as_deref() {
+            Some("removed") => Leftover::Removed,
+            Some(_) => Leftover::Kept,
+            None => named.leftover(),
+        };
+        Ok(Plan {
+            name: if uses_preset { named.to_string() } else { "write".into() },
+            title: title.into(),
+            baseline: baseline.min(cells.len().saturating_sub(1)),
+            cells,
+            rounds: self.rounds,
+            order,
+            leftover,
+            limits: Limits {
+                commits: self.commits.unwrap_or(u64::MAX),
+                time: self.time.unwrap_or(Duration::MAX),
+            },
+            deadline: None,
+            bill_commits: self.bill_commits,
+            timeline_commits: 0,
+            seed: self.seed.unwrap_or_else(seed),
+        })
+    }
+
+    /// Why the figures of so few rounds are compared with nothing.
+    pub(crate) fn too_few(&self) -> bool {
+        self.rounds < ROUNDS_MIN
+    }
+}
+
+impl Billed {
+    /// One short round, so that every cell has a latency beside its bill.
+    pub(crate) fn plan(&self, cells: Vec<Cell>, title: &str) -> Plan {
+        Plan {
+            name: "bill".into(),
+            title: title.into(),
+            cells,
+            baseline: 0,
+            rounds: 1,
+            order: Order::Listed,
+            leftover: Leftover::Kept,
+            limits: Limits { commits: self.commits, time: Duration::MAX },
+            deadline: None,
+            bill_commits: self.commits,
+            timeline_commits: self.timeline_commits,
+            seed: self.seed.unwrap_or_else(seed),
+        }
+    }
+}
+
+/// Another seed at each start; it stands in the result.
+fn seed() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// One line that says what a selection is.
+pub(crate) fn title(cells: &[Cell]) -> String {
+    let mut sizes: Vec<u64> = cells.iter().map(|cell| cell.write_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let sizes: Vec<String> = sizes.into_iter().map(size_name).collect();
+    let file = cells.first().map_or(0, |cell| cell.file_bytes);
+    format!("Commits of {} into files of {}, one after the other", sizes.join(" and "), size_name(file))
+}
+
+/// The directory argument that several subcommands share.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Where {
+    /// Directory on the disk to measure [default: the current one]
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+}
