@@ -19,6 +19,11 @@ use crate::output::{Output, View};
 use crate::parse::{names, size};
 use crate::select::{Billed, Running, Selection, Where, title};
 
+/// 256 commits of 4 KiB in a pass: a dozen file systems take minutes, not an hour.
+const IMAGE_FILE_BYTES: u64 = 1 << 20;
+/// Enough to see what repeats.
+const TIMELINE_COMMITS: usize = 3;
+
 const EXAMPLES: &str = "\
 Examples:
   inkstone lab                             the quick tier for the current directory, under a minute
@@ -103,6 +108,12 @@ enum LabCommand {
         /// Bytes of an image
         #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size)]
         image_size: u64,
+        /// Show each cell's bill in full: kinds of writes, submitters, both layers of the loop device
+        #[arg(long)]
+        bills: bool,
+        /// The bills, and three commits of each cell request by request
+        #[arg(long)]
+        timeline: bool,
         #[command(flatten)]
         selection: Selection,
         #[command(flatten)]
@@ -146,8 +157,11 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
             output.show(&measure(&options, &mut context)?, View::Runs)
         }
         Some(LabCommand::Bill { place, selection, commits, timeline, seed, .. }) => {
-            let billed =
-                Billed { commits: *commits, timeline_commits: if *timeline { 3 } else { 0 }, seed: *seed };
+            let billed = Billed {
+                commits: *commits,
+                timeline_commits: if *timeline { TIMELINE_COMMITS } else { 0 },
+                seed: *seed,
+            };
             let cells = bill_cells(selection)?;
             let plan = billed.plan(cells.clone(), &title(&cells));
             let options = MeasureOptions { directory: place.directory.clone(), plan, conclude: false };
@@ -164,10 +178,25 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
             output.show(&fallocate(&options, &mut context)?, View::Fallocate)
         }
         Some(LabCommand::Filesystems {
-            place, file_systems, loops, image_size, selection, running, ..
+            place,
+            file_systems,
+            loops,
+            image_size,
+            bills,
+            timeline,
+            selection,
+            running,
+            ..
         }) => {
-            let options = filesystems_options(place, file_systems, loops, *image_size, selection, running)?;
-            output.show(&filesystems(&options, &mut context)?, View::Runs)
+            let mut options =
+                filesystems_options(place, file_systems, loops, *image_size, selection, running)?;
+            options.plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
+            let view = match (*bills, *timeline) {
+                (_, true) => View::BillsAndTimelines,
+                (true, false) => View::Bills,
+                (false, false) => View::Runs,
+            };
+            output.show(&filesystems(&options, &mut context)?, view)
         }
         Some(LabCommand::Aa { place, pairs, rounds, .. }) => {
             let options = AaOptions { directory: place.directory.clone(), pairs: *pairs, rounds: *rounds };
@@ -208,7 +237,9 @@ fn filesystems_options(
     selection: &Selection,
     running: &Running,
 ) -> anyhow::Result<FilesystemsOptions> {
-    let mut plan = running.plan(selection, Preset::Quick, "")?;
+    let mut selection = selection.clone();
+    selection.or_size(IMAGE_FILE_BYTES);
+    let mut plan = running.plan(&selection, Preset::Quick, "")?;
     plan.title = title(&plan.cells);
     Ok(FilesystemsOptions {
         directory: place.directory.clone(),

@@ -51,7 +51,7 @@ pub(crate) struct Selection {
     /// The page cache before the pass
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Cache>())]
     cache: Vec<Cache>,
-    /// Bytes of each file [default: 8MiB]
+    /// Bytes of each file [default: 8MiB; on file systems made for it 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
     /// The published size and pause: 1GiB files, 10 s before each measured pass of e2
@@ -104,6 +104,13 @@ pub(crate) struct Billed {
 }
 
 impl Selection {
+    /// Takes this file size if none was given.
+    pub(crate) fn or_size(&mut self, file_bytes: u64) {
+        if self.size.is_none() && !self.published {
+            self.size = Some(file_bytes);
+        }
+    }
+
     /// Takes these write sizes if none was given.
     pub(crate) fn or_write_sizes(&mut self, sizes: &[u64]) {
         if self.write_size.is_empty() {

@@ -10,12 +10,12 @@ use crate::result::{
 };
 use crate::stats;
 
-/// The whole result, indented. Reading it back with serde gives the same result.
+/// The whole result on one line: raw histograms would fill thousands. Reading it back with serde gives the same result.
 ///
 /// # Errors
 /// When serde cannot write it; with the types of `result` that does not happen.
 pub fn to_json(result: &LabResult) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(result)
+    serde_json::to_string(result).map(|json| json + "\n")
 }
 
 /// A header and one row per cell, with CRLF and quotes as RFC 4180 has them. The bill is that of the file

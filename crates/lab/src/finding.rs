@@ -4,7 +4,8 @@
 //! measured in this run.
 
 use crate::result::{
-    BillSource, CellResult, DurableFinding, EngineAdvice, Finding, Measured, Place, Relative, Run, Verdict,
+    BillSource, CellDescription, CellResult, DurableFinding, EngineAdvice, Finding, Measured, Place,
+    Relative, Run, Verdict,
 };
 use crate::stats::{per_commit_ns, relative};
 
@@ -96,16 +97,18 @@ fn sentence(
     let gain = gain.filter(|gain| best.cell.name != base.cell.name && gain.verdict == Verdict::Faster);
     let Some(gain) = gain else {
         return format!(
-            "On {place} no durable way is measurably faster than the naive one, `{}`: {}.",
+            "On {place} no durable way is measurably faster than `{}`{}: {}.",
             base.cell.name,
+            role(&base.cell.what),
             why_not(run)
         );
     };
     format!(
-        "On {place} the best durable way is `{}`{also}: {:.1} times as fast as `{}`, the naive one (95%: {:.1} to {:.1}), {}.",
+        "On {place} the best durable way is `{}`{also}: {:.1} times as fast as `{}`{} (95%: {:.1} to {:.1}), {}.",
         best.cell.name,
         gain.speedup,
         base.cell.name,
+        role(&base.cell.what),
         gain.low,
         gain.high,
         why(best, base)
@@ -123,14 +126,17 @@ fn ties_with<'a>(run: &Run, durable: &'a [Durable<'a>], best: &Durable<'_>) -> V
     ties.into_iter().map(|durable| durable.cell.name.as_str()).collect()
 }
 
-/// Why the best wins: from its coordinates, with the device's counts where there are any.
+/// Why the best wins: the first coordinate that sets it apart, with the device's counts where there are any.
 fn why(best: &Durable<'_>, base: &Durable<'_>) -> String {
-    let what = &best.cell.what;
-    let written = what.reuse == "reuse" || matches!(what.preparation.as_str(), "zeros" | "write-zeroes");
-    let reason = if written {
+    let (what, other) = (&best.cell.what, &base.cell.what);
+    let reason = if is_written(what) && !is_written(other) {
         "because it overwrites blocks that are already written and the file's own, so that a commit needs no metadata"
-    } else if what.durability != base.cell.what.durability && what.preparation == base.cell.what.preparation {
-        "because its sync leaves out what is not needed to read the data back"
+    } else if what.access != other.access && what.access == "direct" {
+        "because it goes from memory to the device, past the page cache"
+    } else if what.durability != other.durability {
+        "because its sync asks for less than the other's"
+    } else if what.engine != other.engine {
+        "because of who makes the calls, as nothing else differs"
     } else {
         "because it asks the file system for less per commit"
     };
@@ -138,6 +144,17 @@ fn why(best: &Durable<'_>, base: &Durable<'_>) -> String {
         (Some(base), Some(best)) => format!("{reason} (per commit, {base} against {best})"),
         _ => reason.to_owned(),
     }
+}
+
+/// Whether a cell's blocks are written before its pass begins.
+fn is_written(what: &CellDescription) -> bool {
+    let zero_range = what.preparation == "zero-range";
+    (what.reuse == "reuse" && !zero_range) || matches!(what.preparation.as_str(), "zeros" | "write-zeroes")
+}
+
+/// The naive way is to append to a new file; a baseline that does not is only what the others are compared with.
+fn role(what: &CellDescription) -> &'static str {
+    if what.reuse == "new" && what.preparation == "none" { ", the naive one" } else { "" }
 }
 
 fn why_not(run: &Run) -> &'static str {
@@ -153,13 +170,18 @@ fn counts(measured: &Measured) -> Option<String> {
     let bill = measured.bill.as_ref()?;
     let layer = bill.layers.first()?;
     let per = |count: u64| count as f64 / bill.commits.max(1) as f64;
-    let approximately = if bill.source == BillSource::SharedCounters { "about " } else { "" };
-    Some(format!(
-        "{approximately}{:.1} writes of {:.1} KiB in all and {:.1} flushes",
-        per(layer.all_writes.requests),
-        per(layer.all_writes.bytes) / 1024.0,
-        per(layer.flushes),
-    ))
+    let kib = per(layer.all_writes.bytes) / 1024.0;
+    let flushes = per(layer.flushes);
+    Some(match bill.source {
+        BillSource::Trace => {
+            format!(
+                "{:.1} writes of {kib:.1} KiB in all and {flushes:.1} flushes",
+                per(layer.all_writes.requests)
+            )
+        }
+        // Empty flushes count among the writes there, so their number would mislead.
+        BillSource::SharedCounters => format!("about {kib:.1} KiB written and {flushes:.1} flushes"),
+    })
 }
 
 /// Two cells of the run by name, compared: the first as baseline.
@@ -263,7 +285,7 @@ fn engines(run: &Run) -> Vec<EngineAdvice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{CellDescription, Histogram, Outcome, Round};
+    use crate::result::{Histogram, Outcome, Round};
 
     fn cell(name: &str, us: f64, durable: DurableFinding) -> CellResult {
         let parts: Vec<&str> = name.split(' ').collect();

@@ -33,8 +33,6 @@ pub struct LabResult {
     pub fallocate: Vec<FallocateAtlas>,
     /// Pairs of identical arms: how often two equal things are called different.
     pub aa: Option<AaResult>,
-    /// What it means, in words.
-    pub finding: Option<Finding>,
     /// What a reader should know before believing the rest.
     pub warnings: Vec<Warning>,
 }
@@ -123,6 +121,8 @@ pub struct Run {
     pub seed: u64,
     /// The cells in the order asked for.
     pub cells: Vec<CellResult>,
+    /// What it means, in words.
+    pub finding: Option<Finding>,
     /// What a reader should know of this run: rights that were missing, states that could not be checked.
     pub notes: Vec<String>,
 }
@@ -366,8 +366,10 @@ pub struct LayerBill {
     pub role: String,
     /// Reads of the file's own blocks.
     pub data_reads: Tally,
-    /// All other reads.
+    /// Other reads by this process, or on a file system of our own.
     pub other_reads: Tally,
+    /// Reads of other processes on a device that is shared with them.
+    pub foreign_reads: Tally,
     /// Writes of the file's own blocks.
     pub data_writes: Tally,
     /// Journal or log writes of a transaction that a commit waited for.

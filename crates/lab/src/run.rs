@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use inkstone_io::host::{BlockStat, DeviceNumber, block_stat};
-use inkstone_io::{AlignedBuf, Capabilities, NamedChoice, OsDirectory};
+use inkstone_io::{Access, AlignedBuf, Capabilities, DioAlignment, NamedChoice, OsDirectory};
 
 use crate::bill::shared_counters;
 use crate::billing::{Billing, bill_round};
@@ -86,6 +86,34 @@ const BILL_TIME: Duration = Duration::from_secs(2);
 /// Blocks of random bytes that all cells write from.
 const PAYLOAD_BYTES: usize = 2 << 20;
 
+impl Site {
+    /// Refuses a cell that would be something else here than its name says.
+    fn can(&self, cell: &Cell) -> Result<(), String> {
+        if cell.strategy.access != Access::Direct {
+            return Ok(());
+        }
+        let file_system = &self.capabilities.mount.file_system;
+        match self.capabilities.direct {
+            DioAlignment::Refused => {
+                Err(format!("{file_system} has no O_DIRECT: it would go through memory all the same"))
+            }
+            DioAlignment::Bytes { offset, .. } if !cell.write_bytes.is_multiple_of(offset.into()) => {
+                Err(format!(
+                    "O_DIRECT takes multiples of {offset} bytes here, and a write has {}",
+                    cell.write_bytes
+                ))
+            }
+            DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
+        }
+    }
+
+    /// What the stages of a run need of it.
+    pub fn session<'a>(&'a self, stop: &'a AtomicBool) -> Session<'a> {
+        let device = self.capabilities.device.as_ref().map(|device| device.number);
+        Session { directory: &self.directory, stop, device }
+    }
+}
+
 /// One cell on its way through the rounds.
 struct Arm {
     cell: Cell,
@@ -137,7 +165,7 @@ impl Arm {
 
 /// Runs the plan. Always gives a result: of an interrupted run, what was measured until then.
 pub fn run(site: &Site, plan: &Plan, stop: &AtomicBool, progress: &mut Progress) -> Run {
-    let session = Session { directory: &site.directory, stop };
+    let session = site.session(stop);
     let payload = incompressible(PAYLOAD_BYTES, plan.seed);
     let mut arms: Vec<Arm> = Vec::new();
     for (number, cell) in plan.cells.iter().enumerate() {
@@ -147,9 +175,7 @@ pub fn run(site: &Site, plan: &Plan, stop: &AtomicBool, progress: &mut Progress)
             name = format!("{name} #{}", same + 1);
         }
         let mut arm = Arm::new(number, *cell, name);
-        if let Err(reason) = cell.check() {
-            arm.failed = Some(reason);
-        }
+        arm.failed = cell.check().and_then(|()| site.can(cell)).err();
         arms.push(arm);
     }
     let ended = rounds(site, plan, &session, &payload, &mut arms, progress);
@@ -326,6 +352,7 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
         rounds: plan.rounds,
         random_order: plan.order == Order::Random,
         seed: plan.seed,
+        finding: None,
         notes,
     }
 }
@@ -344,7 +371,7 @@ fn cell_result(site: &Site, arm: Arm, base: &[Round], plan: &Plan, base_name: Op
             let compared =
                 base_name.filter(|_| !is_base).and_then(|_| relative(base, &arm.rounds, plan.seed));
             let writes = arm.rounds.iter().map(|round| round.commits).sum::<u64>().max(1) as f64;
-            let mapped = arm.cell.strategy.access == inkstone_io::Access::Mmap;
+            let mapped = arm.cell.strategy.access == Access::Mmap;
             let faults = (arm.faults.0 as f64 / writes, arm.faults.1 as f64 / writes);
             let (bill, durable) = bill_and_finding(site, &arm);
             Outcome::Measured(Box::new(Measured {

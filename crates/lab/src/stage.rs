@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use inkstone_io::host::{drop_cached_pages, monotonic_ns};
+use inkstone_io::host::{DeviceNumber, block_stat, drop_cached_pages, monotonic_ns};
 use inkstone_io::{
     Access, AlignedBuf, Directory, Durability, ExtentMap, File, OpenFile, OsDirectory, OsFile, Preparation,
     Reuse, SyncKind,
@@ -42,7 +43,14 @@ pub struct Session<'a> {
     pub directory: &'a OsDirectory,
     /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,
+    /// The disk under it, where there is a single one.
+    pub device: Option<DeviceNumber>,
 }
+
+/// How long a device must have been quiet to count as settled.
+const QUIET: Duration = Duration::from_millis(3);
+/// How long that is waited for: on a disk that others use it never is.
+const SETTLE_MAX: Duration = Duration::from_millis(60);
 
 impl Session<'_> {
     /// # Errors
@@ -51,12 +59,31 @@ impl Session<'_> {
         if self.stop.load(Ordering::Relaxed) { Err(CellError::Interrupted) } else { Ok(()) }
     }
 
-    /// Removes a file if it is there, durably, so that giving its blocks back is not part of what follows.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), CellError> {
+    /// Removes a file, durably; whether it was there.
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, CellError> {
         match self.directory.remove(name) {
-            Ok(()) => Ok(self.directory.sync()?),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Ok(()) => {
+                self.directory.sync()?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until the device is quiet. A file system gives back the blocks of a removed file later and elsewhere
+    /// (ext4 mounted with discard: a kernel thread, command by command), which is not to fall into a measured pass.
+    fn settle(&self) {
+        let begin = Instant::now();
+        let counters = || block_stat(self.device?).ok();
+        let mut last = counters();
+        while last.is_some() && begin.elapsed() < SETTLE_MAX {
+            std::thread::sleep(QUIET);
+            let now = counters();
+            if now == last && now.is_some_and(|now| now.in_flight == 0) {
+                return;
+            }
+            last = now;
         }
     }
 
@@ -90,7 +117,9 @@ pub fn stage(
     let Cell { strategy, file_bytes, .. } = *cell;
     match strategy.reuse {
         Reuse::New => {
-            session.remove(name)?;
+            if session.remove(name)? {
+                session.settle();
+            }
             drop(session.directory.open(name, &OpenFile::new_file())?);
         }
         Reuse::Reuse if session.exists(name, file_bytes) => {}
@@ -150,7 +179,9 @@ fn write_old_file(
 fn check_state(file: &OsFile, cell: &Cell) -> Result<Option<String>, CellError> {
     let map = match ExtentMap::of(file.std_file(), file.path()) {
         Ok(map) => map,
-        Err(error) if error.is_unsupported() => return Ok(Some(error.to_string())),
+        Err(error) if error.is_unsupported() => {
+            return Ok(Some("this file system does not tell where a file's blocks are (FIEMAP)".into()));
+        }
         Err(error) => return Err(error.into()),
     };
     let coverage = map.coverage(0..cell.file_bytes);

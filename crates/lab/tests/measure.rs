@@ -154,7 +154,7 @@ fn memory_is_never_called_durable() {
         let measured = cell.outcome.measured().expect("measured");
         assert!(matches!(measured.durable, DurableFinding::NotCovered { .. }), "{:?}", measured.durable);
     }
-    let finding = result.finding.expect("a finding");
+    let finding = result.runs[0].finding.clone().expect("a finding");
     assert!(finding.best.is_none() && finding.sentence.contains("is memory"), "{}", finding.sentence);
     assert!(result.warnings.iter().any(|warning| warning.name == "memory"));
 }

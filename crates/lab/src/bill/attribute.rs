@@ -36,6 +36,7 @@ enum Kind {
     Flush,
     DataRead,
     OtherRead,
+    ForeignRead,
     Zeroing,
     Discard,
 }
@@ -52,6 +53,7 @@ impl Kind {
             Self::Flush => "flush",
             Self::DataRead => "data read",
             Self::OtherRead => "other read",
+            Self::ForeignRead => "read of another process",
             Self::Zeroing => "zeroing",
             Self::Discard => "discard",
         }
@@ -167,6 +169,9 @@ fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
         bill.all_writes.add(request.bytes);
         bill.fua_writes += u64::from(request.flags.fua);
     }
+    if request.flags.op == RequestOp::Read {
+        bill.all_reads.add(request.bytes);
+    }
     let tally = match kind {
         Kind::DataWrite => &mut bill.data_writes,
         Kind::JournalWrite => &mut bill.journal_writes,
@@ -184,10 +189,9 @@ fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
             bill.flushes += 1;
             return;
         }
-        Kind::DataRead | Kind::OtherRead => {
-            bill.all_reads.add(request.bytes);
-            if kind == Kind::DataRead { &mut bill.data_reads } else { &mut bill.other_reads }
-        }
+        Kind::DataRead => &mut bill.data_reads,
+        Kind::OtherRead => &mut bill.other_reads,
+        Kind::ForeignRead => &mut bill.foreign_reads,
         Kind::Zeroing => &mut bill.zeroing,
         Kind::Discard => &mut bill.discards,
     };
@@ -278,7 +282,8 @@ impl<'a> Causes<'a> {
             RequestOp::Discard | RequestOp::SecureErase => Kind::Discard,
             RequestOp::Other | RequestOp::Zone => Kind::Zeroing,
             RequestOp::Read if layer.is_file(&range) => Kind::DataRead,
-            RequestOp::Read => Kind::OtherRead,
+            RequestOp::Read if layer.private || self.own_threads.contains(&request.tid) => Kind::OtherRead,
+            RequestOp::Read => Kind::ForeignRead,
             RequestOp::Write if request.bytes == 0 => Kind::Flush,
             RequestOp::Write if layer.is_log(&range) => self.journal_kind(layer, request),
             RequestOp::Write if layer.is_file(&range) => Kind::DataWrite,
@@ -396,8 +401,9 @@ pub fn shared_counters(
     volatile_cache: bool,
 ) -> (Bill, DurableFinding) {
     let flushes = counted.flushes.unwrap_or(0);
-    // An empty flush counts among the writes: what is left are writes of data.
-    let writes = counted.writes.saturating_sub(flushes);
+    // An empty flush counts among the writes, the flushes around a journal's commit record do not: the counters alone
+    // cannot tell how many of these writes carried bytes.
+    let writes = counted.writes;
     let layer = LayerBill {
         device: device.into(),
         role: "file system".into(),
@@ -545,7 +551,7 @@ mod tests {
     fn counters_that_do_not_reach_the_commits_do_not_cover_them() {
         let counted = BlockStat { writes: 30, write_sectors: 160, flushes: Some(10), ..BlockStat::default() };
         let (bill, durable) = shared_counters("vda", 10, &counted, true);
-        assert_eq!((bill.layers[0].flushes, bill.layers[0].all_writes.requests), (10, 20));
+        assert_eq!((bill.layers[0].flushes, bill.layers[0].all_writes.requests), (10, 30));
         assert!(matches!(durable, DurableFinding::Consistent { flushes: 10, commits: 10 }));
         let (_, durable) = shared_counters("vda", 11, &counted, true);
         assert!(matches!(durable, DurableFinding::NotCovered { .. }));

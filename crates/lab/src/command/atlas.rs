@@ -11,7 +11,7 @@ use crate::atlas::{atlas, atlas_steps};
 use crate::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 use crate::result::{FallocateAtlas, LabResult, Warning};
 use crate::site::OpenSite;
-use crate::stage::{CellError, Session};
+use crate::stage::CellError;
 
 use super::{Context, LabError, Started, directory_or_here};
 
@@ -42,7 +42,7 @@ pub fn fallocate(options: &AtlasOptions, context: &mut Context<'_>) -> Result<La
     let open = OpenSite::open(&directory, &directory.display().to_string(), room)?;
     started.swept(&open.swept);
     context.progress.start(atlas_steps() * (2 + kinds.len() as u64), "fallocate", 10.0);
-    let session = Session { directory: &open.site.directory, stop: context.stop };
+    let session = open.site.session(context.stop);
     let own = atlas(&open.site, &session, options.zeroing_bytes, context.progress);
     let mut ended = own.map(|own| started.result.fallocate.push(own));
     if ended.is_ok() {
@@ -115,7 +115,7 @@ fn in_place(
 ) -> Result<FallocateAtlas, CellError> {
     let invalid = |error: crate::site::SiteError| CellError::Invalid(error.to_string());
     let open = OpenSite::open(directory, name, options.zeroing_bytes).map_err(invalid)?;
-    let session = Session { directory: &open.site.directory, stop: context.stop };
+    let session = open.site.session(context.stop);
     let answer = atlas(&open.site, &session, options.zeroing_bytes, context.progress);
     open.close().map_err(invalid)?;
     answer

@@ -35,9 +35,9 @@ pub fn measure(options: &MeasureOptions, context: &mut Context<'_>) -> Result<La
     context.progress.start(steps_of(&open.site, plan), &plan.name, 30.0);
     let looked = started.look_around(&open.site, context);
     if looked.is_ok() {
-        let run = run(&open.site, plan, context.stop, context.progress);
+        let mut run = run(&open.site, plan, context.stop, context.progress);
         if *conclude {
-            started.result.finding = Some(finding(&run));
+            run.finding = Some(finding(&run));
         }
         started.result.runs.push(run);
     }

@@ -27,7 +27,7 @@ use crate::progress::Progress;
 use crate::result::{HarnessCost, LabResult, SCHEMA_VERSION};
 use crate::run::Site;
 use crate::site::SiteError;
-use crate::stage::{CellError, Session, incompressible};
+use crate::stage::{CellError, incompressible};
 use crate::warnings;
 
 /// Why a command gave no result at all. A failing cell is not among these: it is a row.
@@ -83,7 +83,6 @@ impl Started {
             runs: Vec::new(),
             fallocate: Vec::new(),
             aa: None,
-            finding: None,
             warnings,
         };
         Self { result, begin_ns: monotonic_ns() }
@@ -92,7 +91,7 @@ impl Started {
     /// Watches the place, and measures what measuring costs.
     pub(crate) fn look_around(&mut self, site: &Site, context: &Context<'_>) -> Result<(), LabError> {
         self.result.warnings.extend(warnings::of_place(&site.capabilities));
-        let session = Session { directory: &site.directory, stop: context.stop };
+        let session = site.session(context.stop);
         if let Some(cell) = Preset::Quick.cells().first() {
             let payload = incompressible(1 << 20, 0);
             match harness_cost(&session, cell, &payload) {

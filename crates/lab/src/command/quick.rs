@@ -59,9 +59,10 @@ fn measure(
     started.look_around(site, context)?;
     let answer = run(site, &first, context.stop, context.progress);
     if !context.interrupted() {
-        context.progress.announce(&first_answer(&answer));
-        let full = run(site, plan, context.stop, context.progress);
-        started.result.finding = Some(finding(&full));
+        let in_memory = site.capabilities.in_memory;
+        context.progress.announce(&if in_memory { not_here(site) } else { first_answer(&answer) });
+        let mut full = run(site, plan, context.stop, context.progress);
+        full.finding = Some(finding(&full));
         started.result.runs.push(full);
     }
     context.progress.finish();
@@ -105,6 +106,13 @@ fn first_plan(plan: &Plan) -> Plan {
         deadline: None,
         ..plan.clone()
     }
+}
+
+fn not_here(site: &Site) -> String {
+    let file_system = &site.capabilities.mount.file_system;
+    format!(
+        "First answer: {file_system} is memory, so nothing written here is durable. Measuring all the same ..."
+    )
 }
 
 fn first_answer(run: &Run) -> String {

@@ -319,25 +319,38 @@ fn durable(finding: &DurableFinding) -> Text {
     }
 }
 
+/// Each reason once, with the cells it is about: `new fsync`, or `new fsync and 11 others`.
+fn by_reason<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, String)> {
+    let mut reasons: Vec<(&str, &str, u32)> = Vec::new();
+    for (name, reason) in cells {
+        match reasons.iter_mut().find(|(known, ..)| *known == reason) {
+            Some((_, _, others)) => *others += 1,
+            None => reasons.push((reason, name, 0)),
+        }
+    }
+    let words = |(reason, first, others): (&'a str, &str, u32)| match others {
+        0 => (reason, first.to_owned()),
+        1 => (reason, format!("{first} and another")),
+        others => (reason, format!("{first} and {others} others")),
+    };
+    reasons.into_iter().map(words).collect()
+}
+
 /// What the table's short words stand for, where it uses them.
 fn notes(view: &View, style: &TableStyle, dropped: &[String], out: &mut String) {
     let measured = || view.rows.iter().filter_map(|row| row.measured.map(|measured| (row.cell, measured)));
-    for (cell, measured) in measured() {
-        if let DurableFinding::NotCovered { reason } = &measured.durable {
-            paragraph(out, style, "  NO  ", &format!("{}: {reason}", cell.name), Tint::Bad);
-        }
+    let not_covered = measured().filter_map(|(cell, measured)| match &measured.durable {
+        DurableFinding::NotCovered { reason } => Some((cell.name.as_str(), reason.as_str())),
+        _ => None,
+    });
+    for (reason, cells) in by_reason(not_covered) {
+        paragraph(out, style, "  NO  ", &format!("{cells}: {reason}"), Tint::Bad);
     }
-    let mut reasons: Vec<(&str, u32)> = Vec::new();
-    for (_, measured) in measured() {
-        if let DurableFinding::NotVisible { reason } = &measured.durable {
-            match reasons.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, times)) => *times += 1,
-                None => reasons.push((reason, 1)),
-            }
-        }
-    }
-    for (reason, times) in reasons {
-        let cells = if times == 1 { "1 cell".to_owned() } else { format!("{times} cells") };
+    let not_visible = measured().filter_map(|(cell, measured)| match &measured.durable {
+        DurableFinding::NotVisible { reason } => Some((cell.name.as_str(), reason.as_str())),
+        _ => None,
+    });
+    for (reason, cells) in by_reason(not_visible) {
         paragraph(out, style, "  claimed  ", &format!("not seen here ({cells}): {reason}"), Tint::Dim);
     }
     if measured().any(|(_, m)| matches!(m.durable, DurableFinding::Consistent { .. })) {
@@ -347,7 +360,7 @@ fn notes(view: &View, style: &TableStyle, dropped: &[String], out: &mut String) 
     }
     let shared = |bill: &Bill| bill.source == BillSource::SharedCounters;
     if measured().any(|(_, m)| m.bill.as_ref().is_some_and(shared)) {
-        let text = "from the device's counters: requests of other processes are in it";
+        let text = "from the device's counters: requests of other processes are in it, and an empty flush counts as a write";
         paragraph(out, style, "  ~  ", text, Tint::Dim);
     }
     let lost: u64 = measured().filter_map(|(_, m)| m.bill.as_ref()).map(|bill| bill.lost_events).sum();

@@ -57,9 +57,14 @@ impl Default for TableStyle {
 /// The whole result: each run, the fallocate atlas, identical arms, warnings, the finding, the machine.
 pub fn render(result: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
+    // Of several runs each has its finding below its table; of one, it is the last word.
+    let several = result.runs.len() > 1;
     for run in &result.runs {
         out.push_str(&render_run(run, style));
         out.push('\n');
+        if several {
+            render_finding(run, style, &mut out);
+        }
     }
     for atlas in &result.fallocate {
         out.push_str(&render_fallocate(atlas, style));
@@ -73,11 +78,17 @@ pub fn render(result: &LabResult, style: &TableStyle) -> String {
         out.push_str("Nothing was measured.\n\n");
     }
     out.push_str(&render_warnings(result, style));
-    if let Some(finding) = &result.finding {
-        finding::finding(finding, style, &mut out);
+    if let [run] = result.runs.as_slice() {
+        render_finding(run, style, &mut out);
     }
     closing(result, style, &mut out);
     out
+}
+
+fn render_finding(run: &Run, style: &TableStyle, out: &mut String) {
+    if let Some(finding) = &run.finding {
+        finding::finding(finding, style, out);
+    }
 }
 
 /// One run: its heading, its table, what the table cannot say.

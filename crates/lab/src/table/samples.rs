@@ -224,6 +224,7 @@ pub(crate) fn run() -> Run {
         rounds: 20,
         random_order: true,
         seed: 42,
+        finding: None,
         cells,
         notes: vec![],
     }
@@ -294,11 +295,6 @@ pub(crate) fn aa() -> AaResult {
 
 /// A whole result with everything in it.
 pub(crate) fn result() -> LabResult {
-    let advice = |engine: &str, setting: &str, reason: &str| EngineAdvice {
-        engine: engine.into(),
-        setting: setting.into(),
-        reason: reason.into(),
-    };
     LabResult {
         schema_version: SCHEMA_VERSION,
         inkstone_version: "0.1.0".into(),
@@ -316,25 +312,42 @@ pub(crate) fn result() -> LabResult {
             trace_refused: None,
         },
         harness: HarnessCost { commit_ns: 92.4, clock_ns: 21.0 },
-        runs: vec![run()],
+        runs: vec![Run { finding: Some(finding()), ..run() }],
         fallocate: vec![atlas()],
         aa: Some(aa()),
-        finding: Some(Finding {
-            sentence: "On this disk overwriting a reused file with O_DIRECT and O_DSYNC is the fastest durable way: \
-                       3.2 times as fast as appending, because it writes no journal and flushes once."
-                .into(),
-            best: Some("reuse direct o-dsync".into()),
-            naive: Some("new fdatasync".into()),
-            speedup: Some(Relative { speedup: 3.2, low: 3.11, high: 3.31, verdict: Verdict::Faster }),
-            engines: vec![
-                advice("PostgreSQL", "wal_recycle = on, wal_sync_method = open_datasync", "reuse costs 186 us, a new file 611 us"),
-                advice("etcd", "no setting", "it preallocates 64 MiB segments with fallocate: 585 us per commit here"),
-            ],
-        }),
         warnings: vec![Warning {
             name: "device-busy".into(),
             text: "Other processes wrote 12 MiB to vda while it was measured.".into(),
             cure: "stop them, or read the medians and not the tails".into(),
         }],
+    }
+}
+
+fn finding() -> Finding {
+    let advice = |engine: &str, setting: &str, reason: &str| EngineAdvice {
+        engine: engine.into(),
+        setting: setting.into(),
+        reason: reason.into(),
+    };
+    Finding {
+        sentence:
+            "On this disk overwriting a reused file with O_DIRECT and O_DSYNC is the fastest durable way: \
+                       3.2 times as fast as appending, because it writes no journal and flushes once."
+                .into(),
+        best: Some("reuse direct o-dsync".into()),
+        naive: Some("new fdatasync".into()),
+        speedup: Some(Relative { speedup: 3.2, low: 3.11, high: 3.31, verdict: Verdict::Faster }),
+        engines: vec![
+            advice(
+                "PostgreSQL",
+                "wal_recycle = on, wal_sync_method = open_datasync",
+                "reuse costs 186 us, a new file 611 us",
+            ),
+            advice(
+                "etcd",
+                "no setting",
+                "it preallocates 64 MiB segments with fallocate: 585 us per commit here",
+            ),
+        ],
     }
 }
