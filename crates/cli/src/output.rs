@@ -122,7 +122,7 @@ fn render(result: &LabResult, view: View, style: &TableStyle) -> String {
     }
 }
 
-/// Colour on a terminal only, and never with NO_COLOR (https://no-color.org: set and not empty).
+/// Colour on a terminal only, and never with `NO_COLOR` (set and not empty: <https://no-color.org>).
 fn style() -> TableStyle {
     let terminal = std::io::stdout().is_terminal();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

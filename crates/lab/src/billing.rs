@@ -9,7 +9,7 @@ use inkstone_io::host::{BlockTrace, DeviceNumber, block_stat, own_threads};
 use inkstone_io::{File, OsFile};
 
 use crate::bill::attribute::{Counted, Evidence};
-use crate::bill::{Layer, attribute, layer::layers_of};
+use crate::bill::{Layer, bill_of, layer::layers_of};
 use crate::cell::Cell;
 use crate::pass::{CommitSpan, Limits, Recorders, Writer};
 use crate::result::{Bill, DurableFinding};
@@ -79,7 +79,7 @@ pub fn bill_round(
         counted: &counted,
         timeline_commits: billing.timeline_commits,
     };
-    Ok(attribute(&evidence))
+    Ok(bill_of(&evidence))
 }
 
 fn add_file(layers: &mut [Layer], file: &OsFile) {

@@ -101,7 +101,7 @@ pub struct Evidence<'a> {
 }
 
 /// Makes the bill, and says whether the acknowledgements were covered.
-pub fn attribute(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
+pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
     let Evidence { trace, layers, commits, own_threads, counted, timeline_commits } = *evidence;
     let causes = Causes::from(&trace.events, layers, commits, own_threads);
     let requests = pair(&trace.events, layers);
@@ -473,7 +473,7 @@ mod tests {
             counted: &counted,
             timeline_commits: 3,
         };
-        let (bill, durable) = attribute(&evidence);
+        let (bill, durable) = super::bill_of(&evidence);
         assert_eq!(bill.timeline.len(), commits.len().min(3));
         (bill.layers.into_iter().next().expect("one layer"), durable)
     }

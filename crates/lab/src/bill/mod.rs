@@ -9,5 +9,5 @@ pub mod durable;
 pub mod layer;
 pub mod requests;
 
-pub use attribute::{attribute, shared_counters};
+pub use attribute::{bill_of, shared_counters};
 pub use layer::Layer;
