@@ -562,7 +562,10 @@ fn more_bytes_than_a_ring_pins_are_written_all_the_same() {
             completion.result.unwrap();
             *buffer = completion.buffer.unwrap();
         }
-        assert!(engine.notice().is_none());
+        // An ordinary user may be allowed to pin less than one of these: then it says so, and writes all the same.
+        if let Some(notice) = engine.notice() {
+            assert!(notice.to_string().contains("RLIMIT_MEMLOCK"), "{kind}: {notice}");
+        }
         for (number, block) in (0..).zip(fs::read(file.path()).unwrap().chunks(4096)) {
             assert!(block == &filled(80 << 20, number)[..4096], "{kind}: block {number}");
         }

@@ -99,6 +99,11 @@ impl Writer<OsEngine> {
     pub fn for_cell(cell: &Cell, payload: &AlignedBuf) -> Result<Self, CellError> {
         Ok(Self::with(OsEngine::open(cell.strategy.engine, 1)?, cell.write_bytes, payload))
     }
+
+    /// What the engine could not have and does without: then the cell is not what its name says.
+    pub fn notice(&self) -> Option<String> {
+        self.engine.notice().map(ToString::to_string)
+    }
 }
 
 impl<E: Engine<File = OsFile>> Writer<E> {
