@@ -336,6 +336,9 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
     let mut notes: Vec<String> =
         arms.iter().filter_map(|arm| arm.unchecked.clone()).map(unchecked_note).collect();
     notes.dedup();
+    let noticed =
+        arms.iter().filter_map(|arm| Some(format!("{}: {}", arm.name, arm.writer.as_ref()?.notice()?)));
+    notes.extend(noticed);
     if let Err(reason) = &site.trace {
         notes.push(format!(
             "device counts (~) are the whole device's, shared with every process; as root the lab traces each \
