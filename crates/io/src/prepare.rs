@@ -4,7 +4,6 @@
 //! Only blocks that are *written* can be overwritten without a metadata change: fallocate reserves them unwritten
 //! (docs/lab.md shows what that costs on this disk).
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -15,6 +14,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::buffer::AlignedBuf;
 use crate::error::{Error, Result};
+use crate::named_choice;
 use crate::strategy::{Access, NamedChoice, Preparation};
 use crate::sys;
 use crate::transfer::{Direction, Transfer, retry};
@@ -22,80 +22,19 @@ use crate::transfer::{Direction, Transfer, retry};
 /// Zeros are written in pieces of this size: large enough for any device's bandwidth, small in memory.
 const ZEROS_CHUNK_BYTES: u64 = 1 << 20;
 
-/// Every mode of fallocate that the kernel has, as one call each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FallocateMode {
-    /// Mode 0.
-    Plain,
-    /// `KEEP_SIZE`.
-    KeepSize,
-    /// `PUNCH_HOLE | KEEP_SIZE`.
-    PunchHole,
-    /// `COLLAPSE_RANGE`.
-    CollapseRange,
-    /// `ZERO_RANGE`.
-    ZeroRange,
-    /// `ZERO_RANGE | KEEP_SIZE`.
-    ZeroRangeKeepSize,
-    /// `INSERT_RANGE`.
-    InsertRange,
-    /// `UNSHARE_RANGE`.
-    UnshareRange,
-    /// `WRITE_ZEROES`.
-    WriteZeroes,
-    /// The C library's `posix_fallocate`.
-    Posix,
-}
-
-impl NamedChoice for FallocateMode {
-    const WHAT: &'static str = "fallocate mode";
-    const ALL: &'static [Self] = &[
-        Self::Plain,
-        Self::KeepSize,
-        Self::PunchHole,
-        Self::CollapseRange,
-        Self::ZeroRange,
-        Self::ZeroRangeKeepSize,
-        Self::InsertRange,
-        Self::UnshareRange,
-        Self::WriteZeroes,
-        Self::Posix,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "mode-0",
-            Self::KeepSize => "keep-size",
-            Self::PunchHole => "punch-hole",
-            Self::CollapseRange => "collapse-range",
-            Self::ZeroRange => "zero-range",
-            Self::ZeroRangeKeepSize => "zero-range-keep-size",
-            Self::InsertRange => "insert-range",
-            Self::UnshareRange => "unshare-range",
-            Self::WriteZeroes => "write-zeroes",
-            Self::Posix => "posix-fallocate",
-        }
-    }
-
-    fn summary(self) -> &'static str {
-        match self {
-            Self::Plain => "reserve blocks, grow the file",
-            Self::KeepSize => "reserve blocks, keep the size",
-            Self::PunchHole => "give blocks back, read as zeros",
-            Self::CollapseRange => "cut a range out, the rest moves down",
-            Self::ZeroRange => "read as zeros, blocks reserved",
-            Self::ZeroRangeKeepSize => "read as zeros, keep the size",
-            Self::InsertRange => "push a range in, the rest moves up",
-            Self::UnshareRange => "copy shared blocks so that writing cannot fail for room",
-            Self::WriteZeroes => "zeros written by the device (Linux 6.17)",
-            Self::Posix => "posix_fallocate of the C library",
-        }
-    }
-}
-
-impl fmt::Display for FallocateMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named_choice! {
+    /// Every mode of fallocate that the kernel has, as one call each.
+    FallocateMode, "fallocate mode" {
+        Plain = "mode-0", "reserve blocks, grow the file";
+        KeepSize = "keep-size", "reserve blocks, keep the size";
+        PunchHole = "punch-hole", "give blocks back, read as zeros";
+        CollapseRange = "collapse-range", "cut a range out, the rest moves down";
+        ZeroRange = "zero-range", "read as zeros, blocks reserved";
+        ZeroRangeKeepSize = "zero-range-keep-size", "read as zeros, keep the size";
+        InsertRange = "insert-range", "push a range in, the rest moves up";
+        UnshareRange = "unshare-range", "copy shared blocks so that writing cannot fail for room";
+        WriteZeroes = "write-zeroes", "zeros written by the device (Linux 6.17)";
+        Posix = "posix-fallocate", "posix_fallocate of the C library";
     }
 }
 

@@ -4,7 +4,6 @@
 //! The lab measures these, the log chooses among them: both by the same names.
 
 use std::fmt;
-use std::str::FromStr;
 
 /// A choice among a fixed list of names, as a person types them.
 pub trait NamedChoice: Sized + Copy + 'static {
@@ -23,28 +22,40 @@ pub trait NamedChoice: Sized + Copy + 'static {
     }
 }
 
-macro_rules! named {
-    ($(#[$doc:meta])* $type:ident, $what:literal { $($(#[$variant_doc:meta])* $variant:ident = $name:literal, $summary:literal;)+ }) => {
+/// Defines an enum whose every variant has a name that people type and a line that says what it is; see
+/// [`NamedChoice`]. The line is the variant's documentation too.
+#[macro_export]
+macro_rules! named_choice {
+    ($(#[$doc:meta])* $type:ident, $what:literal { $($variant:ident = $name:literal, $summary:literal;)+ }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $type { $(#[doc = $summary] $(#[$variant_doc])* $variant,)+ }
+        pub enum $type { $(#[doc = $summary] $variant,)+ }
 
-        impl NamedChoice for $type {
+        impl $crate::NamedChoice for $type {
             const WHAT: &'static str = $what;
             const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            fn name(self) -> &'static str { match self { $(Self::$variant => $name,)+ } }
-            fn summary(self) -> &'static str { match self { $(Self::$variant => $summary,)+ } }
+            fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+            fn summary(self) -> &'static str {
+                match self { $(Self::$variant => $summary,)+ }
+            }
         }
 
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.pad(self.name()) }
+        impl ::std::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad($crate::NamedChoice::name(*self))
+            }
         }
 
-        impl FromStr for $type {
+        impl ::std::str::FromStr for $type {
             type Err = String;
-            fn from_str(name: &str) -> Result<Self, String> {
-                Self::from_name(name).ok_or_else(|| {
-                    let known: Vec<_> = Self::ALL.iter().map(|choice| choice.name()).collect();
+            fn from_str(name: &str) -> ::std::result::Result<Self, String> {
+                <Self as $crate::NamedChoice>::from_name(name).ok_or_else(|| {
+                    let known: Vec<_> = <Self as $crate::NamedChoice>::ALL
+                        .iter()
+                        .map(|choice| $crate::NamedChoice::name(*choice))
+                        .collect();
                     format!("no {} is called {name:?}: one of {}", $what, known.join(", "))
                 })
             }
@@ -52,7 +63,7 @@ macro_rules! named {
     };
 }
 
-named! {
+named_choice! {
     /// What is done to a file's blocks before the first write that counts.
     Preparation, "preparation" {
         None = "none", "nothing: the file grows with each write";
@@ -79,7 +90,7 @@ impl Preparation {
     }
 }
 
-named! {
+named_choice! {
     /// Whose blocks are written.
     Reuse, "reuse" {
         New = "new", "a file that did not exist";
@@ -87,7 +98,7 @@ named! {
     }
 }
 
-named! {
+named_choice! {
     /// The way bytes get into the file.
     Access, "access" {
         Buffered = "buffered", "pwrite through the page cache";
@@ -98,7 +109,7 @@ named! {
     }
 }
 
-named! {
+named_choice! {
     /// What makes a write durable before it is acknowledged.
     Durability, "durability" {
         None = "none", "nothing: not durable";
@@ -126,7 +137,7 @@ impl Durability {
     }
 }
 
-named! {
+named_choice! {
     /// Who makes the system calls.
     EngineKind, "engine" {
         Caller = "caller", "the calling thread itself";

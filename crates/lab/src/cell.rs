@@ -2,57 +2,21 @@
 //!
 //! *Owns*: which cells make sense, and how they are named. *May not touch*: files; the runner does.
 
-use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
+use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice};
 
-/// Which pass over the blocks is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Pass {
-    /// The first pass over the prepared file.
-    First,
-    /// The second: one pass over the same blocks, unmeasured, comes before it.
-    Second,
-}
-
-impl NamedChoice for Pass {
-    const WHAT: &'static str = "pass";
-    const ALL: &'static [Self] = &[Self::First, Self::Second];
-    fn name(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Second => "second",
-        }
-    }
-    fn summary(self) -> &'static str {
-        match self {
-            Self::First => "the first pass over the prepared file",
-            Self::Second => "a second pass over the same blocks",
-        }
+named_choice! {
+    /// Which pass over the blocks is measured.
+    Pass, "pass" {
+        First = "first", "the first pass over the prepared file";
+        Second = "second", "a second pass over the same blocks";
     }
 }
 
-/// Whether the file's pages are in memory when the pass begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cache {
-    /// As the preparation left them.
-    Warm,
-    /// Dropped: an overwrite of less than a page has to read the rest of it.
-    Cold,
-}
-
-impl NamedChoice for Cache {
-    const WHAT: &'static str = "cache";
-    const ALL: &'static [Self] = &[Self::Warm, Self::Cold];
-    fn name(self) -> &'static str {
-        match self {
-            Self::Warm => "warm",
-            Self::Cold => "cold",
-        }
-    }
-    fn summary(self) -> &'static str {
-        match self {
-            Self::Warm => "the page cache as the preparation left it",
-            Self::Cold => "the file's pages dropped before the pass",
-        }
+named_choice! {
+    /// Whether the file's pages are in memory when the pass begins.
+    Cache, "cache" {
+        Warm = "warm", "the page cache as the preparation left it";
+        Cold = "cold", "the file's pages dropped before the pass";
     }
 }
 

@@ -4,69 +4,23 @@
 //! What a killed lab leaves is found by its working directory's name and removed by the next start
 //! (`inkstone_io::host::sweep`).
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use inkstone_io::host::{LoopDevice, LoopOptions, Mount};
-use inkstone_io::{Access, File, NamedChoice, OpenFile, OsFile, Preparation};
+use inkstone_io::{Access, File, NamedChoice, OpenFile, OsFile, Preparation, named_choice};
 
 use crate::stage::CellError;
 
-/// A kind of file system that the lab makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ImageKind {
-    /// ext4 with its journal, as mkfs makes it.
-    Ext4,
-    /// ext4 without a journal.
-    Ext4NoJournal,
-    /// ext4 with the data in the journal too.
-    Ext4DataJournal,
-    /// xfs.
-    Xfs,
-    /// btrfs.
-    Btrfs,
-    /// btrfs mounted with nodatacow.
-    BtrfsNodatacow,
-}
-
-impl NamedChoice for ImageKind {
-    const WHAT: &'static str = "file system";
-    const ALL: &'static [Self] = &[
-        Self::Ext4,
-        Self::Ext4NoJournal,
-        Self::Ext4DataJournal,
-        Self::Xfs,
-        Self::Btrfs,
-        Self::BtrfsNodatacow,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4",
-            Self::Ext4NoJournal => "ext4-nojournal",
-            Self::Ext4DataJournal => "ext4-data-journal",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs",
-            Self::BtrfsNodatacow => "btrfs-nodatacow",
-        }
-    }
-
-    fn summary(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4 with a journal",
-            Self::Ext4NoJournal => "ext4 without a journal",
-            Self::Ext4DataJournal => "ext4 mounted with data=journal",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs, copy on write",
-            Self::BtrfsNodatacow => "btrfs mounted with nodatacow",
-        }
-    }
-}
-
-impl fmt::Display for ImageKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named_choice! {
+    /// A kind of file system that the lab makes.
+    ImageKind, "file system" {
+        Ext4 = "ext4", "ext4 with a journal";
+        Ext4NoJournal = "ext4-nojournal", "ext4 without a journal";
+        Ext4DataJournal = "ext4-data-journal", "ext4 mounted with data=journal";
+        Xfs = "xfs", "xfs";
+        Btrfs = "btrfs", "btrfs, copy on write";
+        BtrfsNodatacow = "btrfs-nodatacow", "btrfs mounted with nodatacow";
     }
 }
 
@@ -106,31 +60,11 @@ impl ImageKind {
     }
 }
 
-/// How the loop device opens its backing file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LoopMode {
-    /// Through the host's page cache, sectors of 512 bytes: as in the published set-up.
-    Buffered,
-    /// With O_DIRECT, sectors of 4096 bytes: nothing is cached twice.
-    Direct,
-}
-
-impl NamedChoice for LoopMode {
-    const WHAT: &'static str = "loop mode";
-    const ALL: &'static [Self] = &[Self::Buffered, Self::Direct];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Buffered => "buffered",
-            Self::Direct => "direct",
-        }
-    }
-
-    fn summary(self) -> &'static str {
-        match self {
-            Self::Buffered => "the backing file through the page cache, 512 B sectors (as published)",
-            Self::Direct => "the backing file with O_DIRECT, 4096 B sectors",
-        }
+named_choice! {
+    /// How the loop device opens its backing file.
+    LoopMode, "loop mode" {
+        Buffered = "buffered", "the backing file through the page cache, 512 B sectors (as published)";
+        Direct = "direct", "the backing file with O_DIRECT, 4096 B sectors";
     }
 }
 

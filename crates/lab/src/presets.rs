@@ -2,61 +2,21 @@
 //!
 //! *Owns*: which cells belong to which name. *May not touch*: sizes that a person asked for; they come in from outside.
 
-use std::fmt;
-
-use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
+use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice};
 
 use crate::cell::{Cell, Pass};
 use crate::run::Order;
 use crate::stage::Leftover;
 
-/// A named set of cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preset {
-    /// The lab without arguments.
-    Quick,
-    /// E1, first set-up: files left over from the round before.
-    E1,
-    /// E1, second set-up: all files removed before each round.
-    E1Removed,
-    /// E1, third set-up: another order, the same in each round.
-    E1Order,
-    /// E2: first and second pass, with and without a sync per write.
-    E2,
-    /// E6: ways of doing I/O.
-    E6,
-}
-
-impl NamedChoice for Preset {
-    const WHAT: &'static str = "preset";
-    const ALL: &'static [Self] = &[Self::Quick, Self::E1, Self::E1Removed, Self::E1Order, Self::E2, Self::E6];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::E1 => "e1",
-            Self::E1Removed => "e1-removed",
-            Self::E1Order => "e1-order",
-            Self::E2 => "e2",
-            Self::E6 => "e6",
-        }
-    }
-
-    fn summary(self) -> &'static str {
-        match self {
-            Self::Quick => "what `inkstone lab` runs: the durable ways that matter, against the naive one",
-            Self::E1 => "ways to write a durable log, files left over from the round before",
-            Self::E1Removed => "the same, all files removed before each round",
-            Self::E1Order => "the same arms as published, in another fixed order",
-            Self::E2 => "first and second pass over a prepared file, synced and unsynced",
-            Self::E6 => "ways of doing I/O: calls, streams, mappings, direct, io_uring, AIO",
-        }
-    }
-}
-
-impl fmt::Display for Preset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named_choice! {
+    /// A named set of cells.
+    Preset, "preset" {
+        Quick = "quick", "what `inkstone lab` runs: the durable ways that matter, against the naive one";
+        E1 = "e1", "ways to write a durable log, files left over from the round before";
+        E1Removed = "e1-removed", "the same, all files removed before each round";
+        E1Order = "e1-order", "the same arms as published, in another fixed order";
+        E2 = "e2", "first and second pass over a prepared file, synced and unsynced";
+        E6 = "e6", "ways of doing I/O: calls, streams, mappings, direct, io_uring, AIO";
     }
 }
 

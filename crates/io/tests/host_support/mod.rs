@@ -13,7 +13,7 @@ use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir};
 /// Says that a test did not run.
 pub(crate) fn not_run(test: &str, why: &str) {
     // Past the test harness, which hides what a passing test prints.
-    let _ = writeln!(std::io::stderr().lock(), "NOT RUN: {test}: {why}");
+    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
 /// Whether this test can run here: as root, with loop devices and these tools. Says so loudly if not.
