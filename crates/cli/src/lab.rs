@@ -13,7 +13,6 @@ use inkstone_lab::command::{
 };
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::presets::Preset;
-use inkstone_lab::result::LabResult;
 
 use crate::output::{Output, View};
 use crate::parse::{names, size};
@@ -248,11 +247,4 @@ fn filesystems_options(
         image_bytes,
         plan,
     })
-}
-
-/// Whether anything at all came out of a run.
-pub(crate) fn has_content(result: &LabResult) -> bool {
-    let measured =
-        result.runs.iter().flat_map(|run| &run.cells).any(|cell| cell.outcome.measured().is_some());
-    measured || !result.fallocate.is_empty() || result.aa.as_ref().is_some_and(|aa| aa.pairs > 0)
 }

@@ -83,12 +83,19 @@ impl Output {
             let text = render(result, view, &style());
             std::io::stdout().lock().write_all(text.as_bytes())?;
         }
-        Ok(match (result.interrupted, crate::lab::has_content(result)) {
+        Ok(match (result.interrupted, has_content(result)) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
             (false, false) => ExitCode::FAILURE,
         })
     }
+}
+
+/// Whether anything at all came out of a run.
+fn has_content(result: &LabResult) -> bool {
+    let measured =
+        result.runs.iter().flat_map(|run| &run.cells).any(|cell| cell.outcome.measured().is_some());
+    measured || !result.fallocate.is_empty() || result.aa.as_ref().is_some_and(|aa| aa.pairs > 0)
 }
 
 fn is_stdout(path: &Path) -> bool {

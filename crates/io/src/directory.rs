@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::OsEngine;
 use crate::error::{Error, Result};
-use crate::file::{OpenFile, OsFile};
-use crate::seam::Directory;
+use crate::file::OsFile;
+use crate::seam::{Directory, OpenFile};
 use crate::strategy::EngineKind;
 use crate::transfer::retry;
 

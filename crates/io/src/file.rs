@@ -15,62 +15,20 @@ use rustix::io::ReadWriteFlags;
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use crate::prepare;
-use crate::seam::{File, Persist, SyncKind};
+use crate::seam::{File, OpenFile, Persist, SyncKind};
 use crate::strategy::{Access, Durability, Preparation};
 use crate::stream::CStream;
 use crate::transfer::{Direction, Transfer, retry};
 
-/// How a file is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenFile {
-    /// Fail if it exists (`O_EXCL`); otherwise fail if it does not.
-    pub create_new: bool,
-    /// The way bytes get in.
-    pub access: Access,
-    /// `OSync` and `ODsync` become open flags; every other durability is somebody's later call.
-    pub durability: Durability,
-    /// Refuse to write.
-    pub read_only: bool,
-}
-
-impl OpenFile {
-    /// An existing file, through the page cache, for reading and writing.
-    pub fn existing() -> Self {
-        Self { create_new: false, access: Access::Buffered, durability: Durability::None, read_only: false }
-    }
-
-    /// A file that must not exist yet.
-    pub fn new_file() -> Self {
-        Self { create_new: true, ..Self::existing() }
-    }
-
-    /// With this access.
-    #[must_use]
-    pub fn access(self, access: Access) -> Self {
-        Self { access, ..self }
-    }
-
-    /// With this durability: the open flags that it needs.
-    #[must_use]
-    pub fn durability(self, durability: Durability) -> Self {
-        Self { durability, ..self }
-    }
-
-    /// For reading only.
-    #[must_use]
-    pub fn read_only(self) -> Self {
-        Self { read_only: true, ..self }
-    }
-
-    fn flags(&self) -> i32 {
-        let direct = if self.access == Access::Direct { libc::O_DIRECT } else { 0 };
-        let sync = match self.durability {
-            Durability::OSync => libc::O_SYNC,
-            Durability::ODsync => libc::O_DSYNC,
-            _ => 0,
-        };
-        direct | sync
-    }
+/// The open flags that access and durability need.
+fn flags_of(how: &OpenFile) -> i32 {
+    let direct = if how.access == Access::Direct { libc::O_DIRECT } else { 0 };
+    let sync = match how.durability {
+        Durability::OSync => libc::O_SYNC,
+        Durability::ODsync => libc::O_DSYNC,
+        _ => 0,
+    };
+    direct | sync
 }
 
 /// A file of the operating system.
@@ -107,7 +65,7 @@ impl OsFile {
                 .read(true)
                 .write(!how.read_only)
                 .create_new(how.create_new)
-                .custom_flags(how.flags())
+                .custom_flags(flags_of(how))
                 .open(path)
         };
         let file = retry(open).map_err(|source| {

@@ -35,7 +35,7 @@ pub use capability::{
 pub use directory::{OsDirectory, sync_directory};
 pub use error::{Error, Result};
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
-pub use file::{OpenFile, OsFile};
+pub use file::OsFile;
 pub use prepare::FallocateMode;
-pub use seam::{Completion, Directory, Engine, File, Operation, Persist, Request, SyncKind};
+pub use seam::{Completion, Directory, Engine, File, OpenFile, Operation, Persist, Request, SyncKind};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};

@@ -11,10 +11,52 @@
 
 use crate::buffer::AlignedBuf;
 use crate::error::Result;
-use crate::file::OpenFile;
-use crate::strategy::{EngineKind, Preparation};
+use crate::strategy::{Access, Durability, EngineKind, Preparation};
 use std::path::Path;
 use std::sync::Arc;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Fail if it exists (`O_EXCL`); otherwise fail if it does not.
+    pub create_new: bool,
+    /// The way bytes get in.
+    pub access: Access,
+    /// `OSync` and `ODsync` become open flags; every other durability is somebody's later call.
+    pub durability: Durability,
+    /// Refuse to write.
+    pub read_only: bool,
+}
+
+impl OpenFile {
+    /// An existing file, through the page cache, for reading and writing.
+    pub fn existing() -> Self {
+        Self { create_new: false, access: Access::Buffered, durability: Durability::None, read_only: false }
+    }
+
+    /// A file that must not exist yet.
+    pub fn new_file() -> Self {
+        Self { create_new: true, ..Self::existing() }
+    }
+
+    /// With this access.
+    #[must_use]
+    pub fn access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    /// With this durability: the open flags that it needs.
+    #[must_use]
+    pub fn durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// For reading only.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self { read_only: true, ..self }
+    }
+}
 
 /// Which promise a sync gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

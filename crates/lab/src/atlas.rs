@@ -13,7 +13,7 @@ use inkstone_io::{
 use crate::cell::size_name;
 use crate::progress::Progress;
 use crate::result::{FallocateAtlas, FallocateCell, FileFacts, ZeroingCell};
-use crate::run::Site;
+use crate::site::Site;
 use crate::stage::{CellError, Session};
 
 /// The published file: 8 KiB written, then a call over its first 64 KiB or 4 KiB.

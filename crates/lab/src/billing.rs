@@ -13,7 +13,7 @@ use crate::bill::{Layer, bill_of, layer::layers_of};
 use crate::cell::Cell;
 use crate::pass::{CommitSpan, Limits, Recorders, Writer};
 use crate::result::{Bill, DurableFinding};
-use crate::run::Site;
+use crate::site::Site;
 use crate::stage::{CellError, Session};
 
 /// The devices below a site, found once per run.

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use inkstone_io::host::{BlockStat, DeviceNumber, block_stat};
-use inkstone_io::{Access, AlignedBuf, Capabilities, DioAlignment, NamedChoice, OsDirectory};
+use inkstone_io::{Access, AlignedBuf, NamedChoice};
 
 use crate::bill::shared_counters;
 use crate::billing::{Billing, bill_round};
@@ -18,9 +18,8 @@ use crate::cell::{Cell, Pass};
 use crate::histogram::Recorder;
 use crate::pass::{Limits, PassTotals, Recorders, Writer};
 use crate::progress::Progress;
-use crate::result::{
-    Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Place, Round, Run,
-};
+use crate::result::{Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Round, Run};
+use crate::site::Site;
 use crate::stage::{CellError, Leftover, Session, Staged, cool, incompressible, stage};
 use crate::stats::relative;
 
@@ -62,21 +61,6 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Where a run's files go, with what is known of the disk there.
-#[derive(Debug)]
-pub struct Site {
-    /// The working directory, made for this run and removed after it.
-    pub directory: OsDirectory,
-    /// The disk.
-    pub capabilities: Capabilities,
-    /// The same for the result.
-    pub place: Place,
-    /// Whether the block layer can be traced: the reason if not.
-    pub trace: Result<(), String>,
-    /// Whether only this process uses the file system.
-    pub private: bool,
-}
-
 /// Fewer rounds than this say nothing about a difference.
 pub const ROUNDS_MIN: u32 = 5;
 
@@ -85,34 +69,6 @@ const BILL_TIME: Duration = Duration::from_secs(2);
 
 /// Blocks of random bytes that all cells write from.
 const PAYLOAD_BYTES: usize = 2 << 20;
-
-impl Site {
-    /// Refuses a cell that would be something else here than its name says.
-    fn can(&self, cell: &Cell) -> Result<(), String> {
-        if cell.strategy.access != Access::Direct {
-            return Ok(());
-        }
-        let file_system = &self.capabilities.mount.file_system;
-        match self.capabilities.direct {
-            DioAlignment::Refused => {
-                Err(format!("{file_system} has no O_DIRECT: it would go through memory all the same"))
-            }
-            DioAlignment::Bytes { offset, .. } if !cell.write_bytes.is_multiple_of(offset.into()) => {
-                Err(format!(
-                    "O_DIRECT takes multiples of {offset} bytes here, and a write has {}",
-                    cell.write_bytes
-                ))
-            }
-            DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
-        }
-    }
-
-    /// What the stages of a run need of it.
-    pub fn session<'a>(&'a self, stop: &'a AtomicBool) -> Session<'a> {
-        let device = self.capabilities.device.as_ref().map(|device| device.number);
-        Session { directory: &self.directory, stop, device }
-    }
-}
 
 /// One cell on its way through the rounds.
 struct Arm {

@@ -3,12 +3,57 @@
 //! *Owns*: finding out, checking that there is room, and cleaning up. *May not touch*: measuring.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use inkstone_io::host::{WorkDir, can_trace, sweep, sweep_trace_instances};
-use inkstone_io::{Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, OsDirectory};
+use inkstone_io::{Access, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, OsDirectory};
 
+use crate::cell::Cell;
 use crate::result::Place;
-use crate::run::Site;
+use crate::stage::Session;
+
+/// Where a run's files go, with what is known of the disk there.
+#[derive(Debug)]
+pub struct Site {
+    /// The working directory, made for this run and removed after it.
+    pub directory: OsDirectory,
+    /// The disk.
+    pub capabilities: Capabilities,
+    /// The same for the result.
+    pub place: Place,
+    /// Whether the block layer can be traced: the reason if not.
+    pub trace: Result<(), String>,
+    /// Whether only this process uses the file system.
+    pub private: bool,
+}
+
+impl Site {
+    /// Refuses a cell that would be something else here than its name says.
+    pub(crate) fn can(&self, cell: &Cell) -> Result<(), String> {
+        if cell.strategy.access != Access::Direct {
+            return Ok(());
+        }
+        let file_system = &self.capabilities.mount.file_system;
+        match self.capabilities.direct {
+            DioAlignment::Refused => {
+                Err(format!("{file_system} has no O_DIRECT: it would go through memory all the same"))
+            }
+            DioAlignment::Bytes { offset, .. } if !cell.write_bytes.is_multiple_of(offset.into()) => {
+                Err(format!(
+                    "O_DIRECT takes multiples of {offset} bytes here, and a write has {}",
+                    cell.write_bytes
+                ))
+            }
+            DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
+        }
+    }
+
+    /// What the stages of a run need of it.
+    pub fn session<'a>(&'a self, stop: &'a AtomicBool) -> Session<'a> {
+        let device = self.capabilities.device.as_ref().map(|device| device.number);
+        Session { directory: &self.directory, stop, device }
+    }
+}
 
 /// Why the lab cannot measure in a directory at all.
 #[derive(Debug, thiserror::Error)]

@@ -160,7 +160,7 @@ impl Drop for Pool {
 mod tests {
     use super::*;
     use crate::buffer::AlignedBuf;
-    use crate::file::OpenFile;
+    use crate::seam::OpenFile;
     use crate::seam::{Operation, Persist};
 
     fn panicking(request: Request<OsFile>) -> Completion {

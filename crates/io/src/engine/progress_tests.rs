@@ -3,7 +3,7 @@
 //! *Owns*: the scripts. *May not touch*: the kernel, but for an empty file that gives the requests a path.
 
 use super::*;
-use crate::file::OpenFile;
+use crate::seam::OpenFile;
 use Outcome::{Linked, One};
 
 static NAMES: CallNames = CallNames {

@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
     use crate::buffer::AlignedBuf;
-    use crate::file::OpenFile;
+    use crate::seam::OpenFile;
     use crate::seam::{Operation, Persist};
     use crate::strategy::EngineKind;
 

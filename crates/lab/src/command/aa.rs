@@ -10,8 +10,8 @@ use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 use crate::cell::Cell;
 use crate::pass::Limits;
 use crate::result::{AaResult, LabResult, Verdict};
-use crate::run::{Order, Plan, Site, room_needed_bytes, run};
-use crate::site::OpenSite;
+use crate::run::{Order, Plan, room_needed_bytes, run};
+use crate::site::{OpenSite, Site};
 use crate::stage::Leftover;
 
 use super::{Context, LabError, Started, directory_or_here};

@@ -25,8 +25,7 @@ use crate::pass::harness_cost;
 use crate::presets::Preset;
 use crate::progress::Progress;
 use crate::result::{HarnessCost, LabResult, SCHEMA_VERSION};
-use crate::run::Site;
-use crate::site::SiteError;
+use crate::site::{Site, SiteError};
 use crate::stage::{CellError, incompressible};
 use crate::warnings;
 

@@ -12,8 +12,8 @@ use crate::finding::finding;
 use crate::pass::Limits;
 use crate::presets::Preset;
 use crate::result::{LabResult, Relative, Run};
-use crate::run::{Order, Plan, Site, room_needed_bytes, run, steps_of};
-use crate::site::OpenSite;
+use crate::run::{Order, Plan, room_needed_bytes, run, steps_of};
+use crate::site::{OpenSite, Site};
 use crate::stage::Leftover;
 use crate::stats;
 
