@@ -271,6 +271,7 @@ impl Running {
             },
             deadline: None,
             bill_commits: self.bill_commits,
+            bill_time: Duration::MAX,
             timeline_commits: 0,
             seed: self.seed.unwrap_or_else(seed),
         })
@@ -296,6 +297,7 @@ impl Billed {
             limits: Limits { commits: self.commits, time: Duration::MAX },
             deadline: None,
             bill_commits: self.commits,
+            bill_time: Duration::MAX,
             timeline_commits: self.timeline_commits,
             seed: self.seed.unwrap_or_else(seed),
         }

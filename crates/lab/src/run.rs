@@ -55,6 +55,8 @@ pub struct Plan {
     pub deadline: Option<Duration>,
     /// Commits in each cell's bill; 0 = no bills.
     pub bill_commits: u64,
+    /// No commit of a bill begins after this much time.
+    pub bill_time: Duration,
     /// Commits shown request by request in each bill.
     pub timeline_commits: usize,
     /// Seed of the orders and of the bytes written.
@@ -63,9 +65,6 @@ pub struct Plan {
 
 /// Fewer rounds than this say nothing about a difference.
 pub const ROUNDS_MIN: u32 = 5;
-
-/// No bill takes longer, however slow the disk: it is about counts, not times.
-const BILL_TIME: Duration = Duration::from_secs(2);
 
 /// Blocks of random bytes that all cells write from.
 const PAYLOAD_BYTES: usize = 2 << 20;
@@ -271,7 +270,7 @@ fn bills(
     let Some(billing) = Billing::of(site, plan.timeline_commits) else { return };
     for arm in arms.iter_mut().filter(|arm| arm.failed.is_none()) {
         progress.step(&format!("bill of {}", arm.name));
-        let limits = Limits { commits: plan.bill_commits, time: BILL_TIME };
+        let limits = Limits { commits: plan.bill_commits, time: plan.bill_time };
         let billed = ready(session, arm, payload).and_then(|(staged, mut writer)| {
             let billed = bill_round(&billing, session, &arm.cell, &staged.file, &mut writer, limits);
             arm.writer = Some(writer);

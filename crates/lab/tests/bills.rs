@@ -48,6 +48,7 @@ fn on(test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<R
         limits: Limits { commits: 4, time: Duration::from_secs(5) },
         deadline: None,
         bill_commits: COMMITS,
+        bill_time: Duration::MAX,
         timeline_commits: 3,
         seed: 7,
     };

@@ -48,6 +48,7 @@ fn plan(cells: Vec<Cell>) -> Plan {
         limits: Limits { commits: 8, time: Duration::from_secs(5) },
         deadline: None,
         bill_commits: 0,
+        bill_time: Duration::MAX,
         timeline_commits: 0,
         seed: 7,
     }

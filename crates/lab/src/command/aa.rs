@@ -95,6 +95,7 @@ fn plan(rounds: u32) -> Plan {
         limits: Limits { commits: u64::MAX, time: PASS },
         deadline: None,
         bill_commits: 0,
+        bill_time: Duration::MAX,
         timeline_commits: 0,
         seed: 0,
     }

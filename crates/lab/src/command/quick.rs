@@ -30,6 +30,8 @@ const DEADLINE: Duration = Duration::from_secs(38);
 /// The first answer's own rounds.
 const FIRST_ROUNDS: u32 = 5;
 const BILL_COMMITS: u64 = 128;
+/// Longer than 128 commits take on any disk but the slowest: a bill is about counts.
+const BILL_TIME: Duration = Duration::from_secs(2);
 
 /// Runs the quick tier in `directory` (the current one if `None`).
 ///
@@ -82,6 +84,7 @@ fn plan() -> Plan {
         limits: Limits { commits: u64::MAX, time: PASS },
         deadline: Some(DEADLINE),
         bill_commits: BILL_COMMITS,
+        bill_time: BILL_TIME,
         timeline_commits: 0,
         seed: fastrand::u64(..),
     }
@@ -103,6 +106,7 @@ fn first_plan(plan: &Plan) -> Plan {
         baseline: 0,
         rounds: FIRST_ROUNDS,
         bill_commits: 0,
+        bill_time: BILL_TIME,
         deadline: None,
         ..plan.clone()
     }
