@@ -139,6 +139,20 @@ impl Capabilities {
         Ok(Self { directory: absolute, mount, device, direct, copy_on_write, in_memory, journal })
     }
 
+    /// What in the chain below is memory, if anything is: the file system itself, a RAM disk, or the file system of a loop
+    /// device's backing file. Whatever a sync says, nothing there survives a power loss.
+    pub fn memory_below(&self) -> Option<String> {
+        if self.in_memory {
+            return Some(self.mount.file_system.clone());
+        }
+        let device = self.device.as_ref()?;
+        if device.name.starts_with("zram") || device.name.starts_with("ram") {
+            return Some(device.name.clone());
+        }
+        // A loop over a loop over ...: each step goes to another mount, so this ends.
+        Self::of(&self.host_directory()?).ok()?.memory_below()
+    }
+
     /// The directory of the backing file, if the device is a loop device: the layer below.
     pub fn host_directory(&self) -> Option<PathBuf> {
         let backing = self.device.as_ref()?.loop_backing.as_ref()?;

@@ -7,6 +7,7 @@ use crate::result::{
     BillSource, CellDescription, CellResult, DurableFinding, EngineAdvice, Finding, Measured, Place,
     Relative, Run, Verdict,
 };
+use crate::run::ROUNDS_MIN;
 use crate::stats::{per_commit_ns, relative};
 
 /// A durable cell of a run.
@@ -15,30 +16,36 @@ struct Durable<'a> {
     measured: &'a Measured,
 }
 
-/// The finding of a run against its baseline. `in_memory` says that no cell can be durable at all.
-pub fn finding(run: &Run) -> Finding {
+/// What a run says of its best durable cell against its baseline; `None` where there is nothing to compare: fewer than
+/// two cells, or too few rounds.
+pub fn finding(run: &Run) -> Option<Finding> {
+    let rounds = |cell: &CellResult| cell.outcome.measured().map_or(0, |measured| measured.rounds.len());
+    if run.cells.iter().filter(|cell| rounds(cell) >= ROUNDS_MIN as usize).count() < 2 {
+        return None;
+    }
     let durable = durable_cells(run);
     let naive = run.baseline.clone();
     let base = naive.as_ref().and_then(|name| durable.iter().find(|d| &d.cell.name == name));
     let Some(best) = durable.iter().min_by(|a, b| per_commit(a).total_cmp(&per_commit(b))) else {
-        return Finding { sentence: nothing_durable(run), naive, ..Finding::default() };
+        return Some(Finding { sentence: nothing_durable(run), naive, ..Finding::default() });
     };
     let Some(base) = base else {
         let sentence = format!(
-            "On {} the fastest durable way is `{}`; the naive way was not measured, so there is no figure beside it.",
+            "On {} the fastest durable way is `{}`; the baseline is not durable or was not measured, so there is no \
+             figure beside it.",
             place_words(&run.place),
             best.cell.name
         );
-        return Finding { sentence, best: Some(best.cell.name.clone()), naive, ..Finding::default() };
+        return Some(Finding { sentence, best: Some(best.cell.name.clone()), naive, ..Finding::default() });
     };
     let gain = relative(&base.measured.rounds, &best.measured.rounds, run.seed);
-    Finding {
+    Some(Finding {
         sentence: sentence(run, &durable, best, base, gain.as_ref()),
         best: Some(best.cell.name.clone()),
         naive,
         speedup: gain,
         engines: engines(run),
-    }
+    })
 }
 
 fn durable_cells<'a>(run: &'a Run) -> Vec<Durable<'a>> {
@@ -327,6 +334,10 @@ mod tests {
         Run { cells, baseline, place, seed: 1, ..Run::default() }
     }
 
+    fn of(run: Run) -> Finding {
+        finding(&run).expect("a finding")
+    }
+
     fn seen() -> DurableFinding {
         DurableFinding::Seen { commits: 10 }
     }
@@ -340,7 +351,7 @@ mod tests {
             cell("reuse pretend", 2.0, lie),
             cell("reuse no-sync", 1.0, DurableFinding::NotClaimed),
         ]);
-        let found = finding(&run);
+        let found = of(run);
         assert_eq!(found.best.as_deref(), Some("reuse fdatasync"));
         assert!(
             found.sentence.contains("3.0 times") && found.sentence.contains("overwrites"),
@@ -352,26 +363,30 @@ mod tests {
     #[test]
     fn where_nothing_is_durable_it_says_so() {
         let memory = || DurableFinding::NotCovered { reason: "tmpfs is memory".into() };
-        let found =
-            finding(&run(vec![cell("new fsync", 3.0, memory()), cell("reuse fdatasync", 2.0, memory())]));
+        let found = of(run(vec![cell("new fsync", 3.0, memory()), cell("reuse fdatasync", 2.0, memory())]));
         assert!(found.best.is_none() && found.sentence.contains("tmpfs is memory"), "{}", found.sentence);
     }
 
     #[test]
+    fn where_nothing_can_be_compared_nothing_is_said() {
+        assert!(finding(&run(vec![cell("new fsync", 100.0, seen())])).is_none());
+        assert!(finding(&run(vec![])).is_none());
+    }
+
+    #[test]
     fn no_gain_is_no_recommendation() {
-        let found =
-            finding(&run(vec![cell("new fsync", 100.0, seen()), cell("reuse fdatasync", 99.9, seen())]));
+        let found = of(run(vec![cell("new fsync", 100.0, seen()), cell("reuse fdatasync", 99.9, seen())]));
         assert!(found.sentence.contains("no durable way is measurably faster"), "{}", found.sentence);
     }
 
     #[test]
     fn engines_are_spoken_of_only_where_their_cells_were_measured() {
         assert!(
-            finding(&run(vec![cell("new fsync", 300.0, seen()), cell("reuse rwf-dsync", 100.0, seen())]))
+            of(run(vec![cell("new fsync", 300.0, seen()), cell("reuse rwf-dsync", 100.0, seen())]))
                 .engines
                 .is_empty()
         );
-        let with = finding(&run(vec![
+        let with = of(run(vec![
             cell("new fsync", 300.0, seen()),
             cell("new fdatasync", 250.0, seen()),
             cell("reuse fdatasync", 100.0, seen()),

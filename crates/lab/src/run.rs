@@ -350,19 +350,13 @@ fn cell_result(site: &Site, arm: Arm, base: &[Round], plan: &Plan, base_name: Op
 
 /// The traced bill where there is one, else the device's counters over the timed passes, else the reason.
 fn bill_and_finding(site: &Site, arm: &Arm) -> (Option<Bill>, DurableFinding) {
-    let claims = arm.cell.strategy.durability.claims_durable();
-    let (bill, finding) = match (&arm.bill, &site.capabilities.device) {
-        (Some((bill, finding)), _) => (Some(bill.clone()), finding.clone()),
+    let (bill, seen) = match (&arm.bill, &site.capabilities.device) {
+        (Some((bill, seen)), _) => (Some(bill.clone()), seen.clone()),
         (None, Some(device)) if arm.counted.commits > 0 => {
             let Counted { total, commits } = &arm.counted;
-            let (bill, finding) =
-                shared_counters(&device.name, *commits, total, device.volatile_cache.unwrap_or(true));
-            (Some(bill), finding)
-        }
-        (None, _) if site.capabilities.in_memory => {
-            let reason =
-                format!("{} is memory: nothing there is durable", site.capabilities.mount.file_system);
-            (None, DurableFinding::NotCovered { reason })
+            let volatile_cache = device.volatile_cache.unwrap_or(true);
+            let (bill, seen) = shared_counters(&device.name, *commits, total, volatile_cache);
+            (Some(bill), seen)
         }
         (None, _) => {
             let reason =
@@ -370,7 +364,15 @@ fn bill_and_finding(site: &Site, arm: &Arm) -> (Option<Bill>, DurableFinding) {
             (None, DurableFinding::NotVisible { reason })
         }
     };
-    (bill, if claims { finding } else { DurableFinding::NotClaimed })
+    let finding = match &site.memory {
+        _ if !arm.cell.strategy.durability.claims_durable() => DurableFinding::NotClaimed,
+        // Flushes that end in memory cover nothing.
+        Some(memory) => {
+            DurableFinding::NotCovered { reason: format!("{memory} is memory: nothing there is durable") }
+        }
+        None => seen,
+    };
+    (bill, finding)
 }
 
 pub(crate) fn describe(cell: &Cell) -> CellDescription {

@@ -21,6 +21,8 @@ pub struct Site {
     pub capabilities: Capabilities,
     /// The same for the result.
     pub place: Place,
+    /// What is memory below it, if anything is: then nothing here is durable.
+    pub memory: Option<String>,
     /// Whether the block layer can be traced: the reason if not.
     pub trace: Result<(), String>,
     /// Whether only this process uses the file system.
@@ -111,7 +113,8 @@ impl OpenSite {
         let workdir = WorkDir::create(parent)?;
         let directory = OsDirectory::open(workdir.path())?;
         let place = place_of(&capabilities, name);
-        let site = Site { directory, capabilities, place, trace: can_trace(), private: false };
+        let memory = capabilities.memory_below();
+        let site = Site { directory, capabilities, place, memory, trace: can_trace(), private: false };
         Ok(Self { site, workdir: Some(workdir), swept })
     }
 

@@ -31,13 +31,10 @@ fn warning(name: &str, text: impl Into<String>, cure: &str) -> Warning {
 pub fn of_place(capabilities: &Capabilities) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mount = &capabilities.mount;
-    if capabilities.in_memory {
+    if let Some(memory) = capabilities.memory_below() {
         warnings.push(warning(
             "memory",
-            format!(
-                "{} is memory: nothing written here is durable, whatever the call says",
-                mount.file_system
-            ),
+            format!("{memory} is memory: nothing written here is durable, whatever the call says"),
             "run the lab in a directory on the disk that you mean",
         ));
     }

@@ -2,6 +2,7 @@
 //! those are missing each test says loudly that it did not run.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -25,6 +26,11 @@ fn not_run(test: &str, why: &str) {
 
 /// Runs the cells on one image and gives the run, or says loudly why not.
 fn on(test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<Run> {
+    on_in(Path::new(env!("CARGO_TARGET_TMPDIR")), test, kind, mode, cells)
+}
+
+/// As [`on`], with the image's backing file below `parent`.
+fn on_in(parent: &Path, test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<Run> {
     if !is_root() {
         not_run(test, "it needs root for loop devices, mounts and tracefs");
         return None;
@@ -33,7 +39,7 @@ fn on(test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<R
         not_run(test, &format!("the block layer cannot be traced: {reason}"));
         return None;
     }
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let directory = tempfile::tempdir_in(parent).expect("a directory");
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
@@ -182,6 +188,24 @@ fn who_claims_durability_and_does_not_sync_is_caught() {
         assert!(matches!(durable, DurableFinding::NotCovered { .. }), "{name}: {durable:?}");
     }
     assert!(matches!(measured(&run, "reuse no-sync").durable, DurableFinding::NotClaimed));
+}
+
+/// Every flush reaches the loop device, and ends in memory.
+#[test]
+fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
+    let test = "a_file_system_on_memory_is_not_durable_however_well_it_flushes";
+    let memory = Path::new("/dev/shm");
+    if !memory.is_dir() {
+        return not_run(test, "/dev/shm is not there");
+    }
+    let cells = vec![cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync)];
+    let Some(run) = on_in(memory, test, ImageKind::Ext4, LoopMode::Buffered, cells) else { return };
+    assert_eq!(layer(&run, "reuse fdatasync").flushes, COMMITS);
+    let durable = &measured(&run, "reuse fdatasync").durable;
+    assert!(
+        matches!(durable, DurableFinding::NotCovered { reason } if reason.contains("memory")),
+        "{durable:?}"
+    );
 }
 
 /// The published trace has a read before each overwrite. It happens when less than a page is overwritten and the page

@@ -118,7 +118,7 @@ fn measured_on(
     open.site.private = true;
     let mut run = run(&open.site, &options.plan, stop, progress);
     // The sentence only: what it means for engines is the same on each, and is said where somebody's own disk is.
-    run.finding = Some(Finding { engines: Vec::new(), ..finding(&run) });
+    run.finding = finding(&run).map(|found| Finding { engines: Vec::new(), ..found });
     open.close().map_err(|error| CellError::Invalid(error.to_string()))?;
     Ok(run)
 }

@@ -36,9 +36,7 @@ pub fn measure(options: &MeasureOptions, context: &mut Context<'_>) -> Result<La
     let looked = started.look_around(&open.site, context);
     if looked.is_ok() {
         let mut run = run(&open.site, plan, context.stop, context.progress);
-        if *conclude {
-            run.finding = Some(finding(&run));
-        }
+        run.finding = if *conclude { finding(&run) } else { None };
         started.result.runs.push(run);
     }
     context.progress.finish();

@@ -61,10 +61,12 @@ fn measure(
     started.look_around(site, context)?;
     let answer = run(site, &first, context.stop, context.progress);
     if !context.interrupted() {
-        let in_memory = site.capabilities.in_memory;
-        context.progress.announce(&if in_memory { not_here(site) } else { first_answer(&answer) });
+        context.progress.announce(&match &site.memory {
+            Some(memory) => not_here(memory),
+            None => first_answer(&answer),
+        });
         let mut full = run(site, plan, context.stop, context.progress);
-        full.finding = Some(finding(&full));
+        full.finding = finding(&full);
         started.result.runs.push(full);
     }
     context.progress.finish();
@@ -112,10 +114,9 @@ fn first_plan(plan: &Plan) -> Plan {
     }
 }
 
-fn not_here(site: &Site) -> String {
-    let file_system = &site.capabilities.mount.file_system;
+fn not_here(memory: &str) -> String {
     format!(
-        "First answer: {file_system} is memory, so nothing written here is durable. Measuring all the same ..."
+        "First answer: {memory} is memory, so nothing written here is durable. Measuring all the same ..."
     )
 }
 
