@@ -1,0 +1,121 @@
+//! Which files are the log: from the headers of a directory to the segments that belong together.
+//!
+//! *Owns*: the links between segments. *May not touch*: groups. Each header names its predecessor and where that one
+//! ends, so a segment that is missing in the middle is noticed, and what a cut has taken off is not read.
+
+use alloc::vec::Vec;
+
+use crate::header::{HeaderBlock, SegmentHeader};
+use crate::types::{LogId, Lsn, SegmentNumber};
+use crate::verdict::{HeaderState, Reason};
+
+/// A file by its number (from its name), and what its first block holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileHeader {
+    /// The number in its name.
+    pub number: SegmentNumber,
+    /// What its first block holds.
+    pub block: HeaderBlock,
+}
+
+impl FileHeader {
+    /// The header, if it is of `log` and of this file's number.
+    pub fn own(&self, log: LogId) -> Option<&SegmentHeader> {
+        self.block.header().filter(|header| header.log == log && header.number == self.number)
+    }
+
+    /// What a file without a header of its own is; `None` where it has one.
+    pub fn state(&self, log: Option<LogId>) -> Option<HeaderState> {
+        Some(match &self.block {
+            HeaderBlock::Zero => HeaderState::Zero,
+            HeaderBlock::Short => HeaderState::Short,
+            HeaderBlock::Unknown { .. } => HeaderState::Unknown,
+            HeaderBlock::Damaged(_) => HeaderState::Damaged,
+            HeaderBlock::Valid { header, .. } if Some(header.log) != log => HeaderState::Foreign,
+            HeaderBlock::Valid { header, .. } if header.number < self.number => HeaderState::Older,
+            HeaderBlock::Valid { header, .. } if header.number > self.number => HeaderState::Newer,
+            HeaderBlock::Valid { .. } => return None,
+        })
+    }
+}
+
+/// The first file, by number, that is of another log or of an unknown version: the whole directory is refused then.
+pub fn directory_fault(files: &[FileHeader], log: Option<LogId>) -> Option<(SegmentNumber, HeaderState)> {
+    let fault = |file: &FileHeader| {
+        let state = file.state(log)?;
+        matches!(state, HeaderState::Foreign | HeaderState::Unknown).then_some((file.number, state))
+    };
+    files.iter().filter_map(fault).min_by_key(|(number, _)| *number)
+}
+
+/// The segment with the highest number that has a header of its own.
+pub fn head_of(files: &[FileHeader], log: LogId) -> Option<SegmentHeader> {
+    files.iter().filter_map(|file| file.own(log)).max_by_key(|header| header.number).copied()
+}
+
+/// A segment of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChainLink {
+    /// Its header.
+    pub header: SegmentHeader,
+    /// The header of the one that follows it, which names the end of this one; `None` for the head.
+    pub successor: Option<SegmentHeader>,
+}
+
+impl ChainLink {
+    /// Where it ends, if another segment follows it.
+    pub fn end(&self) -> Option<u64> {
+        self.successor.and_then(|successor| successor.predecessor).map(|end| end.byte)
+    }
+}
+
+/// The segments of the log in order; the last is the head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    /// The links, lowest number first; there is at least one.
+    pub links: Vec<ChainLink>,
+}
+
+/// Why the segments do not make a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChainFault {
+    /// The segment that is missing or contradicts.
+    pub segment: SegmentNumber,
+    /// The segment that names it.
+    pub named_by: SegmentNumber,
+    /// `MissingSegment` or `Link`.
+    pub reason: Reason,
+}
+
+impl Chain {
+    /// Follows the links from `head` back to the segment that holds `first_live` (which the head tells: its header, and
+    /// the `TruncateBefore` frames in it). Older segments are not looked for: they may be gone.
+    ///
+    /// # Errors
+    /// When a segment that a link names has no header of its own, or the two contradict each other.
+    pub fn resolve(files: &[FileHeader], head: &SegmentHeader, first_live: Lsn) -> Result<Self, ChainFault> {
+        let mut links = alloc::vec![ChainLink { header: *head, successor: None }];
+        let mut current = *head;
+        while current.first_lsn > first_live {
+            let fault = |segment, reason| ChainFault { segment, named_by: current.number, reason };
+            let Some(end) = current.predecessor else {
+                return Err(fault(current.number, Reason::Link));
+            };
+            let file = files.iter().find(|file| file.number == end.segment);
+            let Some(header) = file.and_then(|file| file.own(head.log)) else {
+                return Err(fault(end.segment, Reason::MissingSegment));
+            };
+            let agrees = end.byte <= header.segment_bytes
+                && header.epoch <= current.epoch
+                && header.first_lsn <= current.first_lsn
+                && header.first_live <= current.first_live;
+            if !agrees {
+                return Err(fault(end.segment, Reason::Link));
+            }
+            links.push(ChainLink { header: *header, successor: Some(current) });
+            current = *header;
+        }
+        links.reverse();
+        Ok(Self { links })
+    }
+}

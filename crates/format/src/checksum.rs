@@ -1,0 +1,168 @@
+//! CRC-32C (Castagnoli), the only checksum of format version 1.
+//!
+//! *Owns*: which code computes it: the processor's instruction by the crate `crc32c` (feature `std`), or the tables here.
+//! *May not touch*: what is summed.
+//!
+//! Why it is enough: it finds every change that is confined to 32 neighbouring bits. The fields that tell where bytes
+//! belong are laid out for that: bytes that are moved within a log differ in *only* the low half of their position (a
+//! segment is at most 4 GiB), so they always fail. For other differences one in 2^32 passes.
+
+/// The payload's checksum and length, computed before LSN and position are known, outside of any lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PayloadSum {
+    crc: u32,
+    len: usize,
+}
+
+impl PayloadSum {
+    /// Sums `payload`.
+    pub fn of(payload: &[u8]) -> Self {
+        Self { crc: crc32c(payload), len: payload.len() }
+    }
+
+    /// The CRC-32C.
+    pub fn crc(&self) -> u32 {
+        self.crc
+    }
+
+    /// The length of what was summed.
+    #[allow(clippy::len_without_is_empty)] // A sum is not a collection.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// The CRC-32C of `bytes`.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    append(0, bytes)
+}
+
+/// The CRC-32C of what gave `crc`, followed by `bytes`.
+#[cfg(feature = "std")]
+pub fn append(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, bytes)
+}
+
+/// The CRC-32C of what gave `crc`, followed by `bytes`.
+#[cfg(not(feature = "std"))]
+pub fn append(crc: u32, bytes: &[u8]) -> u32 {
+    append_by_table(crc, bytes)
+}
+
+/// The same by tables, eight bytes at a time: what a build without `std` uses.
+pub fn append_by_table(crc: u32, bytes: &[u8]) -> u32 {
+    let mut state = !crc;
+    let mut chunks = bytes.chunks_exact(8);
+    for chunk in chunks.by_ref() {
+        let low = state ^ crate::bytes::u32_at(chunk, 0);
+        let high = crate::bytes::u32_at(chunk, 4);
+        state = TABLES[7][(low & 0xff) as usize]
+            ^ TABLES[6][(low >> 8 & 0xff) as usize]
+            ^ TABLES[5][(low >> 16 & 0xff) as usize]
+            ^ TABLES[4][(low >> 24) as usize]
+            ^ TABLES[3][(high & 0xff) as usize]
+            ^ TABLES[2][(high >> 8 & 0xff) as usize]
+            ^ TABLES[1][(high >> 16 & 0xff) as usize]
+            ^ TABLES[0][(high >> 24) as usize];
+    }
+    for byte in chunks.remainder() {
+        state = step(state ^ u32::from(*byte));
+    }
+    !state
+}
+
+/// One byte through the register.
+const fn step(state: u32) -> u32 {
+    state >> 8 ^ TABLES[0][(state & 0xff) as usize]
+}
+
+/// The one bit of `len` bytes that, flipped, changes their CRC-32C by `difference`: `(byte, bit)`.
+///
+/// A CRC is linear, so the effect of a flip does not depend on the bytes: this takes 8 steps a byte.
+pub fn flipped_bit(difference: u32, len: usize) -> Option<(usize, u8)> {
+    let mut effects = [0u32; 8];
+    for (bit, effect) in effects.iter_mut().enumerate() {
+        *effect = step(1 << bit);
+    }
+    for byte in (0..len).rev() {
+        for (bit, effect) in effects.iter_mut().enumerate() {
+            if *effect == difference {
+                return Some((byte, bit as u8));
+            }
+            *effect = step(*effect);
+        }
+    }
+    None
+}
+
+/// The Castagnoli polynomial, bits reversed.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+static TABLES: [[u32; 256]; 8] = tables();
+
+const fn tables() -> [[u32; 256]; 8] {
+    let mut tables = [[0; 256]; 8];
+    let mut index = 0;
+    while index < 256 {
+        let mut value = index as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            value = if value & 1 == 1 { value >> 1 ^ POLYNOMIAL } else { value >> 1 };
+            bit += 1;
+        }
+        tables[0][index] = value;
+        index += 1;
+    }
+    let mut table = 1;
+    while table < 8 {
+        index = 0;
+        while index < 256 {
+            let previous = tables[table - 1][index];
+            tables[table][index] = previous >> 8 ^ tables[0][(previous & 0xff) as usize];
+            index += 1;
+        }
+        table += 1;
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn known_values() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(append_by_table(0, b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c(&[]), 0);
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa); // RFC 3720, B.4.
+    }
+
+    #[test]
+    fn both_ways_give_the_same() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let bytes: Vec<u8> = (0..5000).map(|_| random.u8(..)).collect();
+        for _ in 0..2000 {
+            let from = random.usize(..bytes.len());
+            let part = &bytes[from..random.usize(from..bytes.len())];
+            let crc = random.u32(..);
+            assert_eq!(append(crc, part), append_by_table(crc, part));
+            let cut = random.usize(..=part.len());
+            assert_eq!(append(append(crc, &part[..cut]), &part[cut..]), append(crc, part));
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found_by_its_effect() {
+        let mut random = fastrand::Rng::with_seed(8);
+        for len in [1, 2, 9, 1000] {
+            let mut bytes: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
+            let before = crc32c(&bytes);
+            let (byte, bit) = (random.usize(..len), random.u8(..8));
+            bytes[byte] ^= 1 << bit;
+            assert_eq!(flipped_bit(crc32c(&bytes) ^ before, len), Some((byte, bit)));
+            assert_eq!(flipped_bit(0, len), None);
+        }
+    }
+}

@@ -1,0 +1,566 @@
+//! Reading a segment group by group, without I/O: a state machine that says which bytes it needs next.
+//!
+//! *Owns*: every check that a group and a frame must pass, in their order, and the facts where one does not.
+//! *May not touch*: what the facts mean (`verdict`), later bytes (`scan`).
+//!
+//! Frames are handed out one by one, before the end of their group is seen. Whoever reads where the end of the log is
+//! not yet known (recovery) counts a group only at [`Step::GroupEnd`]; [`Decoder::tail`] does.
+
+use crate::bytes::{all_zero, array};
+use crate::checksum::crc32c;
+use crate::frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, frame_bytes};
+use crate::group::{GroupHeader, Identity};
+use crate::header::SegmentHeader;
+use crate::limits::{
+    ALIGN, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GROUP_MARKER, HEADER_BYTES,
+    RECORD_BYTES_MAX,
+};
+use crate::scan::Evidence;
+use crate::types::{Epoch, Lsn, SegmentNumber};
+use crate::verdict::Facts;
+
+/// What the decoder found, or wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// Call again with a window that holds at least these bytes of the segment.
+    NeedBytes {
+        /// The first byte needed.
+        at: u64,
+        /// How many; the file has them.
+        bytes: usize,
+    },
+    /// A group begins.
+    GroupStart(GroupStart),
+    /// A frame of it.
+    Frame(Frame<'a>),
+    /// The group is whole; so is everything before it.
+    GroupEnd(Tail),
+    /// Nothing further can be read. Every later call gives the same.
+    Stop(Stop),
+}
+
+/// A group's header and its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupStart {
+    /// The byte of the segment at which it starts.
+    pub at: u64,
+    /// What it says.
+    pub header: GroupHeader,
+}
+
+/// What the whole groups so far amount to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tail {
+    /// The byte after the last whole group: where the next is expected.
+    pub end: u64,
+    /// The LSN of the next record.
+    pub next_lsn: Lsn,
+    /// The epoch of the last group; before any, of the segment's header.
+    pub epoch: Epoch,
+    /// The highest promise so far, the segment's header included.
+    pub promise: Lsn,
+    /// The first LSN that is not given up.
+    pub first_live: Lsn,
+    /// The number of groups.
+    pub groups: u64,
+    /// The last word was that the log was closed in order.
+    pub closed: bool,
+    /// The segment was sealed: this one comes next.
+    pub sealed: Option<SegmentNumber>,
+}
+
+/// Where a stop is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// A group should begin there.
+    Between,
+    /// Inside a group whose header is good.
+    Inside,
+}
+
+/// What the bytes at a stop look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Found {
+    /// There are no more: the segment, its named end or the file ends.
+    SegmentEnd,
+    /// The header that should stand there is all zeros.
+    Zeros,
+    /// Between groups: bytes that do not even look like the next group. Mostly old bytes of a recycled file.
+    Remains,
+    /// A header whose checksum does not fit; between groups, one with marker and LSN of the next group.
+    Garbage,
+    /// A header with a good checksum.
+    Sound,
+}
+
+/// How the epoch of a sound group compares with the last good one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EpochIs {
+    /// Old bytes of this segment.
+    Lower,
+    /// The same.
+    Equal,
+    /// A later one.
+    Higher,
+}
+
+/// The first check that failed, for people; the verdict does not look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// No room for another group.
+    SegmentEnd,
+    /// The file is shorter than the segment.
+    FileEnds,
+    /// Zeros instead of a header.
+    Zeros,
+    /// The checksum of a group header.
+    GroupChecksum,
+    /// The checksum of a frame header.
+    FrameChecksum,
+    /// The checksum of a payload.
+    PayloadChecksum,
+    /// Bytes other than zero between payload and next frame.
+    Gap,
+    /// A group of an older epoch.
+    EpochLower,
+    /// A new epoch that does not begin with an epoch frame, or an epoch frame elsewhere.
+    EpochOrder,
+    /// A length that does not fit.
+    Length,
+    /// Another LSN than the next.
+    Lsn,
+    /// A promise that cannot be meant.
+    Promise,
+    /// A kind or reserved field that version 1 does not have.
+    Kind,
+    /// A batch that is left open, or continued and never begun.
+    Batch,
+    /// A control frame with a payload that it cannot have.
+    Control,
+    /// More or fewer frames than counted.
+    Count,
+    /// The segment was sealed.
+    Sealed,
+}
+
+/// The facts of a stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stop {
+    /// The byte of what could not be read: a group header or a frame header.
+    pub at: u64,
+    /// Between groups, or inside one.
+    pub place: Place,
+    /// What the bytes look like.
+    pub found: Found,
+    /// The epoch found against the last good one (`Equal` where there is none to compare).
+    pub epoch: EpochIs,
+    /// Whether the length fits.
+    pub length_fits: bool,
+    /// Whether the LSN is the expected one.
+    pub lsn_fits: bool,
+    /// Whether everything else that the header says may stand there.
+    pub grammar_fits: bool,
+    /// Whether the payload is whole.
+    pub body_fits: bool,
+    /// Whether the file is shorter than what should be read of it.
+    pub file_short: bool,
+    /// Which check failed first.
+    pub fault: Fault,
+    /// What the whole groups before amount to.
+    pub tail: Tail,
+    /// The LSN found in a sound header.
+    pub lsn_found: Option<Lsn>,
+    /// The LSN expected there.
+    pub lsn_expected: Lsn,
+    /// The epoch that a frame there would have: that of its group.
+    pub epoch_here: Epoch,
+}
+
+impl Stop {
+    /// The facts that the verdict is made of.
+    pub fn facts(&self, evidence: &Evidence) -> Facts {
+        Facts {
+            below: evidence.covers(self.tail.end, self.tail.next_lsn),
+            later: evidence.later,
+            short: self.file_short,
+            sealed: self.tail.sealed.is_some(),
+            found: self.found,
+            place: self.place,
+            epoch: self.epoch,
+            length: self.length_fits,
+            lsn: self.lsn_fits,
+            grammar: self.grammar_fits,
+            body: self.body_fits,
+        }
+    }
+}
+
+/// The state machine. Copying it is cheap: a copy goes on from the same place.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    identity: Identity,
+    segment_bytes: u64,
+    limit: u64,
+    file_bytes: u64,
+    at: u64,
+    next_lsn: Lsn,
+    tail: Tail,
+    open: Option<Open>,
+    stop: Option<Stop>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    end: u64,
+    header: GroupHeader,
+    /// The group begins a new epoch and must say so.
+    rises: bool,
+    seen: u32,
+    batch_open: bool,
+    /// What the tail will be when the group is whole.
+    staged: Tail,
+}
+
+/// A failed check, before it is made a `Stop`.
+struct Bad {
+    found: Found,
+    fault: Fault,
+    lsn_found: Option<Lsn>,
+}
+
+impl Bad {
+    fn new(found: Found, fault: Fault) -> Self {
+        Self { found, fault, lsn_found: None }
+    }
+
+    fn sound(fault: Fault, lsn: Lsn) -> Self {
+        Self { found: Found::Sound, fault, lsn_found: Some(lsn) }
+    }
+}
+
+enum Wanted<'a> {
+    Bytes(&'a [u8]),
+    Missing { at: u64, bytes: usize },
+}
+
+impl Decoder {
+    /// Begins at the first group of a segment whose file has `file_bytes` bytes.
+    pub fn new(segment: &SegmentHeader, file_bytes: u64) -> Self {
+        let tail = Tail {
+            end: HEADER_BYTES as u64,
+            next_lsn: segment.first_lsn,
+            epoch: segment.epoch,
+            promise: segment.promise,
+            first_live: segment.first_live,
+            groups: 0,
+            closed: false,
+            sealed: None,
+        };
+        Self {
+            identity: Identity::new(segment.log, segment.number),
+            segment_bytes: segment.segment_bytes,
+            limit: segment.segment_bytes,
+            file_bytes,
+            at: tail.end,
+            next_lsn: tail.next_lsn,
+            tail,
+            open: None,
+            stop: None,
+        }
+    }
+
+    /// Reads no further than byte `end`, which the header of the next segment names. A frame ends there, not
+    /// necessarily a group.
+    #[must_use]
+    pub fn with_end(mut self, end: u64) -> Self {
+        self.limit = self.limit.min(end);
+        self
+    }
+
+    /// Goes on where an earlier reading had come to: at the end of a whole group.
+    ///
+    /// # Panics
+    /// When `tail` lies in the header block or is not aligned.
+    #[must_use]
+    pub fn from_tail(mut self, tail: Tail) -> Self {
+        assert!(tail.end >= HEADER_BYTES as u64, "a tail in the header block");
+        assert!(tail.end.is_multiple_of(ALIGN as u64), "a tail that is not aligned");
+        self.at = tail.end;
+        self.next_lsn = tail.next_lsn;
+        self.tail = tail;
+        self.open = None;
+        self.stop = None;
+        self
+    }
+
+    /// What the whole groups so far amount to.
+    pub fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// What the checksums are made of.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Where it stops at the latest.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Takes the next step. `window` holds bytes of the segment from `window_at` on.
+    pub fn step<'a>(&mut self, window: &'a [u8], window_at: u64) -> Step<'a> {
+        if let Some(stop) = self.stop {
+            return Step::Stop(stop);
+        }
+        let step = match self.open {
+            None => self.between(window, window_at),
+            Some(open) => self.inside(open, window, window_at),
+        };
+        step.unwrap_or_else(|bad| Step::Stop(self.stop_with(bad)))
+    }
+
+    fn between<'a>(&mut self, window: &'a [u8], window_at: u64) -> Result<Step<'a>, Bad> {
+        if self.tail.sealed.is_some() {
+            return Err(Bad::new(Found::SegmentEnd, Fault::Sealed));
+        }
+        if self.limit - self.at.min(self.limit) < GROUP_HEADER_BYTES as u64 {
+            return Err(Bad::new(Found::SegmentEnd, Fault::SegmentEnd));
+        }
+        let bytes = match self.want(window, window_at, GROUP_HEADER_BYTES)? {
+            Wanted::Bytes(bytes) => bytes,
+            Wanted::Missing { at, bytes } => return Ok(Step::NeedBytes { at, bytes }),
+        };
+        if all_zero(bytes) {
+            return Err(Bad::new(Found::Zeros, Fault::Zeros));
+        }
+        let Some(header) = GroupHeader::decode(&self.identity, self.at, bytes) else {
+            let expected = GroupHeader::fields(bytes).is_some_and(|fields| fields.first_lsn == self.next_lsn);
+            let found = if has_marker(bytes) && expected { Found::Garbage } else { Found::Remains };
+            return Err(Bad::new(found, Fault::GroupChecksum));
+        };
+        self.check_group(&header)?;
+        let start = GroupStart { at: self.at, header };
+        self.open = Some(Open {
+            end: self.at + u64::from(header.length),
+            header,
+            rises: header.epoch > self.tail.epoch,
+            seen: 0,
+            batch_open: false,
+            staged: Tail {
+                epoch: header.epoch,
+                promise: self.tail.promise.max(header.promise.lsn),
+                groups: self.tail.groups + 1,
+                closed: false,
+                ..self.tail
+            },
+        });
+        self.at += GROUP_HEADER_BYTES as u64;
+        Ok(Step::GroupStart(start))
+    }
+
+    /// The order of these checks is part of the format: the verdict goes by the first that fails.
+    fn check_group(&self, header: &GroupHeader) -> Result<(), Bad> {
+        let bad = |fault| Err(Bad::sound(fault, header.first_lsn));
+        if header.epoch < self.tail.epoch {
+            return bad(Fault::EpochLower);
+        }
+        let length = header.length as usize;
+        // A cut may end inside a group, so the length is held against the segment, not against the named end.
+        let room = self.segment_bytes - self.at;
+        let frames = (length.saturating_sub(GROUP_HEADER_BYTES) / FRAME_HEADER_BYTES) as u32;
+        let shape = length.is_multiple_of(ALIGN) && header.count > 0 && header.count <= frames;
+        if length > GROUP_BYTES_MAX || length as u64 > room || !shape {
+            return bad(Fault::Length);
+        }
+        if header.first_lsn != self.next_lsn {
+            return bad(Fault::Lsn);
+        }
+        if !header.promise_is_sound(self.at) {
+            return bad(Fault::Promise);
+        }
+        Ok(())
+    }
+
+    fn inside<'a>(&mut self, mut open: Open, window: &'a [u8], window_at: u64) -> Result<Step<'a>, Bad> {
+        if self.at == open.end {
+            return self.end_group(&open);
+        }
+        if self.at >= self.limit {
+            // The next segment's header ends this one here: what has been read of the group belongs to the log.
+            self.tail = Tail { end: self.at, next_lsn: self.next_lsn, ..open.staged };
+            return Err(Bad::new(Found::SegmentEnd, Fault::SegmentEnd));
+        }
+        let room = open.end.min(self.limit) - self.at;
+        if room < FRAME_HEADER_BYTES as u64 || open.seen == open.header.count {
+            return Err(Bad::sound(Fault::Count, self.next_lsn));
+        }
+        let bytes = match self.want(window, window_at, FRAME_HEADER_BYTES)? {
+            Wanted::Bytes(bytes) => bytes,
+            Wanted::Missing { at, bytes } => return Ok(Step::NeedBytes { at, bytes }),
+        };
+        if all_zero(bytes) {
+            return Err(Bad::new(Found::Zeros, Fault::Zeros));
+        }
+        let header = FrameHeader::fields(bytes);
+        if header.header_crc != self.identity.frame_crc(self.at, open.header.epoch, &bytes[..20]) {
+            return Err(Bad::new(Found::Garbage, Fault::FrameChecksum));
+        }
+        let (kind, batch) = self.check_frame(&mut open, &header, room)?;
+        let total = frame_bytes(header.payload_bytes as usize);
+        let bytes = match self.want(window, window_at, total)? {
+            Wanted::Bytes(bytes) => bytes,
+            Wanted::Missing { at, bytes } => return Ok(Step::NeedBytes { at, bytes }),
+        };
+        let (payload, gap) = bytes[FRAME_HEADER_BYTES..].split_at(header.payload_bytes as usize);
+        if crc32c(payload) != header.payload_crc {
+            return Err(Bad::sound(Fault::PayloadChecksum, header.lsn));
+        }
+        if !all_zero(gap) {
+            return Err(Bad::sound(Fault::Gap, header.lsn));
+        }
+        let frame = Frame { at: self.at, lsn: header.lsn, kind, batch, payload };
+        self.take(open, &frame)?;
+        Ok(Step::Frame(frame))
+    }
+
+    fn check_frame(&self, open: &mut Open, header: &FrameHeader, room: u64) -> Result<(Kind, Batch), Bad> {
+        let bad = |fault| Bad::sound(fault, header.lsn);
+        let payload = header.payload_bytes as usize;
+        if payload > RECORD_BYTES_MAX || frame_bytes(payload) as u64 > room {
+            return Err(bad(Fault::Length));
+        }
+        if header.lsn != self.next_lsn {
+            return Err(bad(Fault::Lsn));
+        }
+        let kind = Kind::of(header.kind).filter(|_| header.reserved == 0).ok_or(bad(Fault::Kind))?;
+        let batch = Batch::of(header.flags).ok_or(bad(Fault::Kind))?;
+        let follows = batch.follows(open.batch_open).ok_or(bad(Fault::Batch))?;
+        if follows && kind != Kind::Record {
+            return Err(bad(Fault::Batch));
+        }
+        if batch != Batch::Alone && kind != Kind::Record {
+            return Err(bad(Fault::Batch));
+        }
+        open.batch_open = follows;
+        let first = open.seen == 0;
+        let must_be_epoch = first && open.rises;
+        if (kind == Kind::Epoch && !first) || (must_be_epoch && kind != Kind::Epoch) {
+            return Err(bad(Fault::EpochOrder));
+        }
+        if open.staged.sealed.is_some() && kind != Kind::Padding {
+            return Err(bad(Fault::Control));
+        }
+        Ok((kind, batch))
+    }
+
+    /// Takes a frame whose bytes are good: the meaning of control frames, and the next LSN.
+    fn take(&mut self, mut open: Open, frame: &Frame<'_>) -> Result<(), Bad> {
+        let bad = |fault| Err(Bad::sound(fault, frame.lsn));
+        let mut next_lsn = self.next_lsn;
+        match (frame.kind, frame.control()) {
+            (Kind::Record, _) => match self.next_lsn.next() {
+                Some(next) => next_lsn = next,
+                None => return bad(Fault::Lsn),
+            },
+            (_, None) => return bad(Fault::Control),
+            (_, Some(Control::Epoch { previous, recovered })) => {
+                if previous.is_some_and(|previous| previous >= open.header.epoch)
+                    || recovered.next() != Some(self.next_lsn)
+                {
+                    return bad(Fault::Control);
+                }
+            }
+            (_, Some(Control::TruncateBefore(first))) => {
+                if first > self.next_lsn {
+                    return bad(Fault::Control);
+                }
+                open.staged.first_live = open.staged.first_live.max(first);
+            }
+            (_, Some(Control::Seal(next))) => {
+                if next <= self.identity.segment() {
+                    return bad(Fault::Control);
+                }
+                open.staged.sealed = Some(next);
+            }
+            (_, Some(Control::Promise(reason))) => open.staged.closed = reason == PromiseReason::Close,
+            (_, Some(Control::Padding(_))) => {}
+        }
+        if frame.kind != Kind::Promise && frame.kind != Kind::Padding {
+            open.staged.closed = false;
+        }
+        open.seen += 1;
+        self.open = Some(open);
+        self.next_lsn = next_lsn;
+        self.at = frame.end();
+        Ok(())
+    }
+
+    fn end_group<'a>(&mut self, open: &Open) -> Result<Step<'a>, Bad> {
+        if open.seen != open.header.count {
+            return Err(Bad::sound(Fault::Count, self.next_lsn));
+        }
+        if open.batch_open {
+            return Err(Bad::sound(Fault::Batch, self.next_lsn));
+        }
+        self.open = None;
+        self.tail = Tail { end: self.at, next_lsn: self.next_lsn, ..open.staged };
+        Ok(Step::GroupEnd(self.tail))
+    }
+
+    /// The next `len` bytes at `self.at`.
+    fn want<'a>(&self, window: &'a [u8], window_at: u64, len: usize) -> Result<Wanted<'a>, Bad> {
+        if self.at + len as u64 > self.file_bytes {
+            return Err(Bad::new(Found::SegmentEnd, Fault::FileEnds));
+        }
+        let from = self.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
+        let bytes = from.and_then(|from| window.get(from..)?.get(..len));
+        Ok(bytes.map_or(Wanted::Missing { at: self.at, bytes: len }, Wanted::Bytes))
+    }
+
+    fn stop_with(&mut self, bad: Bad) -> Stop {
+        let fault = bad.fault;
+        let sealed_or_limit = fault == Fault::SegmentEnd || fault == Fault::Sealed;
+        let place = if self.open.is_some() && !sealed_or_limit { Place::Inside } else { Place::Between };
+        let lower = fault == Fault::EpochLower;
+        let rises = self.open.is_some_and(|open| open.rises);
+        let stop = Stop {
+            at: self.at,
+            place,
+            found: bad.found,
+            epoch: match (lower, rises) {
+                (true, _) => EpochIs::Lower,
+                (false, true) => EpochIs::Higher,
+                (false, false) => EpochIs::Equal,
+            },
+            length_fits: fault != Fault::Length,
+            lsn_fits: fault != Fault::Lsn,
+            grammar_fits: !fault.is_grammar(),
+            body_fits: fault != Fault::PayloadChecksum && fault != Fault::Gap,
+            file_short: self.file_bytes < self.limit,
+            fault,
+            tail: self.tail,
+            lsn_found: bad.lsn_found,
+            lsn_expected: self.next_lsn,
+            epoch_here: self.open.map_or(self.tail.epoch, |open| open.header.epoch),
+        };
+        self.stop = Some(stop);
+        stop
+    }
+}
+
+impl Fault {
+    /// Whether it is a sound header that says what may not be said there.
+    fn is_grammar(self) -> bool {
+        matches!(
+            self,
+            Self::EpochOrder | Self::Promise | Self::Kind | Self::Batch | Self::Control | Self::Count
+        )
+    }
+}
+
+/// Whether `bytes` begin with a group's marker: the filter of a scan.
+pub(crate) fn has_marker(bytes: &[u8]) -> bool {
+    array::<4>(bytes, 0) == GROUP_MARKER
+}

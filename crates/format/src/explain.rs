@@ -1,0 +1,150 @@
+//! What is wrong with a frame or group header, for people: expected and found, and whether one flipped bit explains it.
+//!
+//! *Owns*: the words and the search for the bit. *May not touch*: the verdict; nothing here is ever acted upon.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::checksum::{crc32c, flipped_bit};
+use crate::decode::{Fault, Place, Stop};
+use crate::frame::{FrameHeader, Kind};
+use crate::group::{GroupHeader, Identity};
+use crate::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, GROUP_MARKER, RECORD_BYTES_MAX};
+
+/// A bit that, flipped back, makes the bytes sound again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BitFlip {
+    /// The byte of the segment.
+    pub byte: u64,
+    /// The bit in it, 0 is the lowest.
+    pub bit: u8,
+}
+
+/// What is wrong, line by line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// Sentences without a full stop.
+    pub lines: Vec<String>,
+    /// The one bit that explains it, if there is one.
+    pub flip: Option<BitFlip>,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// Explains a stop. `window` holds bytes of the segment from `window_at` on: the more of the failing frame, the more can
+/// be said.
+pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) -> Explanation {
+    let from = stop.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
+    let bytes = from.and_then(|from| window.get(from..)).unwrap_or_default();
+    let mut lines = Vec::new();
+    lines.push(format!(
+        "segment {} byte {}: {} ({})",
+        identity.segment(),
+        stop.at,
+        words(stop.fault),
+        match stop.place {
+            Place::Between => "a group should begin here",
+            Place::Inside => "inside a group whose header is good",
+        }
+    ));
+    let flip = match stop.fault {
+        Fault::GroupChecksum => explain_group(identity, stop, bytes, &mut lines),
+        Fault::FrameChecksum => explain_frame(identity, stop, bytes, &mut lines),
+        Fault::PayloadChecksum => explain_payload(stop, bytes, &mut lines),
+        Fault::Lsn => {
+            let found = stop.lsn_found.unwrap_or_default();
+            lines.push(format!("LSN: expected {}, found {found}", stop.lsn_expected));
+            None
+        }
+        _ => None,
+    };
+    if let Some(flip) = flip {
+        lines.push(format!("flipping bit {} of byte {} back makes it sound", flip.bit, flip.byte));
+    }
+    Explanation { lines, flip }
+}
+
+fn explain_group(identity: &Identity, stop: &Stop, bytes: &[u8], lines: &mut Vec<String>) -> Option<BitFlip> {
+    let bytes = bytes.get(..GROUP_HEADER_BYTES)?;
+    if bytes[..4] != GROUP_MARKER {
+        lines.push(format!("marker: expected {GROUP_MARKER:02x?}, found {:02x?}", &bytes[..4]));
+    }
+    if let Some(found) = GroupHeader::fields(bytes) {
+        lines.push(format!("epoch: expected {} or higher, found {}", stop.tail.epoch, found.epoch));
+        lines.push(format!("LSN: expected {}, found {}", stop.lsn_expected, found.first_lsn));
+        lines.push(format!("length {}, {} frames, promise {}", found.length, found.count, found.promise.lsn));
+    }
+    let crc = identity.group_crc(stop.at, bytes);
+    lines.push(format!("checksum: expected {crc:08x}, found {:08x}", crate::bytes::u32_at(bytes, 4)));
+    try_bits(stop.at, bytes, |bytes| GroupHeader::decode(identity, stop.at, bytes).is_some())
+}
+
+fn explain_frame(identity: &Identity, stop: &Stop, bytes: &[u8], lines: &mut Vec<String>) -> Option<BitFlip> {
+    let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
+    let found = FrameHeader::fields(bytes);
+    lines.push(format!("LSN: expected {}, found {}", stop.lsn_expected, found.lsn));
+    lines.push(match Kind::of(found.kind) {
+        Some(kind) => format!("{kind:?} of {} bytes", found.payload_bytes),
+        None => format!("kind: expected 1 to 6, found {}", found.kind),
+    });
+    let crc = identity.frame_crc(stop.at, stop.epoch_here, &bytes[..20]);
+    lines.push(format!("checksum: expected {crc:08x}, found {:08x}", found.header_crc));
+    try_bits(stop.at, bytes, |bytes| {
+        identity.frame_crc(stop.at, stop.epoch_here, &bytes[..20]) == FrameHeader::fields(bytes).header_crc
+    })
+}
+
+fn explain_payload(stop: &Stop, bytes: &[u8], lines: &mut Vec<String>) -> Option<BitFlip> {
+    let header = FrameHeader::fields(bytes.get(..FRAME_HEADER_BYTES)?);
+    let len = (header.payload_bytes as usize).min(RECORD_BYTES_MAX);
+    let payload = bytes.get(FRAME_HEADER_BYTES..)?.get(..len)?;
+    let crc = crc32c(payload);
+    lines.push(format!("LSN {}, {len} bytes", header.lsn));
+    lines.push(format!("payload checksum: expected {:08x}, found {crc:08x}", header.payload_crc));
+    let (byte, bit) = flipped_bit(crc ^ header.payload_crc, len)?;
+    Some(BitFlip { byte: stop.at + (FRAME_HEADER_BYTES + byte) as u64, bit })
+}
+
+/// Tries every bit of a header.
+fn try_bits(at: u64, bytes: &[u8], sound: impl Fn(&[u8]) -> bool) -> Option<BitFlip> {
+    let mut copy = bytes.to_vec();
+    for byte in 0..copy.len() {
+        for bit in 0..8 {
+            copy[byte] ^= 1 << bit;
+            let explains = sound(&copy);
+            copy[byte] ^= 1 << bit;
+            if explains {
+                return Some(BitFlip { byte: at + byte as u64, bit });
+            }
+        }
+    }
+    None
+}
+
+fn words(fault: Fault) -> &'static str {
+    match fault {
+        Fault::SegmentEnd => "the segment ends",
+        Fault::FileEnds => "the file ends, the segment does not",
+        Fault::Zeros => "zeros instead of a header",
+        Fault::GroupChecksum => "the checksum of a group header does not fit",
+        Fault::FrameChecksum => "the checksum of a frame header does not fit",
+        Fault::PayloadChecksum => "the checksum of a payload does not fit",
+        Fault::Gap => "bytes other than zero behind a payload",
+        Fault::EpochLower => "a group of an older epoch",
+        Fault::EpochOrder => "an epoch that does not begin with its own frame, or begins twice",
+        Fault::Length => "a length that does not fit",
+        Fault::Lsn => "another LSN than the next",
+        Fault::Promise => "a promise that cannot be meant",
+        Fault::Kind => "a kind or field that version 1 does not have",
+        Fault::Batch => "a batch that is left open, or was never begun",
+        Fault::Control => "a control frame that cannot say this here",
+        Fault::Count => "another number of frames than counted",
+        Fault::Sealed => "the segment is sealed",
+    }
+}

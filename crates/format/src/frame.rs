@@ -1,0 +1,299 @@
+//! A frame: a record or a word of the log's own, with its header.
+//!
+//! *Owns*: the 24 bytes that a frame starts with, the kinds, the payloads of control frames. *May not touch*: groups.
+
+use alloc::vec::Vec;
+
+use crate::bytes::{all_zero, put_u32, put_u64, round_up, u32_at, u64_at};
+use crate::limits::{ALIGN, FRAME_HEADER_BYTES, RECORD_BYTES_MAX};
+use crate::types::{Epoch, Lsn, SegmentNumber};
+
+const KIND_AT: usize = 4;
+const FLAGS_AT: usize = 5;
+const RESERVED_AT: usize = 6;
+const LSN_AT: usize = 8;
+const PAYLOAD_CRC_AT: usize = 16;
+/// Where the header's checksum stands; it covers what is before it, and the identity.
+pub(crate) const HEADER_CRC_AT: usize = 20;
+
+/// The bytes that a frame with a payload of `payload_bytes` takes: header, payload, zeros up to a multiple of 8.
+///
+/// # Panics
+/// When the payload is larger than [`RECORD_BYTES_MAX`].
+pub const fn frame_bytes(payload_bytes: usize) -> usize {
+    assert!(payload_bytes <= RECORD_BYTES_MAX);
+    FRAME_HEADER_BYTES + round_up(payload_bytes, ALIGN)
+}
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The user's bytes. The only kind that takes an LSN.
+    Record = 1,
+    /// An opening for writing, or a cut.
+    Epoch = 2,
+    /// Carries no more than its group's promise.
+    Promise = 3,
+    /// Records before an LSN are given up.
+    TruncateBefore = 4,
+    /// The segment ends; the next one's header is durable.
+    Seal = 5,
+    /// Zeros up to a block boundary.
+    Padding = 6,
+}
+
+impl Kind {
+    /// The kind with this code.
+    pub const fn of(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Record,
+            2 => Self::Epoch,
+            3 => Self::Promise,
+            4 => Self::TruncateBefore,
+            5 => Self::Seal,
+            6 => Self::Padding,
+            _ => return None,
+        })
+    }
+}
+
+/// Where a record stands in its all-or-none batch. A batch never spans groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Batch {
+    /// In none.
+    Alone = 0,
+    /// It is the first of several.
+    First = 1,
+    /// In between.
+    Middle = 2,
+    /// It is the last.
+    Last = 3,
+}
+
+impl Batch {
+    /// The place with this code.
+    pub const fn of(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::Alone,
+            1 => Self::First,
+            2 => Self::Middle,
+            3 => Self::Last,
+            _ => return None,
+        })
+    }
+
+    /// Whether it may follow, given that a batch is open or not; and whether one is open afterwards.
+    pub(crate) const fn follows(self, open: bool) -> Option<bool> {
+        match (self, open) {
+            (Self::Alone, false) | (Self::Last, true) => Some(false),
+            (Self::First, false) | (Self::Middle, true) => Some(true),
+            _ => None,
+        }
+    }
+}
+
+/// The header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// The length of the payload.
+    pub payload_bytes: u32,
+    /// The code of its kind.
+    pub kind: u8,
+    /// The code of its place in a batch.
+    pub flags: u8,
+    /// Zero in version 1.
+    pub reserved: u16,
+    /// The LSN of the record; for all other kinds that of the next record.
+    pub lsn: Lsn,
+    /// The CRC-32C of the payload.
+    pub payload_crc: u32,
+    /// The CRC-32C of identity and header.
+    pub header_crc: u32,
+}
+
+impl FrameHeader {
+    /// Writes all but the header's checksum.
+    pub(crate) fn encode(&self, bytes: &mut [u8]) {
+        put_u32(bytes, 0, self.payload_bytes);
+        bytes[KIND_AT] = self.kind;
+        bytes[FLAGS_AT] = self.flags;
+        bytes[RESERVED_AT..LSN_AT].copy_from_slice(&self.reserved.to_le_bytes());
+        put_u64(bytes, LSN_AT, self.lsn.get());
+        put_u32(bytes, PAYLOAD_CRC_AT, self.payload_crc);
+        put_u32(bytes, HEADER_CRC_AT, self.header_crc);
+    }
+
+    /// Reads the fields, whatever the checksum says.
+    pub(crate) fn fields(bytes: &[u8]) -> Self {
+        Self {
+            payload_bytes: u32_at(bytes, 0),
+            kind: bytes[KIND_AT],
+            flags: bytes[FLAGS_AT],
+            reserved: u16::from_le_bytes([bytes[RESERVED_AT], bytes[RESERVED_AT + 1]]),
+            lsn: Lsn::new(u64_at(bytes, LSN_AT)),
+            payload_crc: u32_at(bytes, PAYLOAD_CRC_AT),
+            header_crc: u32_at(bytes, HEADER_CRC_AT),
+        }
+    }
+}
+
+/// A frame that passed every check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The byte of the segment at which its header starts.
+    pub at: u64,
+    /// The LSN of the record; for a control frame that of the next record.
+    pub lsn: Lsn,
+    /// What it is.
+    pub kind: Kind,
+    /// A record's place in its batch.
+    pub batch: Batch,
+    /// The user's bytes, or the control frame's.
+    pub payload: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// What a control frame says; `None` for a record.
+    pub fn control(&self) -> Option<Control> {
+        Control::decode(self.kind, self.payload)
+    }
+
+    /// The byte after it.
+    pub fn end(&self) -> u64 {
+        self.at + frame_bytes(self.payload.len()) as u64
+    }
+}
+
+/// Why a promise was written by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum PromiseReason {
+    /// Nothing was appended for a moment.
+    Idle = 1,
+    /// The log was closed in order.
+    Close = 2,
+}
+
+/// What a control frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// A new epoch: always the first frame of its group.
+    Epoch {
+        /// The epoch before.
+        previous: Option<Epoch>,
+        /// The last LSN that recovery (or the cut) left.
+        recovered: Lsn,
+    },
+    /// Only a promise.
+    Promise(PromiseReason),
+    /// Records before this LSN are given up.
+    TruncateBefore(Lsn),
+    /// The segment ends here, and the header of this one is durable. Always the last frame of its segment, padding apart.
+    Seal(SegmentNumber),
+    /// Zeros: this many.
+    Padding(usize),
+}
+
+impl Control {
+    /// What kind of frame says it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Epoch { .. } => Kind::Epoch,
+            Self::Promise(_) => Kind::Promise,
+            Self::TruncateBefore(_) => Kind::TruncateBefore,
+            Self::Seal(_) => Kind::Seal,
+            Self::Padding(_) => Kind::Padding,
+        }
+    }
+
+    /// The length of its payload.
+    pub fn payload_bytes(&self) -> usize {
+        match self {
+            Self::Epoch { .. } => 16,
+            Self::Padding(bytes) => *bytes,
+            _ => 8,
+        }
+    }
+
+    /// Writes its payload.
+    pub(crate) fn encode(&self, payload: &mut [u8]) {
+        payload.fill(0);
+        match self {
+            Self::Epoch { previous, recovered } => {
+                put_u64(payload, 0, previous.map_or(0, Epoch::get));
+                put_u64(payload, 8, recovered.get());
+            }
+            Self::Promise(reason) => put_u64(payload, 0, *reason as u64),
+            Self::TruncateBefore(lsn) => put_u64(payload, 0, lsn.get()),
+            Self::Seal(next) => put_u64(payload, 0, next.get()),
+            Self::Padding(_) => {}
+        }
+    }
+
+    /// Its payload.
+    pub fn to_payload(&self) -> Vec<u8> {
+        let mut payload = alloc::vec![0; self.payload_bytes()];
+        self.encode(&mut payload);
+        payload
+    }
+
+    /// Reads a payload; `None` for a record, and for a payload that the kind cannot have.
+    pub fn decode(kind: Kind, payload: &[u8]) -> Option<Self> {
+        let number = || (payload.len() == 8).then(|| u64_at(payload, 0));
+        Some(match kind {
+            Kind::Record => return None,
+            Kind::Epoch if payload.len() == 16 => Self::Epoch {
+                previous: Epoch::new(u64_at(payload, 0)),
+                recovered: Lsn::new(u64_at(payload, 8)),
+            },
+            Kind::Epoch => return None,
+            Kind::Promise => match number()? {
+                1 => Self::Promise(PromiseReason::Idle),
+                2 => Self::Promise(PromiseReason::Close),
+                _ => return None,
+            },
+            Kind::TruncateBefore => Self::TruncateBefore(Lsn::new(number()?)),
+            Kind::Seal => Self::Seal(SegmentNumber::new(number()?)?),
+            Kind::Padding if all_zero(payload) => Self::Padding(payload.len()),
+            Kind::Padding => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_payloads_come_back() {
+        let all = [
+            Control::Epoch { previous: None, recovered: Lsn::ZERO },
+            Control::Epoch { previous: Epoch::new(3), recovered: Lsn::new(9) },
+            Control::Promise(PromiseReason::Idle),
+            Control::Promise(PromiseReason::Close),
+            Control::TruncateBefore(Lsn::new(77)),
+            Control::Seal(SegmentNumber::FIRST),
+            Control::Padding(0),
+            Control::Padding(40),
+        ];
+        for control in all {
+            let payload = control.to_payload();
+            assert_eq!(Control::decode(control.kind(), &payload), Some(control));
+            if control.payload_bytes() == 8 {
+                assert_eq!(Control::decode(control.kind(), &payload[..7]), None);
+            }
+        }
+        assert_eq!(Control::decode(Kind::Padding, &[0, 1]), None);
+        assert_eq!(Control::decode(Kind::Promise, &[3, 0, 0, 0, 0, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn sizes_are_known_ahead() {
+        assert_eq!(frame_bytes(0), 24);
+        assert_eq!(frame_bytes(1), 32);
+        assert_eq!(frame_bytes(8), 32);
+        assert_eq!(frame_bytes(RECORD_BYTES_MAX), RECORD_BYTES_MAX + 24);
+    }
+}

@@ -1,0 +1,414 @@
+//! The header block of a segment: two copies of one sector, and what a block that should hold them turns out to be.
+//!
+//! *Owns*: the bytes 0..4096 of a segment. *May not touch*: groups; whether a bad header is a crash's trace or damage
+//! (`verdict`).
+
+use crate::bytes::{all_zero, array, put_u32, put_u64, u32_at, u64_at};
+use crate::checksum::crc32c;
+use crate::limits::{
+    BLOCK_BYTES, FORMAT_VERSION, HEADER_BYTES, HEADER_COPIES_AT, HEADER_COPY_BYTES, MAGIC, SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN,
+};
+use crate::types::{Epoch, LogId, Lsn, Position, SegmentNumber};
+
+const VERSION_AT: usize = 8;
+const FLAGS_AT: usize = 12;
+const LOG_ID_AT: usize = 16;
+const NUMBER_AT: usize = 32;
+const SEGMENT_BYTES_AT: usize = 40;
+const FIRST_LSN_AT: usize = 48;
+const FIRST_LIVE_AT: usize = 56;
+const EPOCH_AT: usize = 64;
+const PROMISE_AT: usize = 72;
+const PREDECESSOR_AT: usize = 80;
+const PREDECESSOR_END_AT: usize = 88;
+const ROLL_AT: usize = 96;
+const COPY_AT: usize = 100;
+const REST_AT: usize = 104;
+const CRC_AT: usize = HEADER_COPY_BYTES - 4;
+
+/// Where the segment before this one ends.
+pub type Predecessor = Position;
+
+/// Why a segment was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Roll {
+    /// The log begins here: there is no predecessor, and nothing of older segments belongs to the log.
+    Begin,
+    /// The predecessor was full.
+    Full,
+    /// `truncate_after`: the predecessor ends earlier than its bytes do.
+    Cut,
+}
+
+/// What the header of a segment says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The log it belongs to.
+    pub log: LogId,
+    /// Its number.
+    pub number: SegmentNumber,
+    /// The size of its file.
+    pub segment_bytes: u64,
+    /// The LSN of the first record in it, or that will be.
+    pub first_lsn: Lsn,
+    /// The first LSN that `truncate_before` had left when the segment was begun.
+    pub first_live: Lsn,
+    /// The epoch in which it was begun.
+    pub epoch: Epoch,
+    /// The highest LSN known to be durable then.
+    pub promise: Lsn,
+    /// The end of the segment before it; `None` exactly for [`Roll::Begin`].
+    pub predecessor: Option<Predecessor>,
+    /// Why it was begun.
+    pub roll: Roll,
+}
+
+impl SegmentHeader {
+    /// Writes the header block: the first [`HEADER_BYTES`] bytes of the segment.
+    ///
+    /// # Panics
+    /// When the fields contradict each other ([`SegmentHeader::contradiction`]).
+    pub fn encode(&self, block: &mut [u8; HEADER_BYTES]) {
+        assert_eq!(self.contradiction(), None, "a header that cannot be");
+        block.fill(0);
+        for (index, at) in HEADER_COPIES_AT.into_iter().enumerate() {
+            self.encode_copy(&mut block[at..at + HEADER_COPY_BYTES], index as u32);
+        }
+    }
+
+    fn encode_copy(&self, copy: &mut [u8], index: u32) {
+        copy[..MAGIC.len()].copy_from_slice(&MAGIC);
+        put_u32(copy, VERSION_AT, FORMAT_VERSION);
+        put_u32(copy, FLAGS_AT, 0);
+        copy[LOG_ID_AT..LOG_ID_AT + 16].copy_from_slice(self.log.bytes());
+        put_u64(copy, NUMBER_AT, self.number.get());
+        put_u64(copy, SEGMENT_BYTES_AT, self.segment_bytes);
+        put_u64(copy, FIRST_LSN_AT, self.first_lsn.get());
+        put_u64(copy, FIRST_LIVE_AT, self.first_live.get());
+        put_u64(copy, EPOCH_AT, self.epoch.get());
+        put_u64(copy, PROMISE_AT, self.promise.get());
+        put_u64(copy, PREDECESSOR_AT, self.predecessor.map_or(0, |end| end.segment.get()));
+        put_u64(copy, PREDECESSOR_END_AT, self.predecessor.map_or(0, |end| end.byte));
+        put_u32(copy, ROLL_AT, self.roll.code());
+        put_u32(copy, COPY_AT, index);
+        let crc = crc32c(&copy[..CRC_AT]);
+        put_u32(copy, CRC_AT, crc);
+    }
+
+    /// What of it cannot be, in words; `None` when it is sound.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        if !segment_bytes_fit(self.segment_bytes) {
+            return Some("segment size out of bounds");
+        }
+        if self.first_lsn < Lsn::FIRST || self.first_live < Lsn::FIRST {
+            return Some("an LSN below 1");
+        }
+        if self.first_live > self.first_lsn {
+            return Some("the first live LSN lies behind this segment's first");
+        }
+        if self.promise >= self.first_lsn {
+            return Some("a promise of records that this segment is to hold");
+        }
+        match (self.roll, self.predecessor) {
+            (Roll::Begin, None) if self.first_live == self.first_lsn => None,
+            (Roll::Begin, _) => Some("a log that begins here and has something before it"),
+            (_, None) => Some("a roll without a predecessor"),
+            (_, Some(end)) if end.segment >= self.number => Some("a predecessor with a higher number"),
+            (_, Some(end)) if !segment_end_fits(end.byte) => Some("a predecessor's end out of bounds"),
+            _ => None,
+        }
+    }
+
+    /// Whether `lsn` could lie in this segment by its first LSN alone.
+    pub fn may_hold(&self, lsn: Lsn) -> bool {
+        lsn >= self.first_lsn
+    }
+}
+
+fn segment_bytes_fit(bytes: u64) -> bool {
+    (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(BLOCK_BYTES as u64)
+}
+
+fn segment_end_fits(byte: u64) -> bool {
+    (HEADER_BYTES as u64..=SEGMENT_BYTES_MAX).contains(&byte)
+        && byte.is_multiple_of(crate::limits::ALIGN as u64)
+}
+
+impl Roll {
+    const fn code(self) -> u32 {
+        match self {
+            Self::Begin => 1,
+            Self::Full => 2,
+            Self::Cut => 3,
+        }
+    }
+
+    const fn of(code: u32) -> Option<Self> {
+        match code {
+            1 => Some(Self::Begin),
+            2 => Some(Self::Full),
+            3 => Some(Self::Cut),
+            _ => None,
+        }
+    }
+}
+
+/// Which copies of a valid header are good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// Both, and they say the same.
+    Both,
+    /// Only this one (0 or 1): the other is damaged.
+    Only(usize),
+    /// Both are good and differ: the write of this header was torn. This one (0 or 1) is newer.
+    Newer(usize),
+}
+
+/// What is left of a header in a block where none is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HeaderTraces {
+    /// A copy begins with the magic number.
+    pub magic: bool,
+    /// The log id that a copy with the magic number seems to carry.
+    pub log: Option<LogId>,
+    /// The segment number that it seems to carry.
+    pub number: Option<u64>,
+    /// A copy has a good checksum, yet says what cannot be.
+    pub contradiction: Option<&'static str>,
+}
+
+/// What the first block of a segment's file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderBlock {
+    /// A header.
+    Valid {
+        /// What it says.
+        header: SegmentHeader,
+        /// Which of its copies are good.
+        copies: Copies,
+        /// There are bytes other than zero outside of the copies: harmless, and not ours.
+        stray: bool,
+    },
+    /// Nothing but zeros: a file that was never used.
+    Zero,
+    /// A header with a good checksum, of a version or with a flag that this code does not know.
+    Unknown {
+        /// The version it names.
+        version: u32,
+        /// The flags it names.
+        flags: u32,
+    },
+    /// The file ends before the block does.
+    Short,
+    /// Something else.
+    Damaged(HeaderTraces),
+}
+
+enum Copy {
+    Good(SegmentHeader),
+    Unknown { version: u32, flags: u32 },
+    Bad(Option<&'static str>),
+}
+
+impl HeaderBlock {
+    /// Says what `block`, the beginning of a file, holds; fewer than [`HEADER_BYTES`] bytes mean that the file ends.
+    pub fn classify(block: &[u8]) -> Self {
+        let Some(block) = block.get(..HEADER_BYTES) else { return Self::Short };
+        if all_zero(block) {
+            return Self::Zero;
+        }
+        let [first, second] = HEADER_COPIES_AT;
+        let read = |at: usize, index| decode_copy(&block[at..at + HEADER_COPY_BYTES], index);
+        let valid = |header, copies| Self::Valid { header, copies, stray: stray(block) };
+        match (read(first, 0), read(second, 1)) {
+            // A version that this code does not know wins: the file is in use by something newer.
+            (Copy::Unknown { version, flags }, _) | (_, Copy::Unknown { version, flags }) => {
+                Self::Unknown { version, flags }
+            }
+            (Copy::Good(a), Copy::Good(b)) if a == b => valid(a, Copies::Both),
+            (Copy::Good(a), Copy::Good(b)) => {
+                let newer = usize::from((b.number, b.epoch) > (a.number, a.epoch));
+                valid([a, b][newer], Copies::Newer(newer))
+            }
+            (Copy::Good(a), Copy::Bad(_)) => valid(a, Copies::Only(0)),
+            (Copy::Bad(_), Copy::Good(b)) => valid(b, Copies::Only(1)),
+            (Copy::Bad(a), Copy::Bad(b)) => Self::Damaged(traces(block, a.or(b))),
+        }
+    }
+
+    /// The header, where there is one.
+    pub fn header(&self) -> Option<&SegmentHeader> {
+        match self {
+            Self::Valid { header, .. } => Some(header),
+            _ => None,
+        }
+    }
+}
+
+fn decode_copy(copy: &[u8], index: u32) -> Copy {
+    if copy[..MAGIC.len()] != MAGIC || u32_at(copy, CRC_AT) != crc32c(&copy[..CRC_AT]) {
+        return Copy::Bad(None);
+    }
+    let (version, flags) = (u32_at(copy, VERSION_AT), u32_at(copy, FLAGS_AT));
+    if version != FORMAT_VERSION || flags != 0 {
+        return Copy::Unknown { version, flags };
+    }
+    match fields(copy, index) {
+        Ok(header) => match header.contradiction() {
+            None => Copy::Good(header),
+            contradiction => Copy::Bad(contradiction),
+        },
+        Err(contradiction) => Copy::Bad(Some(contradiction)),
+    }
+}
+
+fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
+    if u32_at(copy, COPY_AT) != index {
+        return Err("a copy in the other copy's place");
+    }
+    if !all_zero(&copy[REST_AT..CRC_AT]) {
+        return Err("bytes where version 1 has none");
+    }
+    let end = u64_at(copy, PREDECESSOR_END_AT);
+    let predecessor = match SegmentNumber::new(u64_at(copy, PREDECESSOR_AT)) {
+        Some(segment) => Some(Position { segment, byte: end }),
+        None if end != 0 => return Err("an end without a predecessor"),
+        None => None,
+    };
+    Ok(SegmentHeader {
+        log: LogId::new(array(copy, LOG_ID_AT)),
+        number: SegmentNumber::new(u64_at(copy, NUMBER_AT)).ok_or("segment number 0")?,
+        segment_bytes: u64_at(copy, SEGMENT_BYTES_AT),
+        first_lsn: Lsn::new(u64_at(copy, FIRST_LSN_AT)),
+        first_live: Lsn::new(u64_at(copy, FIRST_LIVE_AT)),
+        epoch: Epoch::new(u64_at(copy, EPOCH_AT)).ok_or("epoch 0")?,
+        promise: Lsn::new(u64_at(copy, PROMISE_AT)),
+        predecessor,
+        roll: Roll::of(u32_at(copy, ROLL_AT)).ok_or("an unknown kind of roll")?,
+    })
+}
+
+fn stray(block: &[u8]) -> bool {
+    let [first, second] = HEADER_COPIES_AT;
+    !all_zero(&block[first + HEADER_COPY_BYTES..second]) || !all_zero(&block[second + HEADER_COPY_BYTES..])
+}
+
+fn traces(block: &[u8], contradiction: Option<&'static str>) -> HeaderTraces {
+    let mut traces = HeaderTraces { contradiction, ..HeaderTraces::default() };
+    for at in HEADER_COPIES_AT {
+        let copy = &block[at..at + HEADER_COPY_BYTES];
+        if copy[..MAGIC.len()] == MAGIC && !traces.magic {
+            traces.magic = true;
+            traces.log = Some(LogId::new(array(copy, LOG_ID_AT)));
+            traces.number = Some(u64_at(copy, NUMBER_AT));
+        }
+    }
+    traces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> SegmentHeader {
+        SegmentHeader {
+            log: LogId::new([7; 16]),
+            number: SegmentNumber::new(3).unwrap(),
+            segment_bytes: 65536,
+            first_lsn: Lsn::new(12),
+            first_live: Lsn::new(4),
+            epoch: Epoch::new(2).unwrap(),
+            promise: Lsn::new(11),
+            predecessor: Some(Position { segment: SegmentNumber::new(2).unwrap(), byte: 5000 }),
+            roll: Roll::Full,
+        }
+    }
+
+    fn block(header: &SegmentHeader) -> [u8; HEADER_BYTES] {
+        let mut block = [0xff; HEADER_BYTES];
+        header.encode(&mut block);
+        block
+    }
+
+    #[test]
+    fn comes_back_as_it_was() {
+        for roll in [Roll::Full, Roll::Cut] {
+            let header = SegmentHeader { roll, ..sample() };
+            let read = HeaderBlock::classify(&block(&header));
+            assert_eq!(read, HeaderBlock::Valid { header, copies: Copies::Both, stray: false });
+        }
+        assert_eq!(HeaderBlock::classify(&[0; HEADER_BYTES]), HeaderBlock::Zero);
+        assert_eq!(HeaderBlock::classify(&block(&sample())[..4095]), HeaderBlock::Short);
+    }
+
+    #[test]
+    fn one_copy_is_enough_and_every_flipped_bit_is_noticed() {
+        let good = block(&sample());
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let HeaderBlock::Valid { header, copies, stray } = HeaderBlock::classify(&bad) else {
+                panic!("bit {bit} lost the header");
+            };
+            assert_eq!(header, sample());
+            assert!(stray || copies != Copies::Both, "bit {bit} went unnoticed");
+        }
+    }
+
+    #[test]
+    fn a_torn_write_over_an_old_header_gives_the_newer_one() {
+        let old = block(&sample());
+        let newer = SegmentHeader { number: SegmentNumber::new(9).unwrap(), ..sample() };
+        let new = block(&newer);
+        for keep in 0..8 {
+            let mut mixed = old;
+            mixed[..keep * 512].copy_from_slice(&new[..keep * 512]);
+            let expected = if keep == 0 { sample() } else { newer };
+            assert_eq!(
+                HeaderBlock::classify(&mixed).header(),
+                Some(&expected),
+                "{keep} sectors of the new one"
+            );
+        }
+        let mut second_only = old;
+        second_only[2048..].copy_from_slice(&new[2048..]);
+        assert_eq!(HeaderBlock::classify(&second_only).header(), Some(&newer));
+    }
+
+    #[test]
+    fn another_version_is_told_from_damage() {
+        let mut other = block(&sample());
+        for at in HEADER_COPIES_AT {
+            put_u32(&mut other[at..], VERSION_AT, 2);
+        }
+        // Without a matching checksum it is damage ...
+        let HeaderBlock::Damaged(traces) = HeaderBlock::classify(&other) else {
+            panic!("believed without checksum")
+        };
+        assert!(traces.magic);
+        assert_eq!(traces.log, Some(sample().log));
+        // ... with it, it is another version.
+        let crc = crc32c(&other[..CRC_AT]);
+        put_u32(&mut other, CRC_AT, crc);
+        assert_eq!(HeaderBlock::classify(&other), HeaderBlock::Unknown { version: 2, flags: 0 });
+    }
+
+    #[test]
+    fn what_cannot_be_is_no_header() {
+        let bad = [
+            SegmentHeader { segment_bytes: 65537, ..sample() },
+            SegmentHeader { first_live: Lsn::new(13), ..sample() },
+            SegmentHeader { promise: Lsn::new(12), ..sample() },
+            SegmentHeader { predecessor: None, ..sample() },
+            SegmentHeader { roll: Roll::Begin, ..sample() },
+            SegmentHeader { number: SegmentNumber::FIRST, ..sample() },
+        ];
+        for header in bad {
+            assert!(header.contradiction().is_some());
+            let mut block = [0; HEADER_BYTES];
+            header.encode_copy(&mut block[..HEADER_COPY_BYTES], 0);
+            assert!(matches!(HeaderBlock::classify(&block), HeaderBlock::Damaged(_)), "{header:?}");
+        }
+    }
+}

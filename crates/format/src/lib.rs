@@ -1,0 +1,45 @@
+//! Every byte of an Inkstone log on disk, format version 1. `docs/format.md` is the normative description.
+//!
+//! *Owns*: segment headers, groups, frames, checksums, encoding, decoding, and the verdict (what the bytes at the end
+//! of a segment mean). *May not touch*: files, threads, clocks. Everything here is a pure function of bytes.
+//!
+//! A writer needs [`SegmentHeader`], [`GroupEncoder`] and [`PayloadSum`]. Recovery needs [`HeaderBlock::classify`],
+//! [`Decoder`], [`ScanAhead`], [`judge`] and [`Chain`]; [`survey()`] does all of it over bytes in memory and is what the
+//! parts are tested by. A person needs [`explain`](explain()).
+//!
+//! Nothing that was read from a disk is ever asserted. What a caller must guarantee is asserted, and said.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod bytes;
+mod chain;
+pub mod checksum;
+mod decode;
+mod encode;
+mod explain;
+mod frame;
+mod group;
+mod header;
+pub mod limits;
+mod scan;
+mod survey;
+mod types;
+mod verdict;
+
+pub use chain::{Chain, ChainFault, ChainLink, FileHeader, directory_fault, head_of};
+pub use checksum::PayloadSum;
+pub use decode::{Decoder, EpochIs, Fault, Found, GroupStart, Place, Step, Stop, Tail};
+pub use encode::{EncodeError, Finished, GroupEncoder};
+pub use explain::{BitFlip, Explanation, explain};
+pub use frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, frame_bytes};
+pub use group::{GroupHeader, Identity, Promise};
+pub use header::{Copies, HeaderBlock, HeaderTraces, Predecessor, Roll, SegmentHeader};
+pub use scan::{Evidence, ScanAhead};
+pub use survey::{SegmentSurvey, Survey, SurveyOptions, survey};
+pub use types::{Epoch, LogId, Lsn, Position, SegmentNumber};
+pub use verdict::{
+    Facts, HEADER_ROWS, HeaderFacts, HeaderRow, HeaderState, ROWS, Reason, Row, Verdict, judge, judge_header,
+};

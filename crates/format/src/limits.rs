@@ -1,0 +1,67 @@
+//! The constants of format version 1, and what must hold between them.
+//!
+//! *Owns*: every size and limit; `docs/format.md` has the same table and a test compares the two.
+//! *May not touch*: anything else.
+
+/// The version that stands in a segment header.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// What a segment's header begins with. The first byte is no ASCII, the line ends notice a transfer in text mode.
+pub const MAGIC: [u8; 8] = *b"\x89INKS\r\n\x1a";
+
+/// What a group begins with: the cheap filter before a checksum.
+pub const GROUP_MARKER: [u8; 4] = *b"\xA7IG1";
+
+/// Groups and frames start at multiples of this.
+pub const ALIGN: usize = 8;
+
+/// The block that a group may be padded to.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// The header block at the start of a segment.
+pub const HEADER_BYTES: usize = 4096;
+
+/// One copy of the header: a sector, so that it is written whole or not at all where sectors are atomic.
+pub const HEADER_COPY_BYTES: usize = 512;
+
+/// Where the two copies of the header start.
+pub const HEADER_COPIES_AT: [usize; 2] = [0, 2048];
+
+/// The header of a group.
+pub const GROUP_HEADER_BYTES: usize = 48;
+
+/// The header of a frame.
+pub const FRAME_HEADER_BYTES: usize = 24;
+
+/// The smallest segment.
+pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+/// The largest segment. A position always fits in 32 bits (which keeps moved bytes from ever passing: `checksum`).
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 32;
+
+/// Room at the end of each segment that records may not use, so that control groups can be written when it is full.
+pub const CONTROL_RESERVE_BYTES: u64 = 16 << 10;
+
+/// The largest payload of one frame.
+pub const RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// The largest group, its header and padding included.
+pub const GROUP_BYTES_MAX: usize = 512 << 20;
+
+const _: () = assert!(HEADER_COPIES_AT[0] + HEADER_COPY_BYTES <= HEADER_COPIES_AT[1]);
+const _: () = assert!(HEADER_COPIES_AT[1] + HEADER_COPY_BYTES <= HEADER_BYTES);
+const _: () = assert!(HEADER_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(GROUP_HEADER_BYTES.is_multiple_of(ALIGN));
+const _: () = assert!(FRAME_HEADER_BYTES.is_multiple_of(ALIGN));
+const _: () = assert!(BLOCK_BYTES.is_multiple_of(ALIGN));
+const _: () = assert!(SEGMENT_BYTES_MIN.is_multiple_of(BLOCK_BYTES as u64));
+const _: () = assert!(SEGMENT_BYTES_MAX.is_multiple_of(BLOCK_BYTES as u64));
+const _: () = assert!(SEGMENT_BYTES_MAX - 1 <= u32::MAX as u64);
+const _: () = assert!(CONTROL_RESERVE_BYTES.is_multiple_of(BLOCK_BYTES as u64));
+// A smallest segment gives more than half of itself to records.
+const _: () = assert!((HEADER_BYTES as u64 + CONTROL_RESERVE_BYTES) * 2 < SEGMENT_BYTES_MIN);
+// The reserve holds four control groups that are padded to blocks of their own.
+const _: () = assert!(CONTROL_RESERVE_BYTES >= 4 * BLOCK_BYTES as u64);
+const _: () =
+    assert!(RECORD_BYTES_MAX + GROUP_HEADER_BYTES + FRAME_HEADER_BYTES + 2 * BLOCK_BYTES <= GROUP_BYTES_MAX);
+const _: () = assert!(GROUP_BYTES_MAX <= u32::MAX as usize);

@@ -1,0 +1,126 @@
+//! Looking on behind a stop for groups that promise what the stop denies.
+//!
+//! *Owns*: the search, and the evidence it gives. *May not touch*: the verdict. Only group headers are looked at: a
+//! header lies in 48 neighbouring bytes and was true when it was built, whatever became of its frames.
+
+use crate::decode::{Stop, has_marker};
+use crate::group::{GroupHeader, Identity};
+use crate::header::SegmentHeader;
+use crate::limits::{ALIGN, GROUP_HEADER_BYTES};
+use crate::types::{Epoch, Lsn, SegmentNumber};
+
+/// What speaks for records and bytes having been durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Evidence {
+    /// Everything up to this LSN was durable.
+    pub lsn: Lsn,
+    /// Everything before this byte of the segment was durable.
+    pub end: u64,
+    /// A sound group of this segment lies behind the stop, of an epoch that is not lower.
+    pub later: bool,
+    /// Where the first such group starts.
+    pub first: Option<u64>,
+    /// The highest epoch of such groups.
+    pub epoch: Option<Epoch>,
+}
+
+impl Evidence {
+    /// Whether something at byte `end`, or a record with this LSN, was promised.
+    pub fn covers(&self, end: u64, next_lsn: Lsn) -> bool {
+        self.end > end || self.lsn >= next_lsn
+    }
+
+    /// Adds that the caller knows everything up to `lsn` to have been durable.
+    #[must_use]
+    pub fn with_durable(self, lsn: Lsn) -> Self {
+        Self { lsn: self.lsn.max(lsn), ..self }
+    }
+
+    /// Adds what the header of the next segment says of `segment`: it was written when all of that was durable.
+    #[must_use]
+    pub fn with_successor(self, segment: SegmentNumber, successor: &SegmentHeader) -> Self {
+        let end = successor.predecessor.filter(|end| end.segment == segment).map_or(0, |end| end.byte);
+        Self { lsn: self.lsn.max(successor.promise), end: self.end.max(end), ..self }
+    }
+
+    fn add(&mut self, at: u64, header: &GroupHeader) {
+        self.later = true;
+        self.first.get_or_insert(at);
+        self.lsn = self.lsn.max(header.promise.lsn);
+        self.end = self.end.max(header.promise.end);
+        self.epoch = self.epoch.max(Some(header.epoch));
+    }
+}
+
+/// The search behind a stop, fed with windows of any size.
+#[derive(Debug, Clone)]
+pub struct ScanAhead {
+    identity: Identity,
+    from_epoch: Epoch,
+    next: u64,
+    to: u64,
+    evidence: Evidence,
+}
+
+impl ScanAhead {
+    /// A search behind `stop`, up to byte `to` (the end of the segment or of its file, whichever is first).
+    pub fn behind(identity: &Identity, stop: &Stop, to: u64) -> Self {
+        Self::new(identity, stop.tail.epoch, stop.tail.end + ALIGN as u64, to)
+    }
+
+    /// A search from byte `from` to byte `to` for groups of `epoch` and later.
+    ///
+    /// # Panics
+    /// When `from` is not aligned.
+    pub fn new(identity: &Identity, epoch: Epoch, from: u64, to: u64) -> Self {
+        assert!(from.is_multiple_of(ALIGN as u64), "a scan that is not aligned");
+        Self { identity: *identity, from_epoch: epoch, next: from, to, evidence: Evidence::default() }
+    }
+
+    /// The byte that the next window must start at or before; `None` when the search is over. A window must hold at
+    /// least 48 bytes from there.
+    pub fn wants(&self) -> Option<u64> {
+        (self.next + GROUP_HEADER_BYTES as u64 <= self.to).then_some(self.next)
+    }
+
+    /// Searches `window`, which starts at byte `window_at`, as far as whole headers lie in it.
+    pub fn feed(&mut self, window: &[u8], window_at: u64) {
+        let end = self.to.min(window_at + window.len() as u64);
+        if self.next < window_at {
+            return;
+        }
+        let Ok(from) = usize::try_from(self.next - window_at) else { return };
+        let Ok(to) = usize::try_from(end.saturating_sub(window_at)) else { return };
+        let mut at = from;
+        while at + GROUP_HEADER_BYTES <= to {
+            if has_marker(&window[at..]) {
+                self.look(&window[at..at + GROUP_HEADER_BYTES], window_at + at as u64);
+            }
+            at += ALIGN;
+        }
+        self.next = window_at + at as u64;
+    }
+
+    /// Searches what is left in one go: `segment` is the whole segment.
+    #[must_use]
+    pub fn run(mut self, segment: &[u8]) -> Evidence {
+        self.feed(segment, 0);
+        self.evidence
+    }
+
+    /// What was found so far.
+    pub fn evidence(&self) -> Evidence {
+        self.evidence
+    }
+
+    fn look(&mut self, bytes: &[u8], at: u64) {
+        // Cheap checks first: a payload may be full of markers.
+        let Some(fields) = GroupHeader::fields(bytes) else { return };
+        if fields.epoch < self.from_epoch || !fields.promise_is_sound(at) {
+            return;
+        }
+        if let Some(header) = GroupHeader::decode(&self.identity, at, bytes) {
+            self.evidence.add(at, &header);
+        }
+    }
+}

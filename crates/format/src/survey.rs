@@ -1,0 +1,291 @@
+//! A whole log in memory, judged: the order in which the parts of recovery are put together.
+//!
+//! *Owns*: that order, which `docs/format.md` describes as the recovery rule. *May not touch*: files. It is what the
+//! parts are tested by, and what `verify` shows; a log that recovers a directory does the same with reads in between.
+
+use alloc::vec::Vec;
+
+use crate::bytes::all_zero;
+use crate::chain::{Chain, ChainLink, FileHeader, directory_fault, head_of};
+use crate::checksum::append;
+use crate::decode::{Decoder, Fault, Step, Stop};
+use crate::group::Identity;
+use crate::header::{HeaderBlock, SegmentHeader};
+use crate::limits::HEADER_BYTES;
+use crate::scan::{Evidence, ScanAhead};
+use crate::types::{Epoch, LogId, Lsn, Position, SegmentNumber};
+use crate::verdict::{HeaderFacts, HeaderRow, HeaderState, Reason, Verdict, judge, judge_header};
+
+/// What the caller of a survey knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SurveyOptions {
+    /// The log's id; `None`: whatever the headers say, if they agree.
+    pub log: Option<LogId>,
+    /// Everything up to this LSN is known to have been durable.
+    pub expect_durable: Lsn,
+}
+
+/// What was found in one segment of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentSurvey {
+    /// Its header.
+    pub header: SegmentHeader,
+    /// Where reading it stopped.
+    pub stop: Stop,
+    /// What spoke for more.
+    pub evidence: Evidence,
+    /// The row that fits.
+    pub row: &'static str,
+    /// What it means.
+    pub verdict: Verdict,
+}
+
+/// What a directory of segments is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survey {
+    /// What is to be done.
+    pub verdict: Verdict,
+    /// The row of the tables that said so; `D1` for a link that does not hold, `D2` for a log without a
+    /// segment.
+    pub row: &'static str,
+    /// Where the log ends, or is corrupt. `None`: there is no log.
+    pub at: Option<Position>,
+    /// The number of live records up to there.
+    pub records: u64,
+    /// The CRC-32C of those records, each as LSN (8 bytes) and payload.
+    pub digest: u32,
+    /// The first LSN that is not given up.
+    pub first_live: Lsn,
+    /// The LSN of the next record.
+    pub next_lsn: Lsn,
+    /// The highest epoch seen anywhere: the next opening takes a higher one.
+    pub epoch: Option<Epoch>,
+    /// The segments of the log, as far as they were read.
+    pub segments: Vec<SegmentSurvey>,
+}
+
+impl Survey {
+    fn none(verdict: Verdict, row: &'static str, at: Option<Position>) -> Self {
+        Self {
+            verdict,
+            row,
+            at,
+            records: 0,
+            digest: 0,
+            first_live: Lsn::FIRST,
+            next_lsn: Lsn::FIRST,
+            epoch: None,
+            segments: Vec::new(),
+        }
+    }
+}
+
+struct Pending {
+    records: u64,
+    digest: u32,
+}
+
+type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]);
+
+/// Judges `files` (number, bytes), and shows every live record of the log to `visit`, in order. Records of a last group
+/// that is not whole are not counted and not part of the digest; `visit` is called for whole groups only.
+pub fn survey(files: &[(SegmentNumber, &[u8])], options: &SurveyOptions, visit: Visit<'_>) -> Survey {
+    let headers: Vec<FileHeader> = files
+        .iter()
+        .map(|(number, bytes)| FileHeader { number: *number, block: HeaderBlock::classify(bytes) })
+        .collect();
+    let log = options.log.or_else(|| common_log(&headers));
+    if let Some((number, state)) = directory_fault(&headers, log) {
+        let row = judge_header(&HeaderFacts { state, named: false, groups: false, dirty: false });
+        return Survey::none(row.verdict, row.name, Some(start_of(number)));
+    }
+    let head = log.and_then(|log| head_of(&headers, log));
+    let spare = judge_spare(files, &headers, log, head.as_ref());
+    if let Some((number, row)) = spare
+        && matches!(row.verdict, Verdict::Corrupt(_))
+    {
+        return Survey::none(row.verdict, row.name, Some(start_of(number)));
+    }
+    let Some(head) = head else {
+        // A log always has a head from its first header on: files that it has left mean that the head is gone.
+        if options.expect_durable > Lsn::ZERO || headers.iter().any(|file| file.block.header().is_some()) {
+            return Survey::none(Verdict::Corrupt(Reason::MissingSegment), "D2", None);
+        }
+        return spare.map_or(Survey::none(Verdict::End, "H7", None), |(_, row)| {
+            Survey::none(row.verdict, row.name, None)
+        });
+    };
+    let mut found = read_chain(files, &headers, &head, options, visit);
+    if let Some((_, row)) = spare
+        && found.verdict == Verdict::End
+        && row.verdict == Verdict::Torn
+    {
+        (found.verdict, found.row) = (row.verdict, row.name);
+    }
+    let epochs = headers.iter().filter_map(|file| file.block.header()).map(|header| header.epoch);
+    found.epoch = found.epoch.max(epochs.max());
+    found
+}
+
+/// The id in the header of the lowest-numbered file that has one: a foreign one is noticed by not agreeing.
+fn common_log(headers: &[FileHeader]) -> Option<LogId> {
+    let with_header = headers.iter().filter(|file| file.block.header().is_some());
+    with_header.min_by_key(|file| file.number).and_then(|file| file.block.header()).map(|header| header.log)
+}
+
+fn start_of(segment: SegmentNumber) -> Position {
+    Position { segment, byte: 0 }
+}
+
+fn bytes_of<'a>(files: &[(SegmentNumber, &'a [u8])], number: SegmentNumber) -> &'a [u8] {
+    files.iter().find(|(other, _)| *other == number).map_or(&[], |(_, bytes)| bytes)
+}
+
+/// Judges the files with higher numbers than the head: the first corrupt one, else the first torn one, else any.
+fn judge_spare(
+    files: &[(SegmentNumber, &[u8])],
+    headers: &[FileHeader],
+    log: Option<LogId>,
+    head: Option<&SegmentHeader>,
+) -> Option<(SegmentNumber, &'static HeaderRow)> {
+    let no_header = headers.iter().all(|file| file.block.header().is_none());
+    let mut spare: Vec<&FileHeader> =
+        headers.iter().filter(|file| head.is_none_or(|head| file.number > head.number)).collect();
+    spare.sort_by_key(|file| file.number);
+    let mut worst: Option<(SegmentNumber, &'static HeaderRow)> = None;
+    for file in spare {
+        // Every file above the head is without a header of its own.
+        let Some(state) = file.state(log) else { continue };
+        let bytes = bytes_of(files, file.number);
+        let body = bytes.get(HEADER_BYTES..).unwrap_or_default();
+        let facts = HeaderFacts {
+            state,
+            named: false,
+            groups: state != HeaderState::Short && has_groups(file, log, bytes),
+            dirty: no_header && !all_zero(body),
+        };
+        let row = judge_header(&facts);
+        if matches!(row.verdict, Verdict::Corrupt(_)) {
+            return Some((file.number, row));
+        }
+        if worst.is_none_or(|(_, so_far)| row.verdict > so_far.verdict) {
+            worst = Some((file.number, row));
+        }
+    }
+    worst
+}
+
+/// Whether a sound group of the file's own number lies in it. A damaged header may still tell the log's id.
+fn has_groups(file: &FileHeader, log: Option<LogId>, bytes: &[u8]) -> bool {
+    let traces = match &file.block {
+        HeaderBlock::Damaged(traces) => traces.log,
+        _ => None,
+    };
+    let Some(log) = log.or(traces) else { return false };
+    let identity = Identity::new(log, file.number);
+    ScanAhead::new(&identity, Epoch::FIRST, HEADER_BYTES as u64, bytes.len() as u64).run(bytes).later
+}
+
+fn read_chain(
+    files: &[(SegmentNumber, &[u8])],
+    headers: &[FileHeader],
+    head: &SegmentHeader,
+    options: &SurveyOptions,
+    visit: Visit<'_>,
+) -> Survey {
+    let mut found = Survey::none(Verdict::End, "E1", None);
+    let head_link = ChainLink { header: *head, successor: None };
+    // The head first: only it knows what is given up.
+    let mut ignored = Pending { records: 0, digest: 0 };
+    let stop =
+        read_segment(&head_link, bytes_of(files, head.number), Lsn::ZERO, &mut ignored, &mut |_, _| {});
+    found.first_live = stop.tail.first_live;
+    let chain = match Chain::resolve(headers, head, found.first_live) {
+        Ok(chain) => chain,
+        Err(fault) => {
+            let at = Some(start_of(fault.segment));
+            return Survey {
+                first_live: found.first_live,
+                ..Survey::none(Verdict::Corrupt(fault.reason), "D1", at)
+            };
+        }
+    };
+    let mut pending = Pending { records: 0, digest: 0 };
+    for link in &chain.links {
+        let bytes = bytes_of(files, link.header.number);
+        let stop = read_segment(link, bytes, found.first_live, &mut pending, visit);
+        let segment = judge_segment(link, stop, bytes, options);
+        found.segments.push(segment);
+        found.verdict = segment.verdict;
+        found.row = segment.row;
+        found.next_lsn = stop.tail.next_lsn;
+        found.epoch = found.epoch.max(Some(stop.tail.epoch)).max(segment.evidence.epoch);
+        let corrupt = matches!(segment.verdict, Verdict::Corrupt(_));
+        let byte = if corrupt { stop.at } else { stop.tail.end };
+        found.at = Some(Position { segment: link.header.number, byte });
+        if corrupt {
+            break;
+        }
+        if link.successor.is_some_and(|next| next.first_lsn != stop.tail.next_lsn) {
+            found.verdict = Verdict::Corrupt(Reason::Link);
+            found.row = "D1";
+            break;
+        }
+    }
+    found.records = pending.records;
+    found.digest = pending.digest;
+    found
+}
+
+fn judge_segment(link: &ChainLink, stop: Stop, bytes: &[u8], options: &SurveyOptions) -> SegmentSurvey {
+    let header = link.header;
+    let evidence = match &link.successor {
+        Some(successor) => Evidence::default().with_successor(header.number, successor),
+        None => {
+            let identity = Identity::new(header.log, header.number);
+            let to = header.segment_bytes.min(bytes.len() as u64);
+            ScanAhead::behind(&identity, &stop, to).run(bytes).with_durable(options.expect_durable)
+        }
+    };
+    let row = judge(&stop.facts(&evidence));
+    SegmentSurvey { header, stop, evidence, row: row.name, verdict: row.verdict }
+}
+
+/// Reads a segment to its stop; shows and counts the live records of whole groups.
+fn read_segment(
+    link: &ChainLink,
+    bytes: &[u8],
+    first_live: Lsn,
+    sum: &mut Pending,
+    visit: Visit<'_>,
+) -> Stop {
+    let mut decoder = Decoder::new(&link.header, bytes.len() as u64);
+    if let Some(end) = link.end() {
+        decoder = decoder.with_end(end);
+    }
+    let mut group: Vec<(Lsn, &[u8])> = Vec::new();
+    let mut take = |group: &mut Vec<(Lsn, &[u8])>| {
+        for (lsn, payload) in group.drain(..).filter(|(lsn, _)| *lsn >= first_live) {
+            sum.records += 1;
+            sum.digest = append(append(sum.digest, &lsn.get().to_le_bytes()), payload);
+            visit(lsn, payload);
+        }
+    };
+    loop {
+        match decoder.step(bytes, 0) {
+            Step::Frame(frame) if frame.kind == crate::frame::Kind::Record => {
+                group.push((frame.lsn, frame.payload))
+            }
+            Step::GroupEnd(_) => take(&mut group),
+            Step::GroupStart(_) | Step::Frame(_) => {}
+            Step::Stop(stop) => {
+                // A cut may end inside a group; what comes before it belongs to the log.
+                if stop.fault == Fault::SegmentEnd {
+                    take(&mut group);
+                }
+                return stop;
+            }
+            Step::NeedBytes { .. } => unreachable!("the window is the whole file"),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The numbers of a log, each with a type of its own, so that no two can be confused.
+//!
+//! *Owns*: `Lsn`, `SegmentNumber`, `Epoch`, `LogId`, `Position`; their arithmetic is checked.
+//! *May not touch*: bytes.
+
+use core::fmt;
+
+/// The number of a record: dense, the first is 1. 0 stands for "before the first".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Lsn(u64);
+
+impl Lsn {
+    /// Before the first record.
+    pub const ZERO: Self = Self(0);
+    /// The first record of a new log.
+    pub const FIRST: Self = Self(1);
+
+    /// The LSN with this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The one after it; `None` after the last that there can be.
+    pub const fn next(self) -> Option<Self> {
+        self.plus(1)
+    }
+
+    /// `count` further; `None` when there is no such number.
+    pub const fn plus(self, count: u64) -> Option<Self> {
+        match self.0.checked_add(count) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The one before it; `None` before [`Lsn::ZERO`].
+    pub const fn before(self) -> Option<Self> {
+        match self.0.checked_sub(1) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+}
+
+/// The number of a segment: from 1, and never used again in the same log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentNumber(u64);
+
+impl SegmentNumber {
+    /// The first segment of a log.
+    pub const FIRST: Self = Self(1);
+
+    /// The segment with this number; 0 is none.
+    pub const fn new(number: u64) -> Option<Self> {
+        if number == 0 { None } else { Some(Self(number)) }
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The one after it; `None` after the last that there can be.
+    pub const fn next(self) -> Option<Self> {
+        match self.0.checked_add(1) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+}
+
+/// The number of an opening for writing, or of a cut: from 1, higher each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(u64);
+
+impl Epoch {
+    /// The epoch in which a log is created.
+    pub const FIRST: Self = Self(1);
+
+    /// The epoch with this number; 0 is none.
+    pub const fn new(number: u64) -> Option<Self> {
+        if number == 0 { None } else { Some(Self(number)) }
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The one after it; `None` after the last that there can be.
+    pub const fn next(self) -> Option<Self> {
+        match self.0.checked_add(1) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+}
+
+/// What tells one log from every other: 128 random bits, given by whoever creates it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogId([u8; 16]);
+
+impl LogId {
+    /// The id with these bytes.
+    pub const fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes, in the order in which they are stored.
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+/// A place in a log: a byte of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The segment.
+    pub segment: SegmentNumber,
+    /// The byte in it, from the start of its file.
+    pub byte: u64,
+}
+
+macro_rules! shown_as_number {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    )*};
+}
+shown_as_number!(Lsn, SegmentNumber, Epoch);
+
+impl fmt::Display for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LogId({self})")
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.segment, self.byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_wraps() {
+        assert_eq!(Lsn::new(u64::MAX).next(), None);
+        assert_eq!(Lsn::ZERO.before(), None);
+        assert_eq!(Lsn::FIRST.before(), Some(Lsn::ZERO));
+        assert_eq!(SegmentNumber::new(0), None);
+        assert_eq!(SegmentNumber::new(u64::MAX).and_then(SegmentNumber::next), None);
+        assert_eq!(Epoch::new(0), None);
+        assert_eq!(Epoch::new(u64::MAX).and_then(Epoch::next), None);
+    }
+}
