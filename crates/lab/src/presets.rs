@@ -13,7 +13,7 @@ named_choice! {
     Preset, "preset" {
         Quick = "quick", "what `inkstone lab` runs: the durable ways that matter, against the naive one";
         E1 = "e1", "ways to write a durable log, files left over from the round before";
-        E1Removed = "e1-removed", "the same, all files removed before each round";
+        E1Removed = "e1-removed", "the same, each file removed after its turn";
         E1Order = "e1-order", "the same arms as published, in another fixed order";
         E2 = "e2", "first and second pass over a prepared file, synced and unsynced";
         E6 = "e6", "ways of doing I/O: calls, streams, mappings, direct, io_uring, AIO";
@@ -48,7 +48,8 @@ impl Preset {
 
     /// What becomes of files between its rounds.
     pub fn leftover(self) -> Leftover {
-        if self == Self::E1Removed { Leftover::Removed } else { Leftover::Kept }
+        // E2 was published with one file on an image of twice its size.
+        if matches!(self, Self::E1Removed | Self::E2) { Leftover::Removed } else { Leftover::Kept }
     }
 
     /// Its order within a round.

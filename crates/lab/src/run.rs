@@ -110,6 +110,13 @@ impl Arm {
         }
     }
 
+    fn after_turn(&self, session: &Session<'_>, leftover: Leftover) {
+        if leftover == Leftover::Removed {
+            // A file that cannot be removed shows up when its arm cannot be staged again.
+            let _ = session.clear(&self.file_name);
+        }
+    }
+
     fn fail(&mut self, session: &Session<'_>, error: &CellError) {
         self.failed = Some(error.to_string());
         self.writer = None;
@@ -158,19 +165,15 @@ fn rounds(
         if plan.order == Order::Random {
             random.shuffle(&mut order);
         }
-        if plan.leftover == Leftover::Removed {
-            for arm in arms.iter() {
-                // A file that cannot be removed shows up when its arm cannot be staged.
-                let _ = session.remove(&arm.file_name);
-            }
-        }
         for (turn, &index) in order.iter().enumerate() {
             let arm = &mut arms[index];
             progress.step(&arm.name);
             if arm.failed.is_some() {
                 continue;
             }
-            match timed_round(site, session, arm, payload, plan.limits) {
+            let timed = timed_round(site, session, arm, payload, plan.limits);
+            arm.after_turn(session, plan.leftover);
+            match timed {
                 Ok((totals, preparation_ns)) => arm.rounds.push(Round {
                     number,
                     turn: turn as u32,
@@ -276,6 +279,7 @@ fn bills(
             arm.writer = Some(writer);
             billed
         });
+        arm.after_turn(session, plan.leftover);
         match billed {
             Ok(billed) => arm.bill = Some(billed),
             Err(CellError::Interrupted) => return,
@@ -399,5 +403,9 @@ pub fn steps_of(site: &Site, plan: &Plan) -> u64 {
 
 /// Bytes of disk that a plan needs at the same time.
 pub fn room_needed_bytes(plan: &Plan) -> u64 {
-    plan.cells.iter().filter(|cell| cell.check().is_ok()).map(|cell| cell.file_bytes).sum()
+    let files = plan.cells.iter().filter(|cell| cell.check().is_ok()).map(|cell| cell.file_bytes);
+    match plan.leftover {
+        Leftover::Kept => files.sum(),
+        Leftover::Removed => files.max().unwrap_or(0),
+    }
 }

@@ -33,7 +33,7 @@ pub enum CellError {
 pub enum Leftover {
     /// Each arm's file stays until the arm's own next turn: the disk is as full as in a service that runs.
     Kept,
-    /// All files are removed before each round.
+    /// Each arm's file is removed after its turn: there is never more than one.
     Removed,
 }
 
@@ -69,6 +69,14 @@ impl Session<'_> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Removes a file if it is there, and waits until its blocks are given back.
+    pub(crate) fn clear(&self, name: &str) -> Result<(), CellError> {
+        if self.remove(name)? {
+            self.settle();
+        }
+        Ok(())
     }
 
     /// Waits until the device is quiet. A file system gives back the blocks of a removed file later and elsewhere
@@ -117,9 +125,7 @@ pub fn stage(
     let Cell { strategy, file_bytes, .. } = *cell;
     match strategy.reuse {
         Reuse::New => {
-            if session.remove(name)? {
-                session.settle();
-            }
+            session.clear(name)?;
             drop(session.directory.open(name, &OpenFile::new_file())?);
         }
         Reuse::Reuse if session.exists(name, file_bytes) => {}
