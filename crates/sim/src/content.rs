@@ -1,0 +1,235 @@
+//! What a file holds, copied only where it is written: a crash clone shares everything that nobody changes.
+//!
+//! *Owns*: bytes in 4 KiB pages, pages in groups, and sets of blocks. *May not touch*: when anything becomes durable.
+
+use std::sync::Arc;
+
+/// A page of content, and the unit in which a file system allocates here.
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// Pages in a group: changing one page of a shared file copies the page, and the pointers of one group and of all
+/// groups. 32 keeps both short for files of some MiB.
+const GROUP_PAGES: usize = 32;
+
+type Page = [u8; PAGE_BYTES];
+
+#[derive(Clone, Default)]
+struct Group {
+    pages: [Option<Arc<Page>>; GROUP_PAGES],
+}
+
+/// The bytes of a file from 0 to any length; what was never written reads as zeros.
+#[derive(Clone, Default)]
+pub(crate) struct Content {
+    groups: Arc<Vec<Option<Arc<Group>>>>,
+}
+
+/// A part of a range that lies within one page.
+struct Piece {
+    page: usize,
+    start: usize,
+    len: usize,
+    /// Where in the caller's bytes.
+    at: usize,
+}
+
+fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at == len {
+            return None;
+        }
+        let position = offset as usize + at;
+        let start = position % PAGE_BYTES;
+        let piece = Piece { page: position / PAGE_BYTES, start, len: (PAGE_BYTES - start).min(len - at), at };
+        at += piece.len;
+        Some(piece)
+    })
+}
+
+impl Content {
+    fn page(&self, page: usize) -> Option<&Page> {
+        let group = self.groups.get(page / GROUP_PAGES)?.as_ref()?;
+        group.pages[page % GROUP_PAGES].as_deref()
+    }
+
+    fn slot(&mut self, page: usize) -> &mut Option<Arc<Page>> {
+        let groups = Arc::make_mut(&mut self.groups);
+        let number = page / GROUP_PAGES;
+        if groups.len() <= number {
+            groups.resize(number + 1, None);
+        }
+        let group = groups[number].get_or_insert_with(Arc::default);
+        &mut Arc::make_mut(group).pages[page % GROUP_PAGES]
+    }
+
+    /// Fills `out` from `offset`.
+    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
+        for piece in pieces(offset, out.len()) {
+            let target = &mut out[piece.at..piece.at + piece.len];
+            match self.page(piece.page) {
+                Some(page) => target.copy_from_slice(&page[piece.start..piece.start + piece.len]),
+                None => target.fill(0),
+            }
+        }
+    }
+
+    /// The bytes of a range.
+    pub(crate) fn get(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.read(offset, &mut bytes);
+        bytes
+    }
+
+    /// Writes `bytes` at `offset`.
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        for piece in pieces(offset, bytes.len()) {
+            let source = &bytes[piece.at..piece.at + piece.len];
+            if piece.len == PAGE_BYTES {
+                let is_zero = *source == [0; PAGE_BYTES];
+                if is_zero && self.page(piece.page).is_none() {
+                    continue;
+                }
+                let whole = source.try_into().expect("a whole page");
+                *self.slot(piece.page) = if is_zero { None } else { Some(Arc::new(whole)) };
+            } else {
+                let page = self.slot(piece.page).get_or_insert_with(|| Arc::new([0; PAGE_BYTES]));
+                Arc::make_mut(page)[piece.start..piece.start + piece.len].copy_from_slice(source);
+            }
+        }
+    }
+
+    /// Makes a range read as zeros.
+    pub(crate) fn zero(&mut self, offset: u64, len: usize) {
+        for piece in pieces(offset, len) {
+            if self.page(piece.page).is_none() {
+                continue;
+            }
+            let slot = self.slot(piece.page);
+            if piece.len == PAGE_BYTES {
+                *slot = None;
+            } else if let Some(page) = slot {
+                Arc::make_mut(page)[piece.start..piece.start + piece.len].fill(0);
+            }
+        }
+    }
+
+    /// Makes everything from `len` on read as zeros.
+    pub(crate) fn cut(&mut self, len: u64) {
+        let end = (self.groups.len() * GROUP_PAGES * PAGE_BYTES) as u64;
+        if len >= end {
+            return;
+        }
+        let last = len as usize / PAGE_BYTES;
+        let has_more = (last..self.groups.len() * GROUP_PAGES).any(|page| self.page(page).is_some());
+        if has_more {
+            self.zero(len, (end - len) as usize);
+        }
+    }
+}
+
+/// A set of blocks of a file.
+#[derive(Clone, Default)]
+pub(crate) struct Blocks {
+    words: Arc<Vec<u64>>,
+    count: u64,
+}
+
+/// The blocks that a range of bytes touches.
+pub(crate) fn blocks_of(offset: u64, len: u64) -> std::ops::Range<u64> {
+    let block = PAGE_BYTES as u64;
+    if len == 0 { 0..0 } else { offset / block..(offset + len).div_ceil(block) }
+}
+
+impl Blocks {
+    pub(crate) fn has(&self, block: u64) -> bool {
+        self.words.get(block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    }
+
+    pub(crate) fn has_all(&self, blocks: std::ops::Range<u64>) -> bool {
+        blocks.into_iter().all(|block| self.has(block))
+    }
+
+    /// How many blocks it has.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn set(&mut self, blocks: std::ops::Range<u64>, value: bool) {
+        for block in blocks {
+            if self.has(block) == value {
+                continue;
+            }
+            let words = Arc::make_mut(&mut self.words);
+            let number = block as usize / 64;
+            if words.len() <= number {
+                words.resize(number + 1, 0);
+            }
+            words[number] ^= 1 << (block % 64);
+            self.count = if value { self.count + 1 } else { self.count - 1 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_agrees_with_a_plain_vector() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut content = Content::default();
+        let mut plain = vec![0_u8; 1 << 20];
+        for round in 0..2000 {
+            let at = rng.usize(..plain.len());
+            let len = rng.usize(..20_000).min(plain.len() - at);
+            match rng.u32(..8) {
+                0 => {
+                    content.zero(at as u64, len);
+                    plain[at..at + len].fill(0);
+                }
+                1 if round % 20 == 0 => {
+                    content.cut(at as u64);
+                    plain[at..].fill(0);
+                }
+                _ => {
+                    let bytes: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
+                    content.write(at as u64, &bytes);
+                    plain[at..at + len].copy_from_slice(&bytes);
+                }
+            }
+        }
+        assert!(content.get(0, plain.len()) == plain);
+        assert!(content.get(5 << 20, 10) == [0; 10]);
+    }
+
+    #[test]
+    fn a_clone_keeps_what_it_had() {
+        let mut content = Content::default();
+        content.write(0, &[1; 10_000]);
+        let clone = content.clone();
+        content.write(4096, &[2; 4096]);
+        content.zero(0, 100);
+        assert!(clone.get(0, 10_000) == [1; 10_000]);
+        assert_eq!((content.get(0, 1), content.get(4096, 1)), (vec![0], vec![2]));
+    }
+
+    #[test]
+    fn zeros_take_no_memory() {
+        let mut content = Content::default();
+        content.write(0, &vec![0; 1 << 20]);
+        assert!(content.groups.is_empty());
+    }
+
+    #[test]
+    fn blocks_are_counted_once() {
+        let mut blocks = Blocks::default();
+        blocks.set(blocks_of(4095, 2), true);
+        blocks.set(1..70, true);
+        assert_eq!(blocks.count(), 70);
+        assert!(blocks.has_all(0..70));
+        assert!(!blocks.has(70) && !blocks.has(1 << 30));
+        blocks.set(0..69, false);
+        assert_eq!((blocks.count(), blocks.has(69)), (1, true));
+        assert_eq!(blocks_of(8192, 0), 0..0);
+    }
+}

@@ -1,0 +1,400 @@
+//! What a power loss leaves: any subset of what was not durable, sampled from a seed or chosen item by item.
+//!
+//! *Owns*: the instant of a cut and the disks found after it. *May not touch*: the disk that goes on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::content::{Content, PAGE_BYTES};
+use crate::disk::SimDisk;
+use crate::durable::settle_in;
+use crate::options::{DirectoryOrder, DiskOptions, NewBlocks};
+use crate::pending::{Change, Entry, NameChange, NameEntry, Place};
+use crate::state::{Inode, NamesOf, State};
+
+/// What becomes of an item in a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It is on the medium.
+    Kept,
+    /// It is not.
+    Dropped,
+    /// The sector holds neither the old nor the new bytes. For what is no sector: dropped.
+    Garbage,
+}
+
+/// Something that a crash keeps whole or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The file's name when the power went, its old name for a rename.
+    pub file: Arc<str>,
+    /// The write or operation that it belongs to; the sectors of one write share it. Numbers rise with time.
+    pub write: u64,
+    /// What it is.
+    pub what: ItemKind,
+}
+
+/// What an [`Item`] is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ItemKind {
+    /// A sector that was written.
+    Sector {
+        /// Where in the file.
+        offset: u64,
+        /// Where it waited.
+        place: Place,
+    },
+    /// The file's growth to this size.
+    Size {
+        /// The new size.
+        to_bytes: u64,
+    },
+    /// A range that became unwritten blocks.
+    ZeroRange {
+        /// Where in the file.
+        offset: u64,
+        /// How long.
+        len_bytes: u64,
+    },
+    /// The file's creation.
+    Create,
+    /// The file's new name.
+    Rename {
+        /// The new name.
+        to: Arc<str>,
+    },
+    /// The file's removal.
+    Remove,
+}
+
+/// How many items [`PowerCut::subsets`] enumerates at most.
+pub const MAX_ENUMERATED_ITEMS: usize = 20;
+
+/// A disk at the instant when its power goes: every state that may be found afterwards comes from here. It shares what
+/// nobody changes, and the disk itself goes on.
+#[derive(Clone)]
+pub struct PowerCut {
+    options: DiskOptions,
+    seed: u64,
+    operation: u64,
+    epoch: u64,
+    /// The files as on the medium.
+    inodes: BTreeMap<u64, Inode>,
+    directories: Vec<NamesOf>,
+    next_inode: u64,
+    removed: Content,
+    entries: Vec<Entry>,
+    names: Vec<NameEntry>,
+    items: Vec<Item>,
+    /// Which entry or name, and which of its sectors, each item is.
+    sources: Vec<Source>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Sector { entry: usize, offset: u64 },
+    Whole { entry: usize },
+    Name { name: usize },
+}
+
+impl PowerCut {
+    pub(crate) fn of(state: &State) -> Self {
+        let mut inodes = state.inodes.clone();
+        for inode in inodes.values_mut() {
+            inode.view = inode.medium.clone();
+            inode.size_bytes = inode.stable_bytes;
+            inode.open = 0;
+            inode.is_error_due = false;
+            inode.is_tainted = false;
+            inode.takes_room = true;
+        }
+        let mut directories = state.directories.clone();
+        for directory in &mut directories {
+            directory.view = directory.stable.clone();
+        }
+        let mut cut = Self {
+            options: state.options,
+            seed: state.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ state.next_order,
+            operation: state.operation,
+            epoch: state.epochs_recorded,
+            inodes,
+            directories,
+            next_inode: state.next_inode,
+            removed: state.removed.clone(),
+            entries: state.pending.clone(),
+            names: state.pending_names.clone(),
+            items: Vec::new(),
+            sources: Vec::new(),
+        };
+        cut.list_items();
+        cut
+    }
+
+    /// Entries and names in one order of arrival, each cut into what is kept whole.
+    fn list_items(&mut self) {
+        let mut names = self.names.iter().enumerate().peekable();
+        for (number, entry) in self.entries.iter().enumerate() {
+            while let Some((name, earlier)) = names.next_if(|(_, name)| name.order < entry.order) {
+                self.items.push(item_of_name(earlier));
+                self.sources.push(Source::Name { name });
+            }
+            let file = &self.inodes[&entry.inode].name;
+            let mut push = |what, source| {
+                self.items.push(Item { file: Arc::clone(file), write: entry.write, what });
+                self.sources.push(source);
+            };
+            match entry.change {
+                Change::Data { place, .. } => {
+                    for offset in entry.range().step_by(self.options.sector_bytes) {
+                        push(ItemKind::Sector { offset, place }, Source::Sector { entry: number, offset });
+                    }
+                }
+                Change::Zero { offset, len } => {
+                    push(ItemKind::ZeroRange { offset, len_bytes: len }, Source::Whole { entry: number });
+                }
+                Change::Size { to } => push(ItemKind::Size { to_bytes: to }, Source::Whole { entry: number }),
+            }
+        }
+        for (name, later) in names {
+            self.items.push(item_of_name(later));
+            self.sources.push(Source::Name { name });
+        }
+    }
+
+    /// What was not durable, in order of arrival.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The number of the operation at which the power went: the disk's last one. For a cut from
+    /// [`SimDisk::take_epochs`] that is the operation that was about to make something durable.
+    pub fn operation(&self) -> u64 {
+        self.operation
+    }
+
+    /// How many epochs were recorded before this: what was acknowledged when [`SimDisk::epochs_recorded`] gave this
+    /// number or a lower one must be found.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The disk as found if each item had this fate. With [`DirectoryOrder::Prefix`] a directory operation after one
+    /// that was not kept is not kept either, whatever its fate.
+    pub fn state(&self, fate: impl FnMut(usize, &Item) -> Fate) -> SimDisk {
+        self.found(self.seed, fate)
+    }
+
+    /// The disk as found if exactly the items of the bits in `kept` were kept.
+    ///
+    /// # Panics
+    /// If there are more than 64 items: they have no bits.
+    pub fn subset(&self, kept: u64) -> SimDisk {
+        assert!(self.items.len() <= 64, "{} items in 64 bits", self.items.len());
+        self.found(self.seed, |index, _| if kept >> index & 1 == 1 { Fate::Kept } else { Fate::Dropped })
+    }
+
+    /// Every subset, from none to all; `None` if there are more than [`MAX_ENUMERATED_ITEMS`].
+    pub fn subsets(&self) -> Option<impl Iterator<Item = SimDisk> + '_> {
+        let count = self.items.len();
+        (count <= MAX_ENUMERATED_ITEMS).then(|| (0..1_u64 << count).map(|kept| self.subset(kept)))
+    }
+
+    /// A disk as it may be found, drawn from a seed: everything or nothing, any subset, whole writes only, what arrived
+    /// first only, all but one, one write torn.
+    pub fn sample(&self, seed: u64) -> SimDisk {
+        let mut rng = fastrand::Rng::with_seed(seed ^ self.seed);
+        let mut data = Style::draw(&mut rng, self.items.len());
+        let mut size = Style::draw(&mut rng, self.items.len());
+        let mut names = Style::draw(&mut rng, self.items.len());
+        // An order among directory operations leaves prefixes only: all of them equally likely.
+        let is_journal = self.options.directory_order == DirectoryOrder::Prefix;
+        let mut names_left = if is_journal { rng.usize(..=self.names.len()) } else { 0 };
+        let garbage = if self.options.garbage_at_crash && rng.bool() { rng.u32(1..=8) } else { 0 };
+        self.found(rng.u64(..), |index, item| {
+            let kept = match item.what {
+                ItemKind::Sector { .. } if garbage > 0 && rng.u32(..16) < garbage => return Fate::Garbage,
+                ItemKind::Sector { .. } => data.keeps(index, item.write, &mut rng),
+                ItemKind::Size { .. } | ItemKind::ZeroRange { .. } => size.keeps(index, item.write, &mut rng),
+                _ if is_journal => {
+                    let kept = names_left > 0;
+                    names_left = names_left.saturating_sub(1);
+                    kept
+                }
+                _ => names.keeps(index, item.write, &mut rng),
+            };
+            if kept { Fate::Kept } else { Fate::Dropped }
+        })
+    }
+
+    fn found(&self, seed: u64, mut fate: impl FnMut(usize, &Item) -> Fate) -> SimDisk {
+        let mut state = State::new(seed, self.options);
+        state.inodes = self.inodes.clone();
+        state.directories = self.directories.clone();
+        state.next_inode = self.next_inode;
+        state.removed = self.removed.clone();
+        if self.options.new_blocks != NewBlocks::Zeros {
+            self.fill_new_blocks(&mut state);
+        }
+        let mut run = Run::default();
+        let mut names_end = false;
+        for (index, (item, &source)) in self.items.iter().zip(&self.sources).enumerate() {
+            let fate = fate(index, item);
+            match source {
+                Source::Sector { entry, offset } if fate == Fate::Kept => {
+                    let end = offset + self.options.sector_bytes as u64;
+                    if !run.extend(entry, offset, end) {
+                        run.apply(&self.entries, &mut state);
+                        run = Run { entry, start: offset, end };
+                    }
+                }
+                Source::Sector { entry, offset } => {
+                    run.apply(&self.entries, &mut state);
+                    run = Run::default();
+                    if fate == Fate::Garbage {
+                        let garbage: Vec<u8> = std::iter::repeat_with(|| state.rng.u8(..))
+                            .take(self.options.sector_bytes)
+                            .collect();
+                        let inode = state.inode_mut(self.entries[entry].inode);
+                        inode.medium.write(offset, &garbage);
+                    }
+                }
+                Source::Whole { entry } if fate == Fate::Kept => {
+                    run.apply(&self.entries, &mut state);
+                    run = Run::default();
+                    let entry = &self.entries[entry];
+                    settle_in(state.inode_mut(entry.inode), entry);
+                }
+                Source::Name { name } if fate == Fate::Kept && !names_end => {
+                    let entry = &self.names[name];
+                    entry.change.apply(&mut state.directories[entry.directory].view);
+                }
+                Source::Name { .. } => names_end = self.options.directory_order == DirectoryOrder::Prefix,
+                Source::Whole { .. } => {}
+            }
+        }
+        run.apply(&self.entries, &mut state);
+        power_up(&mut state);
+        SimDisk::from_state(state)
+    }
+
+    /// What new blocks show whose data was lost, before any data is applied.
+    fn fill_new_blocks(&self, state: &mut State) {
+        for source in &self.sources {
+            let Source::Sector { entry, offset } = *source else { continue };
+            let number = self.entries[entry].inode;
+            let inode = &self.inodes[&number];
+            let block = offset / PAGE_BYTES as u64;
+            if offset < inode.stable_bytes || inode.settled.has(block) || inode.reserved.has(block) {
+                continue;
+            }
+            let len = self.options.sector_bytes;
+            let bytes = if self.options.new_blocks == NewBlocks::Garbage {
+                std::iter::repeat_with(|| state.rng.u8(..)).take(len).collect()
+            } else {
+                self.removed.get(offset, len)
+            };
+            state.inode_mut(number).medium.write(offset, &bytes);
+        }
+    }
+}
+
+/// Adjacent sectors of one entry, applied together.
+#[derive(Default)]
+struct Run {
+    entry: usize,
+    start: u64,
+    end: u64,
+}
+
+impl Run {
+    fn extend(&mut self, entry: usize, offset: u64, end: u64) -> bool {
+        let follows = self.end > self.start && self.entry == entry && self.end == offset;
+        if follows {
+            self.end = end;
+        }
+        follows
+    }
+
+    fn apply(&self, entries: &[Entry], state: &mut State) {
+        if self.end > self.start {
+            let entry = &entries[self.entry];
+            settle_in(state.inode_mut(entry.inode), &entry.part(self.start..self.end));
+        }
+    }
+}
+
+fn item_of_name(entry: &NameEntry) -> Item {
+    let (file, what) = match &entry.change {
+        NameChange::Create { name, .. } => (name, ItemKind::Create),
+        NameChange::Rename { from, to, .. } => (from, ItemKind::Rename { to: Arc::clone(to) }),
+        NameChange::Remove { name, .. } => (name, ItemKind::Remove),
+    };
+    Item { file: Arc::clone(file), write: entry.order, what }
+}
+
+/// Makes of files and names on the medium a disk that was just started: files without a name are gone, nothing lies
+/// beyond a file's end, memory shows what the medium has.
+fn power_up(state: &mut State) {
+    let mut found = BTreeMap::new();
+    for (number, directory) in state.directories.iter_mut().enumerate() {
+        directory.stable = directory.view.clone();
+        for (name, inode) in &directory.view {
+            let Some(mut file) = state.inodes.remove(inode) else { continue };
+            file.name = Arc::clone(name);
+            file.directory = number;
+            file.size_bytes = file.stable_bytes;
+            file.medium.cut(file.stable_bytes);
+            file.view = file.medium.clone();
+            state.used_blocks += file.allocated.count();
+            found.insert(*inode, file);
+        }
+    }
+    state.inodes = found;
+}
+
+/// How a sampled crash chooses.
+enum Style {
+    None,
+    All,
+    /// Each by itself, with this chance in 256.
+    Each(u8),
+    /// Each write whole or not.
+    Writes(u64),
+    /// What arrived before this, or after.
+    Before(usize),
+    After(usize),
+    AllBut(usize),
+    Only(usize),
+}
+
+impl Style {
+    fn draw(rng: &mut fastrand::Rng, items: usize) -> Self {
+        let any = rng.usize(..items.max(1));
+        match rng.u32(..10) {
+            0 => Self::None,
+            1 => Self::All,
+            2 | 3 => Self::Each([26, 128, 230][rng.usize(..3)]),
+            4 | 5 => Self::Writes(rng.u64(..)),
+            6 => Self::Before(any),
+            7 => Self::After(any),
+            8 => Self::AllBut(any),
+            _ => Self::Only(any),
+        }
+    }
+
+    fn keeps(&mut self, index: usize, write: u64, rng: &mut fastrand::Rng) -> bool {
+        match *self {
+            Self::None => false,
+            Self::All => true,
+            Self::Each(chance) => rng.u8(..) < chance,
+            Self::Writes(salt) => {
+                let mixed = (write ^ salt).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                mixed >> 63 == 1
+            }
+            Self::Before(cut) => index < cut,
+            Self::After(cut) => index > cut,
+            Self::AllBut(one) => index != one,
+            Self::Only(one) => index == one,
+        }
+    }
+}

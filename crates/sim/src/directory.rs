@@ -1,0 +1,106 @@
+//! A directory of a simulated disk behind the seam.
+//!
+//! *Owns*: names as the seam has them, and the errors' words. *May not touch*: what files hold.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use inkstone_io::engine::MAX_DEPTH;
+use inkstone_io::{Access, Directory, EngineKind, Error, NamedChoice, OpenFile, Result};
+
+use crate::disk::SimDisk;
+use crate::engine::SimEngine;
+use crate::fault::errno;
+use crate::file::SimFile;
+use crate::state::os_error;
+
+/// A directory of a [`SimDisk`]. Clones are the same directory.
+#[derive(Debug, Clone)]
+pub struct SimDirectory {
+    disk: SimDisk,
+    number: usize,
+    path: PathBuf,
+}
+
+impl SimDirectory {
+    pub(crate) fn new(disk: SimDisk, path: PathBuf) -> Self {
+        let number = disk.lock().directory(&path);
+        Self { disk, number, path }
+    }
+
+    /// The disk that it is on.
+    pub fn disk(&self) -> &SimDisk {
+        &self.disk
+    }
+
+    fn check_name(&self, name: &str) -> Result<Arc<str>> {
+        if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+            let why = "a file's name has no slash and is not empty";
+            return Err(Error::invalid("open", self.path.join(name), why));
+        }
+        Ok(name.into())
+    }
+}
+
+impl Directory for SimDirectory {
+    type File = SimFile;
+    type Engine = SimEngine;
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
+        let name = self.check_name(name)?;
+        let path = self.path.join(&*name);
+        match how.access {
+            Access::Buffered | Access::Seek | Access::Direct => {}
+            Access::Mmap | Access::Stream => {
+                let why = format!("a simulated disk has no access {}", how.access);
+                return Err(Error::unsupported("open", path, why));
+            }
+        }
+        if how.create_new && how.read_only {
+            // The standard library refuses that before the kernel is asked.
+            return Err(Error::invalid("open", path, "creating a file requires write access"));
+        }
+        let mut state = self.disk.lock();
+        if how.access == Access::Direct && !state.options.has_direct {
+            return Err(Error::new("open", path, os_error(errno::EINVAL))
+                .advise("this file system has no O_DIRECT: use access buffered"));
+        }
+        match state.open(self.number, &name, how.create_new) {
+            Ok(inode) => Ok(SimFile::new(self.disk.clone(), inode, path, *how)),
+            Err(source) => Err(Error::new("open", path, source)),
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (self.check_name(from)?, self.check_name(to)?);
+        let renamed = self.disk.lock().rename(self.number, &from, &to);
+        renamed.map_err(|source| Error::new("rename", self.path.join(&*from), source))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let name = self.check_name(name)?;
+        let removed = self.disk.lock().remove(self.number, &name);
+        removed.map_err(|source| Error::new("unlink", self.path.join(&*name), source))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.disk.lock().list(self.number).map_err(|source| Error::new("list directory", &self.path, source))
+    }
+
+    fn sync(&self) -> Result<()> {
+        let synced = self.disk.lock().sync_directory(self.number);
+        synced.map_err(|source| Error::new("fsync directory", &self.path, source))
+    }
+
+    fn engine(&self, kind: EngineKind, depth: usize) -> Result<SimEngine> {
+        if depth > MAX_DEPTH {
+            let why = format!("a depth of {depth} is more than the {MAX_DEPTH} that an engine takes");
+            return Err(Error::invalid("open engine", kind.name(), why));
+        }
+        Ok(SimEngine::new(self.disk.clone()))
+    }
+}

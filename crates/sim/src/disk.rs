@@ -1,0 +1,172 @@
+//! The handle of a disk: making one, cutting its power, planning its faults, asking what happened.
+//!
+//! *Owns*: the lock around the state. *May not touch*: what the operations do.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::counters::Counters;
+use crate::crash::{Fate, Item, PowerCut};
+use crate::directory::SimDirectory;
+use crate::fault::{Event, Fault};
+use crate::options::DiskOptions;
+use crate::state::State;
+
+/// A disk in memory. Clones are handles of the same disk.
+#[derive(Clone)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+impl SimDisk {
+    /// An empty disk. The same seed and the same calls give the same disk, byte for byte.
+    ///
+    /// # Panics
+    /// If `sector_bytes` is no power of two from 512 to 4096.
+    pub fn new(seed: u64, options: DiskOptions) -> Self {
+        let sector = options.sector_bytes;
+        assert!(sector.is_power_of_two(), "a sector of {sector} bytes");
+        assert!((512..=4096).contains(&sector), "a sector of {sector} bytes");
+        Self::from_state(State::new(seed, options))
+    }
+
+    pub(crate) fn from_state(state: State) -> Self {
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A panic of another holder leaves no half-done operation that matters to a test that fails anyway.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The directory of this path. It exists, durably, from the first time that it is asked for.
+    pub fn directory(&self, path: impl Into<PathBuf>) -> SimDirectory {
+        SimDirectory::new(self.clone(), path.into())
+    }
+
+    /// The disk at this instant, as the start of every state that a power loss now may leave.
+    pub fn power_cut(&self) -> PowerCut {
+        PowerCut::of(&self.lock())
+    }
+
+    /// A disk as found after a power loss now, drawn from `seed`. This one goes on.
+    pub fn crash(&self, seed: u64) -> Self {
+        self.power_cut().sample(seed)
+    }
+
+    /// A disk as found after a power loss now, each item that was not durable having this fate. This one goes on.
+    pub fn crash_with(&self, mut fate: impl FnMut(&Item) -> Fate) -> Self {
+        self.power_cut().state(|_, item| fate(item))
+    }
+
+    /// What is not durable, in order of arrival.
+    pub fn unflushed(&self) -> Vec<Item> {
+        self.power_cut().items().to_vec()
+    }
+
+    /// From now on, remembers the disk as it stands before each thing that makes something durable (a sync, a durable
+    /// write, a directory's sync), if anything is not: the subsets of these are all states that there are.
+    pub fn record_epochs(&self) {
+        self.lock().epochs = Some(Vec::new());
+    }
+
+    /// What [`SimDisk::record_epochs`] has remembered since this was called last.
+    pub fn take_epochs(&self) -> Vec<PowerCut> {
+        self.lock().epochs.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// How many epochs were recorded since the disk was made. Whoever notes this number with each acknowledgement knows
+    /// for every [`PowerCut`] what was acknowledged before it: see [`PowerCut::epoch`].
+    pub fn epochs_recorded(&self) -> u64 {
+        self.lock().epochs_recorded
+    }
+
+    /// Plans a fault.
+    ///
+    /// # Panics
+    /// If its effect cannot happen to operations of its kind.
+    pub fn inject(&self, fault: Fault) {
+        self.lock().plans.add(fault);
+    }
+
+    /// Takes all plans back that have not fired.
+    pub fn clear_faults(&self) {
+        self.lock().plans.clear();
+    }
+
+    /// Changes what the disk is from now on, its rates of faults among them. What a sector is stays as it was.
+    pub fn change_options(&self, change: impl FnOnce(&mut DiskOptions)) {
+        let mut state = self.lock();
+        let sector_bytes = state.options.sector_bytes;
+        change(&mut state.options);
+        state.options.sector_bytes = sector_bytes;
+    }
+
+    /// What the disk is.
+    pub fn options(&self) -> DiskOptions {
+        self.lock().options
+    }
+
+    /// Changes the bits of `mask` in a byte on the medium, as if at rest. In memory too if the page is clean.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn rot(&self, directory: impl AsRef<Path>, file: &str, at: u64, mask: u8) {
+        let mut state = self.lock();
+        let number = state.directory(directory.as_ref());
+        let inode = *state.directories[number].view.get(file).unwrap_or_else(|| panic!("no file {file:?}"));
+        state.rot(inode, at, mask);
+    }
+
+    /// Drops every clean page, so that buffered reads see what the device has: memory pressure may do that at any time.
+    pub fn drop_caches(&self) {
+        self.lock().drop_caches();
+    }
+
+    /// What was asked of it and what it did.
+    pub fn counters(&self) -> Counters {
+        self.lock().counters
+    }
+
+    /// How many operations there were: the number of the last one.
+    pub fn operations(&self) -> u64 {
+        self.lock().operation
+    }
+
+    /// Every fault that fired, in order.
+    pub fn history(&self) -> Vec<Event> {
+        self.lock().history.clone()
+    }
+
+    /// Every file with its content as programs see it, by path.
+    pub fn image(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        self.lock().image(false)
+    }
+
+    /// Every file with its content as on the medium: what a power loss that keeps nothing leaves.
+    pub fn medium(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        self.lock().image(true)
+    }
+}
+
+impl fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        f.debug_struct("SimDisk")
+            .field("seed", &state.seed)
+            .field("operations", &state.operation)
+            .field("files", &state.inodes.len())
+            .field("not_durable", &(state.pending.len() + state.pending_names.len()))
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PowerCut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PowerCut")
+            .field("operation", &self.operation())
+            .field("items", &self.items().len())
+            .finish_non_exhaustive()
+    }
+}

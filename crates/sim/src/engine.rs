@@ -1,0 +1,142 @@
+//! The engine of a simulated disk: requests in flight, given back in an order that nobody promised.
+//!
+//! *Owns*: the requests in flight. *May not touch*: what they do.
+//!
+//! The worst that the seam allows: what a write brings is where a crash may keep it as soon as it is submitted, becomes
+//! durable only when it completes, and is covered by no sync but its own that was submitted before.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use inkstone_io::{
+    AlignedBuf, Completion, Engine, Error, File, Operation, Persist, Request, Result, SyncKind,
+};
+
+use crate::disk::SimDisk;
+use crate::durable::Cover;
+use crate::file::SimFile;
+use crate::options::CompletionOrder;
+use crate::state::State;
+use crate::transfer::Written;
+
+/// An engine for [`SimFile`]s. Every kind is the same one.
+#[derive(Debug)]
+pub struct SimEngine {
+    disk: SimDisk,
+    taken: VecDeque<Taken>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    token: u64,
+    file: Arc<SimFile>,
+    buffer: Option<AlignedBuf>,
+    rest: Rest,
+}
+
+/// What is left to do of a request.
+#[derive(Debug)]
+enum Rest {
+    Nothing(Error),
+    Write { written: Written, offset: u64, persist: Persist, cover: Cover },
+    Read { len: usize, offset: u64 },
+    Sync { kind: SyncKind, cover: Cover },
+}
+
+impl SimEngine {
+    pub(crate) fn new(disk: SimDisk) -> Self {
+        Self { disk, taken: VecDeque::new() }
+    }
+
+    fn start(state: &mut State, file: &SimFile, operation: Operation) -> (Option<AlignedBuf>, Rest) {
+        match operation {
+            Operation::Write { buffer, len, offset, persist } => {
+                let rest = match buffer.get(..len) {
+                    Some(bytes) => match file.start_write(state, bytes, offset, persist) {
+                        Ok(written) => {
+                            state.in_flight.extend(&written.writes);
+                            let cover = state.cover_now().with(&written.writes);
+                            Rest::Write { written, offset, persist, cover }
+                        }
+                        Err(error) => Rest::Nothing(error),
+                    },
+                    None => Rest::Nothing(too_long(file, len, buffer.len())),
+                };
+                (Some(buffer), rest)
+            }
+            Operation::Read { buffer, len, offset } if len <= buffer.len() => {
+                (Some(buffer), Rest::Read { len, offset })
+            }
+            Operation::Read { buffer, len, .. } => {
+                let rest = Rest::Nothing(too_long(file, len, buffer.len()));
+                (Some(buffer), rest)
+            }
+            Operation::Sync(kind) => (None, Rest::Sync { kind, cover: state.cover_now() }),
+        }
+    }
+}
+
+impl Taken {
+    fn finish(self) -> Completion {
+        let Self { token, file, mut buffer, rest } = self;
+        let result = match rest {
+            Rest::Nothing(error) => Err(error),
+            Rest::Write { written, offset, persist, cover } => {
+                let mut state = file.lock();
+                for write in &written.writes {
+                    state.in_flight.remove(write);
+                }
+                file.finish_write(&mut state, written, offset, persist, &cover)
+            }
+            Rest::Read { len, offset } => {
+                let bytes = buffer.as_mut().expect("a read has a buffer");
+                file.read_at(&mut bytes[..len], offset)
+            }
+            Rest::Sync { kind, cover } => file.sync_covered(&mut file.lock(), kind, &cover).map(|()| 0),
+        };
+        Completion { token, buffer, result }
+    }
+}
+
+fn too_long(file: &SimFile, len: usize, room: usize) -> Error {
+    Error::invalid("submit", file.path(), format!("{len} bytes were asked for, the buffer has {room}"))
+}
+
+impl Engine for SimEngine {
+    type File = SimFile;
+
+    fn submit(&mut self, request: Request<SimFile>) -> Result<()> {
+        let Request { token, file, operation } = request;
+        let (buffer, rest) = Self::start(&mut file.lock(), &file, operation);
+        self.taken.push_back(Taken { token, file, buffer, rest });
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Result<Option<Completion>> {
+        let next = match self.taken.len() {
+            0 => return Ok(None),
+            1 => 0,
+            count => {
+                let mut state = self.disk.lock();
+                match state.options.completion_order {
+                    CompletionOrder::Seeded => state.rng.usize(..count),
+                    CompletionOrder::Submitted => 0,
+                }
+            }
+        };
+        Ok(self.taken.remove(next).map(Taken::finish))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.taken.len()
+    }
+}
+
+impl Drop for SimEngine {
+    /// Carries out all that was taken, as every engine does.
+    fn drop(&mut self) {
+        for taken in self.taken.drain(..) {
+            drop(taken.finish());
+        }
+    }
+}

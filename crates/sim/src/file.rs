@@ -1,0 +1,212 @@
+//! A file of a simulated disk behind the seam.
+//!
+//! *Owns*: a handle, and which calls of the file system the seam's calls are. *May not touch*: what those do.
+
+use std::path::{Path, PathBuf};
+use std::sync::MutexGuard;
+
+use inkstone_io::{Access, Durability, Error, File, OpenFile, Persist, Preparation, Result, SyncKind};
+
+use crate::disk::SimDisk;
+use crate::durable::{Cover, Durably};
+use crate::fault::errno;
+use crate::state::{State, os_error};
+use crate::transfer::{Target, Written};
+
+/// Zeros are written in pieces of this size, as the operating system's side does it.
+const ZEROS_CHUNK_BYTES: u64 = 1 << 20;
+
+/// A file of a [`SimDisk`], open.
+#[derive(Debug)]
+pub struct SimFile {
+    disk: SimDisk,
+    inode: u64,
+    path: PathBuf,
+    how: OpenFile,
+}
+
+impl SimFile {
+    /// Of an inode on which [`State::open`] has counted this handle.
+    pub(crate) fn new(disk: SimDisk, inode: u64, path: PathBuf, how: OpenFile) -> Self {
+        Self { disk, inode, path, how }
+    }
+
+    /// How it was opened.
+    pub fn how(&self) -> &OpenFile {
+        &self.how
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.disk.lock()
+    }
+
+    fn target(&self, offset: u64, memory: &[u8]) -> Target {
+        let align_bytes = 1_usize << memory.as_ptr().addr().trailing_zeros().min(20);
+        Target { inode: self.inode, offset, direct: self.how.access == Access::Direct, align_bytes }
+    }
+
+    fn write_name(&self, persist: Persist) -> &'static str {
+        if persist == Persist::Dsync { "pwritev2(RWF_DSYNC)" } else { "pwrite" }
+    }
+
+    /// The first half of a write: the bytes go where the device may keep or lose them.
+    pub(crate) fn start_write(
+        &self,
+        state: &mut State,
+        bytes: &[u8],
+        offset: u64,
+        persist: Persist,
+    ) -> Result<Written> {
+        if persist == Persist::Dsync && self.how.access == Access::Seek {
+            let why = "RWF_DSYNC does not go with access seek";
+            return Err(Error::invalid("pwritev2", &self.path, why));
+        }
+        if self.how.read_only {
+            let name = self.write_name(persist);
+            return Err(Error::new(name, &self.path, os_error(errno::EBADF)).at(offset));
+        }
+        Ok(state.write(&self.target(offset, bytes), bytes))
+    }
+
+    /// The second half: what `persist` and the open flags say. `cover` is for the sync that follows, if one does.
+    pub(crate) fn finish_write(
+        &self,
+        state: &mut State,
+        written: Written,
+        offset: u64,
+        persist: Persist,
+        cover: &Cover,
+    ) -> Result<usize> {
+        let Written { writes, result } = written;
+        let count =
+            result.map_err(|source| Error::new(self.write_name(persist), &self.path, source).at(offset))?;
+        let full = self.how.durability == Durability::OSync;
+        let is_durable = persist == Persist::Dsync || full || self.how.durability == Durability::ODsync;
+        if is_durable && count > 0 {
+            let direct = self.how.access == Access::Direct;
+            state.counters.dsync_writes += 1;
+            let what =
+                Durably { inode: self.inode, writes: &writes, offset, len: count as u64, direct, full };
+            state.persist(&what);
+        }
+        if let Persist::Sync(kind) = persist {
+            self.sync_covered(state, kind, cover)?;
+        }
+        Ok(count)
+    }
+
+    pub(crate) fn sync_covered(&self, state: &mut State, kind: SyncKind, cover: &Cover) -> Result<()> {
+        let name = match kind {
+            SyncKind::All => "fsync",
+            SyncKind::Data => "fdatasync",
+        };
+        state.sync(self.inode, kind, cover).map_err(|source| Error::new(name, &self.path, source))
+    }
+
+    fn write_zeros(&self, state: &mut State, len_bytes: u64) -> Result<()> {
+        let direct = self.how.access == Access::Direct;
+        let sector = state.options.sector_bytes as u64;
+        if direct && !len_bytes.is_multiple_of(sector) {
+            let why = format!("{len_bytes} bytes are no multiple of {sector}");
+            return Err(Error::invalid("write zeros", &self.path, why));
+        }
+        let zeros = vec![0; ZEROS_CHUNK_BYTES.min(len_bytes) as usize];
+        let mut offset = 0;
+        while offset < len_bytes {
+            let len = ZEROS_CHUNK_BYTES.min(len_bytes - offset) as usize;
+            let target = Target { inode: self.inode, offset, direct, align_bytes: 4096 };
+            let written = state.write(&target, &zeros[..len]);
+            written.result.map_err(|source| Error::new("pwrite", &self.path, source).at(offset))?;
+            offset += len as u64;
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, way: Preparation, range: (u64, u64), grows: bool, zeroes: bool) -> Result<()> {
+        use inkstone_io::NamedChoice;
+        if self.how.read_only {
+            return Err(Error::new(way.name(), &self.path, os_error(errno::EBADF)).at(range.0));
+        }
+        let reserved = self.lock().reserve(self.inode, range, grows, zeroes);
+        reserved.map_err(|source| {
+            let is_full = source.raw_os_error() == Some(errno::ENOSPC);
+            let error = Error::new(way.name(), &self.path, source).at(range.0);
+            if is_full {
+                error.advise(format!("{} bytes were asked for: free some room", range.1))
+            } else {
+                error
+            }
+        })
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.lock().close(self.inode);
+    }
+}
+
+impl File for SimFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        Ok(self.lock().inode(self.inode).size_bytes)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let target = self.target(offset, buffer);
+        let read = self.lock().read(&target, buffer);
+        read.map_err(|source| Error::new("pread", &self.path, source).at(offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut state = self.lock();
+        let written = self.start_write(&mut state, bytes, offset, Persist::Later)?;
+        let cover = state.cover_now();
+        self.finish_write(&mut state, written, offset, Persist::Later, &cover).map(drop)
+    }
+
+    fn sync(&self, kind: SyncKind) -> Result<()> {
+        let mut state = self.lock();
+        let cover = state.cover_now();
+        self.sync_covered(&mut state, kind, &cover)
+    }
+
+    fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
+        let all = (0, len_bytes);
+        match preparation {
+            Preparation::None | Preparation::FallocateSteps | Preparation::KeepSizeSteps => Ok(()),
+            Preparation::Fallocate | Preparation::PosixFallocate => {
+                self.reserve(preparation, all, true, false)
+            }
+            Preparation::KeepSize => self.reserve(preparation, all, false, false),
+            Preparation::ZeroRange => self.reserve(preparation, all, true, true),
+            Preparation::Zeros => {
+                let mut state = self.lock();
+                self.write_zeros(&mut state, len_bytes)?;
+                let cover = state.cover_now();
+                let synced = state.sync(self.inode, SyncKind::All, &cover);
+                synced.map_err(|source| Error::new("fsync after zeros", &self.path, source))
+            }
+            Preparation::WriteZeroes if self.lock().options.has_write_zeroes => {
+                self.write_zeros(&mut self.lock(), len_bytes)
+            }
+            Preparation::WriteZeroes => {
+                Err(Error::unsupported("write-zeroes", &self.path, "this file system does not have it"))
+            }
+        }
+    }
+
+    fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()> {
+        match preparation {
+            Preparation::FallocateSteps => self.reserve(preparation, (offset, len_bytes), true, false),
+            Preparation::KeepSizeSteps => self.reserve(preparation, (offset, len_bytes), false, false),
+            other => {
+                let why = format!("preparation {other} does not go in steps");
+                Err(Error::invalid("extend", &self.path, why))
+            }
+        }
+    }
+}

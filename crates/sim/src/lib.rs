@@ -1,0 +1,103 @@
+//! A disk in memory that lies the way disks lie, from a seed.
+//!
+//! *Owns*: a model of page cache, device cache, medium and directory, its faults, and every state that a power loss may
+//! leave. *May not touch*: the operating system; it implements the traits of `inkstone_io`, and what is written over
+//! those cannot tell.
+//!
+//! ```
+//! use inkstone_io::{Directory, File, OpenFile, SyncKind};
+//! use inkstone_sim::{DiskOptions, SimDisk};
+//!
+//! let disk = SimDisk::new(7, DiskOptions::default());
+//! let directory = disk.directory("/log");
+//! let file = directory.open("a", &OpenFile::new_file())?;
+//! file.write_at(b"safe", 0)?;
+//! file.sync(SyncKind::Data)?;
+//! directory.sync()?;
+//! file.write_at(b"lost?", 4)?;
+//! for found in disk.power_cut().subsets().expect("few items") {
+//!     let file = found.directory("/log").open("a", &OpenFile::existing())?;
+//!     let mut bytes = [0; 4];
+//!     file.read_at(&mut bytes, 0)?;
+//!     assert_eq!(&bytes, b"safe");
+//! }
+//! # Ok::<(), inkstone_io::Error>(())
+//! ```
+//!
+//! # The rules
+//!
+//! *Bytes*
+//! 1. A buffered write sits in the page cache, a direct one in the device's cache. Both are volatile, by sectors of
+//!    [`DiskOptions::sector_bytes`], in order of arrival, each sector with the number of its write. A buffered write of
+//!    part of a sector dirties the whole sector, as the page cache has it.
+//! 2. A sync of a file writes its pages back, commits its metadata, and flushes the device. The flush makes *every*
+//!    file's sectors in the device's cache durable (unless [`DiskOptions::flush_is_global`] is off), but only in blocks
+//!    whose metadata is on the medium already, and no other file's pages. fdatasync includes growth.
+//! 3. The kernel writes a dirty range back by itself now and then ([`DiskOptions::writeback_ppm`]), which makes nothing
+//!    durable.
+//! 4. A durable write (`RWF_DSYNC`, `O_DSYNC`) is durable on completion, with its growth. Direct and over blocks that
+//!    are written, it is one FUA write and makes nothing else durable; otherwise it is a write, the metadata, a flush.
+//!    `O_SYNC` always commits metadata.
+//! 5. When a newer version of a sector is on the medium, no older one can come back.
+//! 6. A direct transfer has the dirty pages of its range written back first. A direct read sees the device, not clean
+//!    pages; a direct write replaces the pages it touches.
+//!
+//! *Files and names*
+//! 7. Size is metadata: growth is an item of its own, kept or lost at a crash apart from the bytes. What lies beyond
+//!    the size found is gone. Blocks that were never written, or only reserved, read as zeros; a *new* block whose data
+//!    was lost and whose size was not shows what [`DiskOptions::new_blocks`] says.
+//! 8. A creation, rename or removal is volatile until a sync of its directory. A crash keeps any subset
+//!    ([`DirectoryOrder::Any`]) or a prefix ([`DirectoryOrder::Prefix`]), each operation whole: a renamed file has one
+//!    name. A sync of a *file* does not save its name. A file without a name is gone after a crash.
+//! 9. Zeros as a preparation are written and synced. fallocate gives blocks that read as zeros, and their first write
+//!    costs metadata. Room is taken by blocks of 4 KiB, and given back when a file has neither name nor handle.
+//!
+//! *Engines*
+//! 10. What a write brings may survive a crash from its submission on, and is sure to only when it has completed as
+//!     durable. A sync covers what had completed when it was submitted, and its own write. Completions come in an order
+//!     from the seed.
+//!
+//! *Power*
+//! 11. A crash keeps, loses, or (if asked) garbles each item by itself, in all files together, so that a large write
+//!     tears anywhere. Of several versions of one sector the newest that is kept is found. [`PowerCut`] samples such
+//!     states and enumerates them; the disk itself goes on.
+//! 12. What was found after a crash is on the medium: it survives the next one.
+//!
+//! *Faults*
+//! 13. By plan ([`Fault`], [`SimDisk::inject`]) and by rate ([`FaultRates`]); each that fires is in
+//!     [`SimDisk::history`]. A short transfer is continued, as every engine does; an error after one leaves a part.
+//! 14. After a failed sync the pages are clean and the medium is old; what memory shows is an [`AfterEffect`]. A second
+//!     sync succeeds and saves nothing. What went past the page cache is lost from the device's cache as well. Where
+//!     syncs fail by rate, any part of the pages was written before the failure.
+//! 15. A lost or misdirected write is acknowledged and flushed all the same; a page cache that it went through shows it
+//!     until [`SimDisk::drop_caches`].
+//!
+//! One lock guards a disk. From one thread everything follows from the seed and the calls; from several, the
+//! scheduler has a say. Latency is not modelled, `EINTR` is nothing that passes the seam.
+
+#![forbid(unsafe_code)]
+
+mod content;
+mod counters;
+mod crash;
+mod directory;
+mod disk;
+mod durable;
+mod engine;
+mod fault;
+mod file;
+mod options;
+mod pending;
+pub mod shrink;
+mod state;
+mod transfer;
+
+pub use counters::Counters;
+pub use crash::{Fate, Item, ItemKind, MAX_ENUMERATED_ITEMS, PowerCut};
+pub use directory::SimDirectory;
+pub use disk::SimDisk;
+pub use engine::SimEngine;
+pub use fault::{Effect, Event, Fault, OperationKind, errno};
+pub use file::SimFile;
+pub use options::{AfterEffect, CompletionOrder, DirectoryOrder, DiskOptions, FaultRates, NewBlocks};
+pub use pending::Place;

@@ -1,0 +1,128 @@
+//! What kind of disk and file system is simulated, and how often they fail by themselves.
+//!
+//! *Owns*: the choices and their defaults. *May not touch*: the state of a disk.
+
+/// Which directory operations a crash may leave behind, of those not synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectoryOrder {
+    /// Any subset, each operation whole: what a file system without a journal may do.
+    Any,
+    /// The first so many, in all directories together, as a journal keeps them; a directory's sync makes every earlier
+    /// operation durable, also those of other directories.
+    Prefix,
+}
+
+/// What a new block shows after a crash that kept the file's size and lost the block's data. Blocks that were
+/// allocated by fallocate read as zeros always: their extents say that they are unwritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewBlocks {
+    /// Zeros.
+    Zeros,
+    /// Random bytes.
+    Garbage,
+    /// What the file removed last had at the same offset: its blocks were given out again.
+    Stale,
+}
+
+/// In which order an engine gives completions back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompletionOrder {
+    /// Drawn from the seed.
+    Seeded,
+    /// As submitted.
+    Submitted,
+}
+
+/// What a failed sync leaves behind in memory. In all of them the pages are marked clean and the medium has the old
+/// bytes, so that a second sync succeeds and means nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterEffect {
+    /// Reads go on showing the new bytes (ext4 with ordered data, xfs).
+    KeepsNew,
+    /// As `KeepsNew`, but this sync says that all is well, and the *next* one of the file fails (ext4, data=journal).
+    ReportsLater,
+    /// Content and size go back to the old ones (btrfs).
+    RevertsToOld,
+}
+
+impl AfterEffect {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::KeepsNew, Self::ReportsLater, Self::RevertsToOld];
+}
+
+/// How often things fail by themselves, each in parts per million of the operations that it can happen to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FaultRates {
+    /// A read answers `EIO`.
+    pub read_error_ppm: u32,
+    /// A write answers `EIO`, after any part of it was carried out.
+    pub write_error_ppm: u32,
+    /// A sync of a file fails, with [`DiskOptions::after_effect`].
+    pub sync_error_ppm: u32,
+    /// A directory's sync, a rename, a removal or an opening answers `EIO`.
+    pub directory_error_ppm: u32,
+    /// A write, a preparation or a creation answers `ENOSPC`.
+    pub no_space_ppm: u32,
+    /// A read or write is done in two parts.
+    pub short_ppm: u32,
+    /// A write is acknowledged and never arrives.
+    pub lost_write_ppm: u32,
+    /// A write lands at another place, of this file or of another.
+    pub misdirected_write_ppm: u32,
+    /// A bit of what is read has changed at rest.
+    pub rot_ppm: u32,
+}
+
+/// What kind of disk it is. [`Default`] is an honest device with a volatile cache and FUA under a file system that
+/// promises no more than the seam does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// What the device writes whole: a power of two from 512 to 4096.
+    pub sector_bytes: usize,
+    /// How many bytes of blocks the file system can give out, if there is a limit.
+    pub capacity_bytes: Option<u64>,
+    /// Whether a flush is the whole device's, or (a log and its neighbour on two devices) one file's.
+    pub flush_is_global: bool,
+    /// Whether a direct `O_DSYNC` write over blocks that are already written is one FUA write, which makes nothing else
+    /// durable. Otherwise it is a write and a flush.
+    pub has_fua: bool,
+    /// Whether `O_DIRECT` is to be had.
+    pub has_direct: bool,
+    /// Whether fallocate has `WRITE_ZEROES`.
+    pub has_write_zeroes: bool,
+    /// How often, in parts per million of operations, the kernel writes a dirty range back by itself.
+    pub writeback_ppm: u32,
+    /// Which unsynced directory operations a crash may leave behind.
+    pub directory_order: DirectoryOrder,
+    /// What a new block without its data shows after a crash.
+    pub new_blocks: NewBlocks,
+    /// Whether a sampled crash may leave garbage in a sector that was being written. A log that rewrites the sector in
+    /// which its durable tail ends relies on a device that does not.
+    pub garbage_at_crash: bool,
+    /// In which order engines complete.
+    pub completion_order: CompletionOrder,
+    /// What a failed sync leaves behind; drawn from the seed if `None`.
+    pub after_effect: Option<AfterEffect>,
+    /// How often things fail by themselves.
+    pub rates: FaultRates,
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        Self {
+            sector_bytes: 512,
+            capacity_bytes: None,
+            flush_is_global: true,
+            has_fua: true,
+            has_direct: true,
+            has_write_zeroes: false,
+            writeback_ppm: 50_000,
+            directory_order: DirectoryOrder::Any,
+            new_blocks: NewBlocks::Zeros,
+            garbage_at_crash: false,
+            completion_order: CompletionOrder::Seeded,
+            after_effect: None,
+            rates: FaultRates::default(),
+        }
+    }
+}

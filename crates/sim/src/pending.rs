@@ -1,0 +1,195 @@
+//! What was done and is not on the medium yet: changes of files and of directories, in order of arrival.
+//!
+//! *Owns*: the entries, cutting and splitting them. *May not touch*: contents; [`crate::state`] applies entries.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a written sector waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In the page cache: not even the device knows of it.
+    PageCache,
+    /// In the device's volatile cache: the next flush makes it durable.
+    DeviceCache,
+}
+
+/// A change of a file.
+#[derive(Clone)]
+pub(crate) enum Change {
+    /// `len` bytes of `bytes` from `start` on, at `offset`: whole sectors.
+    Data { place: Place, offset: u64, bytes: Arc<[u8]>, start: usize, len: usize },
+    /// A range became unwritten blocks: it reads as zeros.
+    Zero { offset: u64, len: u64 },
+    /// The file grew.
+    Size { to: u64 },
+}
+
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) order: u64,
+    pub(crate) write: u64,
+    pub(crate) inode: u64,
+    /// Past the page cache, so that no page has it.
+    pub(crate) direct: bool,
+    pub(crate) change: Change,
+}
+
+impl Entry {
+    pub(crate) fn range(&self) -> Range<u64> {
+        match self.change {
+            Change::Data { offset, len, .. } => offset..offset + len as u64,
+            Change::Zero { offset, len } => offset..offset + len,
+            Change::Size { .. } => 0..0,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.change {
+            Change::Data { bytes, start, len, .. } => &bytes[*start..*start + *len],
+            Change::Zero { .. } | Change::Size { .. } => &[],
+        }
+    }
+
+    pub(crate) fn is_size(&self) -> bool {
+        matches!(self.change, Change::Size { .. })
+    }
+
+    pub(crate) fn is_in(&self, wanted: Place) -> bool {
+        matches!(self.change, Change::Data { place, .. } if place == wanted)
+    }
+
+    pub(crate) fn write_back(&mut self) {
+        if let Change::Data { place, .. } = &mut self.change {
+            *place = Place::DeviceCache;
+        }
+    }
+
+    /// The part of it in `keep`, which lies within its range.
+    pub(crate) fn part(&self, keep: Range<u64>) -> Self {
+        let mut part = self.clone();
+        match &mut part.change {
+            Change::Data { offset, start, len, .. } => {
+                *start += (keep.start - *offset) as usize;
+                *offset = keep.start;
+                *len = (keep.end - keep.start) as usize;
+            }
+            Change::Zero { offset, len } => (*offset, *len) = (keep.start, keep.end - keep.start),
+            Change::Size { .. } => {}
+        }
+        part
+    }
+
+    /// What is left of it without `cut`.
+    fn without(self, cut: &Range<u64>, left: &mut Vec<Self>) {
+        let whole = self.range();
+        if whole.is_empty() || cut.end <= whole.start || whole.end <= cut.start {
+            left.push(self);
+            return;
+        }
+        if whole.start < cut.start {
+            left.push(self.part(whole.start..cut.start));
+        }
+        if cut.end < whole.end {
+            left.push(self.part(cut.end..whole.end));
+        }
+    }
+}
+
+/// Removes from the entries what arrived before `newer` at the same place: a newer version of it is on the medium.
+pub(crate) fn supersede(entries: &mut Vec<Entry>, newer: &Entry) {
+    let cut = newer.range();
+    let is_older = |entry: &Entry| {
+        let range = entry.range();
+        entry.inode == newer.inode
+            && entry.order < newer.order
+            && range.start < cut.end
+            && cut.start < range.end
+    };
+    if cut.is_empty() || !entries.iter().any(is_older) {
+        return;
+    }
+    let mut left = Vec::with_capacity(entries.len() + 1);
+    for entry in entries.drain(..) {
+        if is_older(&entry) { entry.without(&cut, &mut left) } else { left.push(entry) }
+    }
+    *entries = left;
+}
+
+/// A change of a directory.
+#[derive(Debug, Clone)]
+pub(crate) enum NameChange {
+    Create { name: Arc<str>, inode: u64 },
+    Rename { from: Arc<str>, to: Arc<str>, inode: u64 },
+    Remove { name: Arc<str>, inode: u64 },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct NameEntry {
+    pub(crate) order: u64,
+    pub(crate) directory: usize,
+    pub(crate) change: NameChange,
+}
+
+/// The names of a directory.
+pub(crate) type Names = std::collections::BTreeMap<Arc<str>, u64>;
+
+impl NameChange {
+    /// Carries the operation out whole: after a rename the file has its new name and no other, whatever became of the
+    /// operations before it.
+    pub(crate) fn apply(&self, names: &mut Names) {
+        match self {
+            Self::Create { name, inode } => {
+                names.insert(Arc::clone(name), *inode);
+            }
+            Self::Rename { to, inode, .. } => {
+                names.retain(|_, held| held != inode);
+                names.insert(Arc::clone(to), *inode);
+            }
+            Self::Remove { name, inode } => {
+                if names.get(name) == Some(inode) {
+                    names.remove(name);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn inode(&self) -> u64 {
+        match self {
+            Self::Create { inode, .. } | Self::Rename { inode, .. } | Self::Remove { inode, .. } => *inode,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(order: u64, range: Range<u64>) -> Entry {
+        let len = (range.end - range.start) as usize;
+        let bytes = (0..len).map(|at| (range.start as usize + at) as u8).collect();
+        let place = Place::DeviceCache;
+        let change = Change::Data { place, offset: range.start, bytes, start: 0, len };
+        Entry { order, write: order, inode: 1, direct: true, change }
+    }
+
+    #[test]
+    fn what_is_newer_on_the_medium_cuts_what_is_older_only() {
+        let mut entries = vec![data(1, 0..10), data(2, 4..20), data(5, 0..10)];
+        supersede(&mut entries, &data(3, 3..6));
+        let left: Vec<_> = entries.iter().map(|entry| (entry.order, entry.range())).collect();
+        assert_eq!(left, [(1, 0..3), (1, 6..10), (2, 6..20), (5, 0..10)]);
+        assert_eq!(entries[1].bytes(), [6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_rename_is_whole_whatever_came_before() {
+        let [a, b, c] = ["a", "b", "c"].map(Arc::<str>::from);
+        let mut names = Names::from([(Arc::clone(&a), 1)]);
+        // The rename from a to b was lost, the one from b to c was not.
+        NameChange::Rename { from: b, to: Arc::clone(&c), inode: 1 }.apply(&mut names);
+        assert_eq!(names, Names::from([(c, 1)]));
+        NameChange::Remove { name: a, inode: 1 }.apply(&mut names);
+        assert_eq!(names.len(), 1);
+    }
+}

@@ -1,0 +1,380 @@
+//! The state of a disk: files, names, what is not durable yet; and the operations on names.
+//!
+//! *Owns*: inodes, directories, room, the numbering of operations. *May not touch*: how bytes move
+//! ([`crate::transfer`]), how they become durable ([`crate::durable`]), what a crash leaves ([`crate::crash`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::content::{Blocks, Content, PAGE_BYTES, blocks_of};
+use crate::counters::Counters;
+use crate::crash::PowerCut;
+use crate::fault::{Effect, Event, OperationKind, Plans, draw, errno};
+use crate::options::{DirectoryOrder, DiskOptions};
+use crate::pending::{Change, Entry, NameChange, NameEntry, Names};
+
+/// A file, by whatever name.
+#[derive(Clone)]
+pub(crate) struct Inode {
+    /// What it is called now, or was when it was removed.
+    pub(crate) name: Arc<str>,
+    pub(crate) directory: usize,
+    /// What is on the medium.
+    pub(crate) medium: Content,
+    /// What reads through the page cache see.
+    pub(crate) view: Content,
+    pub(crate) stable_bytes: u64,
+    pub(crate) size_bytes: u64,
+    /// Blocks that the file has: they take room.
+    pub(crate) allocated: Blocks,
+    /// Of these, the ones that fallocate gave and no write that is durable has reached: unwritten extents.
+    pub(crate) reserved: Blocks,
+    /// Blocks that are written, with the metadata that says so on the medium: overwriting them needs no metadata.
+    pub(crate) settled: Blocks,
+    /// How many handles are open.
+    pub(crate) open: u32,
+    /// The next sync reports an error of an earlier one.
+    pub(crate) is_error_due: bool,
+    /// The page cache may hold clean pages that differ from the medium.
+    pub(crate) is_tainted: bool,
+    /// Its blocks still count as used.
+    pub(crate) takes_room: bool,
+}
+
+impl Inode {
+    fn new(name: Arc<str>, directory: usize) -> Self {
+        Self {
+            name,
+            directory,
+            medium: Content::default(),
+            view: Content::default(),
+            stable_bytes: 0,
+            size_bytes: 0,
+            allocated: Blocks::default(),
+            reserved: Blocks::default(),
+            settled: Blocks::default(),
+            open: 0,
+            is_error_due: false,
+            is_tainted: false,
+            takes_room: true,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NamesOf {
+    pub(crate) path: Arc<Path>,
+    /// As seen now.
+    pub(crate) view: Names,
+    /// As on the medium.
+    pub(crate) stable: Names,
+}
+
+pub(crate) struct State {
+    pub(crate) seed: u64,
+    pub(crate) options: DiskOptions,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) inodes: BTreeMap<u64, Inode>,
+    pub(crate) directories: Vec<NamesOf>,
+    /// In order of arrival.
+    pub(crate) pending: Vec<Entry>,
+    pub(crate) pending_names: Vec<NameEntry>,
+    /// Writes that an engine was given and has not given back: no sync but their own covers them.
+    pub(crate) in_flight: BTreeSet<u64>,
+    pub(crate) next_order: u64,
+    pub(crate) next_inode: u64,
+    pub(crate) used_blocks: u64,
+    /// What the file removed last had on the medium.
+    pub(crate) removed: Content,
+    pub(crate) plans: Plans,
+    pub(crate) operation: u64,
+    pub(crate) counters: Counters,
+    pub(crate) history: Vec<Event>,
+    /// If wanted: the disk as it stood before each thing that made something durable.
+    pub(crate) epochs: Option<Vec<PowerCut>>,
+    /// How many there were, those taken away too.
+    pub(crate) epochs_recorded: u64,
+}
+
+pub(crate) fn os_error(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}
+
+impl State {
+    pub(crate) fn new(seed: u64, options: DiskOptions) -> Self {
+        Self {
+            seed,
+            options,
+            rng: fastrand::Rng::with_seed(seed),
+            inodes: BTreeMap::new(),
+            directories: Vec::new(),
+            pending: Vec::new(),
+            pending_names: Vec::new(),
+            in_flight: BTreeSet::new(),
+            next_order: 1,
+            next_inode: 1,
+            used_blocks: 0,
+            removed: Content::default(),
+            plans: Plans::default(),
+            operation: 0,
+            counters: Counters::default(),
+            history: Vec::new(),
+            epochs: None,
+            epochs_recorded: 0,
+        }
+    }
+
+    /// Starts an operation: numbers it, lets the kernel write something back, and says what goes wrong.
+    pub(crate) fn begin(&mut self, kind: OperationKind, name: &Arc<str>, len: usize) -> Option<Effect> {
+        self.operation += 1;
+        self.write_back_at_random();
+        let mut effect = self.plans.due(kind, name);
+        if effect.is_none() {
+            effect = draw(&self.options, &mut self.rng, kind, len);
+            if let Some(Effect::Misdirected { .. }) = effect {
+                effect = Some(self.misdirect());
+            }
+        }
+        if let Some(effect) = &effect {
+            let file = Arc::clone(name);
+            self.history.push(Event { operation: self.operation, kind, file, effect: effect.clone() });
+        }
+        effect
+    }
+
+    /// As [`State::begin`] where an error is all that can go wrong.
+    fn begin_or_fail(&mut self, kind: OperationKind, name: &Arc<str>) -> io::Result<()> {
+        match self.begin(kind, name, 0) {
+            Some(Effect::Error(code)) => Err(os_error(code)),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_back_at_random(&mut self) {
+        if self.pending.is_empty() || self.options.writeback_ppm == 0 {
+            return;
+        }
+        if self.rng.u32(..1_000_000) < self.options.writeback_ppm {
+            let chosen = self.rng.usize(..self.pending.len());
+            let (inode, range) = (self.pending[chosen].inode, self.pending[chosen].range());
+            // Everything that is dirty there goes in its order: a page is written back as it is.
+            for entry in &mut self.pending[..=chosen] {
+                let other = entry.range();
+                if entry.inode == inode && other.start < range.end && range.start < other.end {
+                    entry.write_back();
+                }
+            }
+        }
+    }
+
+    fn misdirect(&mut self) -> Effect {
+        let names: Vec<Arc<str>> =
+            self.directories.iter().flat_map(|directory| directory.view.keys().cloned()).collect();
+        let file = if names.is_empty() || self.rng.bool() {
+            None
+        } else {
+            Some(names[self.rng.usize(..names.len())].to_string())
+        };
+        Effect::Misdirected { file, offset: self.rng.u64(..64) * PAGE_BYTES as u64 }
+    }
+
+    pub(crate) fn order(&mut self) -> u64 {
+        let order = self.next_order;
+        self.next_order += 1;
+        order
+    }
+
+    pub(crate) fn push(&mut self, inode: u64, write: u64, direct: bool, change: Change) {
+        let order = self.order();
+        self.pending.push(Entry { order, write, inode, direct, change });
+    }
+
+    pub(crate) fn inode(&self, number: u64) -> &Inode {
+        self.inodes.get(&number).expect("an open or named file has its inode")
+    }
+
+    pub(crate) fn inode_mut(&mut self, number: u64) -> &mut Inode {
+        self.inodes.get_mut(&number).expect("an open or named file has its inode")
+    }
+
+    /// How many of `len` bytes at `offset` there is room for.
+    pub(crate) fn room(&self, number: u64, offset: u64, len: usize) -> usize {
+        let Some(capacity) = self.options.capacity_bytes else { return len };
+        let mut free = (capacity / PAGE_BYTES as u64).saturating_sub(self.used_blocks);
+        let inode = self.inode(number);
+        for block in blocks_of(offset, len as u64) {
+            if inode.allocated.has(block) {
+                continue;
+            }
+            if free == 0 {
+                return (block * PAGE_BYTES as u64).saturating_sub(offset) as usize;
+            }
+            free -= 1;
+        }
+        len
+    }
+
+    pub(crate) fn allocate(&mut self, number: u64, offset: u64, len: u64) {
+        let inode = self.inode_mut(number);
+        let before = inode.allocated.count();
+        inode.allocated.set(blocks_of(offset, len), true);
+        let more = inode.allocated.count() - before;
+        self.used_blocks += more;
+    }
+
+    /// The directory of this path; it exists, durably, from the first time that somebody asks for it.
+    pub(crate) fn directory(&mut self, path: &Path) -> usize {
+        if let Some(found) = self.directories.iter().position(|directory| *directory.path == *path) {
+            return found;
+        }
+        self.directories.push(NamesOf { path: path.into(), view: Names::new(), stable: Names::new() });
+        self.directories.len() - 1
+    }
+
+    fn directory_name(&self, directory: usize) -> Arc<str> {
+        self.directories[directory].path.to_string_lossy().into()
+    }
+
+    fn push_name(&mut self, directory: usize, change: NameChange) {
+        change.apply(&mut self.directories[directory].view);
+        let order = self.order();
+        self.pending_names.push(NameEntry { order, directory, change });
+    }
+
+    pub(crate) fn open(&mut self, directory: usize, name: &Arc<str>, create_new: bool) -> io::Result<u64> {
+        let found = self.directories[directory].view.get(name).copied();
+        if create_new {
+            self.counters.creations += 1;
+            self.begin_or_fail(OperationKind::Create, name)?;
+            if found.is_some() {
+                return Err(os_error(errno::EEXIST));
+            }
+            let number = self.next_inode;
+            self.next_inode += 1;
+            self.inodes.insert(number, Inode::new(Arc::clone(name), directory));
+            self.push_name(directory, NameChange::Create { name: Arc::clone(name), inode: number });
+            self.inode_mut(number).open += 1;
+            return Ok(number);
+        }
+        self.counters.opens += 1;
+        self.begin_or_fail(OperationKind::Open, name)?;
+        let number = found.ok_or_else(|| os_error(errno::ENOENT))?;
+        self.inode_mut(number).open += 1;
+        Ok(number)
+    }
+
+    pub(crate) fn close(&mut self, number: u64) {
+        self.inode_mut(number).open -= 1;
+        self.release(number);
+    }
+
+    pub(crate) fn rename(&mut self, directory: usize, from: &Arc<str>, to: &Arc<str>) -> io::Result<()> {
+        self.counters.renames += 1;
+        self.begin_or_fail(OperationKind::Rename, from)?;
+        let names = &self.directories[directory].view;
+        let number = *names.get(from).ok_or_else(|| os_error(errno::ENOENT))?;
+        if from == to {
+            return Ok(());
+        }
+        let replaced = names.get(to).copied();
+        self.push_name(
+            directory,
+            NameChange::Rename { from: Arc::clone(from), to: Arc::clone(to), inode: number },
+        );
+        self.inode_mut(number).name = Arc::clone(to);
+        if let Some(replaced) = replaced {
+            self.release(replaced);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, directory: usize, name: &Arc<str>) -> io::Result<()> {
+        self.counters.removals += 1;
+        self.begin_or_fail(OperationKind::Remove, name)?;
+        let number = *self.directories[directory].view.get(name).ok_or_else(|| os_error(errno::ENOENT))?;
+        self.push_name(directory, NameChange::Remove { name: Arc::clone(name), inode: number });
+        self.release(number);
+        Ok(())
+    }
+
+    pub(crate) fn list(&mut self, directory: usize) -> io::Result<Vec<String>> {
+        self.counters.listings += 1;
+        let name = self.directory_name(directory);
+        self.begin_or_fail(OperationKind::List, &name)?;
+        Ok(self.directories[directory].view.keys().map(ToString::to_string).collect())
+    }
+
+    pub(crate) fn sync_directory(&mut self, directory: usize) -> io::Result<()> {
+        self.counters.directory_syncs += 1;
+        let name = self.directory_name(directory);
+        self.begin_or_fail(OperationKind::SyncDirectory, &name)?;
+        self.note_epoch();
+        let is_journal = self.options.directory_order == DirectoryOrder::Prefix;
+        let names = std::mem::take(&mut self.pending_names);
+        let (due, rest): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|entry| is_journal || entry.directory == directory);
+        self.pending_names = rest;
+        self.counters.metadata_commits += u64::from(!due.is_empty());
+        for entry in &due {
+            entry.change.apply(&mut self.directories[entry.directory].stable);
+        }
+        let files: Vec<u64> = self.inodes.keys().copied().collect();
+        for number in files {
+            self.release(number);
+        }
+        self.counters.flushes += 1;
+        let cover = self.cover_now();
+        self.flush(None, &cover);
+        Ok(())
+    }
+
+    /// Gives back what nobody can reach any more: the room of a file that has no name and no handle, and the file
+    /// itself when no crash can bring its name back.
+    fn release(&mut self, number: u64) {
+        let Some(inode) = self.inodes.get(&number) else { return };
+        let is_named = |names: &Names| names.values().any(|&held| held == number);
+        let directories = &self.directories;
+        if inode.open > 0 || directories.iter().any(|directory| is_named(&directory.view)) {
+            return;
+        }
+        if inode.takes_room {
+            self.used_blocks -= inode.allocated.count();
+            self.removed = inode.medium.clone();
+            self.inode_mut(number).takes_room = false;
+        }
+        let can_come_back = self.directories.iter().any(|directory| is_named(&directory.stable))
+            || self.pending_names.iter().any(|entry| entry.change.inode() == number);
+        if !can_come_back {
+            self.pending.retain(|entry| entry.inode != number);
+            self.inodes.remove(&number);
+        }
+    }
+
+    pub(crate) fn note_epoch(&mut self) {
+        if self.epochs.is_some() && (!self.pending.is_empty() || !self.pending_names.is_empty()) {
+            let cut = PowerCut::of(self);
+            self.epochs.get_or_insert_default().push(cut);
+            self.epochs_recorded += 1;
+        }
+    }
+
+    /// Every file with a name, with its content: as seen, or as on the medium.
+    pub(crate) fn image(&self, on_medium: bool) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files = Vec::new();
+        for directory in &self.directories {
+            let names = if on_medium { &directory.stable } else { &directory.view };
+            for (name, number) in names {
+                let inode = self.inode(*number);
+                let (content, len) = if on_medium {
+                    (&inode.medium, inode.stable_bytes)
+                } else {
+                    (&inode.view, inode.size_bytes)
+                };
+                files.push((directory.path.join(&**name), content.get(0, len as usize)));
+            }
+        }
+        files
+    }
+}

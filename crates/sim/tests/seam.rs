@@ -1,0 +1,199 @@
+//! What the seam promises is seen alike on the operating system's directory and on a simulated one.
+//!
+//! *Owns*: a directory below cargo's temporary one. *May not touch*: the crate's insides.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::sync::Arc;
+
+use inkstone_io::{
+    Access, AlignedBuf, Completion, Directory, Durability, Engine, EngineKind, File, OpenFile, Operation,
+    OsDirectory, Persist, Preparation, Request, Result, SyncKind,
+};
+use inkstone_sim::{DiskOptions, SimDisk};
+
+/// What a caller saw, in words.
+#[derive(Default)]
+struct Seen(Vec<String>);
+
+impl Seen {
+    fn note<T: std::fmt::Debug>(&mut self, what: &str, result: Result<T>) -> Option<T> {
+        let words = match &result {
+            Ok(value) => format!("{what}: {value:?}"),
+            // The path differs, and so do the words of an engine of entries; what was attempted and why it failed not.
+            Err(error) => format!(
+                "{what}: {} {:?} {:?} {:?}",
+                error.operation(),
+                error.kind(),
+                error.raw_os_error(),
+                error.offset()
+            ),
+        };
+        self.0.push(words);
+        result.ok()
+    }
+
+    fn done(&mut self, what: &str, completion: &Completion) {
+        let front = completion.buffer.as_ref().map(|buffer| buffer[..8].to_vec());
+        let result = completion.result.clone();
+        self.0.push(format!("{what}: token {}, {front:?}", completion.token));
+        self.note(what, result);
+    }
+}
+
+fn block(byte: u8) -> AlignedBuf {
+    let mut buffer = AlignedBuf::zeroed(4096);
+    buffer.fill(byte);
+    buffer
+}
+
+fn names_and_sizes<D: Directory>(directory: &D, seen: &mut Seen) {
+    seen.note("list", directory.list());
+    for name in ["", "a/b", ".", ".."] {
+        seen.note("open a bad name", directory.open(name, &OpenFile::new_file()).map(drop));
+    }
+    seen.note("open what is not there", directory.open("a", &OpenFile::existing()).map(drop));
+    seen.note("create to read", directory.open("a", &OpenFile::new_file().read_only()).map(drop));
+    let file = directory.open("a", &OpenFile::new_file()).unwrap();
+    seen.note("create again", directory.open("a", &OpenFile::new_file()).map(drop));
+    seen.note("size", file.len_bytes());
+    seen.note("write", file.write_at(b"hello", 3));
+    seen.note("size", file.len_bytes());
+    let mut bytes = [9; 12];
+    seen.note("read", file.read_at(&mut bytes, 0));
+    seen.note("what", Ok(bytes));
+    seen.note("read past the end", file.read_at(&mut bytes, 1 << 40));
+    seen.note("write beyond every file", file.write_at(b"x", u64::MAX));
+    seen.note("sync", file.sync(SyncKind::All));
+    seen.note("fdatasync", file.sync(SyncKind::Data));
+    seen.note("rename what is not there", directory.rename("x", "y"));
+    seen.note("rename", directory.rename("a", "b"));
+    seen.note("rename to itself", directory.rename("b", "b"));
+    drop(directory.open("c", &OpenFile::new_file()).unwrap());
+    seen.note("list", directory.list());
+    seen.note("rename over", directory.rename("c", "b"));
+    seen.note("list", directory.list());
+    let new = directory.open("b", &OpenFile::existing()).unwrap();
+    seen.note("the new b", new.len_bytes());
+    seen.note("the old one, still open", file.read_at(&mut bytes, 3));
+    seen.note("remove", directory.remove("b"));
+    seen.note("remove again", directory.remove("b"));
+    seen.note("list", directory.list());
+    seen.note("sync directory", directory.sync());
+}
+
+fn preparations<D: Directory>(directory: &D, seen: &mut Seen) {
+    for way in [
+        Preparation::None,
+        Preparation::Fallocate,
+        Preparation::KeepSize,
+        Preparation::PosixFallocate,
+        Preparation::Zeros,
+        Preparation::FallocateSteps,
+    ] {
+        let file = directory.open("p", &OpenFile::new_file()).unwrap();
+        file.write_at(b"before", 0).unwrap();
+        seen.note("prepare", file.prepare(way, 20_000));
+        seen.note("size", file.len_bytes());
+        let mut bytes = [9; 8];
+        seen.note("read", file.read_at(&mut bytes, 0));
+        seen.note("what", Ok(bytes));
+        seen.note("extend", file.extend(way, 20_000, 4096));
+        seen.note("size", file.len_bytes());
+        directory.remove("p").unwrap();
+    }
+}
+
+fn engines<D: Directory>(directory: &D, seen: &mut Seen) {
+    let mut engine = directory.engine(EngineKind::Caller, 4).unwrap();
+    seen.note("too deep", directory.engine(EngineKind::Caller, 5000).map(drop));
+    for access in [Access::Buffered, Access::Direct] {
+        for durability in [Durability::None, Durability::ODsync] {
+            let how = OpenFile::new_file().access(access).durability(durability);
+            let file = Arc::new(directory.open("e", &how).unwrap());
+            let request = |token, operation| Request { token, file: Arc::clone(&file), operation };
+            let persists =
+                [Persist::Later, Persist::Dsync, Persist::Sync(SyncKind::All), Persist::Sync(SyncKind::Data)];
+            for (token, persist) in (1..).zip(persists) {
+                let write =
+                    |len| Operation::Write { buffer: block(token as u8), len, offset: token * 4096, persist };
+                seen.done("write", &engine.run(request(token, write(4096))).unwrap());
+                seen.done("write nothing", &engine.run(request(token, write(0))).unwrap());
+                seen.done("write too much", &engine.run(request(token, write(4097))).unwrap());
+            }
+            seen.done("sync", &engine.run(request(9, Operation::Sync(SyncKind::Data))).unwrap());
+            // Several in flight, given back in any order.
+            for token in 0..6 {
+                let read =
+                    Operation::Read { buffer: AlignedBuf::zeroed(8192), len: 8192, offset: token * 4096 };
+                engine.submit(request(token, read)).unwrap();
+            }
+            seen.note("in flight", Ok(engine.in_flight()));
+            let mut done: Vec<_> = std::iter::from_fn(|| engine.complete().unwrap()).collect();
+            done.sort_by_key(|completion| completion.token);
+            for completion in &done {
+                seen.done("read", completion);
+            }
+            seen.note("size", file.len_bytes());
+            let to_read =
+                Arc::new(directory.open("e", &OpenFile::existing().access(access).read_only()).unwrap());
+            let operation =
+                Operation::Write { buffer: block(7), len: 4096, offset: 0, persist: Persist::Later };
+            let refused = engine.run(Request { token: 1, file: Arc::clone(&to_read), operation }).unwrap();
+            seen.done("write to what is for reading", &refused);
+            seen.note("sync what is for reading", to_read.sync(SyncKind::All));
+            directory.remove("e").unwrap();
+        }
+    }
+    assert!(engine.complete().unwrap().is_none());
+}
+
+fn story<D: Directory>(directory: &D) -> Vec<String> {
+    let mut seen = Seen::default();
+    names_and_sizes(directory, &mut seen);
+    preparations(directory, &mut seen);
+    engines(directory, &mut seen);
+    seen.0
+}
+
+#[test]
+fn a_caller_cannot_tell_the_simulated_disk_from_the_real_one() {
+    let real = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let on_the_system = story(&OsDirectory::open(real.path()).unwrap());
+    for seed in 0..20 {
+        let simulated = story(&SimDisk::new(seed, DiskOptions::default()).directory("/sim"));
+        for (ours, theirs) in simulated.iter().zip(&on_the_system) {
+            assert_eq!(ours, theirs, "seed {seed}");
+        }
+        assert_eq!(simulated.len(), on_the_system.len());
+    }
+    assert!(on_the_system.len() > 150, "{}", on_the_system.len());
+}
+
+#[test]
+fn what_a_simulated_disk_does_not_have_it_says() {
+    let disk = SimDisk::new(1, DiskOptions { has_direct: false, ..DiskOptions::default() });
+    let directory = disk.directory("/d");
+    let error = directory.open("a", &OpenFile::new_file().access(Access::Direct)).unwrap_err();
+    assert!(error.to_string().contains("this file system has no O_DIRECT"), "{error}");
+    for access in [Access::Mmap, Access::Stream] {
+        assert!(directory.open("a", &OpenFile::new_file().access(access)).unwrap_err().is_unsupported());
+    }
+    assert!(directory.list().unwrap().is_empty());
+}
+
+#[test]
+fn an_engine_that_is_dropped_carries_out_what_it_took() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let directory = disk.directory("/d");
+    let file = Arc::new(directory.open("a", &OpenFile::new_file()).unwrap());
+    directory.sync().unwrap();
+    let mut engine = directory.engine(EngineKind::Uring, 4).unwrap();
+    for token in 0..4 {
+        let operation =
+            Operation::Write { buffer: block(1), len: 4096, offset: token * 4096, persist: Persist::Dsync };
+        engine.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
+    }
+    drop(engine);
+    assert_eq!(disk.medium()[0].1, [1; 4 * 4096]);
+}
