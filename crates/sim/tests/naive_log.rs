@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use inkstone_io::{
     Access, AlignedBuf, Directory, Engine, EngineKind, File, OpenFile, Operation, Persist, Request, Result,
@@ -232,15 +231,13 @@ fn nasty(seed: u64) -> DiskOptions {
     }
 }
 
-/// The first failure over seeds, made short; it must come within a second.
+/// The first failure over a hundred seeds, made short.
 fn find(mistake: Mistake, operations: &[Op], test: &'static str) -> String {
-    let started = Instant::now();
     let name = TestName { package: env!("CARGO_PKG_NAME"), target: Some("naive_log"), test };
-    let found = seeds(1, 10_000).find_map(|seed| {
+    // Counted, not timed: a hundred histories are a fraction of a second.
+    let found = seeds(1, 100).find_map(|seed| {
         check(name, seed, operations, |left, seed| run(left, seed, nasty(seed), mistake, 2).map(drop)).err()
     });
-    let took = started.elapsed();
-    assert!(took < Duration::from_secs(1), "{mistake:?} took {took:?}");
     let failure = found.unwrap_or_else(|| panic!("{mistake:?} was not found"));
     assert!(failure.operations.len() <= 4, "{failure}");
     let text = failure.to_string();
