@@ -377,9 +377,11 @@ fn tracefs_is_mounted_privately_where_it_is_not() {
     if !can_run_trace(test, &["unshare", "umount", "mkfs.ext4"]) {
         return;
     }
-    // Only this namespace's copies are unmounted: unshare makes them private first.
-    let script =
-        "umount /sys/kernel/tracing 2>/dev/null; umount /sys/kernel/debug 2>/dev/null; exec \"$0\" \"$@\"";
+    // Only this namespace's copies are unmounted: unshare makes them private first. Where the machine has no tracefs
+    // mounted, one of the tests beside this one may have a private mount just now, and its copy has to go too.
+    let script = "while read -r _ target kind _; do \
+                  if [ \"$kind\" = tracefs ]; then umount \"$target\"; fi; \
+                  done < /proc/mounts; umount /sys/kernel/debug 2>/dev/null; exec \"$0\" \"$@\"";
     let exe = std::env::current_exe().expect("this test");
     let child = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script])
