@@ -124,10 +124,9 @@ impl Selection {
         let base = if crossed.is_empty() { self.preset.unwrap_or(preset).cells() } else { crossed };
         let mut cells = Vec::new();
         for cell in base {
-            let default_sizes =
-                if self.write_size.is_empty() { vec![cell.write_bytes] } else { self.write_size.clone() };
-            let passes = if self.pass.is_empty() { vec![cell.pass] } else { self.pass.clone() };
-            let caches = if self.cache.is_empty() { vec![cell.cache] } else { self.cache.clone() };
+            let default_sizes = or_default(&self.write_size, cell.write_bytes);
+            let passes = or_default(&self.pass, cell.pass);
+            let caches = or_default(&self.cache, cell.cache);
             for &write_bytes in &default_sizes {
                 for &pass in &passes {
                     for &cache in &caches {
@@ -174,12 +173,11 @@ impl Selection {
         if given.iter().all(|&count| count == 0) {
             return Vec::new();
         }
-        let or = |list: usize| list == 0;
-        let preparations = if or(given[0]) { vec![Preparation::None] } else { self.preparation.clone() };
-        let reuses = if or(given[1]) { vec![Reuse::New] } else { self.reuse.clone() };
-        let accesses = if or(given[2]) { vec![Access::Buffered] } else { self.access.clone() };
-        let durabilities = if or(given[3]) { vec![Durability::Fdatasync] } else { self.durability.clone() };
-        let engines = if or(given[4]) { vec![EngineKind::Caller] } else { self.engine.clone() };
+        let preparations = or_default(&self.preparation, Preparation::None);
+        let reuses = or_default(&self.reuse, Reuse::New);
+        let accesses = or_default(&self.access, Access::Buffered);
+        let durabilities = or_default(&self.durability, Durability::Fdatasync);
+        let engines = or_default(&self.engine, EngineKind::Caller);
         let mut cells = Vec::new();
         for &preparation in &preparations {
             for &reuse in &reuses {
@@ -210,6 +208,11 @@ impl Selection {
         }
         Ok(chosen)
     }
+}
+
+/// What was given, or the one that stands for nothing given.
+fn or_default<T: Copy>(given: &[T], default: T) -> Vec<T> {
+    if given.is_empty() { vec![default] } else { given.to_vec() }
 }
 
 /// Sizes that fit no cell are a mistake of the command line, not of one cell.

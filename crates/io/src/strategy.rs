@@ -83,11 +83,6 @@ impl Preparation {
     pub fn in_steps(self) -> bool {
         matches!(self, Self::FallocateSteps | Self::KeepSizeSteps)
     }
-
-    /// Whether it leaves every block written, so that a write afterwards changes no metadata.
-    pub fn leaves_blocks_written(self) -> bool {
-        matches!(self, Self::Zeros | Self::WriteZeroes)
-    }
 }
 
 named_choice! {

@@ -38,7 +38,7 @@ impl Site {
         let file_system = &self.capabilities.mount.file_system;
         match self.capabilities.direct {
             DioAlignment::Refused => {
-                Err(format!("{file_system} has no O_DIRECT: it would go through memory all the same"))
+                Err(format!("{file_system} has no O_DIRECT here: it would go through memory all the same"))
             }
             DioAlignment::Bytes { offset, .. } if !cell.write_bytes.is_multiple_of(offset.into()) => {
                 Err(format!(

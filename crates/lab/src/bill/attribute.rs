@@ -118,7 +118,7 @@ pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
         bill.cross_check =
             counted.get(index).copied().flatten().map(|stat| cross_check(&requests, index, &stat));
     }
-    let durable = durable(&requests, &kinds, commits, layers, trace.lost);
+    let durable = durable(&requests, &kinds, &causes, trace.lost);
     let timeline = timeline(&causes, &requests, &kinds, timeline_commits);
     let punts =
         trace.events.iter().filter(|event| matches!(event.what, TraceKind::RingPunted { .. })).count();
@@ -134,27 +134,27 @@ pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
     (bill, durable)
 }
 
-fn durable(
-    requests: &[DeviceRequest],
-    kinds: &[Kind],
-    commits: &[CommitSpan],
-    layers: &[Layer],
-    lost: u64,
-) -> DurableFinding {
+fn durable(requests: &[DeviceRequest], kinds: &[Kind], causes: &Causes<'_>, lost: u64) -> DurableFinding {
     if lost > 0 {
         return DurableFinding::NotVisible { reason: format!("the kernel dropped {lost} trace events") };
     }
-    let Some(layer) = layers.first() else {
+    let Some(layer) = causes.layers.first() else {
         return DurableFinding::NotVisible { reason: "there is no block device".into() };
     };
-    let ours = |kind: Kind| matches!(kind, Kind::DataWrite | Kind::JournalWrite | Kind::Flush);
+    // Metadata that our own thread waits for (an inode without a journal, a log tree) is part of what it acknowledges.
+    let waited = |request: &DeviceRequest| request.flags.sync && causes.own_threads.contains(&request.tid);
+    let ours = |request: &DeviceRequest, kind: Kind| match kind {
+        Kind::DataWrite | Kind::JournalWrite | Kind::Flush => true,
+        Kind::MetadataWrite => waited(request),
+        _ => false,
+    };
     let relevant: Vec<_> = requests
         .iter()
         .zip(kinds)
-        .filter(|(request, kind)| request.layer == 0 && ours(**kind))
+        .filter(|(request, kind)| request.layer == 0 && ours(request, **kind))
         .map(|(request, _)| request)
         .collect();
-    covered(commits, &relevant, layer.volatile_cache)
+    covered(causes.commits, &relevant, layer.volatile_cache)
 }
 
 fn empty_bill(layer: &Layer) -> LayerBill {
@@ -545,6 +545,24 @@ mod tests {
         let (bill, _) = bill_of(events, &[(90, 130)]);
         assert_eq!((bill.metadata_writes.requests, bill.unattributed_writes.requests), (2, 1));
         assert!(bill.unattributed[0].contains("70000"), "{:?}", bill.unattributed);
+    }
+
+    #[test]
+    fn metadata_that_we_wait_for_has_to_be_flushed_too() {
+        let mut events = data_and_flush();
+        events.extend([
+            bio(121, ME, 60_000, 8, "WS"),
+            issue(122, 60_000, 8, "WS"),
+            complete(125, 60_000, 8, "WS"),
+        ]);
+        let (_, durable) = bill_of(events.clone(), &[(90, 130)]);
+        assert!(
+            matches!(durable, DurableFinding::NotCovered { .. }),
+            "an inode after the flush: {durable:?}"
+        );
+        events.extend([issue(126, 0, 0, "FF"), complete(129, 0, 0, "FF")]);
+        let (_, durable) = bill_of(events, &[(90, 130)]);
+        assert_eq!(durable_commits(&durable), Some(1));
     }
 
     #[test]
