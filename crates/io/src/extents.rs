@@ -70,21 +70,10 @@ impl ExtentMap {
     /// `is_unsupported()` where it has no FIEMAP (tmpfs); else what the kernel answers.
     pub fn of(file: &File, path: &Path) -> Result<Self> {
         let mut extents = Vec::new();
-        let mut start = 0;
-        loop {
-            let mut request = sys::Fiemap::request(start, u64::MAX - start, sys::FIEMAP_FLAG_SYNC);
-            retry(|| sys::fiemap(file.as_fd(), &mut request))
-                .map_err(|source| unsupported_or(path, source))?;
-            let count = (request.mapped_extents as usize).min(sys::FIEMAP_BATCH);
-            let batch = &request.extents[..count];
+        walk(file, path, sys::FIEMAP_FLAG_SYNC, |batch| {
             extents.extend(batch.iter().map(from_kernel));
-            let Some(last) = batch.last() else { break };
-            let next = last.logical.saturating_add(last.length);
-            if last.flags & sys::FIEMAP_EXTENT_LAST != 0 || next <= start {
-                break;
-            }
-            start = next;
-        }
+            true
+        })?;
         Ok(Self { extents })
     }
 
@@ -118,6 +107,43 @@ impl ExtentMap {
             .filter(known)
             .map(|e| e.physical..e.physical.saturating_add(e.len_bytes))
             .collect()
+    }
+}
+
+/// Whether another file has some of this one's blocks too; false where the file system does not tell. Delayed data stays
+/// where it is: an extent that it is about to leave may still count.
+pub(crate) fn has_shared(file: &File, path: &Path) -> Result<bool> {
+    let mut is_shared = false;
+    let walked = walk(file, path, 0, |batch| {
+        is_shared = batch.iter().any(|extent| extent.flags & sys::FIEMAP_EXTENT_SHARED != 0);
+        !is_shared
+    });
+    match walked {
+        Err(error) if error.is_unsupported() => Ok(false),
+        walked => walked.map(|()| is_shared),
+    }
+}
+
+/// Gives `visit` the extents of the file batch by batch, for as long as it wants more.
+fn walk(
+    file: &File,
+    path: &Path,
+    flags: u32,
+    mut visit: impl FnMut(&[sys::FiemapExtent]) -> bool,
+) -> Result<()> {
+    let mut start = 0;
+    loop {
+        let mut request = sys::Fiemap::request(start, u64::MAX - start, flags);
+        retry(|| sys::fiemap(file.as_fd(), &mut request)).map_err(|source| unsupported_or(path, source))?;
+        let count = (request.mapped_extents as usize).min(sys::FIEMAP_BATCH);
+        let batch = &request.extents[..count];
+        let Some(last) = batch.last() else { return Ok(()) };
+        let next = last.logical.saturating_add(last.length);
+        let is_last = last.flags & sys::FIEMAP_EXTENT_LAST != 0 || next <= start;
+        if !visit(batch) || is_last {
+            return Ok(());
+        }
+        start = next;
     }
 }
 

@@ -6,19 +6,25 @@
 use std::fs::File as StdFile;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::FsWord;
 use rustix::io::ReadWriteFlags;
 
 use crate::error::{Error, Result};
+use crate::extents;
 use crate::mapping::Mapping;
 use crate::prepare;
-use crate::seam::{File, OpenFile, Persist, SyncKind};
+use crate::seam::{File, FileFacts, OpenFile, Persist, SyncKind};
 use crate::strategy::{Access, Durability, Preparation};
 use crate::stream::CStream;
 use crate::transfer::{Direction, Transfer, retry};
+
+/// The numbers of file systems, as `statfs` gives them.
+const EXT4: FsWord = 0xEF53;
+const BTRFS: FsWord = 0x9123_683E_u32 as FsWord;
 
 /// The open flags that access and durability need.
 fn flags_of(how: &OpenFile) -> i32 {
@@ -52,6 +58,14 @@ enum Way {
 /// A lock whose holder panicked guards no invariant here that a later writer could break further.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What an error of a sync means in a file system that is read-only. Those without any writing (squashfs, erofs, iso9660)
+/// have no sync and answer `EINVAL`; bcachefs answers `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS`
+/// only after an error has *turned* them read-only: then what memory shows may never have reached the device.
+fn says_nothing_is_dirty(code: i32, file_system: FsWord) -> bool {
+    let turns_read_only = [EXT4, BTRFS];
+    code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
 }
 
 impl OsFile {
@@ -101,15 +115,6 @@ impl OsFile {
     /// Its standard library handle, for questions about the file (its extents, its metadata).
     pub fn std_file(&self) -> &StdFile {
         &self.file
-    }
-
-    /// Sets the size; new bytes read as zeros from a hole.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn set_len(&self, len_bytes: u64) -> Result<()> {
-        retry(|| self.file.set_len(len_bytes))
-            .map_err(|source| Error::new("ftruncate", &self.path, source).at(len_bytes))
     }
 
     /// For access mmap: maps the first `len_bytes`, which the file must already have.
@@ -197,6 +202,17 @@ impl OsFile {
         if self.how.durability.with_the_write() { self.flush_stream(&mut stream) } else { Ok(()) }
     }
 
+    /// Whether this answer to a sync only means that the file system is mounted read-only, so that nothing is dirty.
+    fn is_clean_by_mount(&self, answer: &io::Error) -> bool {
+        let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
+        let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&self.file), rustix::fs::fstatfs(&self.file))
+        else {
+            return false;
+        };
+        let is_read_only = mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+        is_read_only && says_nothing_is_dirty(code, kind.f_type)
+    }
+
     fn flush_stream(&self, stream: &mut CStream) -> Result<()> {
         stream.flush().map_err(|source| Error::new("fflush", &self.path, source))
     }
@@ -210,6 +226,23 @@ impl File for OsFile {
     fn len_bytes(&self) -> Result<u64> {
         let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
         Ok(metadata.len())
+    }
+
+    fn facts(&self) -> Result<FileFacts> {
+        let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
+        let has_shared_extents = extents::has_shared(&self.file, &self.path)?;
+        Ok(FileFacts { inode: metadata.ino(), hard_links: metadata.nlink(), has_shared_extents })
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        retry(|| self.file.set_len(len_bytes))
+            .map_err(|source| Error::new("ftruncate", &self.path, source).at(len_bytes))
+    }
+
+    fn forget_cached(&self) -> Result<()> {
+        // A length of 0 (None) is up to the end.
+        rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|error| Error::new("posix_fadvise(DONTNEED)", &self.path, error))
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
@@ -242,7 +275,10 @@ impl File for OsFile {
             SyncKind::All => ("fsync", retry(|| self.file.sync_all())),
             SyncKind::Data => ("fdatasync", retry(|| self.file.sync_data())),
         };
-        answer.map_err(|source| Error::new(name, &self.path, source))
+        match answer {
+            Err(source) if self.how.read_only && self.is_clean_by_mount(&source) => Ok(()),
+            answer => answer.map_err(|source| Error::new(name, &self.path, source)),
+        }
     }
 
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
@@ -251,5 +287,20 @@ impl File for OsFile {
 
     fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()> {
         prepare::extend(&self.file, &self.path, preparation, offset, len_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_an_error_turned_read_only_is_not_clean() {
+        let (squashfs, bcachefs) = (0x7371_7368, 0xCA45_1A4E_u32 as FsWord);
+        assert!(
+            says_nothing_is_dirty(libc::EINVAL, squashfs) && says_nothing_is_dirty(libc::EROFS, bcachefs)
+        );
+        assert!(!says_nothing_is_dirty(libc::EROFS, EXT4) && !says_nothing_is_dirty(libc::EROFS, BTRFS));
+        assert!(!says_nothing_is_dirty(libc::EIO, squashfs));
     }
 }

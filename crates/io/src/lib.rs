@@ -19,6 +19,7 @@ mod error;
 mod extents;
 mod file;
 pub mod host;
+mod lock;
 mod mapping;
 mod prepare;
 pub mod seam;
@@ -36,6 +37,9 @@ pub use directory::{OsDirectory, sync_directory};
 pub use error::{Error, Result};
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use file::OsFile;
+pub use lock::OsLock;
 pub use prepare::FallocateMode;
-pub use seam::{Completion, Directory, Engine, File, OpenFile, Operation, Persist, Request, SyncKind};
+pub use seam::{
+    Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind,
+};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};

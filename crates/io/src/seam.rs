@@ -58,6 +58,18 @@ impl OpenFile {
     }
 }
 
+/// What a file is, apart from its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileFacts {
+    /// The file's number in its file system: two names with one number are one file. A number comes again after its
+    /// file is gone, so compare it only with that of a file held open.
+    pub inode: u64,
+    /// How many names it has; 0 when its last one was removed and only handles are left.
+    pub hard_links: u64,
+    /// Whether another file has some of its blocks too (reflinks, snapshots): an overwrite there goes elsewhere.
+    pub has_shared_extents: bool,
+}
+
 /// Which promise a sync gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SyncKind {
@@ -174,6 +186,30 @@ pub trait File: Send + Sync + 'static {
     /// What the file system answers.
     fn len_bytes(&self) -> Result<u64>;
 
+    /// Its identity and who else has its blocks, without writing anything back. Where the file system cannot tell
+    /// (Linux: no FIEMAP), `has_shared_extents` is false.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    fn facts(&self) -> Result<FileFacts>;
+
+    /// Sets the size in bytes. What lay beyond is gone, new bytes read as zeros from a hole. A size is metadata: durable
+    /// after a [`File::sync`], and until then a crash may show either size.
+    ///
+    /// # Errors
+    /// What the file system answers, with the new size as the offset; so for a file that is open for reading only.
+    fn set_len(&self, len_bytes: u64) -> Result<()>;
+
+    /// Drops the *clean* cached pages of the whole file, so that the next buffered read comes from the device. Dirty
+    /// pages stay, and still need a sync.
+    ///
+    /// On Linux this is advice (`POSIX_FADV_DONTNEED`): pages that are mapped, under write-back or in use stay, and
+    /// write-back of dirty ones may begin. A read with [`Access::Direct`] is the sure way to see the device.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    fn forget_cached(&self) -> Result<()>;
+
     /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.
     ///
     /// # Errors
@@ -186,7 +222,8 @@ pub trait File: Send + Sync + 'static {
     /// What the file system answers, with the offset; some of the bytes may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
-    /// Makes all that was written before durable on return.
+    /// Makes all that was written before durable on return, through whichever handle it was written: it works on a file
+    /// opened for reading only too, also in a file system mounted read-only, where there is nothing to do.
     ///
     /// # Errors
     /// After an error nothing is known about the bytes written since the last sync: never call it again to be sure.
@@ -212,6 +249,8 @@ pub trait Directory: Send + Sync + 'static {
     type File: File;
     /// Its engines.
     type Engine: Engine<File = Self::File>;
+    /// The exclusive lock on one of its files; released when dropped, and by the end of the process however it ends.
+    type Lock: Send + Sync + std::fmt::Debug + 'static;
 
     /// Its path, for messages.
     fn path(&self) -> &Path;
@@ -245,6 +284,35 @@ pub trait Directory: Send + Sync + 'static {
     /// # Errors
     /// What the file system answers.
     fn sync(&self) -> Result<()>;
+
+    /// Takes the exclusive lock on the file `name`, without waiting. `Ok(None)`: somebody else holds it, be it another
+    /// process or this one through another handle. The file is created, empty, if it is missing; that need not be
+    /// durable. Never remove or replace a lock file: whoever comes next would lock another file of that name.
+    ///
+    /// # Errors
+    /// The file could not be opened or created, or the file system has no locks. That the disk is full is no error where
+    /// the file exists.
+    fn lock(&self, name: &str) -> Result<Option<Self::Lock>>;
+
+    /// Who holds the lock on the file `name`, in words for people (`process 1234`, or `another process` where it cannot
+    /// be told); `None` if nobody does, or there is no such file. It takes nothing, so that asking never makes somebody's
+    /// [`Directory::lock`] fail, and writes nothing. The answer may be old when it arrives.
+    ///
+    /// # Errors
+    /// The file is there and could not be opened for reading, or the file system has no locks.
+    fn locked_by(&self, name: &str) -> Result<Option<String>>;
+
+    /// Room for an unprivileged user in its file system, in bytes. Others may take it at any time.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    fn free_bytes(&self) -> Result<u64>;
+
+    /// Random bytes: the id of a new log.
+    ///
+    /// # Errors
+    /// When the system has none to give.
+    fn random_bytes(&self) -> Result<[u8; 16]>;
 
     /// An engine for its files. `depth` is how many requests it can have in flight.
     ///

@@ -79,3 +79,33 @@ pub(crate) fn posix_fallocate(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::
         code => Err(io::Error::from_raw_os_error(code)),
     }
 }
+
+/// A record lock of the whole file, of this type, as `fcntl` takes it.
+fn whole_file(lock_type: libc::c_int) -> libc::flock {
+    // SAFETY: `struct flock` is integers only, for which zeros are a value; an open-file-description lock demands that
+    // `l_pid` be 0, and start and length 0 mean the whole file.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = lock_type as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock
+}
+
+/// Takes (`F_WRLCK`) or gives back (`F_UNLCK`) the open file description's lock on the whole file; never waits.
+pub(crate) fn set_description_lock(fd: BorrowedFd<'_>, lock_type: libc::c_int) -> io::Result<()> {
+    let lock = whole_file(lock_type);
+    // SAFETY: the descriptor is open for as long as it is borrowed; `lock` lives through the call, which only reads it.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether somebody else's lock is in the way of an exclusive one on the whole file. Takes nothing.
+pub(crate) fn is_locked_by_other(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut lock = whole_file(libc::F_WRLCK);
+    // SAFETY: the descriptor is open for as long as it is borrowed; `lock` is a live, exclusively borrowed `struct flock`.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
+        0 => Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

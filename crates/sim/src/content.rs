@@ -149,6 +149,21 @@ impl Blocks {
         blocks.into_iter().all(|block| self.has(block))
     }
 
+    /// Takes every block from `first` on out of the set.
+    pub(crate) fn cut(&mut self, first: u64) {
+        let end = self.words.len() as u64 * 64;
+        self.set(first..end.max(first), false);
+    }
+
+    /// Puts every block from `first` on that `other` has into the set.
+    pub(crate) fn add_from(&mut self, first: u64, other: &Self) {
+        for block in first..other.words.len() as u64 * 64 {
+            if other.has(block) {
+                self.set(block..block + 1, true);
+            }
+        }
+    }
+
     /// How many blocks it has.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -231,5 +246,12 @@ mod tests {
         blocks.set(0..69, false);
         assert_eq!((blocks.count(), blocks.has(69)), (1, true));
         assert_eq!(blocks_of(8192, 0), 0..0);
+        let mut other = Blocks::default();
+        other.set(60..80, true);
+        blocks.add_from(70, &other);
+        assert!(blocks.count() == 11 && blocks.has_all(70..80) && !blocks.has(68));
+        blocks.cut(75);
+        blocks.cut(1 << 30);
+        assert!(blocks.count() == 6 && blocks.has_all(69..75));
     }
 }

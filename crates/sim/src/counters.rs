@@ -36,6 +36,10 @@ pub struct Counters {
     pub data_syncs: u64,
     /// Calls of fallocate.
     pub allocations: u64,
+    /// Sizes set.
+    pub resizes: u64,
+    /// Attempts to take a lock, those that found it taken too. The creation of a lock file is part of it.
+    pub locks: u64,
     /// Flushes of the device: one per sync that succeeded, one per durable write that was no FUA.
     pub flushes: u64,
     /// FUA writes.
@@ -59,6 +63,8 @@ impl Counters {
             + self.full_syncs
             + self.data_syncs
             + self.allocations
+            + self.resizes
+            + self.locks
     }
 
     /// Syncs of files, of both kinds.
@@ -85,6 +91,8 @@ impl Counters {
             full_syncs: self.full_syncs - earlier.full_syncs,
             data_syncs: self.data_syncs - earlier.data_syncs,
             allocations: self.allocations - earlier.allocations,
+            resizes: self.resizes - earlier.resizes,
+            locks: self.locks - earlier.locks,
             flushes: self.flushes - earlier.flushes,
             fua_writes: self.fua_writes - earlier.fua_writes,
             metadata_commits: self.metadata_commits - earlier.metadata_commits,

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::content::{Content, PAGE_BYTES};
+use crate::content::{Content, PAGE_BYTES, blocks_of};
 use crate::disk::SimDisk;
 use crate::durable::settle_in;
 use crate::options::{DirectoryOrder, DiskOptions, NewBlocks};
@@ -46,6 +46,11 @@ pub enum ItemKind {
     },
     /// The file's growth to this size.
     Size {
+        /// The new size.
+        to_bytes: u64,
+    },
+    /// The file's shrinking to this size.
+    Cut {
         /// The new size.
         to_bytes: u64,
     },
@@ -108,6 +113,13 @@ impl PowerCut {
             inode.is_tainted = false;
             inode.takes_room = true;
         }
+        // On the medium, a file that shrank in memory only is as long as it was, with the blocks that it had.
+        for entry in &state.pending {
+            if let Change::Cut { to, had, .. } = &entry.change {
+                let inode = inodes.get_mut(&entry.inode).expect("an entry is of a file");
+                inode.blocks.restore(*to, had);
+            }
+        }
         let mut directories = state.directories.clone();
         for directory in &mut directories {
             directory.view = directory.stable.clone();
@@ -144,6 +156,9 @@ impl PowerCut {
                 self.sources.push(source);
             };
             match entry.change {
+                Change::Cut { to, .. } => {
+                    push(ItemKind::Cut { to_bytes: to }, Source::Whole { entry: number });
+                }
                 Change::Data { place, .. } => {
                     for offset in entry.range().step_by(self.options.sector_bytes) {
                         push(ItemKind::Sector { offset, place }, Source::Sector { entry: number, offset });
@@ -214,7 +229,9 @@ impl PowerCut {
             let kept = match item.what {
                 ItemKind::Sector { .. } if garbage > 0 && rng.u32(..16) < garbage => return Fate::Garbage,
                 ItemKind::Sector { .. } => data.keeps(index, item.write, &mut rng),
-                ItemKind::Size { .. } | ItemKind::ZeroRange { .. } => size.keeps(index, item.write, &mut rng),
+                ItemKind::Size { .. } | ItemKind::Cut { .. } | ItemKind::ZeroRange { .. } => {
+                    size.keeps(index, item.write, &mut rng)
+                }
                 _ if is_journal => {
                     let kept = names_left > 0;
                     names_left = names_left.saturating_sub(1);
@@ -262,7 +279,11 @@ impl PowerCut {
                     run.apply(&self.entries, &mut state);
                     run = Run::default();
                     let entry = &self.entries[entry];
-                    settle_in(state.inode_mut(entry.inode), entry);
+                    let inode = state.inode_mut(entry.inode);
+                    if let Change::Cut { to, .. } = entry.change {
+                        inode.blocks.cut(to);
+                    }
+                    settle_in(inode, entry);
                 }
                 Source::Name { name } if fate == Fate::Kept && !names_end => {
                     let entry = &self.names[name];
@@ -284,7 +305,10 @@ impl PowerCut {
             let number = self.entries[entry].inode;
             let inode = &self.inodes[&number];
             let block = offset / PAGE_BYTES as u64;
-            if offset < inode.stable_bytes || inode.settled.has(block) || inode.reserved.has(block) {
+            if offset < inode.stable_bytes
+                || inode.blocks.settled.has(block)
+                || inode.blocks.reserved.has(block)
+            {
                 continue;
             }
             let len = self.options.sector_bytes;
@@ -318,7 +342,10 @@ impl Run {
     fn apply(&self, entries: &[Entry], state: &mut State) {
         if self.end > self.start {
             let entry = &entries[self.entry];
-            settle_in(state.inode_mut(entry.inode), &entry.part(self.start..self.end));
+            let inode = state.inode_mut(entry.inode);
+            // A block that the file got after it had shrunk.
+            inode.blocks.allocated.set(blocks_of(self.start, self.end - self.start), true);
+            settle_in(inode, &entry.part(self.start..self.end));
         }
     }
 }
@@ -345,7 +372,7 @@ fn power_up(state: &mut State) {
             file.size_bytes = file.stable_bytes;
             file.medium.cut(file.stable_bytes);
             file.view = file.medium.clone();
-            state.used_blocks += file.allocated.count();
+            state.used_blocks += file.blocks.allocated.count();
             found.insert(*inode, file);
         }
     }

@@ -14,6 +14,9 @@ use crate::fault::errno;
 use crate::file::SimFile;
 use crate::state::os_error;
 
+/// The room of a disk without [`crate::DiskOptions::capacity_bytes`]: 1 EiB, so that sums with it do not overflow.
+const UNLIMITED_FREE_BYTES: u64 = 1 << 60;
+
 /// A directory of a [`SimDisk`]. Clones are the same directory.
 #[derive(Debug, Clone)]
 pub struct SimDirectory {
@@ -42,9 +45,31 @@ impl SimDirectory {
     }
 }
 
+/// The exclusive lock on a file of a [`SimDisk`]; released when dropped. A disk found after a crash has no locks.
+#[derive(Debug)]
+pub struct SimLock {
+    disk: SimDisk,
+    inode: u64,
+    path: PathBuf,
+}
+
+impl SimLock {
+    /// The file that is locked.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.disk.lock().release_lock(self.inode);
+    }
+}
+
 impl Directory for SimDirectory {
     type File = SimFile;
     type Engine = SimEngine;
+    type Lock = SimLock;
 
     fn path(&self) -> &Path {
         &self.path
@@ -94,6 +119,30 @@ impl Directory for SimDirectory {
     fn sync(&self) -> Result<()> {
         let synced = self.disk.lock().sync_directory(self.number);
         synced.map_err(|source| Error::new("fsync directory", &self.path, source))
+    }
+
+    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
+        let name = self.check_name(name)?;
+        let taken = self.disk.lock().take_lock(self.number, &name);
+        let path = self.path.join(&*name);
+        match taken {
+            Ok(inode) => Ok(inode.map(|inode| SimLock { disk: self.disk.clone(), inode, path })),
+            Err(source) => Err(Error::new("open lock", path, source)),
+        }
+    }
+
+    fn locked_by(&self, name: &str) -> Result<Option<String>> {
+        let name = self.check_name(name)?;
+        let is_locked = self.disk.lock().is_locked(self.number, &name);
+        Ok(is_locked.then(|| "another process".to_owned()))
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        Ok(self.disk.lock().free_bytes().unwrap_or(UNLIMITED_FREE_BYTES))
+    }
+
+    fn random_bytes(&self) -> Result<[u8; 16]> {
+        Ok(self.disk.lock().rng.u128(..).to_le_bytes())
     }
 
     fn engine(&self, kind: EngineKind, depth: usize) -> Result<SimEngine> {

@@ -96,7 +96,11 @@ impl State {
         self.note_epoch();
         let is_own = |entry: &Entry| writes.contains(&entry.write);
         let grows = self.pending.iter().any(|entry| is_own(entry) && entry.is_size());
-        let is_overwrite = !grows && self.inode(number).settled.has_all(blocks_of(offset, len));
+        let inode = self.inode(number);
+        // Over bytes that the size on the medium has: an earlier growth that is not there yet must come along.
+        let is_overwrite = !grows
+            && inode.blocks.settled.has_all(blocks_of(offset, len))
+            && offset + len <= inode.stable_bytes;
         if direct && is_overwrite && self.options.has_fua && !full {
             let due = self.take(is_own);
             self.settle(due);
@@ -133,7 +137,7 @@ impl State {
                 rest.push(entry);
                 continue;
             }
-            let settled = &self.inode(entry.inode).settled;
+            let settled = &self.inode(entry.inode).blocks.settled;
             let range = entry.range();
             let mut at = range.start;
             while at < range.end {
@@ -167,8 +171,8 @@ impl State {
             let range = entry.range();
             let blocks = blocks_of(range.start, range.end - range.start);
             match entry.change {
-                Change::Data { .. } => !self.inode(entry.inode).settled.has_all(blocks),
-                Change::Zero { .. } => true,
+                Change::Data { .. } => !self.inode(entry.inode).blocks.settled.has_all(blocks),
+                Change::Zero { .. } | Change::Cut { .. } => true,
                 Change::Size { to } => to > self.inode(entry.inode).stable_bytes,
             }
         };
@@ -199,7 +203,7 @@ impl State {
                 }
                 Change::Data { .. } => lost.push(entry),
                 Change::Size { .. } if after == AfterEffect::RevertsToOld => {}
-                Change::Size { .. } | Change::Zero { .. } => kept.push(entry),
+                Change::Size { .. } | Change::Zero { .. } | Change::Cut { .. } => kept.push(entry),
             }
         }
         self.pending.append(&mut kept);
@@ -213,12 +217,12 @@ impl State {
             }
         }
         if after == AfterEffect::RevertsToOld {
-            let grown = self
-                .pending
-                .iter()
-                .filter(|entry| entry.inode == number)
-                .filter_map(|entry| if let Change::Size { to } = entry.change { Some(to) } else { None });
-            let size = grown.fold(self.inode(number).stable_bytes, u64::max);
+            let own = self.pending.iter().filter(|entry| entry.inode == number);
+            let size = own.fold(self.inode(number).stable_bytes, |size, entry| match entry.change {
+                Change::Size { to } => size.max(to),
+                Change::Cut { to, .. } => size.min(to),
+                Change::Data { .. } | Change::Zero { .. } => size,
+            });
             let inode = self.inode_mut(number);
             inode.size_bytes = size;
             inode.view.cut(size);
@@ -228,19 +232,26 @@ impl State {
 
 /// Puts one entry on the medium.
 pub(crate) fn settle_in(inode: &mut crate::state::Inode, entry: &Entry) {
-    match entry.change {
+    match &entry.change {
         Change::Data { offset, len, .. } => {
-            inode.medium.write(offset, entry.bytes());
-            let blocks = blocks_of(offset, len as u64);
-            inode.settled.set(blocks.clone(), true);
-            inode.reserved.set(blocks, false);
+            inode.medium.write(*offset, entry.bytes());
+            let blocks = blocks_of(*offset, *len as u64);
+            inode.blocks.settled.set(blocks.clone(), true);
+            inode.blocks.reserved.set(blocks, false);
         }
         Change::Zero { offset, len } => {
-            inode.medium.zero(offset, len as usize);
-            let blocks = blocks_of(offset, len);
-            inode.settled.set(blocks.clone(), false);
-            inode.reserved.set(blocks, true);
+            inode.medium.zero(*offset, *len as usize);
+            let blocks = blocks_of(*offset, *len);
+            inode.blocks.settled.set(blocks.clone(), false);
+            inode.blocks.reserved.set(blocks, true);
         }
-        Change::Size { to } => inode.stable_bytes = inode.stable_bytes.max(to),
+        Change::Size { to } => inode.stable_bytes = inode.stable_bytes.max(*to),
+        Change::Cut { to, had, .. } => {
+            inode.stable_bytes = inode.stable_bytes.min(*to);
+            inode.medium.cut(*to);
+            let last = *to / PAGE_BYTES as u64;
+            let is_kept = !to.is_multiple_of(PAGE_BYTES as u64) && had.settled.has(last);
+            inode.blocks.settled.set(last..last + u64::from(is_kept), true);
+        }
     }
 }

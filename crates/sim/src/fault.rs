@@ -49,6 +49,10 @@ pub enum OperationKind {
     Sync,
     /// A call of fallocate.
     Allocate,
+    /// A change of a file's size.
+    Resize,
+    /// Taking a lock.
+    Lock,
 }
 
 /// What goes wrong.
@@ -226,6 +230,7 @@ pub(crate) fn draw(
     let effect = match kind {
         OperationKind::List => return None,
         OperationKind::Open
+        | OperationKind::Lock
         | OperationKind::Rename
         | OperationKind::Remove
         | OperationKind::SyncDirectory => {
@@ -235,6 +240,7 @@ pub(crate) fn draw(
         OperationKind::Create | OperationKind::Allocate => {
             happens(rates.no_space_ppm).then_some(Effect::Error(errno::ENOSPC))
         }
+        OperationKind::Resize => happens(rates.write_error_ppm).then_some(Effect::Error(errno::EIO)),
         OperationKind::Read if happens(rates.read_error_ppm) => Some(Effect::Error(errno::EIO)),
         OperationKind::Read if happens(rates.rot_ppm) => Some(Effect::Rot),
         OperationKind::Read => happens(rates.short_ppm).then_some(Effect::Short(0)),

@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 
-use inkstone_io::{Access, Durability, Error, File, OpenFile, Persist, Preparation, Result, SyncKind};
+use inkstone_io::{
+    Access, Durability, Error, File, FileFacts, OpenFile, Persist, Preparation, Result, SyncKind,
+};
 
 use crate::disk::SimDisk;
 use crate::durable::{Cover, Durably};
@@ -153,6 +155,24 @@ impl File for SimFile {
 
     fn len_bytes(&self) -> Result<u64> {
         Ok(self.lock().inode(self.inode).size_bytes)
+    }
+
+    fn facts(&self) -> Result<FileFacts> {
+        let hard_links = self.lock().names_of(self.inode);
+        Ok(FileFacts { inode: self.inode, hard_links, has_shared_extents: false })
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        let failed = |source| Error::new("ftruncate", &self.path, source).at(len_bytes);
+        if self.how.read_only {
+            return Err(failed(os_error(errno::EINVAL)));
+        }
+        self.lock().resize(self.inode, len_bytes).map_err(failed)
+    }
+
+    fn forget_cached(&self) -> Result<()> {
+        self.lock().forget_file(self.inode);
+        Ok(())
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {

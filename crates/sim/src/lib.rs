@@ -40,37 +40,46 @@
 //!    `O_SYNC` always commits metadata.
 //! 5. When a newer version of a sector is on the medium, no older one can come back.
 //! 6. A direct transfer has the dirty pages of its range written back first. A direct read sees the device, not clean
-//!    pages; a direct write replaces the pages it touches.
+//!    pages, whichever handle it comes from; a direct write replaces the pages it touches.
+//!    [`File::forget_cached`](inkstone_io::File::forget_cached) drops the clean pages of a file; dirty ones stay.
 //!
 //! *Files and names*
 //! 7. Size is metadata: growth is an item of its own, kept or lost at a crash apart from the bytes. What lies beyond
 //!    the size found is gone. Blocks that were never written, or only reserved, read as zeros; a *new* block whose data
 //!    was lost and whose size was not shows what [`DiskOptions::new_blocks`] says.
+//!    Shrinking is an item too. Kept, everything beyond is gone; lost, the file is as long as it was, with its old
+//!    bytes. In memory the pages beyond are gone at once, dirty or not, and until the new size is durable nothing in
+//!    the last block or behind it counts as an overwrite. A file that grows again shows zeros there.
 //! 8. A creation, rename or removal is volatile until a sync of its directory. A crash keeps any subset
 //!    ([`DirectoryOrder::Any`]) or a prefix ([`DirectoryOrder::Prefix`]), each operation whole: a renamed file has one
 //!    name. A sync of a *file* does not save its name. A file without a name is gone after a crash.
 //! 9. Zeros as a preparation are written and synced. fallocate gives blocks that read as zeros, and their first write
 //!    costs metadata. Room is taken by blocks of 4 KiB, and given back when a file has neither name nor handle.
 //!
+//! 10. A lock is in the machine's memory: one holder per file, none when it is dropped or the power goes. Its file, if
+//!     missing, is created and as volatile as any other creation; it holds nothing, and is no
+//!     [`OperationKind::Create`].
+//!
 //! *Engines*
-//! 10. What a write brings may survive a crash from its submission on, and is sure to only when it has completed as
+//! 11. What a write brings may survive a crash from its submission on, and is sure to only when it has completed as
 //!     durable. A sync covers what had completed when it was submitted, and its own write. Completions come in an order
 //!     from the seed.
 //!
 //! *Power*
-//! 11. A crash keeps, loses, or (if asked) garbles each item by itself, in all files together, so that a large write
+//! 12. A crash keeps, loses, or (if asked) garbles each item by itself, in all files together, so that a large write
 //!     tears anywhere. Of several versions of one sector the newest that is kept is found. [`PowerCut`] samples such
 //!     states and enumerates them; the disk itself goes on.
-//! 12. What was found after a crash is on the medium: it survives the next one.
+//! 13. What was found after a crash is on the medium: it survives the next one.
 //!
 //! *Faults*
-//! 13. By plan ([`Fault`], [`SimDisk::inject`]) and by rate ([`FaultRates`]); each that fires is in
+//! 14. By plan ([`Fault`], [`SimDisk::inject`]) and by rate ([`FaultRates`]); each that fires is in
 //!     [`SimDisk::history`]. A short transfer is continued, as every engine does; an error after one leaves a part.
-//! 14. After a failed sync the pages are clean and the medium is old; what memory shows is an [`AfterEffect`]. A second
+//! 15. After a failed sync the pages are clean and the medium is old; what memory shows is an [`AfterEffect`]. A second
 //!     sync succeeds and saves nothing. What went past the page cache is lost from the device's cache as well. Where
-//!     syncs fail by rate, any part of the pages was written before the failure.
-//! 15. A lost or misdirected write is acknowledged and flushed all the same; a page cache that it went through shows it
-//!     until [`SimDisk::drop_caches`].
+//!     syncs fail by rate, any part of the pages was written before the failure. That a file shrank stays to be
+//!     committed in all of them.
+//! 16. A lost or misdirected write is acknowledged and flushed all the same; a page cache that it went through shows it
+//!     until [`SimDisk::drop_caches`], or its file's cached pages are forgotten.
 //!
 //! One lock guards a disk. From one thread everything follows from the seed and the calls; from several, the
 //! scheduler has a say. Latency is not modelled, `EINTR` is nothing that passes the seam.
@@ -94,7 +103,7 @@ mod transfer;
 
 pub use counters::Counters;
 pub use crash::{Fate, Item, ItemKind, MAX_ENUMERATED_ITEMS, PowerCut};
-pub use directory::SimDirectory;
+pub use directory::{SimDirectory, SimLock};
 pub use disk::SimDisk;
 pub use engine::SimEngine;
 pub use fault::{Effect, Event, Fault, OperationKind, errno};

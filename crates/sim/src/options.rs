@@ -55,11 +55,11 @@ impl AfterEffect {
 pub struct FaultRates {
     /// A read answers `EIO`.
     pub read_error_ppm: u32,
-    /// A write answers `EIO`, after any part of it was carried out.
+    /// A write answers `EIO`, after any part of it was carried out; a change of size before it did anything.
     pub write_error_ppm: u32,
     /// A sync of a file fails, with [`DiskOptions::after_effect`].
     pub sync_error_ppm: u32,
-    /// A directory's sync, a rename, a removal or an opening answers `EIO`.
+    /// A directory's sync, a rename, a removal, an opening or a lock answers `EIO`.
     pub directory_error_ppm: u32,
     /// A write, a preparation or a creation answers `ENOSPC`.
     pub no_space_ppm: u32,

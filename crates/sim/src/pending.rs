@@ -5,6 +5,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::content::{Blocks, PAGE_BYTES};
+
 /// Where a written sector waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
@@ -23,6 +25,37 @@ pub(crate) enum Change {
     Zero { offset: u64, len: u64 },
     /// The file grew.
     Size { to: u64 },
+    /// The file shrank: what lay beyond is gone. The sector that it ends in now ends at `sector_end`.
+    Cut { to: u64, sector_end: u64, had: Box<BlockSets> },
+}
+
+/// Which blocks of a file are what.
+#[derive(Clone, Default)]
+pub(crate) struct BlockSets {
+    /// Blocks that the file has: they take room.
+    pub(crate) allocated: Blocks,
+    /// Of these, the ones that fallocate gave and no write that is durable has reached: unwritten extents.
+    pub(crate) reserved: Blocks,
+    /// Blocks that are written, with the metadata that says so on the medium: overwriting them needs no metadata.
+    pub(crate) settled: Blocks,
+}
+
+impl BlockSets {
+    /// Takes away the blocks that a file of `len` bytes does not have.
+    pub(crate) fn cut(&mut self, len: u64) {
+        let first = len.div_ceil(PAGE_BYTES as u64);
+        self.allocated.cut(first);
+        self.reserved.cut(first);
+        self.settled.cut(first);
+    }
+
+    /// Gives back what a file had before it shrank to `len` bytes. What its last block holds was to change too.
+    pub(crate) fn restore(&mut self, len: u64, had: &Self) {
+        let first = len / PAGE_BYTES as u64;
+        self.allocated.add_from(first, &had.allocated);
+        self.reserved.add_from(first, &had.reserved);
+        self.settled.add_from(first, &had.settled);
+    }
 }
 
 #[derive(Clone)]
@@ -40,19 +73,19 @@ impl Entry {
         match self.change {
             Change::Data { offset, len, .. } => offset..offset + len as u64,
             Change::Zero { offset, len } => offset..offset + len,
-            Change::Size { .. } => 0..0,
+            Change::Size { .. } | Change::Cut { .. } => 0..0,
         }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.change {
             Change::Data { bytes, start, len, .. } => &bytes[*start..*start + *len],
-            Change::Zero { .. } | Change::Size { .. } => &[],
+            Change::Zero { .. } | Change::Size { .. } | Change::Cut { .. } => &[],
         }
     }
 
     pub(crate) fn is_size(&self) -> bool {
-        matches!(self.change, Change::Size { .. })
+        matches!(self.change, Change::Size { .. } | Change::Cut { .. })
     }
 
     pub(crate) fn is_in(&self, wanted: Place) -> bool {
@@ -75,9 +108,24 @@ impl Entry {
                 *len = (keep.end - keep.start) as usize;
             }
             Change::Zero { offset, len } => (*offset, *len) = (keep.start, keep.end - keep.start),
-            Change::Size { .. } => {}
+            Change::Size { .. } | Change::Cut { .. } => {}
         }
         part
+    }
+
+    /// What is left of it in a file that ends at `to`: zeros behind the end, and no sector behind `sector_end`.
+    pub(crate) fn cut(mut self, to: u64, sector_end: u64, left: &mut Vec<Self>) {
+        let range = self.range();
+        if let Change::Data { bytes, start, .. } = &mut self.change
+            && range.start < to
+            && to < range.end
+        {
+            let mut changed = bytes.to_vec();
+            let from = *start + (to - range.start) as usize;
+            changed[from..].fill(0);
+            *bytes = changed.into();
+        }
+        self.without(&(sector_end..u64::MAX), left);
     }
 
     /// What is left of it without `cut`.
@@ -98,6 +146,9 @@ impl Entry {
 
 /// Removes from the entries what arrived before `newer` at the same place: a newer version of it is on the medium.
 pub(crate) fn supersede(entries: &mut Vec<Entry>, newer: &Entry) {
+    if let Change::Cut { to, sector_end, .. } = newer.change {
+        return supersede_by_cut(entries, newer, to, sector_end);
+    }
     let cut = newer.range();
     let is_older = |entry: &Entry| {
         let range = entry.range();
@@ -112,6 +163,20 @@ pub(crate) fn supersede(entries: &mut Vec<Entry>, newer: &Entry) {
     let mut left = Vec::with_capacity(entries.len() + 1);
     for entry in entries.drain(..) {
         if is_older(&entry) { entry.without(&cut, &mut left) } else { left.push(entry) }
+    }
+    *entries = left;
+}
+
+/// The same where a file's shrinking is on the medium: nothing older lets it grow again, or is found behind its end.
+fn supersede_by_cut(entries: &mut Vec<Entry>, newer: &Entry, to: u64, sector_end: u64) {
+    let mut left = Vec::with_capacity(entries.len());
+    for entry in entries.drain(..) {
+        let is_older = entry.inode == newer.inode && entry.order < newer.order;
+        match entry.change {
+            Change::Size { to: size } if is_older && size > to => {}
+            _ if is_older => entry.cut(to, sector_end, &mut left),
+            _ => left.push(entry),
+        }
     }
     *entries = left;
 }
@@ -180,6 +245,18 @@ mod tests {
         let left: Vec<_> = entries.iter().map(|entry| (entry.order, entry.range())).collect();
         assert_eq!(left, [(1, 0..3), (1, 6..10), (2, 6..20), (5, 0..10)]);
         assert_eq!(entries[1].bytes(), [6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_shrinking_on_the_medium_cuts_sectors_whole_and_leaves_zeros_behind_the_end() {
+        let size = |order, to| Entry { change: Change::Size { to }, ..data(order, 0..0) };
+        let mut entries = vec![data(1, 512..2048), data(2, 1024..2048), size(3, 2048), data(5, 1024..1536)];
+        let change = Change::Cut { to: 600, sector_end: 1024, had: Box::default() };
+        supersede(&mut entries, &Entry { change, ..data(4, 0..0) });
+        let left: Vec<_> = entries.iter().map(|entry| (entry.order, entry.range())).collect();
+        assert_eq!(left, [(1, 512..1024), (5, 1024..1536)]);
+        assert_eq!(entries[0].bytes()[..88], data(1, 512..600).bytes()[..]);
+        assert_eq!(entries[0].bytes()[88..], [0; 424]);
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::content::{Blocks, Content, PAGE_BYTES, blocks_of};
+use crate::content::{Content, PAGE_BYTES, blocks_of};
 use crate::counters::Counters;
 use crate::crash::PowerCut;
 use crate::fault::{Effect, Event, OperationKind, Plans, draw, errno};
 use crate::options::{DirectoryOrder, DiskOptions};
-use crate::pending::{Change, Entry, NameChange, NameEntry, Names};
+use crate::pending::{BlockSets, Change, Entry, NameChange, NameEntry, Names};
 
 /// A file, by whatever name.
 #[derive(Clone)]
@@ -27,12 +27,7 @@ pub(crate) struct Inode {
     pub(crate) view: Content,
     pub(crate) stable_bytes: u64,
     pub(crate) size_bytes: u64,
-    /// Blocks that the file has: they take room.
-    pub(crate) allocated: Blocks,
-    /// Of these, the ones that fallocate gave and no write that is durable has reached: unwritten extents.
-    pub(crate) reserved: Blocks,
-    /// Blocks that are written, with the metadata that says so on the medium: overwriting them needs no metadata.
-    pub(crate) settled: Blocks,
+    pub(crate) blocks: BlockSets,
     /// How many handles are open.
     pub(crate) open: u32,
     /// The next sync reports an error of an earlier one.
@@ -52,9 +47,7 @@ impl Inode {
             view: Content::default(),
             stable_bytes: 0,
             size_bytes: 0,
-            allocated: Blocks::default(),
-            reserved: Blocks::default(),
-            settled: Blocks::default(),
+            blocks: BlockSets::default(),
             open: 0,
             is_error_due: false,
             is_tainted: false,
@@ -81,6 +74,8 @@ pub(crate) struct State {
     /// In order of arrival.
     pub(crate) pending: Vec<Entry>,
     pub(crate) pending_names: Vec<NameEntry>,
+    /// Locked files. This is the memory of the machine: a crash leaves none.
+    pub(crate) locks: BTreeSet<u64>,
     /// Writes that an engine was given and has not given back: no sync but their own covers them.
     pub(crate) in_flight: BTreeSet<u64>,
     pub(crate) next_order: u64,
@@ -112,6 +107,7 @@ impl State {
             directories: Vec::new(),
             pending: Vec::new(),
             pending_names: Vec::new(),
+            locks: BTreeSet::new(),
             in_flight: BTreeSet::new(),
             next_order: 1,
             next_inode: 1,
@@ -199,13 +195,19 @@ impl State {
         self.inodes.get_mut(&number).expect("an open or named file has its inode")
     }
 
+    /// Bytes of blocks that can still be given out.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        let blocks = self.options.capacity_bytes? / PAGE_BYTES as u64;
+        Some(blocks.saturating_sub(self.used_blocks) * PAGE_BYTES as u64)
+    }
+
     /// How many of `len` bytes at `offset` there is room for.
     pub(crate) fn room(&self, number: u64, offset: u64, len: usize) -> usize {
-        let Some(capacity) = self.options.capacity_bytes else { return len };
-        let mut free = (capacity / PAGE_BYTES as u64).saturating_sub(self.used_blocks);
+        let Some(free_bytes) = self.free_bytes() else { return len };
+        let mut free = free_bytes / PAGE_BYTES as u64;
         let inode = self.inode(number);
         for block in blocks_of(offset, len as u64) {
-            if inode.allocated.has(block) {
+            if inode.blocks.allocated.has(block) {
                 continue;
             }
             if free == 0 {
@@ -218,9 +220,9 @@ impl State {
 
     pub(crate) fn allocate(&mut self, number: u64, offset: u64, len: u64) {
         let inode = self.inode_mut(number);
-        let before = inode.allocated.count();
-        inode.allocated.set(blocks_of(offset, len), true);
-        let more = inode.allocated.count() - before;
+        let before = inode.blocks.allocated.count();
+        inode.blocks.allocated.set(blocks_of(offset, len), true);
+        let more = inode.blocks.allocated.count() - before;
         self.used_blocks += more;
     }
 
@@ -251,10 +253,7 @@ impl State {
             if found.is_some() {
                 return Err(os_error(errno::EEXIST));
             }
-            let number = self.next_inode;
-            self.next_inode += 1;
-            self.inodes.insert(number, Inode::new(Arc::clone(name), directory));
-            self.push_name(directory, NameChange::Create { name: Arc::clone(name), inode: number });
+            let number = self.create(directory, name);
             self.inode_mut(number).open += 1;
             return Ok(number);
         }
@@ -263,6 +262,43 @@ impl State {
         let number = found.ok_or_else(|| os_error(errno::ENOENT))?;
         self.inode_mut(number).open += 1;
         Ok(number)
+    }
+
+    fn create(&mut self, directory: usize, name: &Arc<str>) -> u64 {
+        let number = self.next_inode;
+        self.next_inode += 1;
+        self.inodes.insert(number, Inode::new(Arc::clone(name), directory));
+        self.push_name(directory, NameChange::Create { name: Arc::clone(name), inode: number });
+        number
+    }
+
+    /// Takes the lock of a file, which is created if it is missing and counts as open while it is locked; `None` if it
+    /// is taken.
+    pub(crate) fn take_lock(&mut self, directory: usize, name: &Arc<str>) -> io::Result<Option<u64>> {
+        self.counters.locks += 1;
+        self.begin_or_fail(OperationKind::Lock, name)?;
+        let found = self.directories[directory].view.get(name).copied();
+        let number = found.unwrap_or_else(|| self.create(directory, name));
+        if !self.locks.insert(number) {
+            return Ok(None);
+        }
+        self.inode_mut(number).open += 1;
+        Ok(Some(number))
+    }
+
+    pub(crate) fn release_lock(&mut self, number: u64) {
+        self.locks.remove(&number);
+        self.close(number);
+    }
+
+    pub(crate) fn is_locked(&self, directory: usize, name: &str) -> bool {
+        self.directories[directory].view.get(name).is_some_and(|number| self.locks.contains(number))
+    }
+
+    /// How many names a file has.
+    pub(crate) fn names_of(&self, number: u64) -> u64 {
+        let held = self.directories.iter().flat_map(|directory| directory.view.values());
+        held.filter(|&&held| held == number).count() as u64
     }
 
     pub(crate) fn close(&mut self, number: u64) {
@@ -340,7 +376,7 @@ impl State {
             return;
         }
         if inode.takes_room {
-            self.used_blocks -= inode.allocated.count();
+            self.used_blocks -= inode.blocks.allocated.count();
             self.removed = inode.medium.clone();
             self.inode_mut(number).takes_room = false;
         }

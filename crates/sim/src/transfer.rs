@@ -125,13 +125,19 @@ impl State {
 
     /// The medium with the device's cache over it, as the file system maps it.
     pub(crate) fn device_view(&self, number: u64) -> Content {
+        self.medium_under(number, |place| place == Place::DeviceCache)
+    }
+
+    /// The medium with what is not on it yet over it, of the data only what waits in a wanted place.
+    fn medium_under(&self, number: u64, is_wanted: impl Fn(Place) -> bool) -> Content {
         let mut content = self.inode(number).medium.clone();
         for entry in self.pending.iter().filter(|entry| entry.inode == number) {
             match entry.change {
-                Change::Data { place: Place::DeviceCache, offset, .. } => {
+                Change::Data { place, offset, .. } if is_wanted(place) => {
                     content.write(offset, entry.bytes())
                 }
                 Change::Zero { offset, len } => content.zero(offset, len as usize),
+                Change::Cut { to, .. } => content.cut(to),
                 Change::Data { .. } | Change::Size { .. } => {}
             }
         }
@@ -273,12 +279,7 @@ impl State {
 
     /// Drops clean pages, so that the next read sees what the device has. Dirty ones stay.
     pub(crate) fn forget_pages(&mut self, number: u64, offset: u64, len: u64) {
-        let mut content = self.device_view(number);
-        for entry in
-            self.pending.iter().filter(|entry| entry.inode == number && entry.is_in(Place::PageCache))
-        {
-            content.write(entry.range().start, entry.bytes());
-        }
+        let content = self.medium_under(number, |_| true);
         let blocks = blocks_of(offset, len);
         let bytes = ((blocks.end - blocks.start) as usize) * PAGE_BYTES;
         let start = blocks.start * PAGE_BYTES as u64;
@@ -290,10 +291,67 @@ impl State {
         let tainted: Vec<_> =
             self.inodes.iter().filter(|(_, inode)| inode.is_tainted).map(|(number, _)| *number).collect();
         for number in tainted {
-            let len = self.inode(number).size_bytes;
-            self.forget_pages(number, 0, len);
-            self.inode_mut(number).is_tainted = false;
+            self.forget_file(number);
         }
+    }
+
+    /// Drops every clean page of a file.
+    pub(crate) fn forget_file(&mut self, number: u64) {
+        let len = self.inode(number).size_bytes;
+        self.forget_pages(number, 0, len);
+        let inode = self.inode_mut(number);
+        // What the device has in the last block beyond the end is not the file's.
+        inode.view.cut(len);
+        inode.is_tainted = false;
+    }
+
+    /// Changes the size of a file.
+    pub(crate) fn resize(&mut self, number: u64, len: u64) -> io::Result<()> {
+        self.counters.resizes += 1;
+        if i64::try_from(len).is_err() {
+            return Err(os_error(errno::EINVAL));
+        }
+        if len > MAX_FILE_BYTES {
+            return Err(os_error(errno::EFBIG));
+        }
+        let name = Arc::clone(&self.inode(number).name);
+        if let Some(Effect::Error(code)) = self.begin(OperationKind::Resize, &name, 0) {
+            return Err(os_error(code));
+        }
+        let before = self.inode(number).size_bytes;
+        if len < before {
+            self.shrink(number, len);
+        } else if len > before {
+            self.inode_mut(number).size_bytes = len;
+            let write = self.order();
+            self.push(number, write, false, Change::Size { to: len });
+        }
+        Ok(())
+    }
+
+    fn shrink(&mut self, number: u64, to: u64) {
+        // Pages beyond the end are dropped, dirty or not: nothing writes them any more. What the device has of them
+        // may still be found, for as long as the new size is not on the medium.
+        let sector_end = to.next_multiple_of(self.options.sector_bytes as u64);
+        let mut left = Vec::with_capacity(self.pending.len());
+        for entry in std::mem::take(&mut self.pending) {
+            if entry.inode == number && entry.is_in(Place::PageCache) {
+                entry.cut(to, sector_end, &mut left);
+            } else {
+                left.push(entry);
+            }
+        }
+        self.pending = left;
+        let inode = self.inode_mut(number);
+        inode.size_bytes = to;
+        inode.view.cut(to);
+        let had = Box::new(inode.blocks.clone());
+        inode.blocks.cut(to);
+        // The last block is to be changed with the size: until that is on the medium, nothing in it is settled.
+        inode.blocks.settled.cut(to / PAGE_BYTES as u64);
+        self.used_blocks -= had.allocated.count() - self.inode(number).blocks.allocated.count();
+        let write = self.order();
+        self.push(number, write, false, Change::Cut { to, sector_end, had });
     }
 
     /// fallocate of a range: blocks without data; `grows` the file, `zeroes` what was there.
@@ -320,8 +378,8 @@ impl State {
         }
         for block in blocks_of(offset, len) {
             let inode = self.inode_mut(number);
-            if !inode.allocated.has(block) {
-                inode.reserved.set(block..block + 1, true);
+            if !inode.blocks.allocated.has(block) {
+                inode.blocks.reserved.set(block..block + 1, true);
             }
         }
         self.allocate(number, offset, len);

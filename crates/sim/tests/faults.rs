@@ -80,6 +80,8 @@ fn every_operation_can_fail_with_any_error() {
         file.write_at(b"x", 0)?;
         file.sync(SyncKind::Data)?;
         file.read_at(&mut [0], 0)?;
+        file.set_len(9)?;
+        drop(directory.lock("lock")?);
         directory.rename("a", "b")?;
         directory.sync()?;
         drop(directory.open("b", &OpenFile::existing())?);
@@ -88,9 +90,9 @@ fn every_operation_can_fail_with_any_error() {
     };
     let (sound, _) = disk(DiskOptions::default());
     run(&sound).unwrap();
-    assert_eq!((sound.operations(), sound.counters().operations()), (10, 10));
+    assert_eq!((sound.operations(), sound.counters().operations()), (12, 12));
     for code in [errno::EIO, errno::ENOSPC] {
-        let kinds: Vec<_> = (1..=10)
+        let kinds: Vec<_> = (1..=12)
             .map(|nth| {
                 let (disk, _) = disk(DiskOptions::default());
                 disk.inject(Fault::new(Effect::Error(code)).nth(nth));
@@ -100,7 +102,7 @@ fn every_operation_can_fail_with_any_error() {
             })
             .collect();
         let distinct: std::collections::HashSet<_> = kinds.iter().collect();
-        assert_eq!(distinct.len(), 10, "{kinds:?}");
+        assert_eq!(distinct.len(), 12, "{kinds:?}");
     }
     let (disk, _) = disk(DiskOptions::default());
     disk.inject(Fault::new(Effect::Error(errno::EIO)).times(2));

@@ -82,6 +82,50 @@ fn names_and_sizes<D: Directory>(directory: &D, seen: &mut Seen) {
     seen.note("sync directory", directory.sync());
 }
 
+fn sizes_and_facts<D: Directory>(directory: &D, seen: &mut Seen) {
+    let file = directory.open("s", &OpenFile::new_file()).unwrap();
+    let other = directory.open("t", &OpenFile::new_file()).unwrap();
+    file.write_at(b"abcdef", 0).unwrap();
+    let to_read = directory.open("s", &OpenFile::existing().read_only()).unwrap();
+    for len_bytes in [3, 5, 5, 9000, 5000, 1 << 62, 0] {
+        seen.note("set the size", file.set_len(len_bytes));
+        seen.note("size", to_read.len_bytes());
+        let mut bytes = [9; 8];
+        seen.note("read", to_read.read_at(&mut bytes, 0));
+        seen.note("what", Ok(bytes));
+        seen.note("forget", to_read.forget_cached());
+        seen.note("read again", to_read.read_at(&mut bytes, 0));
+        seen.note("what", Ok(bytes));
+        seen.note("sync what is for reading", to_read.sync(SyncKind::Data));
+    }
+    seen.note("set the size of what is for reading", to_read.set_len(4));
+    let (facts, others) = (file.facts().unwrap(), other.facts().unwrap());
+    seen.note("names", Ok((facts.hard_links, facts.has_shared_extents)));
+    seen.note("the same file", Ok((facts == to_read.facts().unwrap(), facts.inode == others.inode)));
+    directory.remove("s").unwrap();
+    directory.remove("t").unwrap();
+    seen.note("names left", Ok(file.facts().unwrap().hard_links));
+    seen.note("room", Ok(directory.free_bytes().unwrap() > 0));
+}
+
+fn locks<D: Directory>(directory: &D, seen: &mut Seen) {
+    let mut held = Vec::new();
+    for name in ["l", "l", "m", "a/b"] {
+        // Who it is said to be differs.
+        seen.note("holder", directory.locked_by(name).map(|holder| holder.is_some()));
+        seen.note("lock", directory.lock(name).map(|lock| lock.map(|lock| held.push(lock))));
+        seen.note("held", Ok(held.len()));
+        seen.note("holder", directory.locked_by(name).map(|holder| holder.is_some()));
+    }
+    seen.note("list", directory.list());
+    held.clear();
+    seen.note("holder", directory.locked_by("l"));
+    held.extend(directory.lock("l").unwrap());
+    seen.note("held again", Ok(held.len()));
+    directory.remove("l").unwrap();
+    directory.remove("m").unwrap();
+}
+
 fn preparations<D: Directory>(directory: &D, seen: &mut Seen) {
     for way in [
         Preparation::None,
@@ -151,6 +195,8 @@ fn engines<D: Directory>(directory: &D, seen: &mut Seen) {
 fn story<D: Directory>(directory: &D) -> Vec<String> {
     let mut seen = Seen::default();
     names_and_sizes(directory, &mut seen);
+    sizes_and_facts(directory, &mut seen);
+    locks(directory, &mut seen);
     preparations(directory, &mut seen);
     engines(directory, &mut seen);
     seen.0

@@ -1,0 +1,411 @@
+//! The lock of a directory's file: one holder among handles and among processes, and what the seam says about files.
+//!
+//! *Owns*: files below cargo's temporary directory, and for some tests a mount, for which it must be root. *May not
+//! touch*: the crate's insides.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+mod host_support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use host_support::{EXT4, FileSystem, can_run, run, temporary};
+use inkstone_io::host::{Mount, WorkDir};
+use inkstone_io::{Access, AlignedBuf, Directory, ExtentMap, File, OpenFile, OsDirectory, OsFile, SyncKind};
+
+const CHILD: &str = "INKSTONE_TEST_LOCKS_IN";
+
+fn directory() -> (tempfile::TempDir, OsDirectory) {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let directory = OsDirectory::open(made.path()).unwrap();
+    (made, directory)
+}
+
+fn own_note() -> Option<String> {
+    Some(format!("process {}", std::process::id()))
+}
+
+/// Run by [`holding_child`] and killed.
+#[test]
+fn child_holds_a_lock_until_it_is_killed() {
+    let Some(path) = std::env::var_os(CHILD) else { return };
+    let lock = OsDirectory::open(path).unwrap().lock("lock").unwrap();
+    println!("\nready {}", lock.is_some());
+    std::io::stdout().flush().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(60));
+    drop(lock);
+}
+
+/// A process that tried to take the lock, and whether it got it.
+fn holding_child(directory: &Path) -> (Child, bool) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_holds_a_lock_until_it_is_killed", "--nocapture"])
+        .env(CHILD, directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
+    (child, ready.unwrap() == "true")
+}
+
+#[test]
+fn one_handle_of_a_process_has_the_lock_and_dropping_it_gives_it_back() {
+    let (made, first) = directory();
+    let second = OsDirectory::open(made.path()).unwrap();
+    assert_eq!(first.locked_by("lock").unwrap(), None, "no file");
+    assert!(!made.path().join("lock").exists(), "asking creates nothing");
+    let lock = first.lock("lock").unwrap().unwrap();
+    assert_eq!(lock.path(), made.path().join("lock"));
+    assert!(first.lock("lock").unwrap().is_none() && second.lock("lock").unwrap().is_none());
+    assert_eq!(second.locked_by("lock").unwrap(), own_note());
+    // Opening and closing the file elsewhere in the process loses nothing (it would lose a lock of the older kind).
+    drop(fs::File::options().read(true).write(true).open(lock.path()).unwrap());
+    assert!(second.lock("lock").unwrap().is_none());
+    let other = second.lock("other").unwrap().unwrap();
+    drop(lock);
+    assert_eq!(second.locked_by("lock").unwrap(), None);
+    let lock = second.lock("lock").unwrap().unwrap();
+    assert!(first.lock("other").unwrap().is_none());
+    drop((lock, other));
+    assert_eq!(first.list().unwrap(), ["lock", "other"]);
+}
+
+#[test]
+fn a_killed_holder_has_no_lock() {
+    let (made, directory) = directory();
+    let (mut child, has_it) = holding_child(made.path());
+    assert!(has_it);
+    assert!(directory.lock("lock").unwrap().is_none());
+    assert_eq!(directory.locked_by("lock").unwrap(), Some(format!("process {}", child.id())));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(directory.locked_by("lock").unwrap(), None, "though its note is still there");
+    let lock = directory.lock("lock").unwrap();
+    assert!(lock.is_some());
+    assert_eq!(directory.locked_by("lock").unwrap(), own_note());
+    let (mut child, has_it) = holding_child(made.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!has_it, "two processes");
+    assert_eq!(directory.locked_by("lock").unwrap(), own_note(), "the other one left no note");
+}
+
+#[test]
+fn a_started_program_does_not_inherit_the_lock() {
+    let (_made, directory) = directory();
+    let lock = directory.lock("lock").unwrap().unwrap();
+    let descriptor_of = |pid: &str| {
+        fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().any(|entry| {
+            fs::read_link(entry.path()).is_ok_and(|target| target == fs::canonicalize(lock.path()).unwrap())
+        })
+    };
+    assert!(descriptor_of("self"));
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let inherited = descriptor_of(&child.id().to_string());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!inherited);
+}
+
+#[test]
+fn asking_never_makes_a_try_fail() {
+    let (made, directory) = directory();
+    drop(directory.lock("lock").unwrap().unwrap());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let asking = OsDirectory::open(made.path()).unwrap();
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let holder = asking.locked_by("lock").unwrap();
+                    assert!(holder.is_none() || holder == own_note(), "{holder:?}");
+                }
+            });
+        }
+        let failed = (0..3000).filter(|_| directory.lock("lock").unwrap().is_none()).count();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(failed, 0);
+    });
+}
+
+#[test]
+fn a_note_that_says_nothing_is_another_process() {
+    let (_made, directory) = directory();
+    let lock = directory.lock("lock").unwrap().unwrap();
+    for (note, words) in
+        [("", "another process"), ("\u{1b}[2J\n", "another process"), ("host 7\nmore", "host 7")]
+    {
+        fs::write(lock.path(), note).unwrap();
+        assert_eq!(directory.locked_by("lock").unwrap().as_deref(), Some(words));
+    }
+    // A longer note of somebody else does not show behind ours.
+    drop(lock);
+    let lock = directory.lock("lock").unwrap().unwrap();
+    assert_eq!(fs::read_to_string(lock.path()).unwrap(), format!("process {}\n", std::process::id()));
+}
+
+#[test]
+fn what_only_looks_like_a_lock_is_refused() {
+    let (made, directory) = directory();
+    fs::create_dir(made.path().join("directory")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", made.path().join("link")).unwrap();
+    for name in ["directory", "link", "a/b", ""] {
+        assert!(directory.lock(name).is_err(), "{name:?}");
+        assert!(directory.locked_by(name).is_err(), "{name:?}");
+    }
+    let error = OsDirectory::open("/proc").unwrap().lock("lock").unwrap_err().to_string();
+    assert!(error.contains("/proc/lock") && error.contains("may write to"), "{error}");
+}
+
+#[test]
+fn directories_are_created_as_deep_as_needed() {
+    let (made, _) = directory();
+    let path = made.path().join("a/b/c");
+    let directory = OsDirectory::create(&path).unwrap();
+    assert_eq!(directory.path(), path);
+    drop(directory.open("x", &OpenFile::new_file()).unwrap());
+    assert_eq!(OsDirectory::create(&path).unwrap().list().unwrap(), ["x"]);
+    let error = OsDirectory::create(path.join("x/y")).unwrap_err();
+    assert!(error.to_string().contains("x/y"), "{error}");
+    assert!(OsDirectory::create(path.join("x")).unwrap_err().to_string().contains("directory"));
+    OsDirectory::create("/").unwrap();
+    OsDirectory::create(".").unwrap();
+}
+
+#[test]
+fn facts_tell_files_apart_and_count_their_names() {
+    let (made, directory) = directory();
+    let a = directory.open("a", &OpenFile::new_file()).unwrap();
+    let b = directory.open("b", &OpenFile::new_file()).unwrap();
+    let facts = a.facts().unwrap();
+    assert_eq!((facts.hard_links, facts.has_shared_extents), (1, false));
+    assert_ne!(facts.inode, b.facts().unwrap().inode);
+    fs::hard_link(made.path().join("a"), made.path().join("c")).unwrap();
+    let again = directory.open("c", &OpenFile::existing().read_only()).unwrap();
+    assert_eq!((again.facts().unwrap().inode, again.facts().unwrap().hard_links), (facts.inode, 2));
+    directory.remove("a").unwrap();
+    directory.remove("c").unwrap();
+    assert_eq!(a.facts().unwrap().hard_links, 0);
+}
+
+#[test]
+fn files_with_common_blocks_say_so() {
+    if !can_run("files_with_common_blocks_say_so", &["mkfs.btrfs", "cp"]) {
+        return;
+    }
+    let made = FileSystem::new("btrfs", 128, host_support::BTRFS);
+    let directory = OsDirectory::open(made.target()).unwrap();
+    let file = directory.open("a", &OpenFile::new_file()).unwrap();
+    file.write_at(&[1; 1 << 20], 0).unwrap();
+    file.sync(SyncKind::All).unwrap();
+    assert!(!file.facts().unwrap().has_shared_extents);
+    let path = |name| made.target().join(name).to_str().unwrap().to_owned();
+    run("cp", &["--reflink=always", &path("a"), &path("b")]);
+    assert!(file.facts().unwrap().has_shared_extents);
+    drop(file);
+    drop(directory);
+    made.remove();
+}
+
+#[test]
+fn a_file_system_without_fiemap_shares_nothing() {
+    let Ok(made) = tempfile::tempdir_in("/dev/shm") else {
+        host_support::not_run("a_file_system_without_fiemap_shares_nothing", "there is no /dev/shm");
+        return;
+    };
+    let file = OsFile::open(&made.path().join("a"), &OpenFile::new_file()).unwrap();
+    assert!(
+        ExtentMap::of(file.std_file(), file.path()).unwrap_err().is_unsupported(),
+        "or this shows nothing"
+    );
+    assert!(!file.facts().unwrap().has_shared_extents);
+}
+
+#[test]
+fn a_size_can_be_set_both_ways() {
+    let (_made, directory) = directory();
+    let file = directory.open("a", &OpenFile::new_file()).unwrap();
+    file.write_at(b"abcdef", 0).unwrap();
+    file.set_len(3).unwrap();
+    file.set_len(5).unwrap();
+    let mut bytes = [9; 8];
+    assert_eq!((file.read_at(&mut bytes, 0).unwrap(), bytes), (5, *b"abc\0\0\x09\x09\x09"));
+    let to_read = directory.open("a", &OpenFile::existing().read_only()).unwrap();
+    let error = to_read.set_len(9).unwrap_err();
+    assert_eq!((error.operation(), error.offset()), ("ftruncate", Some(9)));
+    assert_eq!(file.len_bytes().unwrap(), 5);
+}
+
+/// How many pages of the file are in the page cache.
+fn cached_pages(file: &OsFile) -> usize {
+    let len = file.len_bytes().unwrap() as usize;
+    // SAFETY: a fresh mapping of an open file, read by nobody, only asked about and unmapped again; one byte per page.
+    unsafe {
+        let flags = rustix::mm::MapFlags::SHARED;
+        let file = file.std_file();
+        let at =
+            rustix::mm::mmap(std::ptr::null_mut(), len, rustix::mm::ProtFlags::READ, flags, file, 0).unwrap();
+        let mut pages = vec![0_u8; len.div_ceil(4096)];
+        assert_eq!(libc::mincore(at, len, pages.as_mut_ptr()), 0);
+        rustix::mm::munmap(at, len).unwrap();
+        pages.iter().filter(|&&page| page & 1 == 1).count()
+    }
+}
+
+#[test]
+fn clean_pages_are_forgotten() {
+    let (_made, directory) = directory();
+    let file = directory.open("a", &OpenFile::new_file()).unwrap();
+    file.write_at(&[7; 64 * 4096], 0).unwrap();
+    file.sync(SyncKind::All).unwrap();
+    assert_eq!(cached_pages(&file), 64);
+    let to_read = directory.open("a", &OpenFile::existing().read_only()).unwrap();
+    to_read.forget_cached().unwrap();
+    assert_eq!(cached_pages(&file), 0);
+    // Dirty ones are not lost by it.
+    file.write_at(&[8; 4096], 0).unwrap();
+    file.forget_cached().unwrap();
+    let mut bytes = [0; 2];
+    file.read_at(&mut bytes, 4095).unwrap();
+    assert_eq!(bytes, [8, 7]);
+}
+
+#[test]
+fn a_sync_through_a_handle_for_reading_writes_the_dirty_pages() {
+    let (_made, directory) = directory();
+    let file = directory.open("a", &OpenFile::new_file()).unwrap();
+    for (kind, byte) in [(SyncKind::All, 1), (SyncKind::Data, 2)] {
+        file.write_at(&[byte; 4096], 0).unwrap();
+        let before = dirty_pages(&file);
+        directory.open("a", &OpenFile::existing().read_only()).unwrap().sync(kind).unwrap();
+        assert_eq!((before, dirty_pages(&file)), (1, 0));
+    }
+    let past = directory.open("a", &OpenFile::existing().access(Access::Direct).read_only()).unwrap();
+    let mut bytes = AlignedBuf::zeroed(4096);
+    past.read_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes[0], 2);
+    past.sync(SyncKind::Data).unwrap();
+}
+
+/// The number of `cachestat` on every architecture; it needs Linux 6.5.
+const CACHESTAT: libc::c_long = 451;
+
+/// How many pages of the file are dirty.
+fn dirty_pages(file: &OsFile) -> u64 {
+    use std::os::fd::AsRawFd;
+    #[repr(C)]
+    #[derive(Default)]
+    struct Statistics {
+        cached: u64,
+        dirty: u64,
+        rest: [u64; 3],
+    }
+    let range = [0_u64, 0];
+    let mut found = Statistics::default();
+    // SAFETY: the range is two numbers that the call reads, the statistics five that it writes; both live through it.
+    let answer =
+        unsafe { libc::syscall(CACHESTAT, file.std_file().as_raw_fd(), &raw const range, &raw mut found, 0) };
+    assert_eq!(answer, 0, "cachestat: {}", std::io::Error::last_os_error());
+    found.dirty
+}
+
+#[test]
+fn a_full_disk_has_its_lock_and_no_room() {
+    if !can_run("a_full_disk_has_its_lock_and_no_room", &["mkfs.ext4"]) {
+        return;
+    }
+    let made = FileSystem::new("ext4", 16, EXT4);
+    let directory = OsDirectory::open(made.target()).unwrap();
+    let before = directory.free_bytes().unwrap();
+    assert!(before > 1 << 20 && before < 16 << 20, "{before}");
+    let file = directory.open("a", &OpenFile::new_file()).unwrap();
+    file.write_at(&vec![1; 1 << 20], 0).unwrap();
+    file.sync(SyncKind::All).unwrap();
+    let after = directory.free_bytes().unwrap();
+    assert!(before - after >= 1 << 20, "{before} {after}");
+    // A lock file that was never locked: it has no block for a note.
+    drop(directory.open("lock", &OpenFile::new_file()).unwrap());
+    let mut at = 1 << 20;
+    for step in [1 << 16, 4096, 1] {
+        while file.write_at(&vec![1; step], at).is_ok() {
+            at += step as u64;
+        }
+    }
+    file.sync(SyncKind::All).unwrap();
+    assert_eq!(directory.free_bytes().unwrap(), 0);
+    let lock = directory.lock("lock").unwrap().unwrap();
+    assert!(directory.lock("lock").unwrap().is_none());
+    assert_eq!(directory.locked_by("lock").unwrap().as_deref(), Some("another process"));
+    drop((lock, file, directory));
+    made.remove();
+}
+
+#[test]
+fn a_read_only_mount_can_be_asked_and_synced_until_an_error_made_it_so() {
+    let test = "a_read_only_mount_can_be_asked_and_synced_until_an_error_made_it_so";
+    if !can_run(test, &["mkfs.ext4", "mount"]) {
+        return;
+    }
+    let made = FileSystem::new("ext4", 16, EXT4);
+    let directory = OsDirectory::open(made.target()).unwrap();
+    drop(directory.lock("lock").unwrap().unwrap());
+    drop(directory.open("a", &OpenFile::new_file()).unwrap());
+    let target = made.target().to_str().unwrap();
+    run("mount", &["-o", "remount,ro", target]);
+    let file = directory.open("a", &OpenFile::existing().read_only()).unwrap();
+    file.sync(SyncKind::All).unwrap();
+    file.sync(SyncKind::Data).unwrap();
+    assert_eq!(directory.locked_by("lock").unwrap(), None);
+    assert!(directory.lock("lock").is_err());
+    OsDirectory::create(made.target()).unwrap();
+    drop(file);
+    run("mount", &["-o", "remount,rw", target]);
+    // What the error leaves dirty is lost, and a sync must say so, whoever asks.
+    let file = directory.open("a", &OpenFile::existing()).unwrap();
+    file.write_at(b"lost", 0).unwrap();
+    run("mount", &["-o", "remount,abort", target]);
+    let to_read = directory.open("a", &OpenFile::existing().read_only()).unwrap();
+    assert!(to_read.sync(SyncKind::Data).is_err());
+    drop((file, to_read, directory));
+    made.remove();
+}
+
+#[test]
+fn a_read_only_file_system_that_has_no_sync_is_clean() {
+    let test = "a_read_only_file_system_that_has_no_sync_is_clean";
+    if !can_run(test, &[]) {
+        return;
+    }
+    let work = WorkDir::create(temporary()).unwrap();
+    // Of what any kernel has, procfs stands for squashfs: its files have no sync either.
+    for (options, is_clean) in [("ro", true), ("rw", false)] {
+        let target = work.path().join(options);
+        fs::create_dir(&target).unwrap();
+        let mount = Mount::new(Path::new("proc"), &target, "proc", options).unwrap();
+        let file = OsFile::open(&target.join("version"), &OpenFile::existing().read_only()).unwrap();
+        assert_eq!(file.std_file().sync_data().unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(file.sync(SyncKind::Data).is_ok(), is_clean, "{options}");
+        drop(file);
+        mount.unmount().unwrap();
+    }
+    work.remove().unwrap();
+}
+
+#[test]
+fn dropping_gives_the_lock_back_though_a_child_still_has_its_descriptor() {
+    let (_made, directory) = directory();
+    let lock = directory.lock("lock").unwrap().unwrap();
+    let path = fs::canonicalize(lock.path()).unwrap();
+    let is_ours = |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|target| target == path);
+    let entry = fs::read_dir("/proc/self/fd").unwrap().flatten().find(is_ours).unwrap();
+    let number: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
+    // SAFETY: the lock has it open; a duplicate is what a child has between fork and exec.
+    let copy = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap();
+    drop(lock);
+    assert!(directory.lock("lock").unwrap().is_some());
+    drop(copy);
+}

@@ -1,0 +1,408 @@
+//! Sizes that shrink, locks, forgotten pages and the facts of a file: the rules of each, with what tells it from another.
+//!
+//! *Owns*: disks of its own. *May not touch*: the crate's insides.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::sync::Arc;
+
+use inkstone_io::{
+    Access, AlignedBuf, Directory, Durability, Engine, EngineKind, File, OpenFile, Operation, Persist,
+    Preparation, Request, SyncKind,
+};
+use inkstone_sim::{
+    AfterEffect, DiskOptions, Effect, Fate, Fault, FaultRates, ItemKind, OperationKind, SimDirectory,
+    SimDisk, SimFile, errno,
+};
+
+fn disk(options: DiskOptions) -> (SimDisk, SimDirectory) {
+    let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..options });
+    let directory = disk.directory("/d");
+    (disk, directory)
+}
+
+fn block(byte: u8, blocks: usize) -> AlignedBuf {
+    let mut buffer = AlignedBuf::zeroed(blocks * 4096);
+    buffer.fill(byte);
+    buffer
+}
+
+fn direct() -> OpenFile {
+    OpenFile::existing().access(Access::Direct)
+}
+
+/// A file whose name, size and blocks are on the medium, all 1.
+fn settled(directory: &SimDirectory, name: &str, blocks: usize) -> SimFile {
+    let file = directory.open(name, &OpenFile::new_file()).unwrap();
+    file.write_at(&block(1, blocks), 0).unwrap();
+    file.sync(SyncKind::All).unwrap();
+    directory.sync().unwrap();
+    file
+}
+
+fn content(disk: &SimDisk, name: &str) -> Vec<u8> {
+    let path = std::path::Path::new("/d").join(name);
+    disk.image().into_iter().find(|(found, _)| *found == path).unwrap().1
+}
+
+fn nothing_kept(disk: &SimDisk) -> SimDisk {
+    disk.crash_with(|_| Fate::Dropped)
+}
+
+fn all_kept(disk: &SimDisk) -> SimDisk {
+    disk.crash_with(|_| Fate::Kept)
+}
+
+/// The disk as found if a file's shrinking was lost and all else was not.
+fn shrinking_lost(disk: &SimDisk) -> SimDisk {
+    disk.crash_with(|item| if matches!(item.what, ItemKind::Cut { .. }) { Fate::Dropped } else { Fate::Kept })
+}
+
+#[test]
+fn a_new_size_is_old_or_new_until_a_sync() {
+    let (disk, directory) = disk(DiskOptions::default());
+    let file = settled(&directory, "a", 2);
+    file.set_len(8192).unwrap();
+    assert_eq!(disk.unflushed(), [], "the same size is nothing to do");
+    file.set_len(5000).unwrap();
+    assert_eq!(disk.unflushed()[0].what, ItemKind::Cut { to_bytes: 5000 });
+    assert_eq!((file.len_bytes().unwrap(), content(&disk, "a")), (5000, vec![1; 5000]));
+    assert_eq!(content(&nothing_kept(&disk), "a"), [1; 8192]);
+    assert_eq!(content(&all_kept(&disk), "a"), [1; 5000]);
+    file.sync(SyncKind::Data).unwrap();
+    assert_eq!(content(&nothing_kept(&disk), "a"), [1; 5000]);
+    file.set_len(9000).unwrap();
+    let grown = [vec![1; 5000], vec![0; 4000]].concat();
+    assert_eq!(content(&disk, "a"), grown);
+    assert_eq!(content(&nothing_kept(&disk), "a"), [1; 5000]);
+    assert_eq!(content(&all_kept(&disk), "a"), grown);
+    file.sync(SyncKind::Data).unwrap();
+    assert_eq!(content(&nothing_kept(&disk), "a"), grown);
+    assert_eq!(file.set_len(17 << 30).unwrap_err().raw_os_error(), Some(errno::EFBIG));
+    let to_read = directory.open("a", &OpenFile::existing().read_only()).unwrap();
+    assert_eq!(to_read.set_len(1).unwrap_err().raw_os_error(), Some(errno::EINVAL));
+    assert_eq!(disk.counters().resizes, 4);
+}
+
+#[test]
+fn pages_beyond_the_new_end_are_never_written_and_what_the_device_has_may_be_found() {
+    for (how, found) in [(OpenFile::existing(), 1), (direct(), 2)] {
+        let (disk, directory) = disk(DiskOptions::default());
+        drop(settled(&directory, "a", 2));
+        let file = directory.open("a", &how).unwrap();
+        file.write_at(&block(2, 1), 4096).unwrap();
+        file.set_len(4096).unwrap();
+        assert_eq!(content(&shrinking_lost(&disk), "a"), [[1; 4096], [found; 4096]].concat());
+        assert_eq!(content(&all_kept(&disk), "a"), [1; 4096]);
+        // Grown again it shows zeros, past the cache too.
+        file.set_len(8192).unwrap();
+        let expected = [[1; 4096], [0; 4096]].concat();
+        let mut bytes = AlignedBuf::zeroed(8192);
+        directory.open("a", &direct()).unwrap().read_at(&mut bytes, 0).unwrap();
+        assert!(content(&disk, "a") == expected && bytes[..] == expected);
+        file.sync(SyncKind::Data).unwrap();
+        assert_eq!(content(&nothing_kept(&disk), "a"), expected);
+    }
+}
+
+#[test]
+fn a_growth_that_came_before_a_durable_shrinking_does_not_come_back() {
+    let (disk, directory) = disk(DiskOptions::default());
+    let file = Arc::new(settled(&directory, "a", 1));
+    let mut engine = directory.engine(EngineKind::Uring, 1).unwrap();
+    let operation =
+        Operation::Write { buffer: block(2, 1), len: 4096, offset: 8192, persist: Persist::Later };
+    engine.submit(Request { token: 1, file: Arc::clone(&file), operation }).unwrap();
+    // In flight, so that the sync does not cover it.
+    file.set_len(4096).unwrap();
+    file.sync(SyncKind::Data).unwrap();
+    assert_eq!(content(&all_kept(&disk), "a"), [1; 4096]);
+}
+
+#[test]
+fn what_is_durable_after_a_shrinking_does_not_fall_with_it() {
+    // In the last block and in one that came back, by FUA if that were taken and by the flush of another file.
+    for offset in [512, 4096] {
+        let (disk, directory) = disk(DiskOptions::default());
+        let file = settled(&directory, "a", 2);
+        file.set_len(100).unwrap();
+        file.set_len(8192).unwrap();
+        let how = direct().durability(Durability::ODsync);
+        directory.open("a", &how).unwrap().write_at(&block(3, 1)[..512], offset).unwrap();
+        assert_eq!(disk.counters().fua_writes, 0);
+        let mut expected = vec![0; 8192];
+        expected[..100].fill(1);
+        expected[offset as usize..offset as usize + 512].fill(3);
+        assert!(content(&nothing_kept(&disk), "a") == expected && content(&all_kept(&disk), "a") == expected);
+
+        let (disk, directory) = self::disk(DiskOptions::default());
+        let (file, other) = (settled(&directory, "a", 2), settled(&directory, "b", 1));
+        file.set_len(100).unwrap();
+        file.set_len(8192).unwrap();
+        directory.open("a", &direct()).unwrap().write_at(&block(3, 1)[..512], offset).unwrap();
+        other.sync(SyncKind::Data).unwrap();
+        file.sync(SyncKind::Data).unwrap();
+        assert!(content(&nothing_kept(&disk), "a") == expected);
+    }
+    // And when it is durable itself, the last block is one that can be overwritten.
+    let (disk, directory) = disk(DiskOptions::default());
+    let file = settled(&directory, "a", 2);
+    file.set_len(1024).unwrap();
+    file.sync(SyncKind::Data).unwrap();
+    let how = direct().durability(Durability::ODsync);
+    directory.open("a", &how).unwrap().write_at(&block(3, 1)[..512], 0).unwrap();
+    assert_eq!(disk.counters().fua_writes, 1);
+}
+
+#[test]
+fn a_durable_write_brings_an_earlier_growth_along() {
+    let (disk, directory) = disk(DiskOptions::default());
+    let file = settled(&directory, "a", 1);
+    file.set_len(100).unwrap();
+    file.sync(SyncKind::All).unwrap();
+    // Within the block that the file has already, so that only the size is new.
+    file.set_len(4096).unwrap();
+    let how = direct().durability(Durability::ODsync);
+    directory.open("a", &how).unwrap().write_at(&block(3, 1)[..512], 512).unwrap();
+    assert_eq!(content(&nothing_kept(&disk), "a")[512..1024], [3; 512]);
+}
+
+#[test]
+fn shrinking_gives_room_back_and_a_crash_that_lost_it_takes_it_again() {
+    let (disk, directory) = disk(DiskOptions { capacity_bytes: Some(10 * 4096), ..DiskOptions::default() });
+    let file = settled(&directory, "a", 8);
+    assert_eq!(directory.free_bytes().unwrap(), 2 * 4096);
+    file.set_len(4097).unwrap();
+    assert_eq!(directory.free_bytes().unwrap(), 8 * 4096);
+    let free = |disk: &SimDisk| disk.directory("/d").free_bytes().unwrap();
+    assert_eq!((free(&nothing_kept(&disk)), free(&all_kept(&disk))), (2 * 4096, 8 * 4096));
+    file.write_at(&block(2, 2), 4 * 4096).unwrap();
+    assert_eq!((directory.free_bytes().unwrap(), free(&all_kept(&disk))), (6 * 4096, 6 * 4096));
+    // As on the medium again: overwriting needs no metadata.
+    let found = nothing_kept(&disk);
+    let how = direct().durability(Durability::ODsync);
+    found.directory("/d").open("a", &how).unwrap().write_at(&block(3, 1), 7 * 4096).unwrap();
+    assert_eq!(found.counters().fua_writes, 1);
+    assert!(self::disk(DiskOptions::default()).1.free_bytes().unwrap() > 1 << 50);
+}
+
+#[test]
+fn a_failed_sync_leaves_a_shrinking_to_be_committed() {
+    for after in AfterEffect::ALL {
+        let (disk, directory) = disk(DiskOptions::default());
+        let file = settled(&directory, "a", 3);
+        file.set_len(8192).unwrap();
+        file.write_at(&block(2, 1), 8192).unwrap();
+        disk.inject(Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync));
+        while file.sync(SyncKind::Data).is_ok() {}
+        let (len, found) = if after == AfterEffect::RevertsToOld { (8192, 8192) } else { (12288, 12288) };
+        assert_eq!(
+            (file.len_bytes().unwrap(), content(&all_kept(&disk), "a").len()),
+            (len, found),
+            "{after:?}"
+        );
+        file.sync(SyncKind::Data).unwrap();
+        let bytes = content(&nothing_kept(&disk), "a");
+        assert!(bytes[..8192] == [1; 8192] && bytes[8192..].iter().all(|&byte| byte == 0), "{after:?}");
+    }
+}
+
+/// Does something to the file `a` and to what it should hold; gives the range that is durable now, if one is.
+fn random_step(
+    rng: &mut fastrand::Rng,
+    directory: &SimDirectory,
+    plain: &mut Vec<u8>,
+) -> Option<std::ops::Range<usize>> {
+    let open = |name, how: &OpenFile| directory.open(name, how).unwrap();
+    let mut durable = None;
+    match rng.u32(..10) {
+        0..3 => {
+            let len = if rng.bool() { rng.usize(..40_000) } else { rng.usize(..10) * 4096 };
+            open("a", &OpenFile::existing()).set_len(len as u64).unwrap();
+            plain.resize(len, 0);
+        }
+        3 => {
+            let other = open("b", &OpenFile::existing());
+            other.write_at(&[rng.u8(..); 600], 0).unwrap();
+            other.sync(SyncKind::Data).unwrap();
+        }
+        4 => open("a", &OpenFile::existing().read_only()).forget_cached().unwrap(),
+        5 => {
+            open("a", &OpenFile::existing().read_only()).sync(SyncKind::Data).unwrap();
+            durable = Some(0..plain.len());
+        }
+        way => {
+            let (mut at, mut len) = (rng.usize(..40_000), rng.usize(1..9000));
+            let mut how = OpenFile::existing();
+            if way >= 8 {
+                (at, len) = (at / 512 * 512, len.next_multiple_of(512));
+                how = direct();
+            }
+            if way % 2 == 1 {
+                how = how.durability(Durability::ODsync);
+                durable = Some(at..at + len);
+            }
+            let bytes = block(rng.u8(..), 3);
+            open("a", &how).write_at(&bytes[..len], at as u64).unwrap();
+            plain.resize(plain.len().max(at + len), 0);
+            plain[at..at + len].copy_from_slice(&bytes[..len]);
+        }
+    }
+    durable
+}
+
+/// Whatever is done: memory shows the last bytes, a crash that keeps all finds them, one that keeps nothing finds what
+/// is durable; and no room is lost by a crash.
+#[test]
+fn sizes_up_and_down_agree_with_a_plain_vector() {
+    for seed in 0..300 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let capacity_bytes = Some(1 << 20);
+        let writeback_ppm = [0, 200_000][seed as usize % 2];
+        let options = DiskOptions { capacity_bytes, writeback_ppm, ..DiskOptions::default() };
+        let disk = SimDisk::new(seed, options);
+        let directory = disk.directory("/d");
+        drop((settled(&directory, "a", 4), settled(&directory, "b", 1)));
+        let mut plain = vec![1; 4 * 4096];
+        for step in 0..60 {
+            let durable = random_step(&mut rng, &directory, &mut plain);
+            let found = all_kept(&disk);
+            assert!(content(&disk, "a") == plain, "seed {seed}, step {step}");
+            assert!(content(&found, "a") == plain, "seed {seed}, step {step}");
+            // A block that was cut before its data was written may be one that no crash finds.
+            let free = |disk: &SimDisk| disk.directory("/d").free_bytes().unwrap();
+            assert!(free(&found) >= free(&disk), "seed {seed}, step {step}");
+            if disk.unflushed().is_empty() {
+                assert_eq!(free(&found), free(&disk), "seed {seed}, step {step}");
+            }
+            if let Some(range) = durable {
+                let found = content(&nothing_kept(&disk), "a");
+                assert!(found[range.clone()] == plain[range.clone()], "seed {seed}, step {step}, {range:?}");
+                assert!(range != (0..plain.len()) || found == plain, "seed {seed}, step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn forgetting_drops_the_clean_pages_of_one_file() {
+    let (disk, directory) = disk(DiskOptions::default());
+    let (file, other) = (settled(&directory, "a", 2), settled(&directory, "b", 1));
+    for file in [&file, &other] {
+        file.write_at(&block(2, 1), 0).unwrap();
+        disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
+        assert!(file.sync(SyncKind::Data).is_err());
+    }
+    file.write_at(&block(3, 1), 4096).unwrap();
+    let first = |file: &SimFile| {
+        let mut bytes = [0; 8192];
+        let len = file.read_at(&mut bytes, 0).unwrap();
+        bytes[..len].chunks(4096).map(|block| block[0]).collect::<Vec<_>>()
+    };
+    assert_eq!((first(&file), first(&other)), (vec![2, 3], vec![2]), "the pages lie");
+    let to_read = directory.open("a", &OpenFile::existing().read_only()).unwrap();
+    to_read.forget_cached().unwrap();
+    assert_eq!((first(&file), first(&other)), (vec![1, 3], vec![2]));
+    assert_eq!(content(&nothing_kept(&disk), "a")[4096], 1, "a dirty page is still one");
+    to_read.sync(SyncKind::Data).unwrap();
+    assert_eq!(content(&nothing_kept(&disk), "a")[4096], 3, "whoever syncs");
+}
+
+#[test]
+fn a_direct_read_of_a_handle_for_reading_shows_the_device() {
+    let (disk, directory) = disk(DiskOptions::default());
+    let file = settled(&directory, "a", 2);
+    file.write_at(&block(2, 1), 0).unwrap();
+    disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
+    assert!(file.sync(SyncKind::Data).is_err());
+    // Dirty since, beside pages that are clean and lie.
+    file.write_at(&[3; 512], 512).unwrap();
+    file.write_at(&[4; 512], 4096).unwrap();
+    let past = directory.open("a", &direct().read_only()).unwrap();
+    let mut bytes = block(9, 1);
+    past.read_at(&mut bytes, 0).unwrap();
+    assert_eq!((bytes[511], bytes[512], bytes[1023], bytes[1024]), (1, 3, 3, 1));
+    let mut cached = [0; 2];
+    file.read_at(&mut cached, 511).unwrap();
+    assert_eq!(cached, [2, 3], "the page still lies");
+    // Written back, not durable; and only in the range that was read.
+    let places: Vec<_> = disk.unflushed().into_iter().map(|item| item.what).collect();
+    let sector = |offset, place| ItemKind::Sector { offset, place };
+    let expected =
+        [sector(512, inkstone_sim::Place::DeviceCache), sector(4096, inkstone_sim::Place::PageCache)];
+    assert_eq!(places, expected);
+}
+
+#[test]
+fn a_lock_has_one_holder_and_no_crash_keeps_it() {
+    let (disk, directory) = disk(DiskOptions::default());
+    let again = disk.directory("/d");
+    assert_eq!(directory.locked_by("lock").unwrap(), None);
+    assert!(directory.list().unwrap().is_empty(), "asking creates nothing");
+    let lock = directory.lock("lock").unwrap().unwrap();
+    assert_eq!(lock.path(), std::path::Path::new("/d/lock"));
+    assert!(directory.lock("lock").unwrap().is_none() && again.lock("lock").unwrap().is_none());
+    assert!(again.locked_by("lock").unwrap().is_some());
+    assert!(disk.directory("/other").lock("lock").unwrap().is_some(), "another file of that name");
+    // Its file is created as any other, empty, and not durable.
+    assert_eq!((content(&disk, "lock").len(), disk.counters().creations, disk.counters().locks), (0, 0, 4));
+    assert!(nothing_kept(&disk).directory("/d").list().unwrap().is_empty());
+    let found = all_kept(&disk);
+    assert_eq!(found.directory("/d").list().unwrap(), ["lock"]);
+    assert_eq!(found.directory("/d").locked_by("lock").unwrap(), None);
+    let after = found.directory("/d").lock("lock").unwrap();
+    assert!(after.is_some() && again.lock("lock").unwrap().is_none(), "the disk itself goes on");
+    drop(lock);
+    assert_eq!(again.locked_by("lock").unwrap(), None);
+    let lock = again.lock("lock").unwrap().unwrap();
+    assert!(found.directory("/d").lock("lock").unwrap().is_none());
+    // Whoever removes the file locks another one.
+    directory.remove("lock").unwrap();
+    let second = directory.lock("lock").unwrap().unwrap();
+    drop(lock);
+    assert!(again.lock("lock").unwrap().is_none());
+    drop(second);
+    assert!(again.lock("a/b").is_err() && again.locked_by("").is_err());
+}
+
+#[test]
+fn a_full_disk_has_its_lock() {
+    let (_disk, directory) = disk(DiskOptions { capacity_bytes: Some(4096), ..DiskOptions::default() });
+    let _file = settled(&directory, "a", 1);
+    assert_eq!(directory.free_bytes().unwrap(), 0);
+    assert!(directory.lock("lock").unwrap().is_some());
+}
+
+#[test]
+fn locks_and_sizes_fail_by_plan_and_by_rate() {
+    let (disk, directory) = disk(DiskOptions::default());
+    let file = settled(&directory, "a", 1);
+    disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Resize));
+    disk.inject(Fault::new(Effect::Error(errno::ENOSPC)).on(OperationKind::Lock).file("lock"));
+    let error = file.set_len(9).unwrap_err();
+    assert_eq!((error.operation(), error.offset(), file.len_bytes().unwrap()), ("ftruncate", Some(9), 4096));
+    assert_eq!(directory.lock("lock").unwrap_err().raw_os_error(), Some(errno::ENOSPC));
+    assert_eq!((directory.locked_by("lock").unwrap(), directory.list().unwrap().len()), (None, 1));
+    file.set_len(9).unwrap();
+    assert!(directory.lock("lock").unwrap().is_some());
+    let always = 1_000_000;
+    let rates = FaultRates { write_error_ppm: always, directory_error_ppm: always, ..FaultRates::default() };
+    disk.change_options(|options| options.rates = rates);
+    assert!(file.set_len(10).is_err() && directory.lock("lock").is_err());
+}
+
+#[test]
+fn facts_are_of_the_file_whatever_its_name() {
+    let (_disk, directory) = disk(DiskOptions::default());
+    let (a, b) = (settled(&directory, "a", 1), settled(&directory, "b", 1));
+    let facts = a.facts().unwrap();
+    assert!(facts.hard_links == 1 && !facts.has_shared_extents && facts.inode != b.facts().unwrap().inode);
+    directory.rename("a", "c").unwrap();
+    let again = directory.open("c", &OpenFile::existing()).unwrap();
+    assert_eq!(again.facts().unwrap(), facts);
+    directory.rename("b", "c").unwrap();
+    assert_eq!((a.facts().unwrap().hard_links, b.facts().unwrap().hard_links), (0, 1));
+    // Blocks of zeros by fallocate are nobody else's either.
+    a.prepare(Preparation::Fallocate, 8192).unwrap();
+    assert!(!a.facts().unwrap().has_shared_extents);
+}
