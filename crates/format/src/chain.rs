@@ -39,6 +39,12 @@ impl FileHeader {
     }
 }
 
+/// The id in the header of the lowest-numbered file that has one: a foreign one is noticed by not agreeing.
+pub fn common_log(headers: &[FileHeader]) -> Option<LogId> {
+    let with_header = headers.iter().filter(|file| file.block.header().is_some());
+    with_header.min_by_key(|file| file.number).and_then(|file| file.block.header()).map(|header| header.log)
+}
+
 /// The first file, by number, that is of another log or of an unknown version: the whole directory is refused then.
 pub fn directory_fault(files: &[FileHeader], log: Option<LogId>) -> Option<(SegmentNumber, HeaderState)> {
     let fault = |file: &FileHeader| {

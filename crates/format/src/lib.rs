@@ -29,7 +29,7 @@ mod survey;
 mod types;
 mod verdict;
 
-pub use chain::{Chain, ChainFault, ChainLink, FileHeader, directory_fault, head_of};
+pub use chain::{Chain, ChainFault, ChainLink, FileHeader, common_log, directory_fault, head_of};
 pub use checksum::PayloadSum;
 pub use decode::{Decoder, EpochIs, Fault, Found, GroupStart, Place, Step, Stop, Tail};
 pub use encode::{EncodeError, Finished, GroupEncoder};

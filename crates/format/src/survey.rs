@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use crate::bytes::all_zero;
-use crate::chain::{Chain, ChainLink, FileHeader, directory_fault, head_of};
+use crate::chain::{Chain, ChainLink, FileHeader, common_log, directory_fault, head_of};
 use crate::checksum::append;
 use crate::decode::{Decoder, Fault, Step, Stop};
 use crate::group::Identity;
@@ -125,12 +125,6 @@ pub fn survey(files: &[(SegmentNumber, &[u8])], options: &SurveyOptions, visit: 
     let epochs = headers.iter().filter_map(|file| file.block.header()).map(|header| header.epoch);
     found.epoch = found.epoch.max(epochs.max());
     found
-}
-
-/// The id in the header of the lowest-numbered file that has one: a foreign one is noticed by not agreeing.
-fn common_log(headers: &[FileHeader]) -> Option<LogId> {
-    let with_header = headers.iter().filter(|file| file.block.header().is_some());
-    with_header.min_by_key(|file| file.number).and_then(|file| file.block.header()).map(|header| header.log)
 }
 
 fn start_of(segment: SegmentNumber) -> Position {

@@ -4,6 +4,8 @@
 //! that exactly one row matches each. `End` and `Torn` lead to the same action, so safety never depends on telling
 //! those two apart; `Corrupt` leaves the files untouched.
 
+use core::fmt;
+
 use crate::decode::{EpochIs, Found, Place};
 
 /// What is to be done.
@@ -47,6 +49,26 @@ pub enum Reason {
     UnknownVersion,
     /// Every check passed, and yet it stopped: a mistake of this code.
     Contradiction,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Damaged => "bytes that were promised to be durable are damaged",
+            Self::LostWrite => "bytes that were promised to be durable never arrived",
+            Self::FileShort => "the file is shorter than its header says",
+            Self::MissingSegment => "a segment that others name is missing",
+            Self::HeaderLost => "the header of a segment in use is lost",
+            Self::Length => "a sound header with a length that cannot be",
+            Self::LsnJump => "a sound group with another LSN than the next",
+            Self::Grammar => "a sound header that may not stand there",
+            Self::Link => "two segments contradict each other",
+            Self::ForeignLog => "the segment is of another log",
+            Self::Misplaced => "the segment has the number of a later one",
+            Self::UnknownVersion => "the format's version is not known to this program",
+            Self::Contradiction => "facts that cannot be together",
+        })
+    }
 }
 
 /// The facts of a stop that the verdict is made of.

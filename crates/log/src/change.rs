@@ -1,0 +1,348 @@
+//! Changes of the log other than appending: the next segment, control groups, truncation at both ends.
+//!
+//! *Owns*: the order in which things become durable when a segment changes. *May not touch*: how a group is written
+//! (`shared.rs`, `writer.rs`), where files come from (`store.rs`).
+//!
+//! The order of a roll: everything in the old segment durable; a file with the new segment's name, durable; its header,
+//! durable; a seal in the old segment that names it, durable; then the first group. A crash between any two of them
+//! opens to the same records.
+
+use std::sync::Arc;
+
+use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES, HEADER_BYTES};
+use inkstone_format::{
+    Control, EncodeError, Epoch, Kind, Lsn, Position, PromiseReason, Roll, SegmentHeader, SegmentNumber,
+};
+use inkstone_io::Directory;
+
+use crate::error::{Error, Result};
+use crate::filling::{Filling, memory_for};
+use crate::mistake::Mistake;
+use crate::recover::damage;
+use crate::segment::{Link, Segment, identity, lock};
+use crate::shared::{Guard, Shared};
+use crate::store::{ObtainError, open_for_groups};
+use crate::window::{Item, Walk, Window};
+
+/// Promises for people who wait are left out where less than this is left for control groups: what must be said later
+/// (an epoch, a truncation) needs the room more.
+const PROMISE_ROOM_BYTES: u64 = CONTROL_RESERVE_BYTES / 2;
+
+/// What the next segment is for.
+struct Next {
+    epoch: Epoch,
+    roll: Roll,
+    predecessor: Option<Position>,
+    first_lsn: Lsn,
+    bytes: u64,
+}
+
+impl<D: Directory> Shared<D> {
+    /// Changes to a segment that has room for records of `frame_bytes`, unless somebody else did meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] and others that leave the log as it was; or the poison.
+    pub(crate) fn roll<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> Result<Guard<'a>> {
+        let (mut state, turn) = self.take_turn(state)?;
+        if state.filling.record_room() >= frame_bytes {
+            return Ok(self.end_turn(state, turn));
+        }
+        state.changing = true;
+        let (state, result) = self.roll_in_turn(state, frame_bytes);
+        let state = self.end_turn(state, turn);
+        result.map(|()| state)
+    }
+
+    /// The caller has the turn, and `changing` is set.
+    fn roll_in_turn<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> (Guard<'a>, Result<()>) {
+        let (state, result) = self.write_group(state, self.options.makes(Mistake::FirstGroupEarly));
+        if result.is_err() {
+            return (state, result);
+        }
+        let old = *self.head_header();
+        let next = Next {
+            epoch: state.epoch,
+            roll: Roll::Full,
+            predecessor: Some(Position { segment: old.number, byte: state.filling.at() }),
+            first_lsn: state.filling.next_lsn(),
+            bytes: self.options.next_segment_bytes(old.segment_bytes, frame_bytes),
+        };
+        self.begin_segment(state, next)
+    }
+
+    fn head_header(&self) -> Box<SegmentHeader> {
+        Box::new(lock(&self.segments).head().segment.header)
+    }
+
+    /// Obtains a file, makes its header durable, seals the old segment, and goes on in the new one. The caller has the
+    /// turn, nothing is gathered, everything before is durable.
+    fn begin_segment<'a>(&'a self, mut state: Guard<'a>, next: Next) -> (Guard<'a>, Result<()>) {
+        let (log, first_live) = {
+            let segments = lock(&self.segments);
+            (segments.head().segment.header.log, segments.first_live)
+        };
+        let is_cut = next.roll != Roll::Full;
+        let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
+        drop(state);
+        let made = self.make_segment(
+            |number| SegmentHeader {
+                log,
+                number,
+                segment_bytes: next.bytes,
+                first_lsn: next.first_lsn,
+                first_live: if next.roll == Roll::Begin { next.first_lsn } else { first_live },
+                epoch: next.epoch,
+                promise: durable,
+                predecessor: next.predecessor,
+                roll: next.roll,
+            },
+            next.bytes,
+        );
+        state = self.lock();
+        let (header, file) = match made {
+            Ok(made) => made,
+            Err(ObtainError::Retry(error)) => return (state, Err(error)),
+            Err(ObtainError::Poison(error)) => {
+                let poisoned = self.poison(&mut state, error);
+                return (state, Err(poisoned));
+            }
+        };
+        if !is_cut {
+            let result;
+            (state, result) = self.seal(state, header.number);
+            if result.is_err() {
+                return (state, result);
+            }
+        }
+        self.enter(&mut state, header, file);
+        (state, Ok(()))
+    }
+
+    /// A file with a durable header.
+    fn make_segment(
+        &self,
+        header: impl FnOnce(SegmentNumber) -> SegmentHeader,
+        bytes: u64,
+    ) -> std::result::Result<(SegmentHeader, Arc<D::File>), ObtainError> {
+        let mut writer = lock(&self.writer);
+        let (number, file) = writer.store.obtain(bytes, &self.options)?;
+        let header = header(number);
+        writer.header(&file, &header).map_err(ObtainError::Poison)?;
+        Ok((header, file))
+    }
+
+    /// Says in the old segment which one comes next. Where an opening could not say its epoch there yet, that comes
+    /// first; where there is no room it is left out: the new header says it all.
+    fn seal<'a>(&'a self, mut state: Guard<'a>, next: SegmentNumber) -> (Guard<'a>, Result<()>) {
+        if let Some(epoch) = state.epoch_due
+            && state.filling.control(&epoch).is_err()
+        {
+            return (state, Ok(()));
+        }
+        // Without room for the seal an epoch alone may be gathered; it says nothing wrong.
+        let _ = state.filling.control(&Control::Seal(next));
+        self.write_gathered(state)
+    }
+
+    /// From now on groups go into this segment.
+    fn enter(&self, state: &mut Guard<'_>, header: SegmentHeader, file: Arc<D::File>) {
+        let segment = Arc::new(Segment::new(header));
+        segment.adopt(&file);
+        lock(&self.writer).file = file;
+        let mut segments = lock(&self.segments);
+        match header.predecessor {
+            Some(end) => {
+                // A cut may end the log in an older segment than the head.
+                let keep = segments.links.partition_point(|link| link.segment.number() <= end.segment);
+                let cut_off: Vec<_> = segments.links.drain(keep..).map(|link| link.segment).collect();
+                segments.obsolete.extend(cut_off);
+                segments.push(segment, end.byte);
+            }
+            None => {
+                let all: Vec<_> = segments.links.drain(..).map(|link| link.segment).collect();
+                segments.obsolete.extend(all);
+                segments.first_live = header.first_live;
+                segments.links.push(Link { segment, end: None });
+            }
+        }
+        drop(segments);
+        state.epoch = header.epoch;
+        let memory = memory_for(self.options.buffer_bytes);
+        let coded = identity(&header, &self.options);
+        state.filling =
+            Filling::begin(memory, coded, HEADER_BYTES as u64, header.epoch, header.first_lsn, &[]);
+    }
+
+    /// Writes a control group of its own, after what is gathered; in the next segment if this one has no room. Durable
+    /// when it returns `Ok`.
+    ///
+    /// # Errors
+    /// The poison; or that no segment was to be had, and nothing has changed.
+    pub(crate) fn control<'a>(&'a self, state: Guard<'a>, control: &Control) -> (Guard<'a>, Result<()>) {
+        let (mut state, mut result) = self.write_gathered(state);
+        if result.is_err() {
+            return (state, result);
+        }
+        if state.filling.control_room() < 2 * BLOCK_BYTES as u64 {
+            state.changing = true;
+            (state, result) = self.roll_in_turn(state, 0);
+            state.changing = false;
+            // The last of the reserve is for a full disk.
+            let is_last = matches!(result, Err(Error::NoRoom { .. }));
+            if result.is_err() && !is_last {
+                return (state, result);
+            }
+        }
+        let is_epoch = matches!(control, Control::Epoch { .. });
+        match state.filling.control(control) {
+            Ok(()) => self.write_group(state, is_epoch && self.options.makes(Mistake::EpochNotSynced)),
+            Err(EncodeError::LsnsUsedUp) => (state, Err(Error::UsedUp)),
+            Err(error) => {
+                let why = format!("no room for a control group: {error}");
+                (state, Err(result.err().unwrap_or(Error::Invalid(why))))
+            }
+        }
+    }
+
+    /// Writes what is durable into the log, so that nobody has to guess; not where the room is needed for other things.
+    ///
+    /// # Errors
+    /// The poison.
+    pub(crate) fn promise<'a>(&'a self, state: Guard<'a>, reason: PromiseReason) -> (Guard<'a>, Result<()>) {
+        let (mut state, result) = self.write_gathered(state);
+        if result.is_err() || state.filling.control_room() < PROMISE_ROOM_BYTES {
+            state.unpromised = false;
+            return (state, result);
+        }
+        if state.filling.control(&Control::Promise(reason)).is_err() {
+            return (state, Ok(()));
+        }
+        let (mut state, result) = self.write_gathered(state);
+        state.unpromised = false;
+        (state, result)
+    }
+
+    /// Gives up all records before `first`; durable on return, and the files that held only those are free.
+    pub(crate) fn truncate_before(&self, first: Lsn) -> Result<()> {
+        let (mut state, turn) = self.take_turn(self.lock())?;
+        let mut result;
+        (state, result) = self.write_gathered(state);
+        if result.is_ok() && first > state.filling.next_lsn() {
+            let last = state.reserved();
+            result = Err(Error::NotYet { lsn: first, durable: last });
+        }
+        if result.is_ok() && first > lock(&self.segments).first_live {
+            if self.options.makes(Mistake::RemovesFirst) {
+                lock(&self.segments).give_up(first);
+                result = self.retire_unread();
+            }
+            if result.is_ok() {
+                (state, result) = self.control(state, &Control::TruncateBefore(first));
+            }
+            if result.is_ok() {
+                lock(&self.segments).give_up(first);
+            }
+        }
+        if result.is_ok() {
+            drop(state);
+            result = self.retire_unread();
+            state = self.lock();
+        }
+        drop(self.end_turn(state, turn));
+        result
+    }
+
+    /// Takes back the files of segments that are not the log's any more and that nobody reads. The caller has the turn.
+    pub(crate) fn retire_unread(&self) -> Result<()> {
+        let unread = lock(&self.segments).take_unread();
+        let mut writer = lock(&self.writer);
+        for segment in unread {
+            writer.store.retire(segment.number(), &self.options)?;
+        }
+        Ok(())
+    }
+
+    /// Takes off all records after `last`; durable on return.
+    pub(crate) fn truncate_after(&self, last: Lsn) -> Result<()> {
+        let (mut state, turn) = self.take_turn(self.lock())?;
+        state.changing = true;
+        let (state, result) = self.write_gathered(state);
+        let (state, result) = match result {
+            Ok(()) => self.cut(state, last),
+            Err(error) => (state, Err(error)),
+        };
+        drop(self.end_turn(state, turn));
+        self.followers.notify_all();
+        result
+    }
+
+    fn cut<'a>(&'a self, state: Guard<'a>, last: Lsn) -> (Guard<'a>, Result<()>) {
+        let reserved = state.reserved();
+        if last == reserved {
+            return (state, Ok(()));
+        }
+        if last > reserved {
+            return (state, Err(Error::NotYet { lsn: last, durable: reserved }));
+        }
+        let first_live = lock(&self.segments).first_live;
+        if last.next().is_none_or(|next| next < first_live) {
+            return (state, Err(Error::GivenUp { lsn: last, first: first_live }));
+        }
+        drop(state);
+        let predecessor = if last < first_live { Ok(None) } else { self.end_of(last).map(Some) };
+        let mut state = self.lock();
+        let (predecessor, epoch) = match (predecessor, state.epoch.next()) {
+            (Ok(predecessor), Some(epoch)) => (predecessor, epoch),
+            (Err(error), _) => return (state, Err(error)),
+            (_, None) => return (state, Err(Error::UsedUp)),
+        };
+        let previous = state.epoch;
+        let first_lsn = last.next().unwrap_or(Lsn::FIRST);
+        let bytes = self.head_header().segment_bytes;
+        let roll = if predecessor.is_some() { Roll::Cut } else { Roll::Begin };
+        let mut result;
+        (state, result) = self.begin_segment(state, Next { epoch, roll, predecessor, first_lsn, bytes });
+        if result.is_err() {
+            return (state, result);
+        }
+        // From here on the cut is durable: whatever fails poisons.
+        state.cuts.push(last);
+        self.set_durable(&mut state, last);
+        if let Err(error) =
+            state.filling.control(&Control::Epoch { previous: Some(previous), recovered: last })
+        {
+            let poisoned = self.poison(&mut state, Error::Invalid(error.to_string()));
+            return (state, Err(poisoned));
+        }
+        (state, result) = self.write_gathered(state);
+        if result.is_ok() {
+            drop(state);
+            result = self.retire_unread();
+            state = self.lock();
+        }
+        (state, result)
+    }
+
+    /// The byte after the frame of a durable record.
+    fn end_of(&self, lsn: Lsn) -> Result<Position> {
+        let (link, first_live) = {
+            let segments = lock(&self.segments);
+            (segments.find(lsn).cloned(), segments.first_live)
+        };
+        let Some(link) = link else { return Err(Error::GivenUp { lsn, first: first_live }) };
+        let file = link.segment.file(&*self.directory, &open_for_groups(&self.options))?;
+        let decoder = link.segment.decoder_at(lsn, link.end, &file, &self.options)?;
+        let mut walk = Walk::new(Window::new(file, 256 << 10), decoder);
+        loop {
+            match walk.step()? {
+                Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn == lsn => {
+                    return Ok(Position { segment: link.segment.number(), byte: frame.end });
+                }
+                Item::Stop(stop) => {
+                    return Err(damage(&mut walk, &*self.directory, &stop, self.durable(), link.end)?);
+                }
+                _ => {}
+            }
+        }
+    }
+}

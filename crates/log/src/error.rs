@@ -1,0 +1,253 @@
+//! What can go wrong with a log, in types: each error says what happened, where, and what to do.
+//!
+//! *Owns*: the errors and their words. *May not touch*: files.
+//!
+//! Every error is `Clone`: the failure of one sync belongs to every waiter of its group.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use inkstone_format::{Lsn, Reason, SegmentNumber};
+
+/// The result of everything here that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation on a log failed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused something: which call, on which path and offset, is in it.
+    Io(inkstone_io::Error),
+    /// Another writer has the log open.
+    Locked {
+        /// The log's directory.
+        path: PathBuf,
+        /// Who, as far as it is known: `process 1234`.
+        holder: String,
+    },
+    /// There is no log in the directory, and none was to be created.
+    NoLog {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Something that was promised to be there is damaged or missing. No file was changed.
+    Corrupt(Arc<Corruption>),
+    /// A write or sync failed earlier: see [`Poison`].
+    Poisoned(Poison),
+    /// There was no room for another segment. Nothing was lost; try again when there is room, or after
+    /// `truncate_before`.
+    NoRoom {
+        /// Bytes that the segment needs.
+        needed_bytes: u64,
+        /// What the file system said.
+        cause: inkstone_io::Error,
+    },
+    /// The record, or the batch as a whole, is larger than the log takes.
+    TooLarge {
+        /// Bytes of the record or batch.
+        bytes: u64,
+        /// The most there can be ([`crate::Options::record_bytes_max`]).
+        limit_bytes: u64,
+    },
+    /// `try_append`: every buffer is full, or the segment is changing. Wait, or use `append`.
+    Busy,
+    /// The record was given up by `truncate_before`.
+    GivenUp {
+        /// The LSN asked for.
+        lsn: Lsn,
+        /// The first that is left.
+        first: Lsn,
+    },
+    /// There is no durable record with this LSN yet.
+    NotYet {
+        /// The LSN asked for.
+        lsn: Lsn,
+        /// The last durable one.
+        durable: Lsn,
+    },
+    /// Records that this reader has shown, or was about to, were taken off by `truncate_after`.
+    Cut {
+        /// The next LSN that the reader would have shown.
+        lsn: Lsn,
+        /// The last LSN that the cut left.
+        last: Lsn,
+    },
+    /// The options contradict each other, or an argument cannot be meant; the reason, as a sentence.
+    Invalid(String),
+    /// The log was closed.
+    Closed,
+    /// There are no LSNs or segment numbers left. It takes longer than the machine lasts.
+    UsedUp,
+}
+
+/// The log refused to go on after a failed write or sync: what came after the watermark may or may not be on the medium,
+/// and asking again could get a "yes" that is not true. Records up to the watermark stay readable. Open the log again: it
+/// finds out what the medium has.
+#[derive(Debug, Clone)]
+pub struct Poison {
+    inner: Arc<PoisonInner>,
+}
+
+#[derive(Debug)]
+struct PoisonInner {
+    cause: PoisonCause,
+    durable: Lsn,
+}
+
+#[derive(Debug, Clone)]
+enum PoisonCause {
+    Error(Error),
+    Panic,
+}
+
+impl Poison {
+    pub(crate) fn new(cause: Error, durable: Lsn) -> Self {
+        Self { inner: Arc::new(PoisonInner { cause: PoisonCause::Error(cause), durable }) }
+    }
+
+    /// A thread panicked while it had the log's state in its hands.
+    pub(crate) fn panic(durable: Lsn) -> Self {
+        Self { inner: Arc::new(PoisonInner { cause: PoisonCause::Panic, durable }) }
+    }
+
+    /// The first failure; `None` if a thread panicked inside the log.
+    pub fn cause(&self) -> Option<&Error> {
+        match &self.inner.cause {
+            PoisonCause::Error(error) => Some(error),
+            PoisonCause::Panic => None,
+        }
+    }
+
+    /// The last LSN that was durable.
+    pub fn durable(&self) -> Lsn {
+        self.inner.durable
+    }
+}
+
+impl fmt::Display for Poison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let durable = self.inner.durable;
+        match &self.inner.cause {
+            PoisonCause::Error(error) => write!(f, "the log takes no more: {error}")?,
+            PoisonCause::Panic => write!(f, "the log takes no more: a thread panicked inside it")?,
+        }
+        write!(f, " (everything up to LSN {durable} is durable; open the log again to go on)")
+    }
+}
+
+/// Where a log is damaged, and how that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corruption {
+    /// The file, or the directory if a file is missing.
+    pub path: PathBuf,
+    /// The segment.
+    pub segment: Option<SegmentNumber>,
+    /// The byte of the file that could not be read.
+    pub offset: u64,
+    /// The LSN that was expected there.
+    pub lsn: Option<Lsn>,
+    /// What it means.
+    pub reason: Reason,
+    /// The row of the tables in docs/format.md that fits.
+    pub row: &'static str,
+    /// What was expected and what was found, a line each.
+    pub details: Vec<String>,
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is corrupt at byte {}", self.path.display(), self.offset)?;
+        if let Some(lsn) = self.lsn {
+            write!(f, ", where LSN {lsn} should be")?;
+        }
+        write!(f, ": {}", self.reason)?;
+        for line in &self.details {
+            write!(f, "; {line}")?;
+        }
+        write!(f, " [{}]; `inkstone salvage` saves what can be read", self.row)
+    }
+}
+
+impl Error {
+    /// Whether the same call can succeed later without anything being opened again.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::NoRoom { .. } | Self::Busy | Self::NotYet { .. } | Self::Locked { .. })
+    }
+
+    /// The damage, if that is what it is.
+    pub fn corruption(&self) -> Option<&Corruption> {
+        match self {
+            Self::Corrupt(corruption) => Some(corruption),
+            _ => None,
+        }
+    }
+}
+
+impl From<inkstone_io::Error> for Error {
+    fn from(error: inkstone_io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Corruption> for Error {
+    fn from(corruption: Corruption) -> Self {
+        Self::Corrupt(Arc::new(corruption))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Locked { path, holder } => {
+                write!(
+                    f,
+                    "{} is open for writing by {holder}; a log has one writer at a time",
+                    path.display()
+                )
+            }
+            Self::NoLog { path } => write!(f, "there is no log in {}", path.display()),
+            Self::Corrupt(corruption) => corruption.fmt(f),
+            Self::Poisoned(poison) => poison.fmt(f),
+            Self::NoRoom { needed_bytes, cause } => {
+                write!(
+                    f,
+                    "no room for a segment of {needed_bytes} bytes: {cause}; nothing is lost, try again when there is room"
+                )
+            }
+            Self::TooLarge { bytes, limit_bytes } => {
+                write!(
+                    f,
+                    "a record or batch of {bytes} bytes; the limit of this log is {limit_bytes} (Options::record_bytes_max)"
+                )
+            }
+            Self::Busy => write!(f, "every buffer is full: wait, or use append"),
+            Self::GivenUp { lsn, first } => {
+                write!(f, "LSN {lsn} was given up by truncate_before; the first that is left is {first}")
+            }
+            Self::NotYet { lsn, durable } => {
+                write!(f, "there is no LSN {lsn} yet; the last durable one is {durable}")
+            }
+            Self::Cut { lsn, last } => {
+                write!(
+                    f,
+                    "the records before LSN {lsn} were cut by truncate_after({last}): begin again behind it"
+                )
+            }
+            Self::Invalid(why) => f.write_str(why),
+            Self::Closed => write!(f, "the log was closed"),
+            Self::UsedUp => write!(f, "the log has no numbers left"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) | Self::NoRoom { cause: error, .. } => Some(error),
+            Self::Poisoned(poison) => poison.cause().map(|cause| cause as _),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The group that is being gathered, in the memory it will be written from.
+//!
+//! *Owns*: one buffer: the start of the block in which the log ends (written again with the same bytes), then the group.
+//! *May not touch*: files, locks, who waits.
+
+use inkstone_format::limits::BLOCK_BYTES;
+use inkstone_format::{
+    Batch, Control, EncodeError, Epoch, GroupEncoder, Lsn, PayloadSum, Promise, SegmentHeader, frame_bytes,
+};
+use inkstone_io::AlignedBuf;
+
+/// Bytes kept free at the end of a buffer, for control frames and padding that close a group.
+const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
+
+/// A group that is being gathered.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    memory: AlignedBuf,
+    /// Bytes of the block before the group.
+    prefix: usize,
+    encoder: GroupEncoder,
+    /// The segment, as the checksums know it.
+    coded: SegmentHeader,
+    epoch: Epoch,
+    first_lsn: Lsn,
+}
+
+/// A group that is ready to be written, whole blocks around it.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    pub(crate) memory: AlignedBuf,
+    /// Bytes to write, from the front of the memory.
+    pub(crate) len: usize,
+    /// Where in the file.
+    pub(crate) offset: u64,
+    /// The byte after the group.
+    pub(crate) end: u64,
+    /// The LSN of the next record.
+    pub(crate) next_lsn: Lsn,
+}
+
+/// A buffer for groups of up to `bytes` bytes.
+pub(crate) fn memory_for(bytes: usize) -> AlignedBuf {
+    AlignedBuf::zeroed(memory_bytes(bytes))
+}
+
+/// How large such a buffer is.
+pub(crate) fn memory_bytes(bytes: usize) -> usize {
+    bytes.next_multiple_of(BLOCK_BYTES) + CLOSING_BYTES
+}
+
+impl Filling {
+    /// Begins a group at byte `at`; `block` holds at least the bytes of its block before it.
+    pub(crate) fn begin(
+        mut memory: AlignedBuf,
+        coded: SegmentHeader,
+        at: u64,
+        epoch: Epoch,
+        next_lsn: Lsn,
+        block: &[u8],
+    ) -> Self {
+        let prefix = (at % BLOCK_BYTES as u64) as usize;
+        memory[..prefix].copy_from_slice(&block[..prefix]);
+        let encoder = GroupEncoder::begin(&coded, at, epoch, next_lsn);
+        Self { memory, prefix, encoder, coded, epoch, first_lsn: next_lsn }
+    }
+
+    /// The LSN of the group's first record, which it may not have yet.
+    pub(crate) fn first_lsn(&self) -> Lsn {
+        self.first_lsn
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.encoder.is_empty()
+    }
+
+    pub(crate) fn at(&self) -> u64 {
+        self.encoder.at()
+    }
+
+    pub(crate) fn next_lsn(&self) -> Lsn {
+        self.encoder.next_lsn()
+    }
+
+    /// Bytes that control groups may still take in this segment.
+    pub(crate) fn control_room(&self) -> u64 {
+        self.coded.segment_bytes - self.encoder.at()
+    }
+
+    /// Bytes that records may still take in this segment.
+    pub(crate) fn record_room(&self) -> u64 {
+        self.encoder.record_room()
+    }
+
+    /// Adds records, all or none, as a batch if there are several. Where they are too large for the buffer and the group
+    /// is empty, the buffer grows.
+    pub(crate) fn records(&mut self, payloads: &[(&[u8], PayloadSum)]) -> Result<Lsn, EncodeError> {
+        let needed: usize = payloads.iter().map(|(payload, _)| frame_bytes(payload.len())).sum();
+        if needed as u64 > self.encoder.record_room() {
+            return Err(EncodeError::SegmentFull { needed, room: self.encoder.record_room() });
+        }
+        let room = (self.memory.len() - CLOSING_BYTES).saturating_sub(self.prefix + self.encoder.used());
+        if needed > room {
+            if !self.encoder.is_empty() {
+                return Err(EncodeError::BufferFull { needed, room });
+            }
+            self.grow(needed);
+        }
+        let last = payloads.len() - 1;
+        let group = &mut self.memory[self.prefix..];
+        let mut lsn = self.encoder.next_lsn();
+        for (index, (payload, sum)) in payloads.iter().enumerate() {
+            let place = match index {
+                _ if last == 0 => Batch::Alone,
+                0 => Batch::First,
+                _ if index == last => Batch::Last,
+                _ => Batch::Middle,
+            };
+            lsn = self.encoder.record(group, payload, *sum, place)?;
+        }
+        Ok(lsn)
+    }
+
+    fn grow(&mut self, needed: usize) {
+        let mut memory = memory_for(self.prefix + self.encoder.used() + needed);
+        memory[..self.prefix].copy_from_slice(&self.memory[..self.prefix]);
+        self.memory = memory;
+    }
+
+    /// Adds a control frame.
+    pub(crate) fn control(&mut self, control: &Control) -> Result<(), EncodeError> {
+        self.encoder.control(&mut self.memory[self.prefix..], control)
+    }
+
+    /// Ends the group and begins the next one behind it, in `memory`.
+    pub(crate) fn freeze(&mut self, promise: Promise, pad: bool, memory: AlignedBuf) -> Frozen {
+        let mut encoder = self.encoder.clone();
+        let group = &mut self.memory[self.prefix..];
+        if pad {
+            // There is room: CLOSING_BYTES are kept for it.
+            let padded = encoder.pad_to_block(group);
+            debug_assert!(padded.is_ok(), "room for padding is kept");
+        }
+        let finished = encoder.finish(group, promise);
+        let used = self.prefix + finished.bytes;
+        let len = used.next_multiple_of(BLOCK_BYTES);
+        self.memory[used..len].fill(0);
+        let offset = finished.at - self.prefix as u64;
+        let end = finished.end();
+        let old = std::mem::replace(&mut self.memory, memory);
+        let block = used / BLOCK_BYTES * BLOCK_BYTES;
+        self.prefix = used - block;
+        self.memory[..self.prefix].copy_from_slice(&old[block..used]);
+        self.encoder = GroupEncoder::begin(&self.coded, end, self.epoch, finished.next_lsn);
+        self.first_lsn = finished.next_lsn;
+        Frozen { memory: old, len, offset, end, next_lsn: finished.next_lsn }
+    }
+}
+
+impl Frozen {
+    /// For the mistake of rewriting the block in which the log ended with other bytes.
+    pub(crate) fn spoil_prefix(&mut self, group_at: u64) {
+        let prefix = (group_at - self.offset) as usize;
+        self.memory[..prefix].fill(0);
+    }
+}
+
+/// What a frame of this payload takes.
+pub(crate) fn needed_bytes(payloads: &[(&[u8], PayloadSum)]) -> u64 {
+    payloads.iter().map(|(payload, _)| frame_bytes(payload.len()) as u64).sum()
+}

@@ -1,0 +1,99 @@
+//! The log's own thread: it commits what nobody waits for, makes room for those who may not block, and writes the last
+//! promise when the log has been idle.
+//!
+//! *Owns*: when that is due. *May not touch*: how it is done (`shared.rs`, `change.rs`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use inkstone_format::PromiseReason;
+use inkstone_io::Directory;
+
+use crate::error::Result;
+use crate::shared::{Shared, State};
+
+/// What is due now.
+enum Due {
+    Nothing,
+    /// Not yet: in this time.
+    In(Duration),
+    Commit,
+    Roll(u64),
+    Promise,
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// When the system has no thread to give.
+pub(crate) fn start<D: Directory>(shared: &Arc<Shared<D>>) -> Result<JoinHandle<()>> {
+    let theirs = Arc::clone(shared);
+    std::thread::Builder::new().name("inkstone".into()).spawn(move || run(&theirs)).map_err(|source| {
+        inkstone_io::Error::new("start a thread for", shared.directory.path(), source).into()
+    })
+}
+
+fn run<D: Directory>(shared: &Shared<D>) {
+    // When what is wanted now was first seen.
+    let mut since = None;
+    loop {
+        let mut state = shared.lock();
+        if state.closed || state.poison.is_some() {
+            return;
+        }
+        match due(shared, &state, &mut since) {
+            Due::Nothing => drop(shared.keeper.wait(state)),
+            Due::In(time) => drop(shared.sleep_for(&shared.keeper, state, time)),
+            // A failed write poisons the log, and that is how everybody learns of it.
+            Due::Commit => {
+                since = None;
+                drop(shared.commit(state));
+            }
+            Due::Roll(bytes) => {
+                state.roll_wanted = None;
+                // Whoever asked has gone; who asks again is told why there is no segment.
+                if let Err(error) = shared.roll(state, bytes).map(drop) {
+                    let mut state = shared.lock();
+                    state.roll_error = Some(error);
+                    state.wake_room();
+                }
+            }
+            Due::Promise => {
+                let _: Result<()> = shared.take_turn(state).and_then(|(state, turn)| {
+                    let (state, result) = shared.promise(state, PromiseReason::Idle);
+                    drop(shared.end_turn(state, turn));
+                    result
+                });
+            }
+        }
+    }
+}
+
+fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Instant>) -> Due {
+    if let Some(bytes) = state.roll_wanted {
+        return Due::Roll(bytes);
+    }
+    if state.room_wanted && !state.filling.is_empty() {
+        return Due::Commit;
+    }
+    let wanted = shared.wanted.load(Ordering::Acquire);
+    if wanted > state.durable.get() && wanted <= state.reserved().get() {
+        let waited = since.get_or_insert_with(Instant::now).elapsed();
+        return match shared.options.linger.checked_sub(waited) {
+            Some(left) if !left.is_zero() => Due::In(left),
+            _ => Due::Commit,
+        };
+    }
+    *since = None;
+    if !state.unpromised {
+        return Due::Nothing;
+    }
+    match shared.options.idle.checked_sub(state.last_commit.elapsed()) {
+        Some(left) if !left.is_zero() => Due::In(left),
+        _ if state.filling.is_empty() => Due::Promise,
+        // Somebody gathers a group, and will commit it.
+        _ => Due::In(shared.options.idle),
+    }
+}

@@ -1,0 +1,37 @@
+//! A crash-safe append-only log that overwrites prepared and recycled segments.
+//!
+//! *Owns*: ordering, durability, the life of segments. *May not touch*: the operating system: everything goes through
+//! the seam of `inkstone-io`, and runs unchanged on the simulated disk of `inkstone-sim`.
+
+#![forbid(unsafe_code)]
+
+mod append;
+mod change;
+mod cursor;
+mod error;
+mod filling;
+mod keeper;
+mod log;
+#[doc(hidden)]
+pub mod mistake;
+mod names;
+mod open;
+mod options;
+mod reader;
+mod recover;
+mod recovery;
+mod segment;
+mod shared;
+mod store;
+mod window;
+mod writer;
+
+pub use append::Append;
+pub use cursor::{Cursor, OwnedRecord, Record};
+pub use error::{Corruption, Error, Poison, Result};
+pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
+pub use inkstone_io::{Access, Directory, Durability, OsDirectory, Preparation};
+pub use log::Log;
+pub use options::Options;
+pub use reader::Reader;
+pub use recovery::Recovery;

@@ -1,0 +1,378 @@
+//! A log that is open for writing: the way in.
+//!
+//! *Owns*: opening, appending, closing. *May not touch*: files; who commits (`shared.rs`), what else changes
+//! (`change.rs`), reading (`reader.rs`).
+
+use std::fmt;
+use std::future::poll_fn;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread::JoinHandle;
+
+use inkstone_format::{EncodeError, Lsn, PayloadSum, PromiseReason, frame_bytes};
+use inkstone_io::{Directory, OsDirectory};
+
+use crate::append::Append;
+use crate::error::{Error, Result};
+use crate::filling::needed_bytes;
+use crate::keeper;
+use crate::names;
+use crate::open::open_shared;
+use crate::options::Options;
+use crate::reader::Reader;
+use crate::recovery::Recovery;
+use crate::segment::lock;
+use crate::shared::{Guard, Shared};
+
+/// A log, open for writing. One at a time, in one process; share it between threads behind an [`Arc`] or a reference.
+///
+/// Dropping it commits what was appended and releases the lock, without a word if that fails: [`Log::close`] tells.
+pub struct Log<D: Directory = OsDirectory> {
+    shared: Arc<Shared<D>>,
+    recovery: Recovery,
+    keeper: Option<JoinHandle<()>>,
+    /// Held as long as the log is open.
+    writer_lock: Option<D::Lock>,
+}
+
+impl Log {
+    /// Opens the log in the directory `path`, creating both if they are not there.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when another writer has it; [`Error::Corrupt`] when something is missing that was promised to be
+    /// there (no file is changed then); [`Error::NoRoom`] when a new log's first segment does not fit; contradictions in
+    /// the options; what the file system answers.
+    ///
+    /// # Durability
+    /// Everything that the opened log shows is on stable storage on return.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        options.check()?;
+        let path = path.as_ref();
+        let directory = if options.create { OsDirectory::create(path)? } else { OsDirectory::open(path)? };
+        Self::open_in(Arc::new(directory), options)
+    }
+}
+
+impl<D: Directory> Log<D> {
+    /// Opens the log in any directory behind the seam of `inkstone-io`: a simulated one, say.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    ///
+    /// # Durability
+    /// As [`Log::open`].
+    pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
+        options.check()?;
+        let Some(writer_lock) = directory.lock(names::LOCK)? else {
+            let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "somebody".into());
+            return Err(Error::Locked { path: directory.path().to_path_buf(), holder });
+        };
+        let own_thread = options.own_thread;
+        let (shared, recovery) = open_shared(directory, options)?;
+        let shared = Arc::new(shared);
+        let keeper = if own_thread { Some(keeper::start(&shared)?) } else { None };
+        Ok(Self { shared, recovery, keeper, writer_lock: Some(writer_lock) })
+    }
+
+    /// What opening found and did.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Appends one record and gives its handle; the bytes are copied. Blocks while every buffer is full, or while the
+    /// segment changes.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`]; [`Error::NoRoom`] when the next segment is not to be had (nothing was appended, try again);
+    /// [`Error::Poisoned`]; [`Error::Closed`] never, since closing takes the log.
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn append(&self, record: &[u8]) -> Result<Append<D>> {
+        self.append_all(&[(record, PayloadSum::of(record))])
+    }
+
+    /// Appends several records, all or none: after a crash either every one of them is there or not one.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; [`Error::Invalid`] for an empty batch. The limit of a record holds for the whole batch, each
+    /// record counted with its 24 bytes and padding.
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Append<D>> {
+        if records.is_empty() {
+            return Err(Error::Invalid("an empty batch: there is no record to give an LSN to".into()));
+        }
+        let records = records.iter().map(|record| (record.as_ref(), PayloadSum::of(record.as_ref())));
+        self.append_all(&records.collect::<Vec<_>>())
+    }
+
+    /// Appends one record if that takes no waiting.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when every buffer is full or the segment must change first: the log's own thread sees to it.
+    /// Without that thread the caller changes the segment here. Otherwise as [`Log::append`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn try_append(&self, record: &[u8]) -> Result<Append<D>> {
+        let sum = PayloadSum::of(record);
+        let records = [(record, sum)];
+        self.check_size(&records)?;
+        let mut state = self.shared.lock();
+        loop {
+            match self.gather(&mut state, &records)? {
+                Ok(append) => return Ok(append),
+                Err(EncodeError::SegmentFull { .. }) if !self.shared.options.own_thread => {
+                    state = self.shared.roll(state, needed_bytes(&records))?;
+                }
+                Err(EncodeError::BufferFull { .. }) if !self.shared.options.own_thread => {
+                    state = self.shared.commit(state)?;
+                }
+                Err(refused) => return Err(self.ask_for_room(&mut state, refused, needed_bytes(&records))),
+            }
+        }
+    }
+
+    /// Appends one record; where [`Log::append`] would block, it is awaited. No runtime is needed.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    ///
+    /// # Durability
+    /// None when it is ready: await the handle that it gives.
+    pub async fn append_async(&self, record: &[u8]) -> Result<Append<D>> {
+        let sum = PayloadSum::of(record);
+        poll_fn(|context| match self.try_append_sum(record, sum, context.waker()) {
+            Err(Error::Busy) => Poll::Pending,
+            other => Poll::Ready(other),
+        })
+        .await
+    }
+
+    fn try_append_sum(&self, record: &[u8], sum: PayloadSum, waker: &std::task::Waker) -> Result<Append<D>> {
+        if !self.shared.options.own_thread {
+            return self.try_append(record);
+        }
+        let records = [(record, sum)];
+        self.check_size(&records)?;
+        let mut state = self.shared.lock();
+        match self.gather(&mut state, &records)? {
+            Ok(append) => Ok(append),
+            Err(refused) => {
+                let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
+                if matches!(error, Error::Busy) {
+                    state.room_wakers.push(waker.clone());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Appends one record and waits until it is durable.
+    ///
+    /// # Errors
+    /// As [`Log::append`] and [`Append::wait`].
+    ///
+    /// # Durability
+    /// On `Ok` the record and every one before it are on stable storage.
+    pub fn append_durable(&self, record: &[u8]) -> Result<Lsn> {
+        self.append(record)?.wait()
+    }
+
+    /// Makes everything durable that was appended before.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` every record whose `append` had returned is on stable storage; the last one's LSN is given.
+    pub fn sync(&self) -> Result<Lsn> {
+        let (last, cuts) = {
+            let state = self.shared.lock();
+            state.check_open()?;
+            (state.reserved(), state.cut_count())
+        };
+        self.shared.wait(last, cuts).map(|()| last)
+    }
+
+    /// The durable watermark: every record up to this LSN is on stable storage.
+    pub fn durable(&self) -> Lsn {
+        self.shared.durable()
+    }
+
+    /// The first record that was not given up; one above the last if there is none.
+    pub fn first(&self) -> Lsn {
+        lock(&self.shared.segments).first_live
+    }
+
+    /// The last LSN given to a record, durable or not.
+    pub fn last(&self) -> Lsn {
+        self.shared.lock().reserved()
+    }
+
+    /// Gives up all records before `first`. Their segments' files are used again, once no reader holds them.
+    ///
+    /// # Errors
+    /// [`Error::NotYet`] when `first` is more than one above the last record; [`Error::NoRoom`] when the control group
+    /// has no room left and no segment is to be had; [`Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` the records stay given up. When an error comes after that became durable (a file that cannot be
+    /// removed), the next opening removes it.
+    pub fn truncate_before(&self, first: Lsn) -> Result<()> {
+        self.shared.truncate_before(first)
+    }
+
+    /// Takes off all records after `last`; the next record gets the LSN after it. Handles of records that are taken off
+    /// had become durable before, and say so. Readers that were beyond the cut are told ([`Error::Cut`]).
+    ///
+    /// # Errors
+    /// [`Error::NotYet`] when `last` is above the last record, [`Error::GivenUp`] when it lies before the first;
+    /// [`Error::NoRoom`] when no segment is to be had (nothing has changed); [`Error::Poisoned`].
+    ///
+    /// # Durability
+    /// Atomic: after a crash either all of those records are there or none. On `Ok` they are gone for good.
+    pub fn truncate_after(&self, last: Lsn) -> Result<()> {
+        self.shared.truncate_after(last)
+    }
+
+    /// A reader of this log's durable records; it lives as long as it is needed, also after the log was closed.
+    pub fn reader(&self) -> Reader<D> {
+        Reader::living(Arc::clone(&self.shared))
+    }
+
+    /// Commits everything, writes the last promise, and releases the lock.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; the log is closed all the same.
+    ///
+    /// # Durability
+    /// On `Ok` every record is on stable storage, and the next opening knows that nothing is missing.
+    pub fn close(mut self) -> Result<()> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<()> {
+        if self.writer_lock.is_none() {
+            return Ok(());
+        }
+        let result = self.shared.take_turn(self.shared.lock()).and_then(|(state, turn)| {
+            let (state, result) = self.shared.promise(state, PromiseReason::Close);
+            drop(self.shared.end_turn(state, turn));
+            let retired = self.shared.retire_unread();
+            result.and(retired)
+        });
+        self.end();
+        result
+    }
+
+    /// Nothing is written any more.
+    fn end(&mut self) {
+        {
+            let mut state = self.shared.lock();
+            state.closed = true;
+            state.wake_room();
+            state.wake_futures();
+            self.shared.wake_all();
+        }
+        if let Some(keeper) = self.keeper.take() {
+            // A panic of that thread has poisoned the log already.
+            let _ = keeper.join();
+        }
+        self.writer_lock = None;
+    }
+
+    /// Lets go of the log as a killed process would: nothing is written, the lock is free.
+    #[doc(hidden)]
+    pub fn abandon(mut self) {
+        self.end();
+    }
+
+    fn check_size(&self, records: &[(&[u8], PayloadSum)]) -> Result<()> {
+        let limit = self.shared.options.record_bytes_max;
+        let bytes = needed_bytes(records);
+        let is_larger = match records {
+            [(record, _)] => record.len() > limit,
+            _ => bytes > frame_bytes(limit) as u64,
+        };
+        if !is_larger {
+            return Ok(());
+        }
+        let bytes = if records.len() == 1 { records[0].0.len() as u64 } else { bytes };
+        Err(Error::TooLarge { bytes, limit_bytes: limit as u64 })
+    }
+
+    fn append_all(&self, records: &[(&[u8], PayloadSum)]) -> Result<Append<D>> {
+        self.check_size(records)?;
+        let mut state = self.shared.lock();
+        loop {
+            let full = match self.gather(&mut state, records)? {
+                Ok(append) => return Ok(append),
+                Err(full) => full,
+            };
+            state = match full {
+                _ if state.changing => self.shared.sleep(&self.shared.room, state),
+                EncodeError::SegmentFull { .. } => self.shared.roll(state, needed_bytes(records))?,
+                EncodeError::BufferFull { .. } if state.is_taken() => {
+                    self.shared.sleep(&self.shared.room, state)
+                }
+                EncodeError::BufferFull { .. } => self.shared.commit(state)?,
+                EncodeError::LsnsUsedUp => return Err(Error::UsedUp),
+                _ => return Err(Error::Invalid(full.to_string())),
+            };
+        }
+    }
+
+    /// Puts the records into the group that is being gathered; the inner error says why there is no room.
+    fn gather(
+        &self,
+        state: &mut Guard<'_>,
+        records: &[(&[u8], PayloadSum)],
+    ) -> Result<std::result::Result<Append<D>, EncodeError>> {
+        state.check_open()?;
+        if state.changing {
+            return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
+        }
+        let first = state.filling.next_lsn();
+        Ok(state
+            .filling
+            .records(records)
+            .map(|last| Append::new(Arc::clone(&self.shared), first, last, state.cut_count())))
+    }
+
+    /// For those who may not block: has the log's own thread make room.
+    fn ask_for_room(&self, state: &mut Guard<'_>, refused: EncodeError, bytes: u64) -> Error {
+        match refused {
+            _ if state.changing => {}
+            EncodeError::LsnsUsedUp => return Error::UsedUp,
+            EncodeError::SegmentFull { .. } => {
+                if let Some(error) = state.roll_error.take() {
+                    return error;
+                }
+                state.roll_wanted = Some(bytes);
+            }
+            _ => state.room_wanted = true,
+        }
+        self.shared.keeper.notify_one();
+        Error::Busy
+    }
+}
+
+impl<D: Directory> Drop for Log<D> {
+    fn drop(&mut self) {
+        // Who wants to know closes.
+        let _ = self.shut();
+    }
+}
+
+impl<D: Directory> fmt::Debug for Log<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log")
+            .field("path", &self.shared.directory.path())
+            .field("durable", &self.durable())
+            .finish_non_exhaustive()
+    }
+}

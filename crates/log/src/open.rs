@@ -1,0 +1,158 @@
+//! From what recovery found to a log that can be appended to.
+//!
+//! *Owns*: the first steps of an opening for writing: a new log's first segment, the epoch group, tidying up.
+//! *May not touch*: what recovery decides (`recover.rs`).
+//!
+//! The first group of an opening says its epoch and what was recovered. It is durable before anything else is written,
+//! so that frames which a crash left behind a hole can never come back.
+
+use std::sync::Arc;
+
+use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
+use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader, Verdict};
+use inkstone_io::Directory;
+
+use crate::error::{Error, Result};
+use crate::filling::{Filling, memory_for};
+use crate::options::Options;
+use crate::recover::{Found, Listing, past_the_cache, recover};
+use crate::recovery::Recovery;
+use crate::segment::{Link, Segment, Segments, identity, lock};
+use crate::shared::{Shared, State};
+use crate::store::{ObtainError, Store, open_for_groups};
+use crate::window::Window;
+use crate::writer::Writer;
+
+/// Finds or creates the log, and begins the epoch of this opening.
+pub(crate) fn open_shared<D: Directory>(
+    directory: Arc<D>,
+    options: Options,
+) -> Result<(Shared<D>, Recovery)> {
+    let listing = Listing::of(&*directory)?;
+    let found = recover(&*directory, &options, &listing)?;
+    if found.is_none() && !options.create {
+        return Err(Error::NoLog { path: directory.path().to_path_buf() });
+    }
+    // Names that a killed writer made are relied on from here on.
+    directory.sync()?;
+    let store = Store::new(Arc::clone(&directory), &listing);
+    let previous = found.as_ref().map(|found| found.epoch);
+    let (shared, mut recovery) = match found {
+        Some(found) => go_on(directory, options, store, found)?,
+        None => begin(directory, options, store)?,
+    };
+    let mut state = shared.lock();
+    let epoch = Control::Epoch { previous, recovered: state.durable };
+    recovery.epoch = Some(state.epoch);
+    state.epoch_due = Some(epoch);
+    let (state, turn) = shared.take_turn(state)?;
+    let (mut state, result) = shared.control(state, &epoch);
+    state.epoch_due = None;
+    drop(shared.end_turn(state, turn));
+    result?;
+    recovery.leftovers = tidy(&shared, &listing);
+    Ok((shared, recovery))
+}
+
+/// Goes on at the end that was found.
+fn go_on<D: Directory>(
+    directory: Arc<D>,
+    options: Options,
+    store: Store<D>,
+    found: Found<D::File>,
+) -> Result<(Shared<D>, Recovery)> {
+    let recovery = report(&found);
+    let head = found.links.last().ok_or(Error::UsedUp)?.segment.clone();
+    let header = head.header;
+    let tail = found.tail;
+    let epoch = found.epoch.next().ok_or(Error::UsedUp)?;
+    // The block in which the log ends is written again with the next group.
+    let mut window =
+        Window::new(Arc::new(past_the_cache(&*directory, &options, header.number)?), BLOCK_BYTES);
+    window.load(tail.end - tail.end % BLOCK_BYTES as u64, BLOCK_BYTES)?;
+    let memory = memory_for(options.buffer_bytes);
+    let coded = identity(&header, &options);
+    let filling = Filling::begin(memory, coded, tail.end, epoch, tail.next_lsn, window.bytes());
+    let file = head.file(&*directory, &open_for_groups(&options))?;
+    let writer = Writer::new(&*directory, file, store, &options)?;
+    let segments = Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
+    let state = State::new(filling, recovery.last, epoch, &options);
+    Ok((Shared::new(directory, options, state, writer, segments), recovery))
+}
+
+/// What recovery found, in the words of the public report.
+pub(crate) fn report<F>(found: &Found<F>) -> Recovery {
+    let tail = &found.tail;
+    Recovery {
+        created: false,
+        clean: tail.closed && found.verdict == Verdict::End,
+        verdict: found.verdict,
+        row: found.row,
+        end: found.links.last().map(|link| Position { segment: link.segment.header.number, byte: tail.end }),
+        first: tail.first_live,
+        last: tail.next_lsn.before().unwrap_or(Lsn::ZERO),
+        epoch: Some(found.epoch),
+        segments: found.links.len(),
+        bytes_read: found.bytes_read,
+        leftovers: 0,
+    }
+}
+
+/// Begins a new log: a segment, its header, nothing more.
+fn begin<D: Directory>(
+    directory: Arc<D>,
+    options: Options,
+    mut store: Store<D>,
+) -> Result<(Shared<D>, Recovery)> {
+    let log = LogId::new(directory.random_bytes()?);
+    let bytes = options.next_segment_bytes(0, 0);
+    let (number, file) = store.obtain(bytes, &options).map_err(|error| match error {
+        ObtainError::Retry(error) | ObtainError::Poison(error) => error,
+    })?;
+    let header = SegmentHeader {
+        log,
+        number,
+        segment_bytes: bytes,
+        first_lsn: Lsn::FIRST,
+        first_live: Lsn::FIRST,
+        epoch: Epoch::FIRST,
+        promise: Lsn::ZERO,
+        predecessor: None,
+        roll: Roll::Begin,
+    };
+    let mut writer = Writer::new(&*directory, Arc::clone(&file), store, &options)?;
+    writer.header(&file, &header)?;
+    let segment = Arc::new(Segment::new(header));
+    segment.adopt(&file);
+    let coded = identity(&header, &options);
+    let memory = memory_for(options.buffer_bytes);
+    let filling = Filling::begin(memory, coded, HEADER_BYTES as u64, Epoch::FIRST, Lsn::FIRST, &[]);
+    let links = vec![Link { segment, end: None }];
+    let segments = Segments { links, first_live: Lsn::FIRST, obsolete: Vec::new() };
+    let state = State::new(filling, Lsn::ZERO, Epoch::FIRST, &options);
+    let recovery = Recovery {
+        created: true,
+        clean: true,
+        verdict: Verdict::End,
+        row: "H7",
+        end: Some(Position { segment: number, byte: HEADER_BYTES as u64 }),
+        first: Lsn::FIRST,
+        last: Lsn::ZERO,
+        epoch: Some(Epoch::FIRST),
+        segments: 1,
+        bytes_read: 0,
+        leftovers: 0,
+    };
+    Ok((Shared::new(directory, options, state, writer, segments), recovery))
+}
+
+/// Takes away, or keeps for their blocks, the files that are not part of the log. What cannot be taken away now is found
+/// again by the next opening.
+fn tidy<D: Directory>(shared: &Shared<D>, listing: &Listing) -> usize {
+    let live: Vec<_> = lock(&shared.segments).links.iter().map(|link| link.segment.number()).collect();
+    let mut writer = lock(&shared.writer);
+    let spare = listing.segments.iter().filter(|number| !live.contains(number));
+    let retired = spare.filter(|number| writer.store.retire(**number, &shared.options).is_ok()).count();
+    let removed = writer.store.tidy(listing, &shared.options).unwrap_or(0);
+    retired + removed
+}

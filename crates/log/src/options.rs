@@ -1,0 +1,272 @@
+//! How a log is opened, and which choices contradict each other.
+//!
+//! *Owns*: the options, their defaults, their check. *May not touch*: files.
+
+use std::time::Duration;
+
+use inkstone_format::limits::{
+    BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_HEADER_BYTES, HEADER_BYTES, RECORD_BYTES_MAX,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+};
+use inkstone_format::{Lsn, frame_bytes};
+use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+
+use crate::error::{Error, Result};
+use crate::mistake::Mistake;
+
+/// A new log's first segments: its first commit is to wait for nothing large.
+const GROWTH_BYTES: [u64; 2] = [1 << 20, 8 << 20];
+
+/// Choices for a log. The defaults are durable, and right for most; each method says what it costs to change.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Options {
+    pub(crate) segment_bytes: u64,
+    pub(crate) record_bytes_max: usize,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) create: bool,
+    pub(crate) expect_durable: Lsn,
+    pub(crate) pad_groups: bool,
+    pub(crate) preparation: Preparation,
+    pub(crate) access: Access,
+    pub(crate) durability: Durability,
+    pub(crate) own_thread: bool,
+    pub(crate) linger: Duration,
+    pub(crate) idle: Duration,
+    pub(crate) free_segments_max: usize,
+    pub(crate) mistake: Option<Mistake>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            record_bytes_max: 16 << 20,
+            buffer_bytes: 1 << 20,
+            create: true,
+            expect_durable: Lsn::ZERO,
+            pad_groups: false,
+            preparation: Preparation::Zeros,
+            access: Access::Buffered,
+            durability: Durability::Fdatasync,
+            own_thread: true,
+            linger: Duration::from_micros(200),
+            idle: Duration::from_millis(100),
+            free_segments_max: 2,
+            mistake: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The size of a full segment's file in bytes, 64 MiB by default: from 64 KiB to 4 GiB, a multiple of 4096. A new
+    /// log begins with smaller ones (1 MiB, then 8 MiB). It may change from opening to opening.
+    pub fn segment_bytes(self, bytes: u64) -> Self {
+        Self { segment_bytes: bytes, ..self }
+    }
+
+    /// The largest record, and the largest batch (the sum of its records with 24 bytes and padding each): 16 MiB by
+    /// default. It must fit in a full segment.
+    pub fn record_bytes_max(self, bytes: usize) -> Self {
+        Self { record_bytes_max: bytes, ..self }
+    }
+
+    /// The size of each of the two buffers that groups are gathered in: 1 MiB by default, at least 8 KiB. A larger
+    /// record gets a buffer of its own size for as long as it takes.
+    pub fn buffer_bytes(self, bytes: usize) -> Self {
+        Self { buffer_bytes: bytes, ..self }
+    }
+
+    /// Whether a log is created where there is none (the default), or that is an error.
+    pub fn create(self, create: bool) -> Self {
+        Self { create, ..self }
+    }
+
+    /// What the caller knows: everything up to `lsn` was acknowledged as durable. Opening then fails, touching nothing,
+    /// if the log ends earlier: the one loss that a log cannot notice by itself is that of its very last group.
+    pub fn expect_durable(self, lsn: Lsn) -> Self {
+        Self { expect_durable: lsn, ..self }
+    }
+
+    /// Whether every group is padded to a block of 4096 bytes of its own. By default a group starts where the last one
+    /// ended and rewrites that block with the same bytes before its own, which relies on the device to leave bytes
+    /// alone that do not change. Padding relies on nothing and costs half a block per commit.
+    pub fn pad_groups(self, pad: bool) -> Self {
+        Self { pad_groups: pad, ..self }
+    }
+
+    /// How a new segment's blocks are made ready: [`Preparation::Zeros`] (the default: really written, so that a commit
+    /// changes no metadata) or [`Preparation::Fallocate`] (quick to make, and slower to write).
+    pub fn preparation(self, preparation: Preparation) -> Self {
+        Self { preparation, ..self }
+    }
+
+    /// How files are read and written: [`Access::Buffered`] (the default) or [`Access::Direct`] (past the page cache).
+    pub fn access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    /// What makes a commit durable: [`Durability::Fdatasync`] (the default), `Fsync`, `RwfDsync` or `ODsync`. All of
+    /// them are; which is fastest depends on the file system and the device (`inkstone lab`).
+    pub fn durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// Whether the log has a thread of its own (the default). It commits what nobody waits for, wakes futures, and
+    /// writes the last promise when the log has been idle. Without it only callers commit: by waiting, by `sync`, by
+    /// `close`, or by filling a buffer; a future is then ready when some caller has committed.
+    pub fn own_thread(self, own_thread: bool) -> Self {
+        Self { own_thread, ..self }
+    }
+
+    /// How long the log's own thread gathers before it commits what nobody waits for: 200 us by default.
+    pub fn linger(self, linger: Duration) -> Self {
+        Self { linger, ..self }
+    }
+
+    /// How long nothing must have been written before the log's own thread writes a promise of what is durable: 100 ms
+    /// by default. From then on also the last group is known to have been acknowledged, and readers in other processes
+    /// see it.
+    pub fn idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// How many segments that are not needed any more are kept for their blocks: 2 by default. 0 removes them.
+    pub fn free_segments_max(self, count: usize) -> Self {
+        Self { free_segments_max: count, ..self }
+    }
+
+    /// For the tests that show that this mistake would be noticed.
+    #[doc(hidden)]
+    pub fn with_mistake(self, mistake: Mistake) -> Self {
+        Self { mistake: Some(mistake), ..self }
+    }
+
+    pub(crate) fn makes(&self, mistake: Mistake) -> bool {
+        self.mistake == Some(mistake)
+    }
+
+    /// Refuses contradictions, each with its reason.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn check(&self) -> Result<()> {
+        let invalid = |why: String| Err(Error::Invalid(why));
+        let bytes = self.segment_bytes;
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes)
+            || !bytes.is_multiple_of(BLOCK_BYTES as u64)
+        {
+            return invalid(format!(
+                "segment_bytes {bytes}: it must be from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, and a multiple of {BLOCK_BYTES}"
+            ));
+        }
+        if self.record_bytes_max > RECORD_BYTES_MAX {
+            return invalid(format!(
+                "record_bytes_max {}: the format has room for {RECORD_BYTES_MAX}",
+                self.record_bytes_max
+            ));
+        }
+        let room = record_room(bytes);
+        if frame_bytes(self.record_bytes_max) as u64 > room {
+            return invalid(format!(
+                "record_bytes_max {} does not fit in a segment of {bytes} bytes, which has room for {room}: make segments larger or records smaller",
+                self.record_bytes_max
+            ));
+        }
+        if self.buffer_bytes < 2 * BLOCK_BYTES {
+            return invalid(format!(
+                "buffer_bytes {}: at least {} are needed",
+                self.buffer_bytes,
+                2 * BLOCK_BYTES
+            ));
+        }
+        if !matches!(self.preparation, Preparation::Zeros | Preparation::Fallocate) {
+            return invalid(format!(
+                "preparation {}: a segment has its full size from the start, so zeros or fallocate",
+                self.preparation
+            ));
+        }
+        if !matches!(self.access, Access::Buffered | Access::Direct) {
+            return invalid(format!("access {}: the log writes buffered or direct", self.access));
+        }
+        if !self.durability.claims_durable()
+            || matches!(
+                self.durability,
+                Durability::Msync | Durability::Pretend | Durability::FdatasyncFsync64
+            )
+        {
+            return invalid(format!(
+                "durability {}: the log acknowledges what is durable, by fdatasync, fsync, rwf-dsync, o-dsync or o-sync",
+                self.durability
+            ));
+        }
+        self.strategy().check().map_err(Error::Invalid)
+    }
+
+    /// The way of writing that these options are.
+    pub fn strategy(&self) -> Strategy {
+        Strategy {
+            preparation: self.preparation,
+            reuse: if self.free_segments_max > 0 { Reuse::Reuse } else { Reuse::New },
+            access: self.access,
+            durability: self.durability,
+            engine: EngineKind::Caller,
+        }
+    }
+
+    /// The size of the segment that follows one of `previous` bytes (0: the log's first) and is to hold a frame of
+    /// `frame_bytes`.
+    pub(crate) fn next_segment_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
+        let grown = GROWTH_BYTES.into_iter().find(|bytes| *bytes > previous).unwrap_or(self.segment_bytes);
+        let bytes = grown.min(self.segment_bytes);
+        if frame_bytes > record_room(bytes) { self.segment_bytes } else { bytes }
+    }
+}
+
+/// Bytes of frames that fit in one group of records of a segment of this size.
+fn record_room(segment_bytes: u64) -> u64 {
+    segment_bytes - (HEADER_BYTES + GROUP_HEADER_BYTES) as u64 - CONTROL_ROOM_BYTES - CONTROL_RESERVE_BYTES
+}
+
+/// What an opening or a cut may write into a segment before its first record: an epoch group, a promise, and what pads
+/// them to blocks.
+const CONTROL_ROOM_BYTES: u64 = 2 * BLOCK_BYTES as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_hold_and_each_contradiction_is_refused_with_its_reason() {
+        Options::default().check().expect("the defaults");
+        for (options, word) in [
+            (Options::new().segment_bytes(1 << 20), "record_bytes_max"),
+            (Options::new().segment_bytes(100_000), "segment_bytes"),
+            (Options::new().segment_bytes(1 << 40), "segment_bytes"),
+            (Options::new().record_bytes_max(1 << 30), "record_bytes_max"),
+            (Options::new().buffer_bytes(100), "buffer_bytes"),
+            (Options::new().preparation(Preparation::KeepSize), "preparation keep-size"),
+            (Options::new().access(Access::Mmap), "access mmap"),
+            (Options::new().durability(Durability::None), "durability none"),
+            (Options::new().durability(Durability::Pretend), "durability pretend"),
+        ] {
+            let text = options.check().expect_err(word).to_string();
+            assert!(text.contains(word), "{text}");
+        }
+    }
+
+    #[test]
+    fn segments_grow_to_their_full_size() {
+        let options = Options::default();
+        let sizes = [0, 1 << 20, 8 << 20, 64 << 20].map(|previous| options.next_segment_bytes(previous, 100));
+        assert_eq!(sizes, [1 << 20, 8 << 20, 64 << 20, 64 << 20]);
+        assert_eq!(options.next_segment_bytes(0, 2 << 20), 64 << 20, "the record does not fit in the first");
+        let small = Options::new().segment_bytes(64 << 10).record_bytes_max(1000);
+        assert_eq!(small.next_segment_bytes(0, 100), 64 << 10);
+    }
+}

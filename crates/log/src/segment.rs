@@ -1,0 +1,161 @@
+//! The segments of an open log, and their files.
+//!
+//! *Owns*: which segments are the log, where each ends, who has one open. *May not touch*: what is in them.
+//!
+//! Whoever reads a segment holds its `Arc`: as long as one is held its file is not used for anything else.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use inkstone_format::limits::{ALIGN, HEADER_BYTES};
+use inkstone_format::{Decoder, LogId, Lsn, SegmentHeader, SegmentNumber, Tail};
+use inkstone_io::{Directory, OpenFile};
+
+use crate::error::Result;
+use crate::mistake::Mistake;
+use crate::names;
+use crate::options::Options;
+
+/// Bytes of groups between two entries of a segment's index.
+const INDEX_STEP_BYTES: u64 = 64 << 10;
+
+/// What a lock guards here stays sound when its holder panics: every change is one assignment.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One segment of the log.
+#[derive(Debug)]
+pub(crate) struct Segment<F> {
+    pub(crate) header: SegmentHeader,
+    file: Mutex<Weak<F>>,
+    /// Ends of groups, ascending: where reading can begin.
+    index: Mutex<Vec<Tail>>,
+}
+
+impl<F: inkstone_io::File> Segment<F> {
+    pub(crate) fn new(header: SegmentHeader) -> Self {
+        Self { header, file: Mutex::new(Weak::new()), index: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn number(&self) -> SegmentNumber {
+        self.header.number
+    }
+
+    /// Its file, open in the way the log reads and writes; one handle is shared by all who have it.
+    pub(crate) fn file<D: Directory<File = F>>(&self, directory: &D, how: &OpenFile) -> Result<Arc<F>> {
+        let mut held = lock(&self.file);
+        if let Some(file) = held.upgrade() {
+            return Ok(file);
+        }
+        let file = Arc::new(directory.open(&names::segment(self.number()), how)?);
+        *held = Arc::downgrade(&file);
+        Ok(file)
+    }
+
+    /// Shares a file that is open already.
+    pub(crate) fn adopt(&self, file: &Arc<F>) {
+        *lock(&self.file) = Arc::downgrade(file);
+    }
+
+    /// Notes that a group ends there.
+    pub(crate) fn note(&self, tail: &Tail) {
+        let mut index = lock(&self.index);
+        let last = index.last().map_or(HEADER_BYTES as u64, |tail| tail.end);
+        if tail.end >= last + INDEX_STEP_BYTES {
+            index.push(*tail);
+        }
+    }
+
+    /// A decoder that begins as near before `lsn` as is known, and reads no further than `end`.
+    pub(crate) fn decoder_at(
+        &self,
+        lsn: Lsn,
+        end: Option<u64>,
+        file: &F,
+        options: &Options,
+    ) -> Result<Decoder> {
+        let decoder = self.decoder(end, file, options)?;
+        let index = lock(&self.index);
+        let after = index.partition_point(|tail| tail.next_lsn <= lsn);
+        Ok(match after.checked_sub(1).and_then(|at| index.get(at)) {
+            Some(tail) if end.is_none_or(|end| tail.end <= end) => decoder.from_tail(*tail),
+            _ => decoder,
+        })
+    }
+
+    /// A decoder that begins at the first group.
+    pub(crate) fn decoder(&self, end: Option<u64>, file: &F, options: &Options) -> Result<Decoder> {
+        let decoder = Decoder::new(&identity(&self.header, options), file.len_bytes()?);
+        Ok(match end {
+            Some(end) => decoder.with_end(end),
+            None => decoder,
+        })
+    }
+}
+
+/// The header whose log and number go into the checksums: the segment's own.
+pub(crate) fn identity(header: &SegmentHeader, options: &Options) -> SegmentHeader {
+    if options.makes(Mistake::NoIdentity) {
+        return SegmentHeader { log: LogId::new([0; 16]), number: SegmentNumber::FIRST, ..*header };
+    }
+    *header
+}
+
+/// A segment and where it ends, if another follows it.
+#[derive(Debug)]
+pub(crate) struct Link<F> {
+    pub(crate) segment: Arc<Segment<F>>,
+    pub(crate) end: Option<u64>,
+}
+
+impl<F> Clone for Link<F> {
+    fn clone(&self) -> Self {
+        Self { segment: Arc::clone(&self.segment), end: self.end }
+    }
+}
+
+/// The segments of the log in order, and what is given up of them.
+#[derive(Debug)]
+pub(crate) struct Segments<F> {
+    pub(crate) links: Vec<Link<F>>,
+    pub(crate) first_live: Lsn,
+    /// Segments that are not the log's any more, and may still be read by somebody.
+    pub(crate) obsolete: Vec<Arc<Segment<F>>>,
+}
+
+impl<F: inkstone_io::File> Segments<F> {
+    pub(crate) fn head(&self) -> &Link<F> {
+        self.links.last().expect("a log has a head")
+    }
+
+    /// The segment that holds `lsn`, or will.
+    pub(crate) fn find(&self, lsn: Lsn) -> Option<&Link<F>> {
+        let after = self.links.partition_point(|link| link.segment.header.first_lsn <= lsn);
+        self.links.get(after.checked_sub(1)?)
+    }
+
+    /// Ends the head at `end` and makes `segment` the head.
+    pub(crate) fn push(&mut self, segment: Arc<Segment<F>>, end: u64) {
+        self.links.last_mut().expect("a log has a head").end = Some(end);
+        self.links.push(Link { segment, end: None });
+    }
+
+    /// Makes obsolete what holds nothing but records before `first_live`. The head always stays.
+    pub(crate) fn give_up(&mut self, first_live: Lsn) {
+        self.first_live = self.first_live.max(first_live);
+        let dead =
+            self.links.iter().skip(1).take_while(|next| next.segment.header.first_lsn <= self.first_live);
+        let count = dead.count();
+        self.obsolete.extend(self.links.drain(..count).map(|link| link.segment));
+    }
+
+    /// Takes out the obsolete segments that nobody reads.
+    pub(crate) fn take_unread(&mut self) -> Vec<Arc<Segment<F>>> {
+        let (unread, read): (Vec<_>, Vec<_>) =
+            self.obsolete.drain(..).partition(|segment| Arc::strong_count(segment) == 1);
+        self.obsolete = read;
+        unread
+    }
+}
+
+const _: () = assert!(INDEX_STEP_BYTES.is_multiple_of(ALIGN as u64));

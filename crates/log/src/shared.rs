@@ -1,0 +1,476 @@
+//! What everybody who uses one open log shares, and group commit: who writes, who waits, who is told.
+//!
+//! *Owns*: the state under one lock, the turn (one group in flight), the durable watermark, waiting and waking.
+//! *May not touch*: segments changing (`change.rs`), reading (`cursor.rs`).
+//!
+//! **Commit.** The first waiter whose group may be written takes the *turn*: it freezes the group, writes it and makes
+//! it durable without holding the state's lock, moves the watermark, and wakes that group's waiters. Meanwhile others
+//! fill the next group. *Gathering by expectation*: a group is written by the arrival that makes it as large as expected:
+//! those just acknowledged plus those that were waiting already. The first arrival holds a timer of about one commit,
+//! in case they do not come. A lone writer expects one, and never waits.
+//!
+//! **Results.** There is no flag of success that a later group could overwrite. The watermark only rises, by groups that
+//! are durable; the poison is set once. A record at or below the watermark is durable; one above it, in a poisoned log,
+//! never will be. Cuts start a new count of LSNs: a handle of before the cut was durable before it.
+//!
+//! **Locks**, in this order: `state`, `writer` (held by whoever has the turn), `segments`. None but `writer` is held
+//! across a system call, and nobody waits for `writer`: the turn is waited for.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use inkstone_format::limits::HEADER_BYTES;
+use inkstone_format::{Control, Epoch, Lsn, Promise};
+use inkstone_io::{AlignedBuf, Directory};
+
+use crate::error::{Error, Poison, Result};
+use crate::filling::{Filling, memory_bytes, memory_for};
+use crate::mistake::Mistake;
+use crate::options::Options;
+use crate::segment::{Segments, lock};
+use crate::writer::Writer;
+
+pub(crate) type Guard<'a> = MutexGuard<'a, State>;
+
+/// The timer of the first arrival is kept within these bounds.
+const LINGER_MIN: Duration = Duration::from_micros(20);
+const LINGER_MAX: Duration = Duration::from_millis(10);
+
+/// Shared by the log, its handles, its readers and its own thread.
+pub(crate) struct Shared<D: Directory> {
+    pub(crate) directory: Arc<D>,
+    pub(crate) options: Options,
+    state: Mutex<State>,
+    /// Waiters of a group, by the parity of its number: waking one group does not wake the next.
+    groups: [Condvar; 2],
+    /// Those who wait for the turn, for room in a buffer, or for a segment change.
+    pub(crate) room: Condvar,
+    /// The log's own thread.
+    pub(crate) keeper: Condvar,
+    /// Readers that wait for the watermark.
+    pub(crate) followers: Condvar,
+    pub(crate) writer: Mutex<Writer<D>>,
+    pub(crate) segments: Mutex<Segments<D::File>>,
+    /// The durable watermark, for who only wants to look. Written with `Release` under the state's lock when a group is
+    /// durable; read with `Acquire` by handles and readers.
+    durable: AtomicU64,
+    /// The highest LSN that somebody polled or let go of, and that the log's own thread is to commit. `Release` by
+    /// those, `Acquire` by the thread, under the lock before it sleeps.
+    pub(crate) wanted: AtomicU64,
+    /// A thread panicked while it had the turn. `Release` while unwinding, `Acquire` after each locking.
+    panicked: AtomicBool,
+}
+
+/// Everything under the lock.
+pub(crate) struct State {
+    pub(crate) filling: Filling,
+    spare: Option<AlignedBuf>,
+    /// The number of the group that is being gathered.
+    group: u64,
+    /// Somebody has the turn.
+    taken: bool,
+    /// The segment is changing: nothing may be gathered.
+    pub(crate) changing: bool,
+    pub(crate) durable: Lsn,
+    /// The last LSN that each cut left, since the log was opened.
+    pub(crate) cuts: Vec<Lsn>,
+    pub(crate) epoch: Epoch,
+    /// The epoch frame of this opening, until it is durable.
+    pub(crate) epoch_due: Option<Control>,
+    /// Waiters of the group that is being gathered.
+    waiting: usize,
+    expected: usize,
+    /// An arrival holds the timer.
+    timed: bool,
+    /// How long commits take, smoothed.
+    commit_time: Duration,
+    pub(crate) poison: Option<Poison>,
+    pub(crate) closed: bool,
+    wakers: Vec<(Lsn, Waker)>,
+    pub(crate) room_wakers: Vec<Waker>,
+    /// Somebody asked for room without waiting: commit what is there.
+    pub(crate) room_wanted: bool,
+    /// Somebody asked, without waiting, for a segment that holds a frame of so many bytes.
+    pub(crate) roll_wanted: Option<u64>,
+    /// Why that failed.
+    pub(crate) roll_error: Option<Error>,
+    /// Something was written that no promise covers yet.
+    pub(crate) unpromised: bool,
+    pub(crate) last_commit: Instant,
+    /// The groups that were written: `FollowerToldOk` looks at it.
+    successes: u64,
+}
+
+impl State {
+    pub(crate) fn new(filling: Filling, durable: Lsn, epoch: Epoch, options: &Options) -> Self {
+        Self {
+            filling,
+            spare: Some(memory_for(options.buffer_bytes)),
+            group: 0,
+            taken: false,
+            changing: false,
+            durable,
+            cuts: Vec::new(),
+            epoch,
+            epoch_due: None,
+            waiting: 0,
+            expected: 0,
+            timed: false,
+            commit_time: Duration::from_micros(100),
+            poison: None,
+            closed: false,
+            wakers: Vec::new(),
+            room_wakers: Vec::new(),
+            room_wanted: false,
+            roll_wanted: None,
+            roll_error: None,
+            unpromised: false,
+            last_commit: Instant::now(),
+            successes: 0,
+        }
+    }
+
+    /// How many cuts there were since the log was opened.
+    pub(crate) fn cut_count(&self) -> usize {
+        self.cuts.len()
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// Refuses when nothing may be appended.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if let Some(poison) = &self.poison {
+            return Err(Error::Poisoned(poison.clone()));
+        }
+        if self.closed { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// The LSN of the last record that was given one.
+    pub(crate) fn reserved(&self) -> Lsn {
+        self.filling.next_lsn().before().unwrap_or(Lsn::ZERO)
+    }
+
+    /// Where the watermark stands for who looks by LSN and count of cuts.
+    fn outcome(&self, lsn: Lsn, cuts: usize) -> Option<Result<()>> {
+        if cuts != self.cut_count() || lsn <= self.durable {
+            return Some(Ok(()));
+        }
+        self.poison.as_ref().map(|poison| Err(Error::Poisoned(poison.clone())))
+    }
+
+    /// Wakes the futures that wait for room.
+    pub(crate) fn wake_room(&mut self) {
+        self.room_wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// Wakes the futures of records that are decided.
+    pub(crate) fn wake_futures(&mut self) {
+        let (durable, all) = (self.durable, self.poison.is_some() || self.closed);
+        let mut left = Vec::new();
+        for (lsn, waker) in self.wakers.drain(..) {
+            if all || lsn <= durable { waker.wake() } else { left.push((lsn, waker)) }
+        }
+        self.wakers = left;
+    }
+}
+
+/// Held by whoever has the turn. Dropped without being given back (a panic), it poisons the log: what was in its hands
+/// may be half done. The unwinding thread may hold the state's lock itself, so it only leaves a mark where it cannot lock;
+/// whoever locks next acts on it.
+pub(crate) struct Turn<'a, D: Directory> {
+    shared: &'a Shared<D>,
+    is_back: bool,
+}
+
+impl<D: Directory> Drop for Turn<'_, D> {
+    fn drop(&mut self) {
+        if !self.is_back {
+            self.shared.panicked.store(true, Ordering::Release);
+            if let Ok(state) = self.shared.state.try_lock() {
+                drop(self.shared.mind_panic(state));
+            }
+            self.shared.wake_all();
+        }
+    }
+}
+
+impl<D: Directory> Shared<D> {
+    pub(crate) fn new(
+        directory: Arc<D>,
+        options: Options,
+        state: State,
+        writer: Writer<D>,
+        segments: Segments<D::File>,
+    ) -> Self {
+        let durable = AtomicU64::new(state.durable.get());
+        Self {
+            directory,
+            options,
+            state: Mutex::new(state),
+            groups: [Condvar::new(), Condvar::new()],
+            room: Condvar::new(),
+            keeper: Condvar::new(),
+            followers: Condvar::new(),
+            writer: Mutex::new(writer),
+            segments: Mutex::new(segments),
+            durable,
+            wanted: AtomicU64::new(0),
+            panicked: AtomicBool::new(false),
+        }
+    }
+
+    /// The state. A panic while it was held poisons the log through the turn, or left a record that nobody was told of;
+    /// the lock itself stays usable.
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        self.mind_panic(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Poisons the log if a thread panicked while it had the turn.
+    fn mind_panic<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
+        if self.panicked.load(Ordering::Acquire) && state.poison.is_none() {
+            state.poison = Some(Poison::panic(state.durable));
+            state.taken = false;
+            state.changing = false;
+            state.wake_futures();
+        }
+        state
+    }
+
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn::new(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Moves the watermark; after a cut it goes down.
+    pub(crate) fn set_durable(&self, state: &mut State, lsn: Lsn) {
+        state.durable = lsn;
+        self.durable.store(lsn.get(), Ordering::Release);
+    }
+
+    /// Sleeps until woken, or for a second: the mark of a panic is left without the lock, so its wake-up can be missed.
+    pub(crate) fn sleep<'a>(&self, on: &Condvar, state: Guard<'a>) -> Guard<'a> {
+        self.sleep_for(on, state, Duration::from_secs(1)).0
+    }
+
+    pub(crate) fn sleep_for<'a>(&self, on: &Condvar, state: Guard<'a>, time: Duration) -> (Guard<'a>, bool) {
+        let (state, timeout) = on.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+        (self.mind_panic(state), timeout.timed_out())
+    }
+
+    /// Waits for the turn and takes it.
+    ///
+    /// # Errors
+    /// When the log is poisoned or closed.
+    pub(crate) fn take_turn<'a>(&'a self, mut state: Guard<'a>) -> Result<(Guard<'a>, Turn<'a, D>)> {
+        loop {
+            state.check_open()?;
+            if !state.taken {
+                state.taken = true;
+                return Ok((state, Turn { shared: self, is_back: false }));
+            }
+            state = self.sleep(&self.room, state);
+        }
+    }
+
+    /// Ends a turn.
+    pub(crate) fn end_turn<'a>(&'a self, mut state: Guard<'a>, mut turn: Turn<'a, D>) -> Guard<'a> {
+        turn.is_back = true;
+        self.give_back(&mut state);
+        state
+    }
+
+    fn give_back(&self, state: &mut State) {
+        state.taken = false;
+        state.changing = false;
+        state.room_wanted = false;
+        state.wake_futures();
+        state.wake_room();
+        self.room.notify_all();
+        if state.poison.is_some() {
+            self.wake_all();
+            return;
+        }
+        // One of the next group's waiters takes over: it leads at once, or holds the timer.
+        self.groups[(state.group % 2) as usize].notify_one();
+        if state.unpromised || self.wanted.load(Ordering::Acquire) > state.durable.get() {
+            self.keeper.notify_one();
+        }
+    }
+
+    /// Everybody is to look again.
+    pub(crate) fn wake_all(&self) {
+        self.groups.iter().for_each(Condvar::notify_all);
+        self.room.notify_all();
+        self.keeper.notify_all();
+        self.followers.notify_all();
+    }
+
+    /// Sets the poison, unless there is one, and gives it.
+    pub(crate) fn poison(&self, state: &mut State, cause: Error) -> Error {
+        let durable = state.durable;
+        let poison = state.poison.get_or_insert_with(|| Poison::new(cause, durable)).clone();
+        state.wake_futures();
+        self.wake_all();
+        Error::Poisoned(poison)
+    }
+
+    /// Writes what is gathered, if anything is, and makes it durable. The caller has the turn.
+    ///
+    /// # Errors
+    /// The poison, if it failed.
+    pub(crate) fn write_gathered<'a>(&'a self, state: Guard<'a>) -> (Guard<'a>, Result<()>) {
+        self.write_group(state, false)
+    }
+
+    /// As [`Shared::write_gathered`]; `unsynced` is for mistakes only.
+    pub(crate) fn write_group<'a>(&'a self, mut state: Guard<'a>, unsynced: bool) -> (Guard<'a>, Result<()>) {
+        if state.filling.is_empty() {
+            return (state, Ok(()));
+        }
+        let waiters = std::mem::take(&mut state.waiting);
+        let group = state.group;
+        state.group += 1;
+        let at = state.filling.at();
+        let promise = match self.options.makes(Mistake::NoPromise) {
+            true => Promise { lsn: Lsn::ZERO, end: HEADER_BYTES as u64 },
+            false => Promise { lsn: state.durable, end: at },
+        };
+        let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
+        let mut frozen = state.filling.freeze(promise, self.options.pad_groups, memory);
+        if self.options.makes(Mistake::TailRewritten) {
+            frozen.spoil_prefix(at);
+        }
+        let last = frozen.next_lsn.before().unwrap_or(Lsn::ZERO);
+        let end = frozen.end;
+        drop(state);
+        let started = Instant::now();
+        let (result, memory) = lock(&self.writer).group(frozen, unsynced);
+        let took = started.elapsed();
+        let mut state = self.lock();
+        state.spare = memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
+        if let Err(error) = result {
+            let poisoned = self.poison(&mut state, error);
+            return (state, Err(poisoned));
+        }
+        self.note_group(last, end, &state);
+        self.set_durable(&mut state, last);
+        state.commit_time = (state.commit_time * 7 + took) / 8;
+        state.expected = waiters + state.waiting;
+        state.unpromised = true;
+        state.last_commit = Instant::now();
+        state.successes += 1;
+        self.groups[(group % 2) as usize].notify_all();
+        self.followers.notify_all();
+        (state, Ok(()))
+    }
+
+    /// Lets readers begin at the end of this group.
+    fn note_group(&self, last: Lsn, end: u64, state: &State) {
+        let segments = lock(&self.segments);
+        let segment = &segments.head().segment;
+        segment.note(&inkstone_format::Tail {
+            end,
+            next_lsn: last.next().unwrap_or(last),
+            epoch: state.epoch,
+            promise: state.durable,
+            first_live: segments.first_live,
+            groups: 0,
+            closed: false,
+            sealed: None,
+        });
+    }
+
+    /// Writes what is gathered now, whoever waits for it.
+    ///
+    /// # Errors
+    /// When the log is poisoned or closed.
+    pub(crate) fn commit<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>> {
+        let (state, turn) = self.take_turn(state)?;
+        let (state, result) = self.write_gathered(state);
+        let state = self.end_turn(state, turn);
+        result.map(|()| state)
+    }
+
+    /// Waits until the record is durable; leads the commit if it is this caller's turn.
+    ///
+    /// # Errors
+    /// The poison, if the record will never be known to be durable.
+    pub(crate) fn wait(&self, lsn: Lsn, cuts: usize) -> Result<()> {
+        let mut state = self.lock();
+        let successes = state.successes;
+        let mut counted = None;
+        let mut is_late = false;
+        loop {
+            if let Some(outcome) = state.outcome(lsn, cuts) {
+                return outcome;
+            }
+            if self.options.makes(Mistake::FollowerToldOk) && state.successes > successes {
+                return Ok(());
+            }
+            if state.closed {
+                return Err(Error::Closed);
+            }
+            let gathered = lsn >= state.filling.first_lsn();
+            if !gathered {
+                // It is in the group that is being written.
+                let on = &self.groups[(state.group.wrapping_sub(1) % 2) as usize];
+                state = self.sleep(on, state);
+                continue;
+            }
+            if counted != Some(state.group) {
+                counted = Some(state.group);
+                is_late = false;
+                state.waiting += 1;
+            }
+            let on = &self.groups[(state.group % 2) as usize];
+            if state.taken {
+                state = self.sleep(on, state);
+            } else if is_late || state.waiting >= state.expected {
+                state = self.commit(state)?;
+            } else if state.timed {
+                state = self.sleep(on, state);
+            } else {
+                state.timed = true;
+                let linger = state.commit_time.clamp(LINGER_MIN, LINGER_MAX);
+                let group = state.group;
+                (state, is_late) = self.sleep_for(on, state, linger);
+                is_late &= state.group == group;
+                state.timed = false;
+            }
+        }
+    }
+
+    /// Looks without waiting; leaves a waker if it is not decided.
+    pub(crate) fn poll(&self, lsn: Lsn, cuts: usize, waker: &Waker) -> Option<Result<()>> {
+        let mut state = self.lock();
+        if let Some(outcome) = state.outcome(lsn, cuts) {
+            return Some(outcome);
+        }
+        if state.closed {
+            return Some(Err(Error::Closed));
+        }
+        match state.wakers.iter_mut().find(|(other, held)| *other == lsn && held.will_wake(waker)) {
+            Some(_) => {}
+            None => state.wakers.push((lsn, waker.clone())),
+        }
+        drop(state);
+        self.want(lsn);
+        None
+    }
+
+    /// Asks the log's own thread to commit up to `lsn` soon.
+    pub(crate) fn want(&self, lsn: Lsn) {
+        if lsn <= self.durable() {
+            return;
+        }
+        let before = self.wanted.fetch_max(lsn.get(), Ordering::AcqRel);
+        // While something is wanted and not durable the thread is awake, or has a timer.
+        if before <= self.durable().get() {
+            let _state = self.lock();
+            self.keeper.notify_one();
+        }
+    }
+}
