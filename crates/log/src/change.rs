@@ -141,7 +141,7 @@ impl<D: Directory> Shared<D> {
         }
         // Without room for the seal an epoch alone may be gathered; it says nothing wrong.
         let _ = state.filling.control(&Control::Seal(next));
-        self.write_gathered(state)
+        self.write_group(state, self.options.makes(Mistake::FirstGroupEarly))
     }
 
     /// From now on groups go into this segment.

@@ -157,14 +157,6 @@ impl Filling {
     }
 }
 
-impl Frozen {
-    /// For the mistake of rewriting the block in which the log ended with other bytes.
-    pub(crate) fn spoil_prefix(&mut self, group_at: u64) {
-        let prefix = (group_at - self.offset) as usize;
-        self.memory[..prefix].fill(0);
-    }
-}
-
 /// What a frame of this payload takes.
 pub(crate) fn needed_bytes(payloads: &[(&[u8], PayloadSum)]) -> u64 {
     payloads.iter().map(|(payload, _)| frame_bytes(payload.len()) as u64).sum()

@@ -17,7 +17,7 @@ inkstone_io::named_choice! {
         FollowerToldOk = "follower-told-ok", "a waiter takes another group's success for its own";
         EpochNotSynced = "epoch-not-synced", "the epoch group of an opening is not synced";
         FirstGroupEarly = "first-group-early", "a segment's first group is written before its predecessor is durable";
-        TailRewritten = "tail-rewritten", "the block in which the log ends is rewritten with other bytes";
+        TailRewritten = "tail-rewritten", "the block in which the log ends is cleared before it is written again";
         ShowsUnsynced = "shows-unsynced", "opening shows what a killed writer left without syncing it first";
         ReadsPageCache = "reads-page-cache", "recovery reads the page cache, which a failed sync leaves wrong";
         RemovesFirst = "removes-first", "truncate_before takes files away before it is durable";

@@ -200,7 +200,7 @@ pub(crate) fn recover<D: Directory>(
 ) -> Result<Option<Found<D::File>>> {
     let headers = Headers::read(directory, options, &listing.segments)?;
     let Some((log, head)) = headers.head()? else {
-        headers.judge_spare(None, None)?;
+        headers.judge_spare(common_log(&headers.files), None)?;
         // A log has a head from its first header on, so files that it has left mean that the head is gone.
         if options.expect_durable > Lsn::ZERO
             || headers.files.iter().any(|file| file.block.header().is_some())
@@ -222,7 +222,9 @@ pub(crate) fn recover<D: Directory>(
         let file = directory.open(&names::segment(head.number), &OpenFile::existing().read_only())?;
         file.sync(SyncKind::Data)?;
         // Later reads may be buffered.
-        file.forget_cached()?;
+        if !options.makes(Mistake::ReadsPageCache) {
+            file.forget_cached()?;
+        }
     }
     let mut found = read_head(directory, options, &headers, &head)?;
     if let (Some(row), Verdict::End) = (spare, found.verdict) {

@@ -21,8 +21,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use inkstone_format::limits::HEADER_BYTES;
-use inkstone_format::{Control, Epoch, Lsn, Promise};
+use inkstone_format::limits::{CONTROL_RESERVE_BYTES, HEADER_BYTES};
+use inkstone_format::{Control, Epoch, Lsn, Promise, PromiseReason};
 use inkstone_io::{AlignedBuf, Directory};
 
 use crate::error::{Error, Poison, Result};
@@ -99,8 +99,8 @@ pub(crate) struct State {
     /// Something was written that no promise covers yet.
     pub(crate) unpromised: bool,
     pub(crate) last_commit: Instant,
-    /// The groups that were written: `FollowerToldOk` looks at it.
-    successes: u64,
+    /// The last LSN that was given out when a group succeeded: whom `FollowerToldOk` tells.
+    told: Lsn,
 }
 
 impl State {
@@ -128,7 +128,7 @@ impl State {
             roll_error: None,
             unpromised: false,
             last_commit: Instant::now(),
-            successes: 0,
+            told: Lsn::ZERO,
         }
     }
 
@@ -339,10 +339,7 @@ impl<D: Directory> Shared<D> {
             false => Promise { lsn: state.durable, end: at },
         };
         let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
-        let mut frozen = state.filling.freeze(promise, self.options.pad_groups, memory);
-        if self.options.makes(Mistake::TailRewritten) {
-            frozen.spoil_prefix(at);
-        }
+        let frozen = state.filling.freeze(promise, self.options.pad_groups, memory);
         let last = frozen.next_lsn.before().unwrap_or(Lsn::ZERO);
         let end = frozen.end;
         drop(state);
@@ -361,7 +358,7 @@ impl<D: Directory> Shared<D> {
         state.expected = waiters + state.waiting;
         state.unpromised = true;
         state.last_commit = Instant::now();
-        state.successes += 1;
+        state.told = state.reserved();
         self.groups[(group % 2) as usize].notify_all();
         self.followers.notify_all();
         (state, Ok(()))
@@ -389,9 +386,27 @@ impl<D: Directory> Shared<D> {
     /// When the log is poisoned or closed.
     pub(crate) fn commit<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>> {
         let (state, turn) = self.take_turn(state)?;
-        let (state, result) = self.write_gathered(state);
+        let (state, mut result) = self.write_gathered(state);
+        let state = if result.is_ok() && self.options.makes(Mistake::PromiseTooHigh) {
+            let more;
+            (more, result) = self.write_unsynced_promise(state);
+            more
+        } else {
+            state
+        };
         let state = self.end_turn(state, turn);
         result.map(|()| state)
+    }
+
+    /// For a mistake: a group that nobody syncs, and that the next group's promise covers all the same.
+    fn write_unsynced_promise<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, Result<()>) {
+        if !state.filling.is_empty() || state.filling.control_room() < CONTROL_RESERVE_BYTES {
+            return (state, Ok(()));
+        }
+        match state.filling.control(&Control::Promise(PromiseReason::Idle)) {
+            Ok(()) => self.write_group(state, true),
+            Err(_) => (state, Ok(())),
+        }
     }
 
     /// Waits until the record is durable; leads the commit if it is this caller's turn.
@@ -400,14 +415,13 @@ impl<D: Directory> Shared<D> {
     /// The poison, if the record will never be known to be durable.
     pub(crate) fn wait(&self, lsn: Lsn, cuts: usize) -> Result<()> {
         let mut state = self.lock();
-        let successes = state.successes;
         let mut counted = None;
         let mut is_late = false;
         loop {
             if let Some(outcome) = state.outcome(lsn, cuts) {
                 return outcome;
             }
-            if self.options.makes(Mistake::FollowerToldOk) && state.successes > successes {
+            if self.options.makes(Mistake::FollowerToldOk) && lsn <= state.told {
                 return Ok(());
             }
             if state.closed {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use inkstone_format::SegmentHeader;
-use inkstone_format::limits::HEADER_BYTES;
+use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_io::{
     AlignedBuf, Directory, Durability, Engine, EngineKind, File, Operation, Persist, Request, SyncKind,
 };
@@ -25,6 +25,7 @@ pub(crate) struct Writer<D: Directory> {
     pub(crate) store: Store<D>,
     persist: Persist,
     retries: bool,
+    clears_tail: bool,
 }
 
 impl<D: Directory> Writer<D> {
@@ -38,13 +39,23 @@ impl<D: Directory> Writer<D> {
         };
         let persist = if options.makes(Mistake::NoSync) { Persist::Later } else { persist };
         let engine = directory.engine(EngineKind::Caller, 1)?;
-        Ok(Self { engine, file, store, persist, retries: options.makes(Mistake::RetriesSync) })
+        let retries = options.makes(Mistake::RetriesSync);
+        let clears_tail = options.makes(Mistake::TailRewritten);
+        Ok(Self { engine, file, store, persist, retries, clears_tail })
     }
 
     /// Writes a group into the segment's file; durable when it returns `Ok`, unless it is a mistake that was asked for.
     pub(crate) fn group(&mut self, frozen: Frozen, unsynced: bool) -> (Result<()>, Option<AlignedBuf>) {
         let persist = if unsynced { Persist::Later } else { self.persist };
         let file = Arc::clone(&self.file);
+        if self.clears_tail {
+            let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
+            let (result, _) =
+                self.write(Arc::clone(&file), zeros, BLOCK_BYTES, frozen.offset, Persist::Later);
+            if result.is_err() {
+                return (result, Some(frozen.memory));
+            }
+        }
         self.write(file, frozen.memory, frozen.len, frozen.offset, persist)
     }
 

@@ -1,0 +1,265 @@
+//! Whole files that are wrong, and records whose bytes are pieces of the log itself: what an opening makes of them.
+//!
+//! *Owns*: files of other logs, renamed, missing, empty, blank and foreign files, a version that is not known, records
+//! that hold a raw segment. Damage to bytes is `damage.rs`.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+#[path = "support/every_kind.rs"]
+mod every_kind;
+#[path = "support/history.rs"]
+mod history;
+
+use std::path::PathBuf;
+
+use every_kind::{HEAD, LAST, OLD, every_kind, record_of};
+use history::{LOG, Told, append, check, check_with, name, open, read_file, record, small, write_file};
+use inkstone::{Error, Lsn, Options, Reason};
+use inkstone_format::checksum::crc32c;
+use inkstone_io::Directory;
+use inkstone_sim::{DiskOptions, Fate, ItemKind, SimDisk};
+
+/// The files of the disk but for the lock.
+fn files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    disk.image().into_iter().filter(|(path, _)| !path.ends_with("inkstone.lock")).collect()
+}
+
+/// The opening is refused for this reason, and touches nothing.
+#[track_caller]
+fn refused(disk: &SimDisk, reason: Reason) {
+    let before = files(disk);
+    match open(disk, small()) {
+        Err(Error::Corrupt(corruption)) => assert_eq!(corruption.reason, reason, "{corruption}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(files(disk) == before, "a refused opening has changed a file");
+}
+
+/// The opening shows everything, and a record can be appended and found again.
+#[track_caller]
+fn sound(disk: &SimDisk) {
+    check_with(disk, small(), Told::all(LAST), record_of).unwrap();
+    let log = open(disk, small()).unwrap();
+    log.append_durable(&record_of(LAST + 1)).unwrap();
+    log.close().unwrap();
+    check_with(disk, small(), Told::all(LAST + 1), record_of).unwrap();
+}
+
+#[test]
+fn a_file_of_another_log_is_refused() {
+    // The same history, and another log.
+    let other = SimDisk::new(77, DiskOptions::default());
+    let log = open(&other, small()).unwrap();
+    append(&log, 1, 100).unwrap();
+    log.close().unwrap();
+    for (theirs, ours) in [(1, 1), (2, 2), (2, 3), (1, 9)] {
+        let disk = every_kind();
+        let bytes = read_file(&other.directory(LOG), &name(theirs));
+        let directory = disk.directory(LOG);
+        let _ = directory.remove(&name(ours));
+        write_file(&directory, &name(ours), 0, &bytes);
+        refused(&disk, Reason::ForeignLog);
+    }
+}
+
+#[test]
+fn renamed_segments_are_refused() {
+    let rename = |pairs: &[(&str, &str)]| {
+        let disk = every_kind();
+        let directory = disk.directory(LOG);
+        pairs.iter().for_each(|(from, to)| directory.rename(from, to).unwrap());
+        disk
+    };
+    let (one, two, three) = (name(OLD), name(HEAD), name(3));
+    refused(&rename(&[(&one, "x"), (&two, &one), ("x", &two)]), Reason::Misplaced);
+    refused(&rename(&[(&two, &three)]), Reason::MissingSegment);
+    refused(&rename(&[(&one, &three)]), Reason::MissingSegment);
+    // The head alone, under the number of the one before: it speaks of a later one.
+    refused(&rename(&[(&two, &one)]), Reason::Misplaced);
+}
+
+#[test]
+fn a_missing_segment_is_refused_wherever_it_was() {
+    let long = || {
+        let disk = SimDisk::new(3, DiskOptions::default());
+        let log = open(&disk, small()).unwrap();
+        append(&log, 1, 400).unwrap();
+        assert!(directory_segments(&disk) >= 4);
+        log.close().unwrap();
+        disk
+    };
+    let segments = directory_segments(&long());
+    for missing in 1..=segments {
+        let disk = long();
+        disk.directory(LOG).remove(&name(missing)).unwrap();
+        refused(&disk, Reason::MissingSegment);
+    }
+    // All of them are gone: nobody but the caller can tell.
+    let disk = long();
+    (1..=segments).for_each(|number| disk.directory(LOG).remove(&name(number)).unwrap());
+    let expecting = small().expect_durable(Lsn::new(400));
+    assert!(matches!(open(&disk, expecting), Err(Error::Corrupt(_))));
+    assert!(open(&disk, small()).unwrap().recovery().created);
+}
+
+fn directory_segments(disk: &SimDisk) -> u64 {
+    disk.directory(LOG).list().unwrap().iter().filter(|name| name.ends_with(".ink")).count() as u64
+}
+
+#[test]
+fn empty_and_blank_files() {
+    // An empty file with a segment's name: a segment has its full size before it has its name.
+    for number in [OLD, HEAD, 3] {
+        let disk = every_kind();
+        let directory = disk.directory(LOG);
+        let _ = directory.remove(&name(number));
+        write_file(&directory, &name(number), 0, &[]);
+        refused(&disk, if number == OLD { Reason::MissingSegment } else { Reason::FileShort });
+    }
+    // What was being made when the power went, or is kept for its blocks, is no part of the log.
+    for extension in ["new", "free"] {
+        for bytes in [&[][..], &[7; 5000]] {
+            let disk = every_kind();
+            write_file(&disk.directory(LOG), &format!("{:020}.{extension}", 3), 0, bytes);
+            sound(&disk);
+        }
+    }
+    // A blank segment above the head: the power went before its header was there.
+    let disk = every_kind();
+    write_file(&disk.directory(LOG), &name(3), 0, &vec![0; 64 << 10]);
+    sound(&disk);
+    // Blank where there was a head.
+    let disk = every_kind();
+    write_file(&disk.directory(LOG), &name(HEAD), 0, &vec![0; 64 << 10]);
+    refused(&disk, Reason::MissingSegment);
+}
+
+#[test]
+fn foreign_names_are_left_alone() {
+    let disk = every_kind();
+    let names = ["notes.txt", "3.ink", "00000000000000000000.ink", "00000000000000000003.ink.bak", ".hidden"];
+    for name in names {
+        write_file(&disk.directory(LOG), name, 0, b"mine");
+    }
+    sound(&disk);
+    for name in names {
+        assert_eq!(read_file(&disk.directory(LOG), name), b"mine");
+    }
+}
+
+#[test]
+fn a_version_that_is_not_known_is_refused_wherever_it_is() {
+    for number in [OLD, HEAD, 3] {
+        for (at, value) in [(8, 2), (12, 1)] {
+            let disk = every_kind();
+            let directory = disk.directory(LOG);
+            let mut bytes = read_file(&directory, &name(number.min(HEAD)));
+            for copy in [0, 2048] {
+                bytes[copy + at] = value;
+                let sum = crc32c(&bytes[copy..copy + 508]);
+                bytes[copy + 508..copy + 512].copy_from_slice(&sum.to_le_bytes());
+            }
+            write_file(&directory, &name(number), 0, &bytes);
+            refused(&disk, Reason::UnknownVersion);
+        }
+    }
+}
+
+/// Segments large enough for a record that holds a small one.
+fn large() -> Options {
+    small().segment_bytes(512 << 10).record_bytes_max(96 << 10)
+}
+
+/// A log whose first segment is full, and that segment's bytes.
+fn with_a_full_segment(seed: u64) -> (SimDisk, u64, Vec<u8>) {
+    let disk = SimDisk::new(seed, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    append(&log, 1, 100).unwrap();
+    log.close().unwrap();
+    let bytes = read_file(&disk.directory(LOG), &name(1));
+    (disk, 100, bytes)
+}
+
+#[test]
+fn a_record_that_is_a_raw_segment_is_a_record() {
+    let (disk, before, segment) = with_a_full_segment(5);
+    // Whole, from its first group on, and one that begins in the middle of a group.
+    let pieces = [&segment[..], &segment[4096..], &segment[4100..], &segment[4096..20_000]];
+    let expected = |lsn: u64| match lsn.checked_sub(before + 1) {
+        Some(index) => pieces[index as usize % pieces.len()].to_vec(),
+        None => record(lsn),
+    };
+    let log = open(&disk, large()).unwrap();
+    let mut last = before;
+    for _ in 0..12 {
+        last += 1;
+        log.append_durable(&expected(last)).unwrap();
+        if last.is_multiple_of(4) {
+            for seed in 0..5 {
+                check_with(&disk.crash(seed), large(), Told::all(last), expected).unwrap();
+            }
+        }
+    }
+    log.close().unwrap();
+    check_with(&disk, large(), Told::all(last), expected).unwrap();
+}
+
+/// The last record, a raw segment or the log's own newest bytes, is torn in every way: its sound groups inside must not
+/// come to light, neither at once nor after the opening has written behind the end.
+#[test]
+fn a_raw_segment_as_the_torn_last_record_never_comes_to_light() {
+    let (mut states, mut whole) = (0, 0);
+    for seed in 1..=4 {
+        let (disk, before, segment) = with_a_full_segment(seed);
+        let log = open(&disk, large()).unwrap();
+        // Too large for what is left of the small segment: now the head is a large one.
+        log.append_durable(&segment).unwrap();
+        (1..=5).for_each(|more| drop(log.append(&record(before + 1 + more)).unwrap()));
+        log.sync().unwrap();
+        let newest = read_file(&disk.directory(LOG), &name(directory_segments(&disk)));
+        let payload = if seed.is_multiple_of(2) { &newest[..90 << 10] } else { &segment[4096..] };
+        let (acked, last) = (before + 6, before + 7);
+        let expected = |lsn: u64| match lsn {
+            _ if lsn == last => payload.to_vec(),
+            _ if lsn == before + 1 => segment.clone(),
+            _ => record(lsn),
+        };
+        disk.record_epochs();
+        log.append_durable(payload).unwrap();
+        let cuts = disk.take_epochs();
+        let [cut] = &cuts[..] else { panic!("one write and one sync") };
+        let sectors = cut.items().iter().filter(|item| matches!(item.what, ItemKind::Sector { .. })).count();
+        assert!(sectors > 100, "{sectors} sectors");
+        let told = Told { acked, appended: last };
+        // All but one, what came before it, what comes after it.
+        let ways: [fn(usize, usize) -> bool; 3] =
+            [|at, other| at != other, |at, other| other < at, |at, other| other > at];
+        for at in 0..cut.items().len() {
+            for keep in ways {
+                let found = cut.state(|other, _| if keep(at, other) { Fate::Kept } else { Fate::Dropped });
+                let shown = check_with(&found, large(), told, expected).unwrap();
+                let again = Told { acked: shown, appended: shown };
+                check_with(&found.crash(at as u64), large(), again, expected).unwrap();
+                states += 2;
+                whole += u64::from(shown == last);
+            }
+        }
+    }
+    assert!(states > 2000 && whole < states / 2, "{whole} of {states}");
+}
+
+/// What was made durable by opening it with a small segment size goes on with a large one and back.
+#[test]
+fn sizes_change_between_openings() {
+    let disk = SimDisk::new(9, DiskOptions::default());
+    let mut last = 0;
+    for options in [small(), large(), small(), large()] {
+        let log = open(&disk, options).unwrap();
+        append(&log, last + 1, last + 150).unwrap();
+        last += 150;
+        log.close().unwrap();
+    }
+    check(&disk, small(), Told::all(last)).unwrap();
+    let sizes: std::collections::BTreeSet<_> = files(&disk).iter().map(|(_, bytes)| bytes.len()).collect();
+    assert_eq!(sizes, [64 << 10, 512 << 10].into());
+}

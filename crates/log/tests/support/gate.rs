@@ -1,0 +1,146 @@
+//! A simulated directory whose engine can be held in the middle of a write, so that two threads overlap as a test wants
+//! them to, and not as the scheduler does.
+//!
+//! *Owns*: the gate. *May not touch*: what is written; it all goes on to the simulated disk.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+
+use inkstone_io::{Completion, Directory, Engine, EngineKind, OpenFile, Request, Result};
+use inkstone_sim::{SimDirectory, SimEngine, SimFile, SimLock};
+
+/// Holds the next write that was submitted until it is let go.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
+enum State {
+    #[default]
+    Open,
+    /// The next write will be held.
+    Shut,
+    /// A write is being held: submitted, not completed.
+    Holds,
+}
+
+impl Gate {
+    /// The next write is held.
+    pub(crate) fn shut(&self) {
+        self.set(State::Shut);
+    }
+
+    /// What is held goes on, and everything after it.
+    pub(crate) fn let_go(&self) {
+        self.set(State::Open);
+    }
+
+    /// Returns when a write is held.
+    pub(crate) fn wait_until_held(&self) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |state| *state != State::Holds).unwrap());
+    }
+
+    fn set(&self, to: State) {
+        *self.state.lock().unwrap() = to;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        if *state == State::Shut {
+            *state = State::Holds;
+            self.changed.notify_all();
+            drop(self.changed.wait_while(state, |state| *state == State::Holds).unwrap());
+        }
+    }
+}
+
+/// A simulated directory behind a gate.
+#[derive(Debug)]
+pub(crate) struct GateDirectory {
+    inner: SimDirectory,
+    gate: Arc<Gate>,
+}
+
+impl GateDirectory {
+    pub(crate) fn new(inner: SimDirectory, gate: Arc<Gate>) -> Self {
+        Self { inner, gate }
+    }
+}
+
+/// Its engine: every request passes the gate between its submission and its completion.
+#[derive(Debug)]
+pub(crate) struct GateEngine {
+    inner: SimEngine,
+    gate: Arc<Gate>,
+}
+
+impl Engine for GateEngine {
+    type File = SimFile;
+
+    fn submit(&mut self, request: Request<SimFile>) -> Result<()> {
+        self.inner.submit(request)
+    }
+
+    fn complete(&mut self) -> Result<Option<Completion>> {
+        self.gate.pass();
+        self.inner.complete()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+}
+
+impl Directory for GateDirectory {
+    type File = SimFile;
+    type Engine = GateEngine;
+    type Lock = SimLock;
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
+        self.inner.open(name, how)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+
+    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
+        self.inner.lock(name)
+    }
+
+    fn locked_by(&self, name: &str) -> Result<Option<String>> {
+        self.inner.locked_by(name)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.inner.free_bytes()
+    }
+
+    fn random_bytes(&self) -> Result<[u8; 16]> {
+        self.inner.random_bytes()
+    }
+
+    fn engine(&self, kind: EngineKind, depth: usize) -> Result<GateEngine> {
+        Ok(GateEngine { inner: self.inner.engine(kind, depth)?, gate: Arc::clone(&self.gate) })
+    }
+}
