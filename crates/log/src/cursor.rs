@@ -3,7 +3,9 @@
 //! *Owns*: walking from record to record and from segment to segment, and telling damage from bytes that were not there
 //! yet when they were read. *May not touch*: the log's state; it asks its source.
 //!
-//! A cursor holds the segment it reads, so that its file is not used for anything else.
+//! A cursor of a log that this process writes holds the segment it reads, so that its file is not used for anything else.
+//! Of a log that another process writes the files are used again under the cursor. It notices, as every byte is summed
+//! with its segment and place, and looks at the log again before it calls something damaged.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,10 +14,11 @@ use inkstone_format::{Kind, Lsn, Stop};
 use inkstone_io::{Directory, OsDirectory};
 
 use crate::error::{Error, Result};
-use crate::reader::Source;
+use crate::look::{Pauses, TRIES};
+use crate::reader::{Now, Source};
 use crate::recover::damage;
 use crate::segment::Link;
-use crate::store::open_for_groups;
+use crate::view::may_be_the_writer;
 use crate::window::{FrameAt, Item, Walk, Window};
 
 /// Bytes read at a time.
@@ -58,6 +61,8 @@ struct Place<D: Directory> {
     walk: Walk<D::File>,
     /// Where it stopped last: a second stop there is no matter of timing.
     stopped_at: Option<u64>,
+    /// The watermark when its bytes were read. What lies behind may have changed since, where another process writes.
+    durable: Lsn,
 }
 
 impl<D: Directory> Cursor<D> {
@@ -84,19 +89,82 @@ impl<D: Directory> Cursor<D> {
     /// shown were taken off (the next call goes on behind the cut); [`Error::Corrupt`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
-        let now = self.source.now();
+        let mut now = self.source.now();
+        if let Some(view) = self.source.view()
+            && self.next > now.durable
+        {
+            now = view.refresh()?;
+        }
+        if !self.is_there(&now)? {
+            return Ok(None);
+        }
+        let Some(frame) = self.find_frame_or_look_again(now.durable)? else { return Ok(None) };
+        let Some(place) = &self.place else { return Ok(None) };
+        Ok(Some(Record { lsn: frame.lsn, bytes: place.walk.payload(&frame) }))
+    }
+
+    /// Whether the next record is durable; an error if it is gone.
+    fn is_there(&mut self, now: &Now) -> Result<bool> {
         if now.cuts != self.cuts {
             self.mind_cuts(now.cuts)?;
         }
         if self.next > now.durable {
-            return Ok(None);
+            return Ok(false);
         }
         if self.next < now.first {
             return Err(Error::GivenUp { lsn: self.next, first: now.first });
         }
-        let frame = self.find_frame(now.durable)?;
-        let Some(place) = &self.place else { return Ok(None) };
-        Ok(Some(Record { lsn: frame.lsn, bytes: place.walk.payload(&frame) }))
+        Ok(true)
+    }
+
+    /// Walks to the next record. Where another process writes, files are used again under this cursor: what cannot be
+    /// read is read again, after another look at the log, before it is believed. `None` if the record is not there after
+    /// all.
+    fn find_frame_or_look_again(&mut self, durable: Lsn) -> Result<Option<FrameAt>> {
+        let mut durable = durable;
+        let mut pauses = Pauses::new();
+        let mut failed = 0;
+        loop {
+            self.mind_old_bytes(durable);
+            let error = match self.find_frame(durable) {
+                Ok(frame) => return Ok(Some(frame)),
+                Err(error) => error,
+            };
+            let Some(view) = self.source.view().filter(|_| may_be_the_writer(&error)) else {
+                return Err(error);
+            };
+            failed += 1;
+            self.place = None;
+            let now = view.refresh_fully()?;
+            if !self.is_there(&now)? {
+                return Ok(None);
+            }
+            if failed == TRIES {
+                return Err(error);
+            }
+            durable = now.durable;
+            pauses.sleep(Duration::MAX);
+        }
+    }
+
+    /// Where another process writes, what was not durable when it was read may have been replaced since: its writer's
+    /// sync failed, another came, and wrote other groups there.
+    fn mind_old_bytes(&mut self, durable: Lsn) {
+        if self.source.view().is_some() && self.place.as_ref().is_some_and(|place| self.next > place.durable)
+        {
+            let Some(mut place) = self.place.take() else { return };
+            let Some(link) = self.source.find(self.next) else { return };
+            if link.segment.header != place.link.segment.header || link.end != place.link.end {
+                // The segment has ended since, or been replaced.
+                return;
+            }
+            let tail = *place.walk.decoder.tail();
+            place.walk.window.forget();
+            place.walk.decoder = place.walk.decoder.from_tail(tail);
+            place.durable = durable;
+            place.stopped_at = None;
+            self.place = Some(place);
+        }
     }
 
     /// The next record; waits for it up to `timeout`, and gives `None` then.
@@ -129,7 +197,7 @@ impl<D: Directory> Cursor<D> {
         loop {
             let mut place = match self.place.take() {
                 Some(place) => place,
-                None => self.find_place()?,
+                None => self.find_place(durable)?,
             };
             match place.walk.step()? {
                 Item::Frame(frame) => {
@@ -140,18 +208,18 @@ impl<D: Directory> Cursor<D> {
                     }
                 }
                 Item::Stop(stop) => self.place = Some(self.after_stop(place, &stop, durable)?),
-                Item::GroupStart | Item::GroupEnd => self.place = Some(place),
+                Item::GroupStart(_) | Item::GroupEnd => self.place = Some(place),
             }
         }
     }
 
-    fn find_place(&self) -> Result<Place<D>> {
+    fn find_place(&self, durable: Lsn) -> Result<Place<D>> {
         let first = self.source.now().first;
         let link = self.source.find(self.next).ok_or(Error::GivenUp { lsn: self.next, first })?;
-        let file = link.segment.file(self.source.directory(), &open_for_groups(self.source.options()))?;
+        let file = link.segment.file(self.source.directory(), &self.source.how())?;
         let decoder = link.segment.decoder_at(self.next, link.end, &file, self.source.options())?;
         let window = Window::new(file, READ_BYTES.min(link.segment.header.segment_bytes as usize));
-        Ok(Place { link, walk: Walk::new(window, decoder), stopped_at: None })
+        Ok(Place { link, walk: Walk::new(window, decoder), stopped_at: None, durable })
     }
 
     /// A stop before a record that is durable: the segment ends here and the log goes on in the next, or what is in
@@ -161,13 +229,13 @@ impl<D: Directory> Cursor<D> {
         let first = self.source.now().first;
         let link = self.source.find(self.next).ok_or(Error::GivenUp { lsn: self.next, first })?;
         if link.segment.number() != place.link.segment.number() {
-            return self.find_place();
+            return self.find_place(durable);
         }
         if place.stopped_at == Some(stop.at) {
             return Err(damage(&mut place.walk, self.source.directory(), stop, durable, link.end)?);
         }
         place.walk.window.forget();
-        let file = link.segment.file(self.source.directory(), &open_for_groups(self.source.options()))?;
+        let file = link.segment.file(self.source.directory(), &self.source.how())?;
         let decoder = link.segment.decoder(link.end, &file, self.source.options())?;
         place.walk.decoder = decoder.from_tail(stop.tail);
         place.link = link;

@@ -12,6 +12,7 @@ mod error;
 mod filling;
 mod keeper;
 mod log;
+mod look;
 #[doc(hidden)]
 pub mod mistake;
 mod names;
@@ -23,6 +24,7 @@ mod recovery;
 mod segment;
 mod shared;
 mod store;
+mod view;
 mod window;
 mod writer;
 

@@ -3,19 +3,29 @@
 //! *Owns*: the reader's public face, and what it reads from. *May not touch*: how records are found (`cursor.rs`).
 
 use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inkstone_format::Lsn;
-use inkstone_io::{Directory, OsDirectory};
+use inkstone_io::{Directory, OpenFile, OsDirectory};
 
 use crate::cursor::{Cursor, OwnedRecord};
 use crate::error::{Error, Result};
+use crate::look::open_for_reading;
 use crate::options::Options;
+use crate::recovery::Recovery;
 use crate::segment::{Link, lock};
 use crate::shared::Shared;
+use crate::store::open_for_groups;
+use crate::view::View;
 
 /// Reads durable records of a log. Cheap to clone.
+///
+/// [`crate::Log::reader`] gives one of a log that this process writes; [`Reader::open`] one of a log that anybody may be
+/// writing, or nobody. Such a reader never writes, takes no lock and does not hold a writer up: a writer that gives
+/// records up uses their files again, and the reader, if it comes too late, answers [`Error::GivenUp`].
 pub struct Reader<D: Directory = OsDirectory> {
     source: Source<D>,
 }
@@ -24,12 +34,15 @@ pub struct Reader<D: Directory = OsDirectory> {
 pub(crate) enum Source<D: Directory> {
     /// A log that this process has open for writing.
     Living(Arc<Shared<D>>),
+    /// A log that somebody else may have open for writing.
+    View(Arc<View<D>>),
 }
 
 impl<D: Directory> Clone for Source<D> {
     fn clone(&self) -> Self {
         match self {
             Self::Living(shared) => Self::Living(Arc::clone(shared)),
+            Self::View(view) => Self::View(Arc::clone(view)),
         }
     }
 }
@@ -47,12 +60,30 @@ impl<D: Directory> Source<D> {
     pub(crate) fn directory(&self) -> &D {
         match self {
             Self::Living(shared) => &shared.directory,
+            Self::View(view) => &view.directory,
         }
     }
 
     pub(crate) fn options(&self) -> &Options {
         match self {
             Self::Living(shared) => &shared.options,
+            Self::View(view) => &view.options,
+        }
+    }
+
+    /// How segments' files are opened.
+    pub(crate) fn how(&self) -> OpenFile {
+        match self {
+            Self::Living(shared) => open_for_groups(&shared.options),
+            Self::View(view) => open_for_reading(&view.options),
+        }
+    }
+
+    /// The view, if it is one.
+    pub(crate) fn view(&self) -> Option<&View<D>> {
+        match self {
+            Self::Living(_) => None,
+            Self::View(view) => Some(view),
         }
     }
 
@@ -65,6 +96,7 @@ impl<D: Directory> Source<D> {
                 };
                 Now { durable, first: lock(&shared.segments).first_live, cuts }
             }
+            Self::View(view) => view.now(),
         }
     }
 
@@ -74,12 +106,14 @@ impl<D: Directory> Source<D> {
             Self::Living(shared) => {
                 shared.lock().cuts.get(cuts..).and_then(|later| later.iter().min().copied())
             }
+            Self::View(view) => view.lowest_cut_since(cuts),
         }
     }
 
     pub(crate) fn find(&self, lsn: Lsn) -> Option<Link<D::File>> {
         match self {
             Self::Living(shared) => lock(&shared.segments).find(lsn).cloned(),
+            Self::View(view) => view.find(lsn),
         }
     }
 
@@ -100,11 +134,56 @@ impl<D: Directory> Source<D> {
                 }
                 Ok(())
             }
+            Self::View(view) => view.wait(lsn, cuts, until),
         }
     }
 }
 
+impl Reader {
+    /// Opens the log in the directory `path` for reading only. Nothing is written or created, no lock is taken: being
+    /// allowed to read the files is enough, also in a file system that is mounted read-only.
+    ///
+    /// If no writer lives, this recovers what the last one left, without changing it, and shows all of it. Beside a
+    /// writer it shows what the writer has *promised*: what had become durable before its latest group
+    /// ([`Options::idle`] bounds how long the last records take to be promised).
+    ///
+    /// Of the options those count that say how to read: [`Options::access`], [`Options::expect_durable`].
+    ///
+    /// # Errors
+    /// [`Error::NoLog`]; [`Error::Corrupt`] when something is missing that was promised to be there; contradictions in
+    /// the options; what the file system answers.
+    ///
+    /// # Durability
+    /// Everything that the reader shows is on stable storage: what a writer left who was killed is synced first.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        let path = path.as_ref();
+        let directory = OsDirectory::open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::NoLog { path: path.to_path_buf() },
+            _ => error.into(),
+        })?;
+        Self::open_in(Arc::new(directory), options.clone())
+    }
+}
+
 impl<D: Directory> Reader<D> {
+    /// Opens the log in any directory behind the seam of `inkstone-io` for reading only.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    ///
+    /// # Durability
+    /// As [`Reader::open`].
+    pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
+        options.check()?;
+        Ok(Self { source: Source::View(Arc::new(View::open(directory, options)?)) })
+    }
+
+    /// What [`Reader::open`] found; `None` for a reader of a log that this process writes. Beside a writer there is no
+    /// verdict on the tail, and no end: [`Recovery::last`] is what was promised.
+    pub fn recovery(&self) -> Option<Recovery> {
+        self.source.view().map(|view| view.recovery.clone())
+    }
+
     pub(crate) fn living(shared: Arc<Shared<D>>) -> Self {
         Self { source: Source::Living(shared) }
     }
@@ -114,7 +193,8 @@ impl<D: Directory> Reader<D> {
         self.source.now().first
     }
 
-    /// The durable watermark: the last record that can be read.
+    /// The durable watermark: the last record that can be read. A reader of [`Reader::open`] answers as of its last look;
+    /// it looks when something is asked for that is not there yet.
     pub fn durable(&self) -> Lsn {
         self.source.now().durable
     }
@@ -152,7 +232,8 @@ impl<D: Directory> Reader<D> {
     }
 
     /// All records from `lsn` on, waiting for those to come. Ends with an error when there will be none
-    /// ([`Error::Closed`], [`Error::Poisoned`]), or when they are gone ([`Error::GivenUp`], [`Error::Cut`]).
+    /// ([`Error::Closed`], [`Error::Poisoned`]; never for a reader of [`Reader::open`], as another writer may come), or
+    /// when they are gone ([`Error::GivenUp`], [`Error::Cut`]).
     pub fn follow(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<D> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;

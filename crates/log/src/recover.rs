@@ -85,6 +85,11 @@ impl<'d, D: Directory> Headers<'d, D> {
         Ok(Self { directory, options, files })
     }
 
+    /// First blocks that somebody else has read.
+    pub(crate) fn of(directory: &'d D, options: &'d Options, files: Vec<FileHeader>) -> Self {
+        Self { directory, options, files }
+    }
+
     fn path(&self, number: SegmentNumber) -> std::path::PathBuf {
         self.directory.path().join(names::segment(number))
     }
@@ -262,7 +267,7 @@ fn read_head<D: Directory>(
 }
 
 /// The segments of the log in order; `head` stands for the last.
-fn resolve<D: Directory>(
+pub(crate) fn resolve<D: Directory>(
     headers: &Headers<'_, D>,
     head_header: &SegmentHeader,
     first_live: Lsn,

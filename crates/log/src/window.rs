@@ -66,7 +66,8 @@ impl<F: File> Window<F> {
 /// What a step of reading found; payloads are fetched from the window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Item {
-    GroupStart,
+    /// Everything before this byte of the segment was durable when the group was built.
+    GroupStart(u64),
     Frame(FrameAt),
     GroupEnd,
     Stop(Stop),
@@ -107,7 +108,7 @@ impl<F: File> Walk<F> {
                         return Err(inkstone_io::Error::invalid("pread", path, why).at(at).into());
                     }
                 }
-                Step::GroupStart(_) => return Ok(Item::GroupStart),
+                Step::GroupStart(group) => return Ok(Item::GroupStart(group.header.promise.end)),
                 Step::Frame(frame) => {
                     return Ok(Item::Frame(FrameAt {
                         at: frame.at,

@@ -1,0 +1,341 @@
+//! One look at a log that this process has not open for writing.
+//!
+//! *Owns*: what a reader may believe of files that another process may be writing: asking whether a writer lives, and
+//! reading accordingly. *May not touch*: the files: it reads, and asks for syncs; and no lock: it only asks who has it.
+//!
+//! **Without a writer** a look is recovery (`recover.rs`): sync, read past the cache, verdict. The lock is asked before and
+//! after. A writer may come *and go* in between, unseen by both questions, and leave bytes that recovery read although
+//! nobody has synced them: so what was read is synced once more before it is believed, and the place where the log ends
+//! is looked at again, since every opening writes there first, or begins a segment. If anything has changed, the look is
+//! begun again.
+//!
+//! **Beside a writer** there is no verdict: what follows the last whole group may be on its way. What is *promised* is
+//! durable, whoever wrote it and whatever became of him: a promise was true when it was built, and only a cut takes it
+//! back, whose header lies in a segment with a higher number. So such a look needs no second question. Where it fails,
+//! the writer may have changed the files under it; it is believed when it has failed [`TRIES`] times.
+//!
+//! A segment that a cut has begun counts when a whole group lies in it: its header was durable before that. Until then a
+//! crash may take the cut back.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
+use inkstone_format::{
+    Copies, FileHeader, HeaderBlock, Lsn, Reason, Roll, SegmentNumber, Stop, Tail, Verdict,
+};
+use inkstone_io::{Directory, File, OpenFile, SyncKind};
+
+use crate::error::{Corruption, Error, Result};
+use crate::names;
+use crate::open::report;
+use crate::options::Options;
+use crate::recover::{Headers, Listing, damage, recover, resolve};
+use crate::recovery::Recovery;
+use crate::segment::{Link, Segment};
+use crate::window::{Item, Walk, Window};
+
+/// How often something must look damaged beside a writer before it is believed.
+pub(crate) const TRIES: usize = 6;
+/// Reads of a whole head, and of what came after its known part.
+const READ_BYTES: usize = 1 << 20;
+const NEWS_BYTES: usize = 64 << 10;
+/// What stands for a row of the verdict's table in the report of a look beside a writer.
+const NO_ROW: &str = "beside a writer";
+
+/// How a reader opens a segment's file.
+pub(crate) fn open_for_reading(options: &Options) -> OpenFile {
+    OpenFile::existing().read_only().access(options.access)
+}
+
+/// Whether a writer lives.
+pub(crate) fn writer_lives<D: Directory>(directory: &D) -> Result<bool> {
+    Ok(directory.locked_by(names::LOCK)?.is_some())
+}
+
+/// Growing pauses between two looks.
+#[derive(Debug)]
+pub(crate) struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    pub(crate) fn new() -> Self {
+        Self { next: Duration::from_millis(1) }
+    }
+
+    /// Sleeps, but not longer than `at_most`.
+    pub(crate) fn sleep(&mut self, at_most: Duration) {
+        std::thread::sleep(self.next.min(at_most));
+        self.next = (self.next * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// What tells that no writer has been there since: each begins with a group where the log ends, or with a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Untouched {
+    segments: Vec<SegmentNumber>,
+    end: u64,
+    behind: Vec<u8>,
+}
+
+impl Untouched {
+    fn note<D: Directory>(directory: &D, head: &Arc<D::File>, end: u64) -> Result<Self> {
+        let segments = Listing::of(directory)?.segments;
+        let mut window = Window::new(Arc::clone(head), GROUP_HEADER_BYTES);
+        window.load(end, GROUP_HEADER_BYTES)?;
+        let from = (end - window.at()) as usize;
+        let behind = window.bytes().iter().skip(from).take(GROUP_HEADER_BYTES).copied().collect();
+        Ok(Self { segments, end, behind })
+    }
+
+    pub(crate) fn still_holds<D: Directory>(&self, directory: &D, head: &Arc<D::File>) -> Result<bool> {
+        Ok(Self::note(directory, head, self.end)? == *self)
+    }
+}
+
+/// What is known already of the log that is looked at.
+pub(crate) struct Known<'k, F> {
+    pub(crate) links: &'k [Link<F>],
+    /// An end of a group in the last of them before which everything was durable.
+    pub(crate) settled: Tail,
+}
+
+/// What a look found.
+#[derive(Debug)]
+pub(crate) struct Look<F> {
+    pub(crate) links: Vec<Link<F>>,
+    pub(crate) first_live: Lsn,
+    pub(crate) durable: Lsn,
+    /// As in [`Known`], in the head.
+    pub(crate) settled: Tail,
+    pub(crate) head: Arc<F>,
+    /// Where no writer lived.
+    pub(crate) untouched: Option<Untouched>,
+    pub(crate) recovery: Recovery,
+}
+
+/// The head as far as its groups are whole.
+pub(crate) struct Walked<F> {
+    pub(crate) tail: Tail,
+    pub(crate) settled: Tail,
+    stop: Stop,
+    walk: Walk<F>,
+}
+
+/// Walks the head's whole groups, from `from` on if that is known.
+pub(crate) fn walk_head<F: File>(
+    options: &Options,
+    segment: &Segment<F>,
+    file: &Arc<F>,
+    from: Option<Tail>,
+) -> Result<Walked<F>> {
+    let decoder = segment.decoder(None, file, options)?;
+    let decoder = match from {
+        Some(tail) => decoder.from_tail(tail),
+        None => decoder,
+    };
+    let bytes = if from.is_some() { NEWS_BYTES } else { READ_BYTES };
+    let mut settled = *decoder.tail();
+    let window = Window::new(Arc::clone(file), bytes.min(segment.header.segment_bytes as usize));
+    let mut walk = Walk::new(window, decoder);
+    let mut open: Vec<Tail> = Vec::new();
+    loop {
+        match walk.step()? {
+            Item::GroupStart(promised_end) => {
+                let count = open.partition_point(|tail| tail.end <= promised_end);
+                if let Some(tail) = open.drain(..count).next_back() {
+                    settled = tail;
+                    segment.note(&tail);
+                }
+            }
+            Item::GroupEnd => open.push(*walk.decoder.tail()),
+            Item::Frame(_) => {}
+            Item::Stop(stop) => return Ok(Walked { tail: stop.tail, settled, stop, walk }),
+        }
+    }
+}
+
+/// Looks at the log. `known` spares reading it again.
+///
+/// # Errors
+/// [`Error::NoLog`], [`Error::Corrupt`], or what the file system answers.
+pub(crate) fn look<D: Directory>(
+    directory: &D,
+    options: &Options,
+    known: Option<&Known<'_, D::File>>,
+) -> Result<Look<D::File>> {
+    let mut pauses = Pauses::new();
+    let mut failed = 0;
+    let mut damage: Option<Corruption> = None;
+    loop {
+        let lives = writer_lives(directory)?;
+        let result =
+            if lives { beside(directory, options, known).map(Some) } else { alone(directory, options) };
+        match result {
+            Ok(Some(look)) => return Ok(look),
+            // A writer came: there is always one more who has got further.
+            Ok(None) => {}
+            Err(error) => {
+                failed += 1;
+                let is_still = writer_lives(directory)? == lives;
+                let is_final = match &error {
+                    _ if lives => failed >= TRIES,
+                    // The same twice, each time with nobody there.
+                    Error::Corrupt(found) => damage.as_ref() == Some(&**found),
+                    Error::Io(io) if io.kind() == ErrorKind::NotFound => failed >= TRIES,
+                    _ => true,
+                };
+                if is_still && is_final {
+                    return Err(error);
+                }
+                damage = error.corruption().filter(|_| is_still && !lives).cloned();
+            }
+        }
+        pauses.sleep(Duration::MAX);
+    }
+}
+
+/// A look while no writer lives; `None` if one has come.
+fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Look<D::File>>> {
+    let listing = Listing::of(directory)?;
+    let Some(found) = recover(directory, options, &listing)? else {
+        let is_same = Listing::of(directory)?.segments == listing.segments && !writer_lives(directory)?;
+        return if is_same { Err(no_log(directory)) } else { Ok(None) };
+    };
+    let recovery = report(&found);
+    let segment = &found.links.last().ok_or(Error::UsedUp)?.segment;
+    let head = segment.file(directory, &open_for_reading(options))?;
+    // Of a writer who came after recovery's sync, and is gone.
+    head.sync(SyncKind::Data)?;
+    let untouched = Untouched::note(directory, &head, found.tail.end)?;
+    let now = walk_head(options, segment, &head, Some(found.tail))?;
+    if now.tail.groups != found.tail.groups
+        || untouched.segments != listing.segments
+        || writer_lives(directory)?
+    {
+        return Ok(None);
+    }
+    Ok(Some(Look {
+        first_live: found.tail.first_live,
+        durable: recovery.last,
+        settled: found.tail,
+        links: found.links,
+        head,
+        untouched: Some(untouched),
+        recovery,
+    }))
+}
+
+/// A look beside a writer.
+fn beside<D: Directory>(
+    directory: &D,
+    options: &Options,
+    known: Option<&Known<'_, D::File>>,
+) -> Result<Look<D::File>> {
+    let files = first_blocks(directory, options, known)?;
+    let has_header = files.iter().any(|file| file.block.header().is_some());
+    let mut headers = Headers::of(directory, options, files);
+    loop {
+        let Some((log, header)) = headers.head()? else {
+            return Err(if has_header { no_head(directory, options) } else { no_log(directory) });
+        };
+        let links = known.map_or(&[][..], |known| known.links);
+        let known_segment = links.iter().find(|link| link.segment.header == header);
+        let segment =
+            known_segment.map_or_else(|| Arc::new(Segment::new(header)), |link| Arc::clone(&link.segment));
+        let is_known_head = links.last().is_some_and(|link| link.segment.header == header);
+        let from = known.filter(|_| is_known_head).map(|known| known.settled);
+        let head = segment.file(directory, &open_for_reading(options))?;
+        let mut walked = walk_head(options, &segment, &head, from)?;
+        let is_only = headers.files.iter().filter(|file| file.own(log).is_some()).count() == 1;
+        if header.roll != Roll::Full && walked.tail.groups == 0 && !is_only {
+            headers.files.retain(|file| file.number != header.number);
+            continue;
+        }
+        if walked.tail.next_lsn <= options.expect_durable {
+            let known = options.expect_durable;
+            return Err(damage(&mut walked.walk, directory, &walked.stop, known, None)?);
+        }
+        let mut chain = resolve(&headers, &header, walked.tail.first_live, segment)?;
+        for link in &mut chain {
+            let header = link.segment.header;
+            if let Some(old) = links.iter().find(|old| old.segment.header == header) {
+                link.segment = Arc::clone(&old.segment);
+            }
+        }
+        let recovery = report_beside(&walked.tail, chain.len());
+        return Ok(Look {
+            links: chain,
+            first_live: walked.tail.first_live,
+            durable: walked.tail.promise,
+            settled: walked.settled,
+            head,
+            untouched: None,
+            recovery,
+        });
+    }
+}
+
+/// The first blocks of all segments. Those that are known and have a successor are not read: a number is not used again,
+/// so a file that has the name is the segment. (That of a head may be, when its header had never become durable.) Files
+/// that vanish are left out.
+fn first_blocks<D: Directory>(
+    directory: &D,
+    options: &Options,
+    known: Option<&Known<'_, D::File>>,
+) -> Result<Vec<FileHeader>> {
+    let links = known.and_then(|known| known.links.split_last()).map_or(&[][..], |(_, older)| older);
+    let mut files = Vec::new();
+    for number in Listing::of(directory)?.segments {
+        if let Some(link) = links.iter().find(|link| link.segment.number() == number) {
+            let header = link.segment.header;
+            let block = HeaderBlock::Valid { header, copies: Copies::Both, stray: false };
+            files.push(FileHeader { number, block });
+            continue;
+        }
+        match directory.open(&names::segment(number), &open_for_reading(options)) {
+            Ok(file) => {
+                let mut window = Window::new(Arc::new(file), HEADER_BYTES);
+                window.load(0, HEADER_BYTES)?;
+                files.push(FileHeader { number, block: HeaderBlock::classify(window.bytes()) });
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(files)
+}
+
+fn report_beside(tail: &Tail, segments: usize) -> Recovery {
+    Recovery {
+        created: false,
+        clean: false,
+        verdict: Verdict::End,
+        row: NO_ROW,
+        end: None,
+        first: tail.first_live,
+        last: tail.promise,
+        epoch: Some(tail.epoch),
+        segments,
+        bytes_read: tail.end,
+        leftovers: 0,
+    }
+}
+
+fn no_log<D: Directory>(directory: &D) -> Error {
+    Error::NoLog { path: directory.path().to_path_buf() }
+}
+
+fn no_head<D: Directory>(directory: &D, options: &Options) -> Error {
+    Error::from(Corruption {
+        path: directory.path().to_path_buf(),
+        segment: None,
+        offset: 0,
+        lsn: Some(options.expect_durable).filter(|lsn| *lsn > Lsn::ZERO),
+        reason: Reason::MissingSegment,
+        row: "D2",
+        details: vec!["no segment has a header of its own".into()],
+    })
+}

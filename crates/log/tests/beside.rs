@@ -1,0 +1,250 @@
+//! Readers beside a writer, on real directories: in this process, opened separately, and in another one.
+//!
+//! *Owns*: followers under which segments are begun, cut off, given up and used again. What a crash may leave is in
+//! `beside_sim.rs`.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use inkstone::{Access, Cursor, Error, Log, Lsn, Options, Reader, Verdict};
+
+const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
+
+fn small() -> Options {
+    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
+}
+
+/// What record `lsn` holds after `cuts` cuts.
+fn record(lsn: u64, cuts: u64) -> Vec<u8> {
+    let mut bytes: Vec<_> = (0..lsn * 37 % 3000).map(|at| (at ^ lsn ^ cuts) as u8).collect();
+    bytes.extend(lsn.to_le_bytes());
+    bytes.extend(cuts.to_le_bytes());
+    bytes
+}
+
+/// Checks what a record holds and gives after how many cuts it was written.
+fn check(lsn: u64, bytes: &[u8]) -> u64 {
+    let cuts = u64::from_le_bytes(bytes[bytes.len() - 8..].try_into().unwrap());
+    assert!(bytes == record(lsn, cuts), "LSN {lsn}");
+    cuts
+}
+
+#[derive(Debug, Default)]
+struct Followed {
+    records: u64,
+    given_up: u64,
+    cuts: u64,
+    /// After how many cuts each record was written, by LSN, as far as it was shown.
+    by_lsn: Vec<Option<u64>>,
+}
+
+/// Follows from LSN 1 until the record `last`, written after `cuts` cuts or more, was shown. Everything must be dense.
+fn follow(cursor: &mut Cursor, last: u64, cuts: u64) -> Followed {
+    let mut followed = Followed { by_lsn: vec![None; last as usize + 1], ..Followed::default() };
+    let mut expected = cursor.next_lsn().get();
+    // Not a limit of time that anything is held to: a test that waits for ever says less.
+    let mut patience = 600;
+    loop {
+        match cursor.next_within(Duration::from_millis(100)) {
+            Ok(Some(shown)) => {
+                assert_eq!(shown.lsn.get(), expected);
+                let written_after = check(expected, shown.bytes);
+                followed.records += 1;
+                if let Some(slot) = followed.by_lsn.get_mut(expected as usize) {
+                    *slot = Some(written_after);
+                }
+                if expected == last && written_after >= cuts {
+                    return followed;
+                }
+                expected += 1;
+            }
+            Ok(None) => {
+                patience -= 1;
+                assert!(patience > 0, "nothing comes after {expected}: {followed:?}");
+            }
+            Err(Error::GivenUp { lsn, first }) => {
+                assert_eq!(lsn.get(), expected);
+                assert!(first > lsn, "{first} {lsn}");
+                followed.given_up += 1;
+                expected = first.get();
+                cursor.seek(first);
+            }
+            Err(Error::Cut { lsn, last }) => {
+                assert_eq!(lsn.get(), expected);
+                assert!(last < lsn);
+                followed.cuts += 1;
+                expected = last.get() + 1;
+                assert_eq!(cursor.next_lsn().get(), expected);
+            }
+            Err(error) => panic!("at LSN {expected}: {error}"),
+        }
+    }
+}
+
+/// Appends, gives up, cuts and rolls; ends with record `last`, after `last / 250` cuts, and closes. Gives the log as it
+/// must be found.
+fn write(path: &Path, options: Options, last: u64, with_cuts: bool) -> Vec<(u64, u64)> {
+    let mut log = Log::open(path, options.clone()).unwrap();
+    let mut model: Vec<(u64, u64)> = Vec::new();
+    let (mut lsn, mut cuts, mut since_cut) = (0, 0, 0);
+    while lsn < last {
+        if with_cuts && since_cut == 250 && cuts < last / 250 {
+            since_cut = 0;
+            cuts += 1;
+            let to = lsn - 40 * (1 + cuts % 3);
+            log.truncate_after(Lsn::new(to)).unwrap();
+            model.retain(|(lsn, _)| *lsn <= to);
+            lsn = to;
+        }
+        lsn += 1;
+        since_cut += 1;
+        let append = log.append(&record(lsn, cuts)).unwrap();
+        assert_eq!(append.lsn().get(), lsn);
+        model.push((lsn, cuts));
+        if lsn % 7 == 0 {
+            append.wait().unwrap();
+        }
+        if lsn % 150 == 0 {
+            log.truncate_before(Lsn::new(lsn - 130)).unwrap();
+            model.retain(|(kept, _)| *kept >= lsn - 130);
+        }
+        if lsn % 400 == 0 {
+            log.sync().unwrap();
+            drop(log);
+            log = Log::open(path, options.clone()).unwrap();
+        }
+    }
+    log.close().unwrap();
+    assert_eq!(cuts, if with_cuts { last / 250 } else { 0 });
+    model
+}
+
+fn is_recycled(path: &Path) -> bool {
+    let files = std::fs::read_dir(path).unwrap();
+    let names: Vec<_> = files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let highest = names.iter().filter_map(|name| name[..20.min(name.len())].parse::<usize>().ok()).max();
+    highest.unwrap() > 3 * names.len()
+}
+
+#[test]
+fn a_follower_in_this_process_sees_everything_or_is_told() {
+    for (access, with_cuts) in [(Access::Buffered, false), (Access::Buffered, true), (Access::Direct, true)] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let options = small().access(access).idle(Duration::from_millis(2));
+        Log::open(path, options.clone()).unwrap().close().unwrap();
+        let reader = Reader::open(path, &options).unwrap();
+        let last = 1500;
+        let cuts = if with_cuts { last / 250 } else { 0 };
+        let (model, followed) = std::thread::scope(|scope| {
+            let follower = scope.spawn(|| follow(&mut reader.from(Lsn::FIRST), last, cuts));
+            (write(path, options.clone(), last, with_cuts), follower.join().unwrap())
+        });
+        assert!(is_recycled(path));
+        assert!(followed.records + followed.given_up > 0, "{followed:?}");
+        // Whatever was missed was given up; whatever was shown last is what the log holds.
+        for (lsn, cuts) in model.iter().filter(|(lsn, _)| *lsn <= last) {
+            let shown = followed.by_lsn[*lsn as usize];
+            assert!(shown.is_none_or(|shown| shown == *cuts), "LSN {lsn}: {shown:?} for {cuts}");
+        }
+        let again = Reader::open(path, &options).unwrap();
+        assert_eq!(again.recovery().unwrap().verdict, Verdict::End);
+        let shown: Vec<_> = again
+            .records(again.first())
+            .map(|shown| shown.map(|shown| (shown.lsn.get(), check(shown.lsn.get(), &shown.bytes))).unwrap())
+            .collect();
+        assert_eq!(shown, model);
+    }
+}
+
+fn in_another_process(test: &str, path: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .env(DIRECTORY, path)
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "the other process of a_follower_of_another_process_sees_everything_or_is_told"]
+fn the_writer() {
+    let path = std::env::var(DIRECTORY).expect("run by another test");
+    write(Path::new(&path), small().idle(Duration::from_millis(2)), 2000, true);
+}
+
+#[test]
+fn a_follower_of_another_process_sees_everything_or_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    Log::open(path, small()).unwrap().close().unwrap();
+    let reader = Reader::open(path, &small()).unwrap();
+    let mut writer = in_another_process("the_writer", path);
+    let followed = follow(&mut reader.from(Lsn::FIRST), 2000, 8);
+    assert!(writer.wait().unwrap().success());
+    assert!(is_recycled(path));
+    assert!(followed.cuts > 0 || followed.given_up > 0, "{followed:?}");
+    let log = Log::open(path, small()).unwrap();
+    let last = log.last();
+    assert_eq!((log.recovery().clean, last.get() >= 2000), (true, true));
+    log.close().unwrap();
+}
+
+#[test]
+#[ignore = "the other process of what_a_killed_process_had_acknowledged_is_shown_at_once"]
+fn the_writer_to_be_killed() {
+    let path = std::env::var(DIRECTORY).expect("run by another test");
+    let path = Path::new(&path);
+    // It never promises by itself, so the last record is in no promise.
+    let log = Log::open(path, small().own_thread(false)).unwrap();
+    for lsn in 1..=90 {
+        log.append_durable(&record(lsn, 0)).unwrap();
+    }
+    std::fs::write(path.join("acknowledged"), b"90").unwrap();
+    std::thread::sleep(Duration::from_secs(3600));
+}
+
+#[test]
+fn what_a_killed_process_had_acknowledged_is_shown_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut writer = in_another_process("the_writer_to_be_killed", path);
+    while !path.join("acknowledged").exists() {
+        assert!(writer.try_wait().unwrap().is_none(), "the writer ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let reader = Reader::open(path, &small()).unwrap();
+    assert_eq!((reader.durable().get(), reader.recovery().unwrap().end), (89, None), "only what is promised");
+    let mut cursor = reader.from(Lsn::new(80));
+    for lsn in 80..90 {
+        check(lsn, cursor.next().unwrap().unwrap().bytes);
+    }
+    assert!(cursor.next().unwrap().is_none());
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    check(90, cursor.next().unwrap().unwrap().bytes);
+    assert!(cursor.next_within(Duration::from_millis(30)).unwrap().is_none());
+    let log = Log::open(path, small()).unwrap();
+    assert_eq!(log.append_durable(&record(91, 0)).unwrap().get(), 91);
+    log.close().unwrap();
+    check(91, cursor.next().unwrap().unwrap().bytes);
+}
+
+#[test]
+fn where_there_is_no_log_it_says_so_and_makes_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    assert!(matches!(Reader::open(&path, &small()), Err(Error::NoLog { .. })));
+    assert!(!path.exists());
+    std::fs::create_dir(&path).unwrap();
+    assert!(matches!(Reader::open(&path, &small()), Err(Error::NoLog { .. })));
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+    let expects = small().expect_durable(Lsn::new(1));
+    assert!(matches!(Reader::open(&path, &expects), Err(Error::Corrupt(_))));
+    drop(Log::open(&path, small()).unwrap());
+    let reader = Reader::open(&path, &small()).unwrap();
+    assert_eq!((reader.first().get(), reader.durable().get()), (1, 0));
+    assert!(matches!(reader.get(Lsn::FIRST), Err(Error::NotYet { .. })));
+}

@@ -1,0 +1,351 @@
+//! Readers on a simulated disk: what they show beside a writer and after his death, and what they make of cuts, of files
+//! that are used again, of damage.
+//!
+//! *Owns*: each of these by itself. Real directories and processes are in `beside.rs`, histories in `meddled.rs`.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::sync::Arc;
+
+use inkstone::mistake::Mistake;
+use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader};
+use inkstone_io::OpenFile;
+use inkstone_sim::shrink::seeds;
+use inkstone_sim::{
+    AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDirectory, SimDisk,
+    errno,
+};
+
+fn small() -> Options {
+    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10).own_thread(false)
+}
+
+fn record(lsn: u64, salt: u64) -> Vec<u8> {
+    (0..lsn * 151 % 2500 + 1).map(|at| (at ^ lsn ^ (salt << 4)) as u8).collect()
+}
+
+fn open(disk: &SimDisk, options: Options) -> Log<SimDirectory> {
+    Log::open_in(Arc::new(disk.directory("/log")), options).unwrap()
+}
+
+fn read(disk: &SimDisk) -> Reader<SimDirectory> {
+    Reader::open_in(Arc::new(disk.directory("/log")), small()).unwrap()
+}
+
+fn append(log: &Log<SimDirectory>, lsns: std::ops::RangeInclusive<u64>, salt: u64) {
+    for lsn in lsns {
+        assert_eq!(log.append_durable(&record(lsn, salt)).unwrap().get(), lsn);
+    }
+}
+
+/// Everything that a cursor shows from where it stands.
+fn shown<D: Directory>(cursor: &mut Cursor<D>) -> Vec<(u64, Vec<u8>)> {
+    let mut all = Vec::new();
+    while let Some(record) = cursor.next().unwrap() {
+        all.push((record.lsn.get(), record.bytes.to_vec()));
+    }
+    all
+}
+
+fn is_log(shown: &[(u64, Vec<u8>)], from: u64, salt: u64) -> bool {
+    (from..).zip(shown).all(|(lsn, (found, bytes))| *found == lsn && *bytes == record(lsn, salt))
+}
+
+fn nasty(seed: u64) -> DiskOptions {
+    let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
+    DiskOptions {
+        new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
+        directory_order: if seed.is_multiple_of(5) { DirectoryOrder::Prefix } else { DirectoryOrder::Any },
+        sector_bytes: if seed.is_multiple_of(7) { 4096 } else { 512 },
+        writeback_ppm: if seed.is_multiple_of(2) { 0 } else { 50_000 },
+        has_direct: !seed.is_multiple_of(11),
+        ..DiskOptions::default()
+    }
+}
+
+#[test]
+fn beside_a_writer_only_what_is_promised_is_shown_and_all_when_it_was_killed() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = open(&disk, small());
+    let reader = read(&disk);
+    let mut cursor = reader.from(Lsn::FIRST);
+    // Over many segments: each group promises the one before it.
+    for lsn in 1..=200 {
+        append(&log, lsn..=lsn, 0);
+        let shown = shown(&mut cursor);
+        assert_eq!(reader.durable().get(), lsn - 1);
+        assert!(is_log(&shown, lsn.max(2) - 1, 0));
+        assert_eq!(shown.len(), usize::from(lsn > 1));
+        let another = read(&disk);
+        assert_eq!(another.durable().get(), lsn - 1);
+        assert!(another.recovery().unwrap().end.is_none());
+    }
+    log.abandon();
+    assert_eq!(shown(&mut cursor), [(200, record(200, 0))]);
+    let another = read(&disk);
+    assert_eq!((another.durable().get(), another.recovery().unwrap().last.get()), (200, 200));
+    assert!(another.recovery().unwrap().end.is_some());
+    assert!(is_log(&shown(&mut another.from(Lsn::FIRST)), 1, 0));
+    let log = open(&disk, small());
+    assert!(log.reader().recovery().is_none());
+}
+
+#[test]
+fn reading_writes_nothing_and_costs_nothing_while_nothing_happens() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = open(&disk, small());
+    append(&log, 1..=100, 0);
+    log.truncate_before(Lsn::new(60)).unwrap();
+    let check = |end: u64| {
+        let (image, before) = (disk.image(), disk.counters());
+        let reader = read(&disk);
+        let mut cursor = reader.from(Lsn::new(60));
+        assert_eq!(shown(&mut cursor).last().unwrap().0, end);
+        assert!(cursor.next_within(std::time::Duration::from_millis(5)).unwrap().is_none());
+        let done = disk.counters().since(&before);
+        assert!(done.reads > 0);
+        let changes =
+            [done.creations, done.renames, done.removals, done.writes, done.allocations, done.resizes];
+        assert_eq!((changes, done.locks, done.directory_syncs), ([0; 6], 0, 0));
+        assert!(disk.image() == image);
+        let before = disk.counters();
+        assert!(cursor.next().unwrap().is_none());
+        let done = disk.counters().since(&before);
+        assert_eq!((done.syncs(), done.opens), (0, 0), "it is recovered again though nobody was there");
+    };
+    check(100);
+    log.abandon();
+    check(100);
+    // As an interrupted creation leaves it.
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let file = disk.directory("/log").open("00000000000000000001.ink", &OpenFile::new_file()).unwrap();
+    drop(file);
+    let image = disk.image();
+    let opened = Reader::open_in(Arc::new(disk.directory("/log")), small());
+    assert!(matches!(opened, Err(Error::Corrupt(_) | Error::NoLog { .. })), "{opened:?}");
+    assert!(disk.image() == image);
+}
+
+/// A killed writer left a group that nobody has synced: who shows it has synced it.
+#[test]
+fn what_a_killed_writer_left_is_shown_only_when_it_is_durable() {
+    for seed in seeds(1, 12) {
+        let disk = SimDisk::new(seed, DiskOptions { writeback_ppm: 0, ..nasty(seed) });
+        let log = open(&disk, small());
+        append(&log, 1..=20, 0);
+        log.close().unwrap();
+        let early = read(&disk);
+        let log = open(&disk, small().with_mistake(Mistake::NoSync));
+        append(&log, 21..=21, 0);
+        log.abandon();
+        let is_lost = |sample: u64| read(&disk.crash(sample)).durable().get() < 21;
+        assert!((0..50).any(is_lost), "the group is on the medium without a sync");
+        let mut cursor = early.from(Lsn::new(21));
+        assert_eq!(shown(&mut cursor), [(21, record(21, 0))]);
+        for sample in 0..100 {
+            let found = disk.crash(seed << 20 | sample);
+            let shown = shown(&mut read(&found).from(Lsn::FIRST));
+            assert!(shown.len() >= 21 && is_log(&shown, 1, 0), "seed {seed}, sample {sample}");
+        }
+    }
+}
+
+/// A sync fails, the writer is killed, another writes other records in the same place: nothing of the first is shown,
+/// though the reader has its bytes in memory.
+#[test]
+fn bytes_of_a_group_whose_sync_failed_are_never_shown() {
+    for after in [AfterEffect::KeepsNew, AfterEffect::RevertsToOld] {
+        for seed in seeds(1, 10) {
+            let disk = SimDisk::new(seed, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+            let log = open(&disk, small());
+            append(&log, 1..=9, 0);
+            let reader = read(&disk);
+            let mut cursor = reader.from(Lsn::FIRST);
+            assert_eq!(shown(&mut cursor).len(), 8);
+            disk.inject(Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync));
+            assert!(log.append_durable(&record(10, 0)).is_err());
+            // The failed group promises the one before it, where it is still seen. Its own record it may not show.
+            let seen = shown(&mut cursor);
+            assert!(is_log(&seen, 9, 0) && seen.len() <= 1, "{}", seen.len());
+            let late = read(&disk);
+            let mut beside = late.from(Lsn::FIRST);
+            assert!(is_log(&shown(&mut beside), 1, 0));
+            assert!(late.durable().get() <= 9);
+            log.abandon();
+            let log = open(&disk, small());
+            assert_eq!(log.last().get(), 9);
+            append(&log, 10..=12, 1);
+            let next = cursor.next_lsn().get();
+            let seen = [shown(&mut cursor), shown(&mut beside)];
+            for (seen, from) in seen.iter().zip([next, late.durable().get() + 1]) {
+                assert_eq!(seen.last().unwrap().0, 11, "{from}");
+                let salt = |lsn| u64::from(lsn >= 10);
+                assert!(seen.iter().all(|(lsn, bytes)| *bytes == record(*lsn, salt(*lsn))), "old bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_is_told_and_only_when_it_is_durable() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = open(&disk, small());
+    append(&log, 1..=150, 0);
+    let reader = read(&disk);
+    let mut beyond = reader.from(Lsn::new(140));
+    let mut before = reader.from(Lsn::new(20));
+    assert_eq!(shown(&mut beyond).len(), 10);
+    before.next().unwrap().unwrap();
+    log.truncate_after(Lsn::new(50)).unwrap();
+    append(&log, 51..=90, 1);
+    log.truncate_after(Lsn::new(70)).unwrap();
+    append(&log, 71..=200, 2);
+    let cut = beyond.next().unwrap_err();
+    assert!(matches!(&cut, Error::Cut { lsn, last } if (lsn.get(), last.get()) == (150, 50)), "{cut}");
+    let salt = |lsn| [0, 1, 2][usize::from(lsn > 50) + usize::from(lsn > 70)];
+    let mut next = 51;
+    for (lsn, bytes) in shown(&mut beyond) {
+        assert_eq!((lsn, &bytes), (next, &record(next, salt(next))));
+        next += 1;
+    }
+    assert_eq!(next, 200, "the last is not promised yet");
+    let mut next = 21;
+    for (lsn, bytes) in shown(&mut before) {
+        assert_eq!((lsn, &bytes), (next, &record(next, salt(next))));
+        next += 1;
+    }
+    assert_eq!(next, 200);
+    // To nothing, and on.
+    log.truncate_before(Lsn::new(150)).unwrap();
+    log.truncate_after(Lsn::new(149)).unwrap();
+    append(&log, 150..=152, 3);
+    let cut = beyond.next().unwrap_err();
+    assert!(matches!(&cut, Error::Cut { lsn, last } if (lsn.get(), last.get()) == (200, 149)), "{cut}");
+    assert_eq!(shown(&mut beyond), [(150, record(150, 3)), (151, record(151, 3))]);
+}
+
+#[test]
+fn a_header_that_begins_a_cut_is_not_believed_before_a_group_follows_it() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = open(&disk, small());
+    append(&log, 1..=60, 0);
+    // The header's sync fails: the header is in memory, on the medium it is not.
+    let reader = read(&disk);
+    let mut cursor = reader.from(Lsn::FIRST);
+    assert_eq!(shown(&mut cursor).len(), 59);
+    let fault = Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew));
+    disk.inject(fault.on(OperationKind::Sync).file(".ink"));
+    assert!(log.truncate_after(Lsn::new(30)).is_err());
+    let told = cursor.next();
+    assert!(matches!(told, Ok(None)), "{told:?}");
+    assert_eq!(read(&disk).durable().get(), 59);
+    log.abandon();
+    assert_eq!(read(&disk).durable().get(), 60);
+}
+
+#[test]
+fn records_that_were_given_up_are_told_and_never_wrong() {
+    for (from, rounds) in [(1, 1), (1, 4), (10, 2), (40, 3), (90, 1)] {
+        let disk = SimDisk::new(from, DiskOptions::default());
+        let log = open(&disk, small());
+        append(&log, 1..=100, 0);
+        let reader = read(&disk);
+        let mut cursor = reader.from(Lsn::new(from));
+        // It has a file open, and some of it in memory.
+        cursor.next().unwrap().unwrap();
+        let mut last = 100;
+        for _ in 0..rounds {
+            log.truncate_before(Lsn::new(last - 10)).unwrap();
+            append(&log, last + 1..=last + 100, 0);
+            last += 100;
+        }
+        let first = log.first().get();
+        let mut next = from + 1;
+        let error = loop {
+            match cursor.next() {
+                Ok(shown) => {
+                    let shown = shown.expect("the end is far");
+                    assert_eq!((shown.lsn.get(), shown.bytes), (next, &record(next, 0)[..]));
+                    next += 1;
+                }
+                Err(error) => break error,
+            }
+            if next == last {
+                // It had all that it needed: only the first of these readers can be so near.
+                assert_eq!((from, rounds), (90, 1));
+                return;
+            }
+        };
+        let is_right = matches!(&error, Error::GivenUp { lsn, first: told }
+            if (lsn.get(), told.get()) == (next, first));
+        assert!(is_right, "{error}, not LSN {next} of {first}");
+        assert_eq!(reader.first().get(), first);
+        cursor.seek(reader.first());
+        let seen = shown(&mut cursor);
+        assert!(is_log(&seen, first, 0) && seen.last().unwrap().0 == last - 1);
+        assert!(matches!(reader.get(Lsn::new(from)), Err(Error::GivenUp { .. })));
+    }
+}
+
+#[test]
+fn a_damaged_segment_is_corrupt_beside_a_writer_and_without_one() {
+    for lives in [true, false] {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let log = open(&disk, small());
+        append(&log, 1..=100, 0);
+        let whole = read(&disk);
+        disk.rot("/log", "00000000000000000001.ink", 20_000, 1);
+        let log = if lives {
+            Some(log)
+        } else {
+            log.close().unwrap();
+            None
+        };
+        for reader in [whole, read(&disk)] {
+            let mut cursor = reader.from(Lsn::FIRST);
+            let mut next = 1;
+            let error = loop {
+                match cursor.next() {
+                    Ok(shown) => assert_eq!(shown.unwrap().bytes, record(next, 0)),
+                    Err(error) => break error,
+                }
+                next += 1;
+            };
+            let damage = error.corruption().unwrap_or_else(|| panic!("{error}"));
+            assert!(damage.path.ends_with("00000000000000000001.ink"), "{error}");
+            assert_eq!(damage.lsn.map(Lsn::get), Some(next));
+            // Behind it everything can be read.
+            let behind = reader.from(Lsn::new(60)).next().unwrap().unwrap().bytes.to_vec();
+            assert_eq!(behind, record(60, 0));
+        }
+        drop(log);
+    }
+    // In the head, below what was promised: opening says so.
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = open(&disk, small());
+    append(&log, 1..=10, 0);
+    log.close().unwrap();
+    disk.rot("/log", "00000000000000000001.ink", 6000, 1);
+    let opened = Reader::open_in(Arc::new(disk.directory("/log")), small());
+    assert!(matches!(opened, Err(Error::Corrupt(_))), "{opened:?}");
+    let image = disk.image();
+    let opened = Reader::open_in(Arc::new(disk.directory("/log")), small());
+    assert!(opened.is_err() && disk.image() == image);
+}
+
+#[test]
+fn what_the_caller_knows_to_be_durable_must_be_there() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = open(&disk, small());
+    append(&log, 1..=10, 0);
+    let open_expecting = |lsn| {
+        let options = small().expect_durable(Lsn::new(lsn));
+        Reader::open_in(Arc::new(disk.directory("/log")), options)
+    };
+    // The last is acknowledged and not promised: it is not shown, and not missed.
+    assert_eq!(open_expecting(10).unwrap().durable().get(), 9);
+    assert!(matches!(open_expecting(11), Err(Error::Corrupt(_))));
+    log.abandon();
+    assert_eq!(open_expecting(10).unwrap().durable().get(), 10);
+    assert!(matches!(open_expecting(11), Err(Error::Corrupt(_))));
+}

@@ -1,0 +1,350 @@
+//! Writers that come, go and die between any two steps of a reader; and what a reader has shown, after any crash.
+//!
+//! *Owns*: a directory that lets something happen before its n-th operation, and the histories that are run in it.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use inkstone::mistake::Mistake;
+use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
+use inkstone_io::{EngineKind, OpenFile, Result};
+use inkstone_sim::shrink::seeds;
+use inkstone_sim::{
+    DirectoryOrder, DiskOptions, NewBlocks, SimDirectory, SimDisk, SimEngine, SimFile, SimLock,
+};
+
+type Action = Box<dyn FnOnce() + Send>;
+
+/// A directory in which something happens before the operation with a number.
+struct Meddled {
+    inner: SimDirectory,
+    plan: Mutex<(u64, Option<Action>)>,
+}
+
+impl Meddled {
+    fn new(disk: &SimDisk, before: u64, action: impl FnOnce() + Send + 'static) -> Self {
+        Self { inner: disk.directory("/log"), plan: Mutex::new((before, Some(Box::new(action)))) }
+    }
+
+    fn is_done(&self) -> bool {
+        self.plan.lock().unwrap().1.is_none()
+    }
+
+    fn step(&self) {
+        let action = {
+            let mut plan = self.plan.lock().unwrap();
+            plan.0 = plan.0.saturating_sub(1);
+            if plan.0 == 0 { plan.1.take() } else { None }
+        };
+        if let Some(action) = action {
+            action();
+        }
+    }
+}
+
+impl Directory for Meddled {
+    type File = SimFile;
+    type Engine = SimEngine;
+    type Lock = SimLock;
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
+        assert!(how.read_only && !how.create_new, "a reader that opens {name} to write");
+        self.step();
+        self.inner.open(name, how)
+    }
+
+    fn rename(&self, from: &str, _: &str) -> Result<()> {
+        panic!("a reader that renames {from}")
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        panic!("a reader that removes {name}")
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.step();
+        self.inner.list()
+    }
+
+    fn sync(&self) -> Result<()> {
+        panic!("a reader that syncs the directory")
+    }
+
+    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
+        panic!("a reader that locks {name}")
+    }
+
+    fn locked_by(&self, name: &str) -> Result<Option<String>> {
+        self.step();
+        self.inner.locked_by(name)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.inner.free_bytes()
+    }
+
+    fn random_bytes(&self) -> Result<[u8; 16]> {
+        self.inner.random_bytes()
+    }
+
+    fn engine(&self, kind: EngineKind, depth: usize) -> Result<SimEngine> {
+        self.inner.engine(kind, depth)
+    }
+}
+
+fn small() -> Options {
+    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10).own_thread(false)
+}
+
+/// What record `lsn` holds, written after `salt` cuts.
+fn record(lsn: u64, salt: u64) -> Vec<u8> {
+    let mut bytes: Vec<_> = (0..lsn * 151 % 2500).map(|at| (at ^ lsn ^ (salt << 4)) as u8).collect();
+    bytes.extend(salt.to_le_bytes());
+    bytes
+}
+
+fn is_record(lsn: u64, bytes: &[u8]) -> bool {
+    let salt = u64::from_le_bytes(bytes[bytes.len() - 8..].try_into().unwrap());
+    bytes == record(lsn, salt)
+}
+
+fn open(disk: &SimDisk, options: Options) -> Log<SimDirectory> {
+    Log::open_in(Arc::new(disk.directory("/log")), options).unwrap()
+}
+
+fn read(disk: &SimDisk) -> Reader<SimDirectory> {
+    Reader::open_in(Arc::new(disk.directory("/log")), small()).unwrap()
+}
+
+fn append(log: &Log<SimDirectory>, count: u64, salt: u64) {
+    for _ in 0..count {
+        let lsn = log.last().get() + 1;
+        log.append_durable(&record(lsn, salt)).unwrap();
+    }
+}
+
+/// What happens to the log in between.
+#[derive(Debug, Clone, Copy)]
+enum Deed {
+    /// A writer comes and stays.
+    Comes,
+    /// Comes, appends, closes.
+    ComesAndGoes,
+    /// Comes, appends what nobody syncs, and is killed.
+    ComesUnsynced,
+    /// The one who is there is killed.
+    Dies,
+    /// The one who is there closes.
+    Closes,
+    /// Gives up nearly everything, and uses all its segments again.
+    Recycles,
+    /// Takes off a third, and goes on.
+    Cuts,
+    /// Dies, and another goes on.
+    Follows,
+}
+
+const DEEDS: [Deed; 8] = [
+    Deed::Comes,
+    Deed::ComesAndGoes,
+    Deed::ComesUnsynced,
+    Deed::Dies,
+    Deed::Closes,
+    Deed::Recycles,
+    Deed::Cuts,
+    Deed::Follows,
+];
+
+type Held = Arc<Mutex<Option<Log<SimDirectory>>>>;
+
+fn writer<'a>(held: &'a mut Option<Log<SimDirectory>>, disk: &SimDisk) -> &'a Log<SimDirectory> {
+    held.get_or_insert_with(|| open(disk, small()))
+}
+
+fn abandon(held: &mut Option<Log<SimDirectory>>) {
+    if let Some(log) = held.take() {
+        log.abandon();
+    }
+}
+
+fn close(held: &mut Option<Log<SimDirectory>>) {
+    if let Some(log) = held.take() {
+        log.close().unwrap();
+    }
+}
+
+fn act(deed: Deed, disk: &SimDisk, held: &Held) {
+    let mut held = held.lock().unwrap();
+    match deed {
+        Deed::Comes => append(writer(&mut held, disk), 1, 0),
+        Deed::ComesAndGoes => {
+            append(writer(&mut held, disk), 40, 0);
+            held.take().unwrap().close().unwrap();
+        }
+        Deed::ComesUnsynced => {
+            close(&mut held);
+            let log = open(disk, small().with_mistake(Mistake::NoSync));
+            append(&log, 1, 0);
+            log.abandon();
+        }
+        Deed::Dies => abandon(&mut held),
+        Deed::Closes => close(&mut held),
+        Deed::Recycles => {
+            let log = writer(&mut held, disk);
+            for _ in 0..3 {
+                log.truncate_before(log.last()).unwrap();
+                append(log, 80, 0);
+            }
+        }
+        Deed::Cuts => {
+            let log = writer(&mut held, disk);
+            let (first, last) = (log.first().get(), log.last().get());
+            log.truncate_after(Lsn::new(last - (last - first) / 3)).unwrap();
+            append(log, 50, 1);
+        }
+        Deed::Follows => {
+            abandon(&mut held);
+            append(writer(&mut held, disk), 3, 0);
+        }
+    }
+}
+
+/// Reads from `from` to the end, being told of what is gone; gives the last LSN.
+fn read_on<D: Directory>(cursor: &mut inkstone::Cursor<D>) -> u64 {
+    let mut expected = cursor.next_lsn().get();
+    loop {
+        match cursor.next() {
+            Ok(Some(shown)) => {
+                assert_eq!(shown.lsn.get(), expected);
+                assert!(is_record(expected, shown.bytes), "LSN {expected}");
+                expected += 1;
+            }
+            Ok(None) => return expected - 1,
+            Err(Error::GivenUp { lsn, first }) => {
+                assert!(lsn.get() == expected && first > lsn);
+                expected = first.get();
+                cursor.seek(first);
+            }
+            Err(Error::Cut { lsn, last }) => {
+                assert!(lsn.get() == expected && last < lsn);
+                expected = last.get() + 1;
+            }
+            Err(error) => panic!("LSN {expected}: {error}"),
+        }
+    }
+}
+
+/// What must be there after any crash, once it was shown.
+fn check_crashes(disk: &SimDisk, seed: u64, last: u64) {
+    for sample in 0..4 {
+        let found = disk.crash(seed << 8 | sample);
+        let reader = read(&found);
+        assert!(reader.durable().get() >= last, "{} of {last} are there", reader.durable());
+        assert_eq!(read_on(&mut reader.from(reader.first())), reader.durable().get());
+    }
+}
+
+/// Runs a history up to where the reader opens, with `deed` before its operation `before`. Gives whether it came to that.
+fn run(deed: Deed, before: u64, is_living: bool) -> bool {
+    let disk = SimDisk::new(before, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+    let held: Held = Arc::new(Mutex::new(None));
+    append(writer(&mut held.lock().unwrap(), &disk), 100, 0);
+    if !is_living {
+        held.lock().unwrap().take().unwrap().abandon();
+    }
+    let directory = {
+        let (disk, held) = (disk.clone(), Arc::clone(&held));
+        Arc::new(Meddled::new(&disk.clone(), before, move || act(deed, &disk, &held)))
+    };
+    let reader = Reader::open_in(Arc::clone(&directory), small());
+    let reader = reader.unwrap_or_else(|error| panic!("{deed:?} before {before}, {is_living}: {error}"));
+    let was_in_opening = directory.is_done();
+    let durable = reader.durable().get();
+    if was_in_opening {
+        check_crashes(&disk, before, durable);
+    }
+    let mut cursor = reader.from(Lsn::FIRST);
+    let last = read_on(&mut cursor);
+    if !directory.is_done() {
+        return false;
+    }
+    check_crashes(&disk, before, last);
+    // In the end everything is seen.
+    let writer_has = held.lock().unwrap().take().map(|log| {
+        let last = log.last();
+        log.abandon();
+        last.get()
+    });
+    let last = read_on(&mut cursor);
+    assert_eq!(last, read(&disk).durable().get(), "{deed:?} before {before}, {is_living}");
+    assert!(writer_has.is_none_or(|has| has == last), "{deed:?} before {before}, {is_living}");
+    true
+}
+
+#[test]
+fn whatever_happens_between_two_steps_of_a_reader_it_shows_the_log() {
+    let mut runs = 0;
+    for deed in DEEDS {
+        for is_living in [false, true] {
+            for before in 1.. {
+                if !run(deed, before, is_living) {
+                    break;
+                }
+                runs += 1;
+            }
+        }
+    }
+    // A reader takes some dozen steps, so this is every one of them.
+    assert!(runs > 100, "{runs}");
+}
+
+fn nasty(seed: u64) -> DiskOptions {
+    let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
+    DiskOptions {
+        new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
+        directory_order: if seed.is_multiple_of(5) { DirectoryOrder::Prefix } else { DirectoryOrder::Any },
+        sector_bytes: if seed.is_multiple_of(7) { 4096 } else { 512 },
+        has_direct: !seed.is_multiple_of(11),
+        ..DiskOptions::default()
+    }
+}
+
+/// A random history with a reader that looks after every deed, and power losses after every look.
+fn history(seed: u64) -> u64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let disk = SimDisk::new(seed, nasty(seed));
+    let held: Held = Arc::new(Mutex::new(None));
+    append(writer(&mut held.lock().unwrap(), &disk), 30, 0);
+    let reader = read(&disk);
+    let mut cursor = reader.from(Lsn::FIRST);
+    let mut states = 0;
+    for _ in 0..8 {
+        let deed = DEEDS[random.usize(0..DEEDS.len())];
+        act(deed, &disk, &held);
+        let late = read(&disk);
+        let last = read_on(&mut cursor).max(late.durable().get());
+        for _ in 0..15 {
+            let found = disk.crash(random.u64(..));
+            let again = read(&found);
+            assert!(again.durable().get() >= last, "seed {seed}, {deed:?}: {} of {last}", again.durable());
+            assert_eq!(read_on(&mut again.from(again.first())), again.durable().get());
+            // And once more: what this one has shown.
+            let twice = read(&found.crash(random.u64(..)));
+            assert!(twice.durable() >= again.durable(), "seed {seed}, {deed:?}: two deep");
+            states += 2;
+        }
+    }
+    states
+}
+
+#[test]
+fn what_was_shown_is_there_after_any_crash() {
+    let states: u64 = seeds(1, 25).map(history).sum();
+    assert!(states >= 5000 || std::env::var("INKSTONE_SEED").is_ok(), "{states}");
+}
