@@ -1,11 +1,17 @@
 //! The `inkstone` command.
 //!
-//! *Owns*: arguments, the terminal, exit codes. *May not touch*: measuring; each subcommand is one call of a library.
+//! *Owns*: arguments, the terminal, exit codes. *May not touch*: measuring, logs; each subcommand is one call of a library.
 //!
-//! Exit codes: 0 done; 1 failed, or nothing could be measured; 2 the arguments make no sense; 130 ended by Ctrl-C.
+//! | exit code | |
+//! |---|---|
+//! | 0 | done; `verify`: intact (a torn tail is no damage); `append`: everything is durable; the reader closed the pipe |
+//! | 1 | failed, or nothing could be measured; `verify`: corrupt; any other that met damage |
+//! | 2 | the arguments make no sense; `verify`: it could not be found out (no log, an I/O error) |
+//! | 130 | ended by Ctrl-C, SIGTERM or SIGHUP, in order |
 #![forbid(unsafe_code)]
 
 mod lab;
+mod log;
 mod output;
 mod parse;
 mod select;
@@ -26,7 +32,9 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure every durable way of writing a file on this disk
-    Lab(lab::LabArguments),
+    Lab(Box<lab::LabArguments>),
+    #[command(flatten)]
+    Log(log::LogCommand),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +42,7 @@ fn main() -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     let outcome = stop_on_signals(&stop).and_then(|()| match arguments.command {
         Command::Lab(lab) => lab::lab(&lab, &stop),
+        Command::Log(command) => log::run(&command, &stop),
     });
     match outcome {
         Ok(code) => code,

@@ -9,7 +9,14 @@ use inkstone_io::NamedChoice;
 
 /// A parser for one of the names of `T`; an unknown one is answered with the nearest.
 pub(crate) fn names<T: NamedChoice + Send + Sync>() -> impl TypedValueParser<Value = T> {
-    let values = T::ALL.iter().map(|choice| PossibleValue::new(choice.name()).help(choice.summary()));
+    names_of(T::ALL)
+}
+
+/// As [`names`], for those that make sense here.
+pub(crate) fn names_of<T: NamedChoice + Send + Sync>(
+    choices: &[T],
+) -> impl TypedValueParser<Value = T> + use<T> {
+    let values = choices.iter().map(|choice| PossibleValue::new(choice.name()).help(choice.summary()));
     PossibleValuesParser::new(values).try_map(|name| {
         T::from_name(&name).ok_or_else(|| std::io::Error::other(format!("no {} is called {name}", T::WHAT)))
     })

@@ -5,6 +5,7 @@
 use alloc::vec::Vec;
 
 use crate::bytes::{all_zero, put_u32, put_u64, round_up, u32_at, u64_at};
+use crate::group::Identity;
 use crate::limits::{ALIGN, FRAME_HEADER_BYTES, RECORD_BYTES_MAX};
 use crate::types::{Epoch, Lsn, SegmentNumber};
 
@@ -114,6 +115,14 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
+    /// Reads the header of a frame at byte `at` of the segment, in a group of `epoch`; `None` when its checksum does not
+    /// fit. For those who look for frames where no group leads to them.
+    pub fn decode(identity: &Identity, at: u64, epoch: Epoch, bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
+        let fields = Self::fields(bytes);
+        (fields.header_crc == identity.frame_crc(at, epoch, &bytes[..HEADER_CRC_AT])).then_some(fields)
+    }
+
     /// Writes all but the header's checksum.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
         put_u32(bytes, 0, self.payload_bytes);

@@ -10,6 +10,7 @@ mod change;
 mod cursor;
 mod error;
 mod filling;
+pub mod inspect;
 mod keeper;
 mod log;
 mod look;

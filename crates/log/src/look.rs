@@ -143,7 +143,8 @@ pub(crate) fn walk_head<F: File>(
     let mut open: Vec<Tail> = Vec::new();
     loop {
         match walk.step()? {
-            Item::GroupStart(promised_end) => {
+            Item::GroupStart(group) => {
+                let promised_end = group.header.promise.end;
                 let count = open.partition_point(|tail| tail.end <= promised_end);
                 if let Some(tail) = open.drain(..count).next_back() {
                     settled = tail;

@@ -105,6 +105,8 @@ fn begin<D: Directory>(
     mut store: Store<D>,
 ) -> Result<(Shared<D>, Recovery)> {
     let log = LogId::new(directory.random_bytes()?);
+    let first = options.begin_at;
+    let last = first.before().unwrap_or(Lsn::ZERO);
     let bytes = options.next_segment_bytes(0, 0);
     let (number, file) = store.obtain(bytes, &options).map_err(|error| match error {
         ObtainError::Retry(error) | ObtainError::Poison(error) => error,
@@ -113,10 +115,10 @@ fn begin<D: Directory>(
         log,
         number,
         segment_bytes: bytes,
-        first_lsn: Lsn::FIRST,
-        first_live: Lsn::FIRST,
+        first_lsn: first,
+        first_live: first,
         epoch: Epoch::FIRST,
-        promise: Lsn::ZERO,
+        promise: last,
         predecessor: None,
         roll: Roll::Begin,
     };
@@ -126,18 +128,18 @@ fn begin<D: Directory>(
     segment.adopt(&file);
     let coded = identity(&header, &options);
     let memory = memory_for(options.buffer_bytes);
-    let filling = Filling::begin(memory, coded, HEADER_BYTES as u64, Epoch::FIRST, Lsn::FIRST, &[]);
+    let filling = Filling::begin(memory, coded, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
     let links = vec![Link { segment, end: None }];
-    let segments = Segments { links, first_live: Lsn::FIRST, obsolete: Vec::new() };
-    let state = State::new(filling, Lsn::ZERO, Epoch::FIRST, &options);
+    let segments = Segments { links, first_live: first, obsolete: Vec::new() };
+    let state = State::new(filling, last, Epoch::FIRST, &options);
     let recovery = Recovery {
         created: true,
         clean: true,
         verdict: Verdict::End,
         row: "H7",
         end: Some(Position { segment: number, byte: HEADER_BYTES as u64 }),
-        first: Lsn::FIRST,
-        last: Lsn::ZERO,
+        first,
+        last,
         epoch: Some(Epoch::FIRST),
         segments: 1,
         bytes_read: 0,

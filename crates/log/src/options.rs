@@ -26,6 +26,7 @@ pub struct Options {
     pub(crate) buffer_bytes: usize,
     pub(crate) create: bool,
     pub(crate) expect_durable: Lsn,
+    pub(crate) begin_at: Lsn,
     pub(crate) pad_groups: bool,
     pub(crate) preparation: Preparation,
     pub(crate) access: Access,
@@ -45,6 +46,7 @@ impl Default for Options {
             buffer_bytes: 1 << 20,
             create: true,
             expect_durable: Lsn::ZERO,
+            begin_at: Lsn::FIRST,
             pad_groups: false,
             preparation: Preparation::Zeros,
             access: Access::Buffered,
@@ -91,6 +93,12 @@ impl Options {
     /// if the log ends earlier: the one loss that a log cannot notice by itself is that of its very last group.
     pub fn expect_durable(self, lsn: Lsn) -> Self {
         Self { expect_durable: lsn, ..self }
+    }
+
+    /// The LSN of the first record of a *new* log, 1 by default: a copy keeps the LSNs of what it was copied from. A log
+    /// that is there already goes on where it ends. [`Lsn::ZERO`] is refused: it stands for "before the first".
+    pub fn begin_at(self, lsn: Lsn) -> Self {
+        Self { begin_at: lsn, ..self }
     }
 
     /// Whether every group is padded to a block of 4096 bytes of its own. By default a group starts where the last one
@@ -171,6 +179,9 @@ impl Options {
                 self.record_bytes_max
             ));
         }
+        if self.begin_at < Lsn::FIRST {
+            return invalid("begin_at 0: the first LSN that there can be is 1".into());
+        }
         let room = record_room(bytes);
         if frame_bytes(self.record_bytes_max) as u64 > room {
             return invalid(format!(
@@ -229,7 +240,7 @@ impl Options {
 }
 
 /// Bytes of frames that fit in one group of records of a segment of this size.
-fn record_room(segment_bytes: u64) -> u64 {
+pub(crate) fn record_room(segment_bytes: u64) -> u64 {
     segment_bytes - (HEADER_BYTES + GROUP_HEADER_BYTES) as u64 - CONTROL_ROOM_BYTES - CONTROL_RESERVE_BYTES
 }
 
@@ -250,6 +261,7 @@ mod tests {
             (Options::new().segment_bytes(1 << 40), "segment_bytes"),
             (Options::new().record_bytes_max(1 << 30), "record_bytes_max"),
             (Options::new().buffer_bytes(100), "buffer_bytes"),
+            (Options::new().begin_at(Lsn::ZERO), "begin_at"),
             (Options::new().preparation(Preparation::KeepSize), "preparation keep-size"),
             (Options::new().access(Access::Mmap), "access mmap"),
             (Options::new().durability(Durability::None), "durability none"),

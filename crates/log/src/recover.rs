@@ -25,7 +25,7 @@ use crate::segment::{Link, Segment};
 use crate::window::{Walk, Window};
 
 /// Reads of recovery are of this size.
-const READ_BYTES: usize = 1 << 20;
+pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// What a directory holds by its files' names.
 #[derive(Debug, Default)]
@@ -90,11 +90,11 @@ impl<'d, D: Directory> Headers<'d, D> {
         Self { directory, options, files }
     }
 
-    fn path(&self, number: SegmentNumber) -> std::path::PathBuf {
+    pub(crate) fn path(&self, number: SegmentNumber) -> std::path::PathBuf {
         self.directory.path().join(names::segment(number))
     }
 
-    fn corrupt(&self, number: SegmentNumber, reason: Reason, row: &'static str) -> Error {
+    pub(crate) fn corrupt(&self, number: SegmentNumber, reason: Reason, row: &'static str) -> Error {
         let corruption = Corruption {
             path: self.path(number),
             segment: Some(number),
@@ -120,7 +120,11 @@ impl<'d, D: Directory> Headers<'d, D> {
     }
 
     /// Judges the files above the head: `Some` row if one of them was torn while it was made.
-    fn judge_spare(&self, log: Option<LogId>, head: Option<&SegmentHeader>) -> Result<Option<&'static str>> {
+    pub(crate) fn judge_spare(
+        &self,
+        log: Option<LogId>,
+        head: Option<&SegmentHeader>,
+    ) -> Result<Option<&'static str>> {
         let no_header = self.files.iter().all(|file| file.block.header().is_none());
         let mut spare: Vec<&FileHeader> =
             self.files.iter().filter(|file| head.is_none_or(|head| file.number > head.number)).collect();
@@ -296,7 +300,7 @@ pub(crate) fn resolve<D: Directory>(
 }
 
 /// Looks behind a stop for groups that promise what it denies.
-fn look_ahead<F: File>(walk: &mut Walk<F>, stop: &Stop, to: u64) -> Result<Evidence> {
+pub(crate) fn look_ahead<F: File>(walk: &mut Walk<F>, stop: &Stop, to: u64) -> Result<Evidence> {
     let mut scan = ScanAhead::behind(walk.decoder.identity(), stop, to);
     while let Some(at) = scan.wants() {
         walk.window.load(at, BLOCK_BYTES)?;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
-use inkstone_format::{Decoder, Kind, Lsn, Step, Stop};
+use inkstone_format::{Batch, Decoder, GroupStart, Kind, Lsn, Step, Stop};
 use inkstone_io::{AlignedBuf, File};
 
 use crate::error::Result;
@@ -66,8 +66,7 @@ impl<F: File> Window<F> {
 /// What a step of reading found; payloads are fetched from the window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Item {
-    /// Everything before this byte of the segment was durable when the group was built.
-    GroupStart(u64),
+    GroupStart(GroupStart),
     Frame(FrameAt),
     GroupEnd,
     Stop(Stop),
@@ -79,6 +78,7 @@ pub(crate) struct FrameAt {
     pub(crate) at: u64,
     pub(crate) lsn: Lsn,
     pub(crate) kind: Kind,
+    pub(crate) batch: Batch,
     pub(crate) payload_bytes: usize,
     pub(crate) end: u64,
 }
@@ -108,12 +108,13 @@ impl<F: File> Walk<F> {
                         return Err(inkstone_io::Error::invalid("pread", path, why).at(at).into());
                     }
                 }
-                Step::GroupStart(group) => return Ok(Item::GroupStart(group.header.promise.end)),
+                Step::GroupStart(start) => return Ok(Item::GroupStart(start)),
                 Step::Frame(frame) => {
                     return Ok(Item::Frame(FrameAt {
                         at: frame.at,
                         lsn: frame.lsn,
                         kind: frame.kind,
+                        batch: frame.batch,
                         payload_bytes: frame.payload.len(),
                         end: frame.end(),
                     }));

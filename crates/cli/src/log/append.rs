@@ -1,0 +1,170 @@
+//! `inkstone append`.
+//!
+//! *Owns*: who reads, who waits, who prints. *May not touch*: commits.
+//!
+//! One thread reads and appends; this one makes durable what has arrived and prints it. So a fast producer gets one flush
+//! for many lines, and one that waits for its LSN gets it at once. The reading thread may hang in a read for ever: it only
+//! borrows the log, and the log is taken from it at the end.
+
+use std::io::{BufReader, BufWriter, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use inkstone::{Log, Lsn, Options};
+
+use super::input::Records;
+use super::{AppendArguments, said};
+
+/// How soon a signal is noticed.
+const NOTICE: Duration = Duration::from_millis(20);
+const BUFFER_BYTES: usize = 256 << 10;
+const RECORD_BYTES_MAX: u64 = 16 << 20;
+
+struct Shared {
+    /// Taken away when no more may be appended.
+    log: RwLock<Option<Log>>,
+    progress: Mutex<Progress>,
+    arrived: Condvar,
+}
+
+struct Progress {
+    appended: Lsn,
+    /// How reading ended.
+    end: Option<anyhow::Result<()>>,
+}
+
+/// Appends stdin to the log.
+pub(super) fn append(arguments: &AppendArguments, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    let record_max = arguments.record_max.unwrap_or(RECORD_BYTES_MAX.min(arguments.segment_size / 2));
+    let record_max = usize::try_from(record_max)?;
+    let mut options = Options::new().segment_bytes(arguments.segment_size).record_bytes_max(record_max);
+    if let Some(durability) = arguments.durability {
+        options = options.durability(durability);
+    }
+    if let Some(access) = arguments.access {
+        options = options.access(access);
+    }
+    let log = Log::open(&arguments.directory, options).map_err(said)?;
+    let last = log.last();
+    let shared = Arc::new(Shared {
+        log: RwLock::new(Some(log)),
+        progress: Mutex::new(Progress { appended: last, end: None }),
+        arrived: Condvar::new(),
+    });
+    let input = BufReader::with_capacity(BUFFER_BYTES, std::io::stdin());
+    let records = Records::new(input, arguments.framing.separator(), record_max);
+    let theirs = Arc::clone(&shared);
+    std::thread::Builder::new().name("stdin".into()).spawn(move || read(&theirs, records))?;
+    let mut printer =
+        Printer { out: BufWriter::new(std::io::stdout()), printed: last, quiet: arguments.quiet };
+    let printed = commit_as_it_arrives(&shared, &mut printer, stop);
+    // Whatever ended it: what was appended is made durable, and the log closed.
+    let log = shared.log.write().unwrap_or_else(PoisonError::into_inner).take();
+    let closed = log.map_or(Ok(()), |log| finish(log, &mut printer));
+    let end = printed?;
+    closed?;
+    end.unwrap_or(Ok(()))?;
+    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// Appends what arrives, until there is no more or the log is taken away.
+fn read(shared: &Shared, mut records: Records<impl std::io::BufRead>) {
+    let mut last = None;
+    let mut read_once = || -> anyhow::Result<bool> {
+        let is_more = records.wait()?;
+        let log = shared.log.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(log) = &*log else { return Ok(false) };
+        let mut give = |record: &[u8]| {
+            // Nobody waits for this handle: whoever prints waits for all that has arrived.
+            last = Some(log.append(record).map_err(said)?.lsn());
+            Ok(())
+        };
+        if is_more {
+            records.take(&mut give)?
+        } else {
+            records.finish(&mut give)?
+        }
+        if let Some(last) = last {
+            shared.lock().appended = last;
+            shared.arrived.notify_one();
+        }
+        Ok(is_more)
+    };
+    let end = loop {
+        match read_once() {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    let mut progress = shared.lock();
+    progress.appended = last.unwrap_or(progress.appended);
+    progress.end = Some(end);
+    shared.arrived.notify_one();
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until more than `printed` has arrived, or reading ended.
+    fn wait(&self, printed: Lsn, stop: &AtomicBool) -> (Lsn, Option<anyhow::Result<()>>) {
+        let mut progress = self.lock();
+        while progress.appended <= printed && progress.end.is_none() && !stop.load(Ordering::Relaxed) {
+            (progress, _) =
+                self.arrived.wait_timeout(progress, NOTICE).unwrap_or_else(PoisonError::into_inner);
+        }
+        (progress.appended, progress.end.take())
+    }
+}
+
+/// Gives how reading ended; `None` when a signal ended it.
+fn commit_as_it_arrives(
+    shared: &Shared,
+    printer: &mut Printer,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<anyhow::Result<()>>> {
+    loop {
+        let (appended, end) = shared.wait(printer.printed, stop);
+        if appended > printer.printed {
+            let durable = {
+                let log = shared.log.read().unwrap_or_else(PoisonError::into_inner);
+                let Some(log) = &*log else { return Ok(end) };
+                log.sync().map_err(said)?
+            };
+            printer.print_to(durable)?;
+        }
+        if end.is_some() || stop.load(Ordering::Relaxed) {
+            return Ok(end);
+        }
+    }
+}
+
+fn finish(log: Log, printer: &mut Printer) -> anyhow::Result<()> {
+    let durable = log.sync().map_err(said)?;
+    log.close().map_err(said)?;
+    printer.print_to(durable)
+}
+
+struct Printer {
+    out: BufWriter<std::io::Stdout>,
+    printed: Lsn,
+    quiet: bool,
+}
+
+impl Printer {
+    fn print_to(&mut self, durable: Lsn) -> anyhow::Result<()> {
+        let from = self.printed.get() + 1;
+        self.printed = self.printed.max(durable);
+        if self.quiet {
+            return Ok(());
+        }
+        for lsn in from..=durable.get() {
+            writeln!(self.out, "{lsn}")?;
+        }
+        Ok(self.out.flush()?)
+    }
+}

@@ -1,0 +1,111 @@
+//! `inkstone truncate`, `inkstone salvage`, `inkstone copy`.
+//!
+//! *Owns*: what they print, and `salvage.json` in a salvaged log's directory. *May not touch*: what they do.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use inkstone::inspect::{self, Salvage};
+use inkstone::{Lsn, Options};
+use serde_json::{Value, json};
+
+use super::columns::{human, plural, range, table};
+use super::report::report_json;
+use super::{NewLogArguments, TruncateArguments, open_existing, said};
+
+/// The file in which a salvaged log tells where it comes from.
+const SALVAGE_FILE: &str = "salvage.json";
+
+/// Gives up records at the front, or takes them off at the end.
+pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode> {
+    let log = open_existing(&arguments.directory)?;
+    let result = match (arguments.before, arguments.after) {
+        (Some(before), _) => log.truncate_before(Lsn::new(before)),
+        (_, Some(after)) => log.truncate_after(Lsn::new(after)),
+        (None, None) => Ok(()),
+    };
+    let (first, last) = (log.first().get(), log.last().get());
+    // What the truncation failed of is the error that counts.
+    let closed = log.close();
+    result.and(closed).map_err(said)?;
+    let count = (last + 1).saturating_sub(first);
+    let text = if arguments.json {
+        json!({ "first": first, "last": last, "records": count }).to_string()
+    } else {
+        let left = range(first, last);
+        format!("left: LSN {left} ({}); the next is {}", plural(count, "record"), last + 1)
+    };
+    print(&text)
+}
+
+/// Copies what can be read of a corrupt log.
+pub(super) fn salvage(arguments: &NewLogArguments) -> anyhow::Result<ExitCode> {
+    let salvage = inspect::salvage(&arguments.directory, &arguments.new, &Options::new()).map_err(said)?;
+    let json = salvage_json(arguments, &salvage);
+    let path = arguments.new.join(SALVAGE_FILE);
+    let written = std::fs::File::create(&path)
+        .and_then(|mut file| file.write_all(format!("{json:#}\n").as_bytes()).and_then(|()| file.sync_all()));
+    written.with_context(|| format!("write {}", path.display()))?;
+    if arguments.json {
+        return print(&json.to_string());
+    }
+    let rows = salvage.runs.iter().map(|run| {
+        let new_last = run.new_first.get() + (run.last.get() - run.first.get());
+        let (old, new) = (range(run.first.get(), run.last.get()), range(run.new_first.get(), new_last));
+        (run.first, vec![old, new])
+    });
+    let gaps = salvage
+        .gaps
+        .iter()
+        .map(|gap| (gap.first, vec![range(gap.first.get(), gap.last.get()), "lost".into()]));
+    let mut rows: Vec<_> = rows.chain(gaps).collect();
+    rows.sort_by_key(|(first, _)| *first);
+    let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    let lost: u64 = salvage.gaps.iter().map(|gap| gap.last.get() - gap.first.get() + 1).sum();
+    let mut text = table(&["old LSN", "new LSN"], &rows);
+    text.push_str(&format!(
+        "\nsaved {} ({}) in {}; lost: {}\nwhich LSN became which stands in {}",
+        plural(salvage.records, "record"),
+        human(salvage.record_bytes),
+        arguments.new.display(),
+        plural(lost, "record"),
+        path.display()
+    ));
+    print(&text)
+}
+
+fn salvage_json(arguments: &NewLogArguments, salvage: &Salvage) -> Value {
+    json!({
+        "from": arguments.directory.to_string_lossy(),
+        "to": arguments.new.to_string_lossy(),
+        "records": salvage.records,
+        "record_bytes": salvage.record_bytes,
+        "runs": salvage.runs.iter().map(|run| json!({
+            "first": run.first.get(),
+            "last": run.last.get(),
+            "new_first": run.new_first.get(),
+        })).collect::<Vec<_>>(),
+        "gaps": salvage.gaps.iter().map(|gap| json!({
+            "first": gap.first.get(),
+            "last": gap.last.get(),
+        })).collect::<Vec<_>>(),
+        "found": report_json(&salvage.report),
+    })
+}
+
+/// Copies a log.
+pub(super) fn copy(arguments: &NewLogArguments) -> anyhow::Result<ExitCode> {
+    let copied = inspect::copy(&arguments.directory, &arguments.new, &Options::new()).map_err(said)?;
+    let (first, last) = (copied.first.get(), copied.last.get());
+    if arguments.json {
+        return print(&json!({ "first": first, "last": last, "records": copied.records }).to_string());
+    }
+    let (records, new) = (plural(copied.records, "record"), arguments.new.display());
+    print(&format!("copied {records} to {new}: LSN {}", range(first, last)))
+}
+
+fn print(text: &str) -> anyhow::Result<ExitCode> {
+    writeln!(std::io::stdout().lock(), "{text}")?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,166 @@
+//! `inkstone dump`.
+//!
+//! *Owns*: an entry as a line of JSON. *May not touch*: which entries there are.
+
+use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use inkstone::Verdict;
+use inkstone::inspect::{Batch, Control, Entry, Kind, PromiseReason, Roll, dump as entries};
+use serde_json::{Value, json};
+
+use super::said;
+
+/// Bytes shown of a payload when nothing is asked for.
+const BEGINNING_BYTES: usize = 16;
+
+/// How payloads are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Payload {
+    /// All of it, two digits a byte
+    Hex,
+    /// All of it, as text; what is no UTF-8 is replaced
+    Text,
+}
+
+/// Prints every header, group and frame.
+pub(super) fn dump(
+    directory: &Path,
+    payload: Option<Payload>,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
+    let max = if payload.is_some() { usize::MAX } else { BEGINNING_BYTES };
+    let mut out = BufWriter::new(std::io::stdout());
+    for entry in entries(directory, max).map_err(said)? {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                out.flush()?;
+                return Err(said(error));
+            }
+        };
+        if stop.load(Ordering::Relaxed) {
+            out.flush()?;
+            return Ok(ExitCode::from(130));
+        }
+        writeln!(out, "{}", entry_json(&entry, payload))?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn entry_json(entry: &Entry, how: Option<Payload>) -> Value {
+    match entry {
+        Entry::Segment { path, header, is_header_lost, named_end } => json!({
+            "what": "segment",
+            "segment": header.number.get(),
+            "path": path.to_string_lossy(),
+            "log": header.log.to_string(),
+            "bytes": header.segment_bytes,
+            "first_lsn": header.first_lsn.get(),
+            "first_live": header.first_live.get(),
+            "epoch": header.epoch.get(),
+            "promise": header.promise.get(),
+            "predecessor": header.predecessor.map(|end| json!({ "segment": end.segment.get(), "byte": end.byte })),
+            "roll": match header.roll {
+                Roll::Begin => "begin",
+                Roll::Full => "full",
+                Roll::Cut => "cut",
+            },
+            "header_lost": is_header_lost,
+            "named_end": named_end,
+        }),
+        Entry::Group { segment, at, header } => json!({
+            "what": "group",
+            "segment": segment.get(),
+            "at": at,
+            "length": header.length,
+            "frames": header.count,
+            "first_lsn": header.first_lsn.get(),
+            "epoch": header.epoch.get(),
+            "promise": header.promise.lsn.get(),
+            "promised_end": header.promise.end,
+        }),
+        Entry::Frame { segment, at, lsn, kind, batch, payload_bytes, payload, control } => {
+            let mut frame = json!({
+                "what": "frame",
+                "segment": segment.get(),
+                "at": at,
+                "kind": kind_word(*kind),
+                "lsn": lsn.get(),
+                "length": payload_bytes,
+            });
+            if *batch != Batch::Alone {
+                frame["batch"] = json!(batch_word(*batch));
+            }
+            match control {
+                Some(control) => frame["says"] = control_json(control),
+                None => frame["payload"] = json!(payload_text(payload, how)),
+            }
+            frame
+        }
+        Entry::Stop { segment, stop, verdict, row, lines } => json!({
+            "what": "stop",
+            "segment": segment.get(),
+            "at": stop.at,
+            "end": stop.tail.end,
+            "next_lsn": stop.tail.next_lsn.get(),
+            "epoch": stop.tail.epoch.get(),
+            "promise": stop.tail.promise.get(),
+            "verdict": match verdict {
+                Verdict::End => "end".to_owned(),
+                Verdict::Torn => "torn".to_owned(),
+                Verdict::Corrupt(reason) => format!("corrupt: {reason}"),
+            },
+            "row": row,
+            "details": lines,
+        }),
+    }
+}
+
+fn kind_word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Record => "record",
+        Kind::Epoch => "epoch",
+        Kind::Promise => "promise",
+        Kind::TruncateBefore => "truncate before",
+        Kind::Seal => "seal",
+        Kind::Padding => "padding",
+    }
+}
+
+fn batch_word(batch: Batch) -> &'static str {
+    match batch {
+        Batch::Alone => "alone",
+        Batch::First => "first",
+        Batch::Middle => "middle",
+        Batch::Last => "last",
+    }
+}
+
+fn control_json(control: &Control) -> Value {
+    match control {
+        Control::Epoch { previous, recovered } => {
+            json!({ "previous_epoch": previous.map(|epoch| epoch.get()), "recovered": recovered.get() })
+        }
+        Control::Promise(PromiseReason::Idle) => json!("idle"),
+        Control::Promise(PromiseReason::Close) => json!("closed"),
+        Control::TruncateBefore(lsn) => json!({ "first": lsn.get() }),
+        Control::Seal(next) => json!({ "next_segment": next.get() }),
+        Control::Padding(bytes) => json!({ "zeros": bytes }),
+    }
+}
+
+fn payload_text(payload: &[u8], how: Option<Payload>) -> String {
+    if how == Some(Payload::Text) {
+        return String::from_utf8_lossy(payload).into_owned();
+    }
+    payload.iter().fold(String::with_capacity(payload.len() * 2), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,257 @@
+//! The subcommands for logs.
+//!
+//! *Owns*: their arguments, and the words for errors. *May not touch*: a log's files: each is one call of the library.
+
+mod append;
+mod change;
+mod columns;
+mod dump;
+mod input;
+mod read;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Args, Subcommand};
+use inkstone::{Access, Durability, Error, Options};
+
+use crate::parse::{names_of, size};
+
+const APPEND: &str = "\
+Examples:
+  echo 'user 7 paid' | inkstone append orders      prints the record's LSN when it is durable
+  tail -f access.log | inkstone append access      a line at a time, each durable
+  find / -print0 | inkstone append --null files    names with line ends in them
+  inkstone append orders --segment-size 1MiB --durability o-dsync --access direct < orders.txt";
+const CAT: &str = "\
+Examples:
+  inkstone cat orders                   every record, a line each
+  inkstone cat orders --from 100 --to 199
+  inkstone cat orders --follow          and those to come, until Ctrl-C
+  inkstone cat --binary orders | inkstone append --binary elsewhere";
+const GET: &str = "\
+Examples:
+  inkstone get orders 17
+  inkstone get orders 17 --binary | tail -c +5    the record's bytes and nothing else";
+const VERIFY: &str = "\
+Examples:
+  inkstone verify orders            exit code 0: intact; 1: corrupt; 2: could not be found out
+  inkstone verify orders --json | jq '.damage[]'";
+const INFO: &str = "\
+Examples:
+  inkstone info orders              what an opening would find; reads the last segment only
+  inkstone info orders --json | jq '.segments[] | {number, first, last}'";
+const DUMP: &str = "\
+Examples:
+  inkstone dump orders              headers, groups and frames, one JSON object a line
+  inkstone dump orders --payload text | grep '\"lsn\":17,'
+  inkstone dump orders --payload hex | jq -r 'select(.what == \"group\") | .promise'";
+const TRUNCATE: &str = "\
+Examples:
+  inkstone truncate orders --before 1000    gives up LSN 1 to 999; their files are used again
+  inkstone truncate orders --after 1999     takes off everything behind LSN 1999";
+const SALVAGE: &str = "\
+Examples:
+  inkstone salvage broken saved             what can be read of `broken`, as a new log in `saved`
+  inkstone salvage broken saved --json | jq '.gaps'
+
+LSNs are dense, so they cannot all stay: the new log begins at the first LSN that could be read; up to the first gap \
+every record keeps its LSN, behind each gap it is lower by what was lost. saved/salvage.json tells which LSNs became which.";
+const COPY: &str = "\
+Examples:
+  inkstone copy orders backup       consistent, also while `orders` is written; the LSNs stay the same";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Append records from stdin, and print each one's LSN as soon as it is durable
+    #[command(after_help = APPEND)]
+    Append(AppendArguments),
+    /// Print records in order
+    #[command(after_help = CAT)]
+    Cat(CatArguments),
+    /// Print one record
+    #[command(after_help = GET)]
+    Get {
+        /// The log's directory
+        directory: PathBuf,
+        /// The record's LSN
+        lsn: u64,
+        #[command(flatten)]
+        framing: Framing,
+    },
+    /// Read the whole log and say whether anything that was promised is damaged or missing
+    #[command(after_help = VERIFY)]
+    Verify(ReportArguments),
+    /// Show segments, LSNs, epochs, and how the log ends
+    #[command(after_help = INFO)]
+    Info(ReportArguments),
+    /// Show every header, group and frame, one JSON object a line
+    #[command(after_help = DUMP)]
+    Dump {
+        /// The log's directory
+        directory: PathBuf,
+        /// Show payloads in full [default: the first 16 bytes, in hex]
+        #[arg(long, value_name = "HOW")]
+        payload: Option<dump::Payload>,
+    },
+    /// Give up records at the front, or take them off at the end
+    #[command(after_help = TRUNCATE)]
+    Truncate(TruncateArguments),
+    /// Copy everything that can be read of a corrupt log into a new one
+    #[command(after_help = SALVAGE)]
+    Salvage(NewLogArguments),
+    /// Copy a log, also one that is being written; the LSNs stay the same
+    #[command(after_help = COPY)]
+    Copy(NewLogArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppendArguments {
+    /// The log's directory; it and the log are created if they are not there
+    directory: PathBuf,
+    #[command(flatten)]
+    framing: Framing,
+    /// Print no LSNs
+    #[arg(short, long)]
+    quiet: bool,
+    /// Size of a full segment
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    segment_size: u64,
+    /// The largest record [default: 16MiB, or half a segment where that is less]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    record_max: Option<u64>,
+    /// What makes a commit durable [default: what fits the file system]
+    #[arg(long, value_parser = names_of(&[Durability::Fdatasync, Durability::Fsync, Durability::RwfDsync, Durability::ODsync]))]
+    durability: Option<Durability>,
+    /// How files are read and written [default: what fits the file system]
+    #[arg(long, value_parser = names_of(&[Access::Buffered, Access::Direct]))]
+    access: Option<Access>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CatArguments {
+    /// The log's directory
+    directory: PathBuf,
+    /// Begin with this record [default: the first that is left]
+    #[arg(long, value_name = "LSN")]
+    from: Option<u64>,
+    /// End with this record [default: the last that is durable]
+    #[arg(long, value_name = "LSN")]
+    to: Option<u64>,
+    /// Wait for more, as `tail -f` does
+    #[arg(short, long)]
+    follow: bool,
+    #[command(flatten)]
+    framing: Framing,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// The log's directory
+    directory: PathBuf,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewLogArguments {
+    /// The log's directory
+    directory: PathBuf,
+    /// Where the new log is made; nothing of a log may be there
+    new: PathBuf,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TruncateArguments {
+    /// The log's directory
+    directory: PathBuf,
+    /// Give up the records before this one
+    #[arg(long, value_name = "LSN", conflicts_with = "after", required_unless_present = "after")]
+    before: Option<u64>,
+    /// Take off the records behind this one
+    #[arg(long, value_name = "LSN")]
+    after: Option<u64>,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How records are told apart in a stream.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Framing {
+    /// Records end with NUL instead of a line end
+    #[arg(short = '0', long, conflicts_with = "binary")]
+    null: bool,
+    /// Each record has its length before it: 4 bytes, little endian
+    #[arg(long)]
+    binary: bool,
+}
+
+/// What tells records apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Separator {
+    /// This byte behind each.
+    Byte(u8),
+    /// The length before each.
+    Length,
+}
+
+impl Framing {
+    fn separator(self) -> Separator {
+        match self {
+            Self { binary: true, .. } => Separator::Length,
+            Self { null: true, .. } => Separator::Byte(0),
+            Self { .. } => Separator::Byte(b'\n'),
+        }
+    }
+}
+
+/// Runs a subcommand.
+pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    match command {
+        LogCommand::Append(arguments) => append::append(arguments, stop),
+        LogCommand::Cat(arguments) => read::cat(arguments, stop),
+        LogCommand::Get { directory, lsn, framing } => read::get(directory, *lsn, framing.separator()),
+        LogCommand::Verify(arguments) => report::verify(arguments),
+        LogCommand::Info(arguments) => report::info(arguments),
+        LogCommand::Dump { directory, payload } => dump::dump(directory, *payload, stop),
+        LogCommand::Truncate(arguments) => change::truncate(arguments),
+        LogCommand::Salvage(arguments) => change::salvage(arguments),
+        LogCommand::Copy(arguments) => change::copy(arguments),
+    }
+}
+
+/// An error with what to do about it.
+fn said(error: Error) -> anyhow::Error {
+    let cure = match &error {
+        Error::NoLog { path } => {
+            Some(format!("check the path; `inkstone append {}` begins one", path.display()))
+        }
+        Error::Io(io) if io.kind() == std::io::ErrorKind::NotFound => {
+            Some("check the path; `inkstone append` begins a new log".into())
+        }
+        Error::Locked { path, .. } => Some(format!(
+            "end it first; `inkstone cat` and `inkstone copy {} NEW` work beside it",
+            path.display()
+        )),
+        Error::TooLarge { .. } => Some("raise --record-max".into()),
+        _ => None,
+    };
+    let error = anyhow::Error::from(error);
+    match cure {
+        Some(cure) => anyhow::anyhow!("{error:#}; {cure}"),
+        None => error,
+    }
+}
+
+/// A log that is there, open for writing.
+fn open_existing(directory: &Path) -> anyhow::Result<inkstone::Log> {
+    inkstone::Log::open(directory, Options::new().create(false)).map_err(said)
+}

@@ -1,0 +1,257 @@
+//! `inkstone verify` and `inkstone info`.
+//!
+//! *Owns*: how a report looks, as text and as JSON. *May not touch*: what it says.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use inkstone::inspect::{self, FileState, Report, Roll, SegmentReport, SegmentState};
+use inkstone::{Corruption, Verdict};
+use serde_json::{Value, json};
+
+use super::columns::{human, plural, range, table};
+use super::{ReportArguments, said};
+
+/// Could not be found out.
+const UNKNOWN: u8 = 2;
+
+/// Reads the whole log and says whether it is intact.
+pub(super) fn verify(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let report = match inspect::verify(&arguments.directory) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("inkstone: {:#}", said(error));
+            return Ok(ExitCode::from(UNKNOWN));
+        }
+    };
+    show(arguments, &report, verify_text)?;
+    Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says what an opening would find.
+pub(super) fn info(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let report = inspect::look(&arguments.directory).map_err(said)?;
+    show(arguments, &report, info_text)?;
+    Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(arguments: &ReportArguments, report: &Report, text: fn(&Report) -> String) -> anyhow::Result<()> {
+    let text = if arguments.json { format!("{}\n", report_json(report)) } else { text(report) };
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+fn verify_text(report: &Report) -> String {
+    let rows: Vec<_> = report.segments.iter().map(verify_row).collect();
+    let heading = ["segment", "LSN", "records", "bytes", "groups", "verdict"];
+    let mut text = if rows.is_empty() { String::new() } else { format!("{}\n", table(&heading, &rows)) };
+    text.push_str(&notes(report));
+    for damage in &report.damage {
+        text.push_str(&damage_text(damage));
+    }
+    let counts = report.counts();
+    let path = report.path.display();
+    let records = format!(
+        "{} ({}) in {}, LSN {}",
+        plural(counts.records, "record"),
+        human(counts.record_bytes),
+        plural(report.segments.len() as u64, "segment"),
+        range(report.first.get(), report.last.get())
+    );
+    if report.is_intact() {
+        text.push_str(&format!("{path}: intact: {records}; {}\n", ending(report)));
+    } else {
+        let places = plural(report.damage.len() as u64, "damaged place");
+        text.push_str(&format!(
+            "{path}: CORRUPT: {places}; {records} can be read; `inkstone salvage {path} NEW` saves them\n"
+        ));
+    }
+    text
+}
+
+fn verify_row(segment: &SegmentReport) -> Vec<String> {
+    vec![
+        segment.number.to_string(),
+        range(segment.first.get(), segment.last.get()),
+        segment.counts.records.to_string(),
+        segment.counts.record_bytes.to_string(),
+        segment.counts.groups.to_string(),
+        format!("{} [{}]", word(segment.verdict), segment.row),
+    ]
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::End => "intact",
+        Verdict::Torn => "torn tail",
+        Verdict::Corrupt(_) => "CORRUPT",
+    }
+}
+
+fn ending(report: &Report) -> String {
+    match report.verdict {
+        _ if report.writer.is_some() => "being written".into(),
+        Verdict::Torn => format!("torn tail behind LSN {} [{}]: never acknowledged", report.last, report.row),
+        Verdict::End if report.clean => "closed in order".into(),
+        Verdict::End => format!("ends without having been closed [{}]", report.row),
+        Verdict::Corrupt(reason) => format!("corrupt: {reason}"),
+    }
+}
+
+fn notes(report: &Report) -> String {
+    let of = |segment: &SegmentReport| {
+        let number = segment.number;
+        segment.notes.iter().map(|note| format!("segment {number}: {note}\n")).collect::<String>()
+    };
+    report.segments.iter().map(of).collect()
+}
+
+fn damage_text(damage: &Corruption) -> String {
+    let lsn = damage.lsn.map_or(String::new(), |lsn| format!(", LSN {lsn}"));
+    let mut text = format!(
+        "CORRUPT  {} byte {}{lsn}: {} [{}]\n",
+        damage.path.display(),
+        damage.offset,
+        damage.reason,
+        damage.row
+    );
+    for line in &damage.details {
+        text.push_str(&format!("         {line}\n"));
+    }
+    text
+}
+
+fn info_text(report: &Report) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<9}{value}\n"));
+    line("path", report.path.display().to_string());
+    line("log", report.log.map_or("no header tells".into(), |log| log.to_string()));
+    line("LSN", range(report.first.get(), report.last.get()));
+    line("state", ending(report));
+    line("writer", report.writer.clone().unwrap_or_else(|| "nobody".into()));
+    line("promise", format!("durable up to LSN {}", report.promise));
+    line("epoch", report.epoch.map_or("none".into(), |epoch| epoch.to_string()));
+    line("end", report.end.map_or("none".into(), |end| format!("segment {} byte {}", end.segment, end.byte)));
+    let rows: Vec<_> = report.segments.iter().map(info_row).collect();
+    text.push('\n');
+    text.push_str(&table(&["segment", "state", "LSN", "epoch", "promise", "used", "size", "begun"], &rows));
+    if !report.others.is_empty() {
+        let rows: Vec<_> = report
+            .others
+            .iter()
+            .map(|file| vec![file.number.to_string(), file_word(file.state).into(), human(file.bytes)])
+            .collect();
+        text.push_str(&format!("\n{}", table(&["file", "state", "size"], &rows)));
+    }
+    let notes = notes(report);
+    if !notes.is_empty() {
+        text.push_str(&format!("\n{notes}"));
+    }
+    for damage in &report.damage {
+        text.push_str(&damage_text(damage));
+    }
+    text
+}
+
+fn info_row(segment: &SegmentReport) -> Vec<String> {
+    vec![
+        segment.number.to_string(),
+        state_word(segment.state).into(),
+        range(segment.first.get(), segment.last.get()),
+        segment.epoch.to_string(),
+        segment.promise.to_string(),
+        human(segment.end),
+        human(segment.file_bytes),
+        roll_word(segment.header.roll).into(),
+    ]
+}
+
+fn roll_word(roll: Roll) -> &'static str {
+    match roll {
+        Roll::Begin => "the log begins here",
+        Roll::Full => "the one before was full",
+        Roll::Cut => "the one before was cut",
+    }
+}
+
+fn state_word(state: SegmentState) -> &'static str {
+    match state {
+        SegmentState::Sealed => "sealed",
+        SegmentState::Active => "active",
+        SegmentState::HeaderLost => "header lost",
+    }
+}
+
+fn file_word(state: FileState) -> &'static str {
+    match state {
+        FileState::Free => "free",
+        FileState::Unfinished => "unfinished",
+        FileState::Ready => "ready",
+        FileState::Obsolete => "obsolete",
+    }
+}
+
+/// A report as JSON: the same names as in the library.
+pub(super) fn report_json(report: &Report) -> Value {
+    let counts = report.counts();
+    json!({
+        "path": report.path.to_string_lossy(),
+        "log": report.log.map(|log| log.to_string()),
+        "verdict": word(report.verdict),
+        "row": report.row,
+        "intact": report.is_intact(),
+        "clean": report.clean,
+        "first": report.first.get(),
+        "last": report.last.get(),
+        "promise": report.promise.get(),
+        "epoch": report.epoch.map(|epoch| epoch.get()),
+        "end": report.end.map(|end| json!({ "segment": end.segment.get(), "byte": end.byte })),
+        "writer": report.writer,
+        "records": counts.records,
+        "record_bytes": counts.record_bytes,
+        "segments": report.segments.iter().map(segment_json).collect::<Vec<_>>(),
+        "others": report.others.iter().map(|file| json!({
+            "number": file.number.get(),
+            "path": file.path.to_string_lossy(),
+            "bytes": file.bytes,
+            "state": file_word(file.state),
+        })).collect::<Vec<_>>(),
+        "damage": report.damage.iter().map(damage_json).collect::<Vec<_>>(),
+    })
+}
+
+fn segment_json(segment: &SegmentReport) -> Value {
+    let counted = segment.is_read.then_some(segment.counts);
+    json!({
+        "number": segment.number.get(),
+        "path": segment.path.to_string_lossy(),
+        "state": state_word(segment.state),
+        "file_bytes": segment.file_bytes,
+        "segment_bytes": segment.header.segment_bytes,
+        "first": segment.first.get(),
+        "last": segment.last.get(),
+        "end": segment.end,
+        "epoch_begun": segment.header.epoch.get(),
+        "epoch": segment.epoch.get(),
+        "promise": segment.promise.get(),
+        "begun": roll_word(segment.header.roll),
+        "records": counted.map(|counts| counts.records),
+        "record_bytes": counted.map(|counts| counts.record_bytes),
+        "groups": counted.map(|counts| counts.groups),
+        "controls": counted.map(|counts| counts.controls),
+        "verdict": word(segment.verdict),
+        "row": segment.row,
+        "notes": segment.notes,
+    })
+}
+
+fn damage_json(damage: &Corruption) -> Value {
+    json!({
+        "path": damage.path.to_string_lossy(),
+        "segment": damage.segment.map(|segment| segment.get()),
+        "offset": damage.offset,
+        "lsn": damage.lsn.map(|lsn| lsn.get()),
+        "reason": damage.reason.to_string(),
+        "row": damage.row,
+        "details": damage.details,
+    })
+}

@@ -1,0 +1,95 @@
+//! The command and its directories, for the tests of logs.
+
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+pub(crate) fn inkstone() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    command.env_remove("NO_COLOR").env_remove("COLUMNS").env("LC_ALL", "C.UTF-8");
+    command
+}
+
+pub(crate) fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+/// Runs the command in `directory` with `input` on its stdin.
+pub(crate) fn run_with(directory: &Path, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = spawn(directory, arguments);
+    let mut stdin = child.stdin.take().expect("a pipe");
+    std::thread::scope(|scope| {
+        // A thread of its own: the command prints while it reads.
+        scope.spawn(move || {
+            // It may end before it has read all.
+            let _ = stdin.write_all(input);
+        });
+        child.wait_with_output().expect("an end")
+    })
+}
+
+pub(crate) fn run(directory: &Path, arguments: &[&str]) -> Output {
+    run_with(directory, arguments, b"")
+}
+
+pub(crate) fn spawn(directory: &Path, arguments: &[&str]) -> Child {
+    inkstone()
+        .current_dir(directory)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs")
+}
+
+/// Runs it, and it must succeed without a word on stderr; gives what it printed.
+pub(crate) fn good(directory: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
+    let output = run_with(directory, arguments, input);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    output.stdout
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(crate) fn json(bytes: &[u8]) -> serde_json::Value {
+    serde_json::from_slice(bytes).expect("JSON and nothing else")
+}
+
+pub(crate) fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill");
+    assert!(sent.success());
+}
+
+/// Files of segments, lowest first.
+pub(crate) fn segments(log: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(log).expect("the log").map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|name| name == "ink")).collect();
+    files.sort();
+    files
+}
+
+/// Every byte of a directory's files, by name.
+pub(crate) fn snapshot(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries =
+        std::fs::read_dir(directory).expect("the directory").map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<_> =
+        entries.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect();
+    files.sort();
+    files
+}
+
+/// Flips a bit of the first byte of `what` in the file.
+pub(crate) fn damage(file: &Path, what: &[u8]) -> u64 {
+    let mut bytes = std::fs::read(file).expect("the file");
+    let at = bytes.windows(what.len()).position(|window| window == what).expect("it is in there");
+    bytes[at] ^= 1;
+    std::fs::write(file, bytes).expect("written");
+    at as u64
+}

@@ -1,0 +1,76 @@
+//! A log's files looked at from outside: whole or damaged, beside a living writer or without one.
+//!
+//! *Owns*: `verify`, `look`, `dump`, `salvage`, `copy`: what the command of the same names shows. *May not touch*: the
+//! log that is looked at: not a byte of it is written, no lock is taken. Only `salvage` and `copy` write, into a new log
+//! elsewhere.
+//!
+//! The questions and their order are those of recovery (`recover.rs`, docs/format.md), asked of every segment instead of
+//! the last, and not given up at the first damage: each link and each segment that can be read is.
+
+mod copy;
+mod dump;
+mod pieces;
+mod report;
+mod salvage;
+mod strip;
+mod survey;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use inkstone_io::OsDirectory;
+
+pub use copy::{Copied, copy};
+pub use dump::{Dump, Entry, dump, dump_in};
+pub use inkstone_format::{
+    Batch, Control, Copies, Evidence, GroupHeader, HeaderBlock, Kind, Promise, PromiseReason, Roll,
+    SegmentHeader,
+};
+pub use report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
+pub use salvage::{Gap, Run, Salvage, salvage, salvage_in};
+pub use survey::{look_in, verify_in};
+
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::recover::Listing;
+
+/// Reads the whole log in `path` and reports on every segment, and every damaged place that can be known.
+///
+/// Beside a living writer damage counts only if a second look finds it in the same place: the files change while they
+/// are read.
+///
+/// # Errors
+/// [`Error::NoLog`], or what the file system answers. Damage is no error: it is in the report.
+pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
+    verify_in(&OsDirectory::open(path.as_ref())?)
+}
+
+/// Reads the headers of the log in `path` and its last segment: what an opening would find.
+///
+/// # Errors
+/// As [`verify`].
+pub fn look(path: impl AsRef<Path>) -> Result<Report> {
+    look_in(&OsDirectory::open(path.as_ref())?)
+}
+
+/// Where a new log is to be made: nothing of a log may be there yet.
+fn empty_directory(path: &Path) -> Result<Arc<OsDirectory>> {
+    let directory = OsDirectory::create(path)?;
+    let listing = Listing::of(&directory)?;
+    if listing.highest().is_some() {
+        let why = format!("{} already holds a log; name a directory without one", path.display());
+        return Err(Error::Invalid(why));
+    }
+    Ok(Arc::new(directory))
+}
+
+/// Options for a new log that takes every record of one whose largest segment has so many bytes.
+fn options_for(options: &Options, largest_segment_bytes: u64) -> Options {
+    use inkstone_format::frame_bytes;
+    use inkstone_format::limits::RECORD_BYTES_MAX;
+
+    let bytes = options.segment_bytes.max(largest_segment_bytes);
+    let room = crate::options::record_room(bytes) as usize;
+    let record = (room - frame_bytes(0)).min(RECORD_BYTES_MAX) / 8 * 8;
+    options.clone().segment_bytes(bytes).record_bytes_max(record.max(options.record_bytes_max))
+}

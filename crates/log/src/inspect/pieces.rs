@@ -1,0 +1,188 @@
+//! Which files are the log, also where its chain is broken.
+//!
+//! *Owns*: going on behind a broken link. *May not touch*: groups, but for the first of a segment whose header is lost.
+//!
+//! A chain that holds is `Chain::resolve`'s. Where a link names a segment that is missing, or has no header of its own,
+//! the next older segment that has one is taken for the end of a chain of its own, as long as it begins before what is
+//! known already. What a cut took off cannot be told from the log where both the header that tells of the cut and the
+//! first group behind it are gone; it is left out as far as newer segments have the same LSNs.
+
+use std::sync::Arc;
+
+use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
+use inkstone_format::{
+    Chain, ChainFault, ChainLink, Epoch, Evidence, GroupHeader, Identity, LogId, Lsn, Reason, Roll, Row,
+    ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict,
+};
+use inkstone_io::{Directory, File};
+
+use super::strip::Strip;
+use crate::error::Result;
+use crate::options::Options;
+use crate::recover::{Headers, READ_BYTES, past_the_cache};
+use crate::window::Window;
+
+/// A segment that is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) header: SegmentHeader,
+    /// The header of the one after it, which names where this one ends; `None` where that is not known.
+    pub(crate) successor: Option<SegmentHeader>,
+    /// The last of the log.
+    pub(crate) is_head: bool,
+    /// The header was put together from groups.
+    pub(crate) is_stand_in: bool,
+    /// Records from here on are another segment's.
+    pub(crate) below: Option<Lsn>,
+}
+
+impl Piece {
+    pub(crate) fn end(&self) -> Option<u64> {
+        ChainLink { header: self.header, successor: self.successor }.end()
+    }
+
+    /// What speaks for more behind a stop in it.
+    pub(crate) fn evidence<F: File>(&self, strip: &mut Strip<F>, stop: &Stop) -> Result<Evidence> {
+        match &self.successor {
+            Some(next) => Ok(Evidence::default().with_successor(self.header.number, next)),
+            None => strip.evidence(stop),
+        }
+    }
+
+    /// What a row means here. That the next segment is missing has been said already by whoever names it.
+    pub(crate) fn verdict_of(&self, row: &Row) -> Verdict {
+        if row.name == "S1" && !self.is_head { Verdict::End } else { row.verdict }
+    }
+}
+
+/// The segments of the log, lowest first, and the links that do not hold.
+pub(crate) struct Pieces {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) faults: Vec<ChainFault>,
+}
+
+impl Pieces {
+    /// Follows the links from `head` back to `first_live`, over those that do not hold.
+    pub(crate) fn find<D: Directory>(
+        directory: &D,
+        headers: &Headers<'_, D>,
+        head: &SegmentHeader,
+        first_live: Lsn,
+    ) -> Result<Self> {
+        let mut found = Self { pieces: Vec::new(), faults: Vec::new() };
+        let mut next =
+            Some(Piece { header: *head, successor: None, is_head: true, is_stand_in: false, below: None });
+        while let Some(last) = next {
+            next = found.follow(directory, headers, last, first_live)?;
+        }
+        found.pieces.sort_by_key(|piece| piece.header.number);
+        Ok(found)
+    }
+
+    /// Takes the chain that ends with `last`; gives the end of the next older chain, if this one broke.
+    fn follow<D: Directory>(
+        &mut self,
+        directory: &D,
+        headers: &Headers<'_, D>,
+        last: Piece,
+        first_live: Lsn,
+    ) -> Result<Option<Piece>> {
+        let fault = match Chain::resolve(&headers.files, &last.header, first_live) {
+            Ok(chain) => {
+                self.take(last, &chain);
+                return Ok(None);
+            }
+            // A header that stands in knows no predecessor: what it would name is known to be missing already.
+            Err(_) if last.is_stand_in => {
+                self.pieces.push(last);
+                return Ok(older(headers, &last.header));
+            }
+            Err(fault) => fault,
+        };
+        self.faults.push(fault);
+        let own =
+            |number| headers.files.iter().find(|file| file.number == number)?.own(last.header.log).copied();
+        // Up to the segment that names what is missing the links hold.
+        let named_by =
+            if fault.named_by == last.header.number { Some(last.header) } else { own(fault.named_by) };
+        let Some(named_by) = named_by else { return Ok(None) };
+        if let Ok(chain) = Chain::resolve(&headers.files, &last.header, named_by.first_lsn) {
+            self.take(last, &chain);
+        }
+        if fault.segment == fault.named_by {
+            // The log begins here, and yet older records should be there.
+            return Ok(None);
+        }
+        if fault.reason == Reason::Link {
+            return Ok(own(fault.segment)
+                .filter(|header| header.first_lsn <= named_by.first_lsn)
+                .map(|header| Piece { below: Some(named_by.first_lsn), ..end_of_chain(header) }));
+        }
+        let stand_in = stand_in(directory, headers, named_by.log, fault.segment)?;
+        Ok(match stand_in.filter(|header| header.first_lsn <= named_by.first_lsn) {
+            Some(header) => {
+                Some(Piece { successor: Some(named_by), is_stand_in: true, ..end_of_chain(header) })
+            }
+            None => older(headers, &SegmentHeader { number: fault.segment, ..named_by }),
+        })
+    }
+
+    fn take(&mut self, last: Piece, chain: &Chain) {
+        self.pieces.extend(chain.links.iter().map(|link| {
+            let piece = Piece { successor: link.successor, ..end_of_chain(link.header) };
+            if link.successor.is_none() { last } else { piece }
+        }));
+    }
+}
+
+fn end_of_chain(header: SegmentHeader) -> Piece {
+    Piece { header, successor: None, is_head: false, is_stand_in: false, below: None }
+}
+
+/// The newest segment below `above` that begins before it.
+fn older<D>(headers: &Headers<'_, D>, above: &SegmentHeader) -> Option<Piece> {
+    let own = headers.files.iter().filter_map(|file| file.own(above.log));
+    let before = own.filter(|header| header.number < above.number && header.first_lsn <= above.first_lsn);
+    let newest = before.max_by_key(|header| header.number)?;
+    Some(Piece { below: Some(above.first_lsn), ..end_of_chain(*newest) })
+}
+
+/// A header for a segment that has lost its own, from its first sound group; `None` if there is none.
+pub(crate) fn stand_in<D: Directory>(
+    directory: &D,
+    headers: &Headers<'_, D>,
+    log: LogId,
+    number: SegmentNumber,
+) -> Result<Option<SegmentHeader>> {
+    if !headers.files.iter().any(|file| file.number == number) {
+        return Ok(None);
+    }
+    let file = Arc::new(past_the_cache(directory, &Options::default(), number)?);
+    let len = file.len_bytes()?;
+    let id = Identity::new(log, number);
+    let mut scan = ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len);
+    let mut window = Window::new(file, READ_BYTES);
+    while let (Some(at), None) = (scan.wants(), scan.evidence().first) {
+        window.load(at, READ_BYTES)?;
+        scan.feed(window.bytes(), window.at());
+        if scan.wants() == Some(at) {
+            break;
+        }
+    }
+    let Some(at) = scan.evidence().first else { return Ok(None) };
+    window.load(at, GROUP_HEADER_BYTES)?;
+    let Some(group) = GroupHeader::decode(&id, at, &window.bytes()[(at - window.at()) as usize..]) else {
+        return Ok(None);
+    };
+    Ok(Some(SegmentHeader {
+        log,
+        number,
+        segment_bytes: len,
+        first_lsn: group.first_lsn,
+        first_live: Lsn::FIRST,
+        epoch: group.epoch,
+        promise: group.promise.lsn,
+        predecessor: None,
+        roll: Roll::Full,
+    }))
+}

@@ -1,0 +1,260 @@
+//! What can be read of a damaged log, copied into a new one.
+//!
+//! *Owns*: which records count as readable, and how old LSNs become new ones. *May not touch*: the damaged log.
+//!
+//! **What counts.** Every record of a whole group; and of a group that was promised to be durable and is damaged, each
+//! record whose frame and payload are sound by themselves: they were acknowledged. Nothing of a torn tail. Where a batch
+//! is damaged, what is left of it is taken: the gaps tell.
+//!
+//! **LSNs.** They are dense, so they cannot all stay. The new log begins at the LSN of the first record that could be read;
+//! up to the first gap every record keeps its LSN, behind each gap it is lower by what was lost. [`Run`] tells both.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use inkstone_format::checksum::crc32c;
+use inkstone_format::limits::{ALIGN, FRAME_HEADER_BYTES, RECORD_BYTES_MAX};
+use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, frame_bytes, judge};
+use inkstone_io::{Directory, File, OsDirectory};
+
+use super::pieces::Piece;
+use super::report::Report;
+use super::strip::Strip;
+use super::survey::{Depth, steady};
+use super::{empty_directory, options_for};
+use crate::error::{Error, Result};
+use crate::log::Log;
+use crate::names;
+use crate::options::Options;
+use crate::recover::{READ_BYTES, past_the_cache};
+use crate::window::{FrameAt, Item};
+
+/// What was saved, and what was not.
+#[derive(Debug, Clone)]
+pub struct Salvage {
+    /// The damaged log as it was found.
+    pub report: Report,
+    /// Records that follow each other without a gap.
+    pub runs: Vec<Run>,
+    /// What is lost.
+    pub gaps: Vec<Gap>,
+    /// How many records were saved.
+    pub records: u64,
+    /// Their bytes.
+    pub record_bytes: u64,
+}
+
+/// Records that were saved with nothing missing between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The LSN of the first, in the old log.
+    pub first: Lsn,
+    /// The LSN of the last, in the old log.
+    pub last: Lsn,
+    /// The LSN of the first in the new log; the others follow it.
+    pub new_first: Lsn,
+}
+
+/// Records that are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// The LSN of the first, in the old log.
+    pub first: Lsn,
+    /// The LSN of the last, in the old log. At the end of the log: the last that is known to have been durable.
+    pub last: Lsn,
+}
+
+/// Copies every record that can be read of the log in `from` into a new log in `to`. `options` are the new log's;
+/// segments and records may become as large as the old log's, where that is more.
+///
+/// # Errors
+/// [`Error::Locked`] when the log is open for writing; [`Error::Invalid`] when there is a log in `to` already;
+/// [`Error::Corrupt`] when not one record can be read; as [`super::verify`] and [`Log::open`].
+///
+/// # Durability
+/// On `Ok` the new log is on stable storage, and closed.
+pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) -> Result<Salvage> {
+    let to = to.as_ref();
+    salvage_in(&OsDirectory::open(from.as_ref())?, || empty_directory(to), options)
+}
+
+/// [`salvage`] between directories behind the seam of `inkstone-io`; the new one is asked for when there is something to
+/// put into it.
+///
+/// # Errors
+/// As [`salvage`].
+pub fn salvage_in<D: Directory, N: Directory>(
+    from: &D,
+    to: impl FnOnce() -> Result<Arc<N>>,
+    options: &Options,
+) -> Result<Salvage> {
+    if let Some(holder) = from.locked_by(names::LOCK)? {
+        return Err(Error::Locked { path: from.path().to_path_buf(), holder });
+    }
+    let surveyed = steady(from, Depth::Everything)?;
+    let report = surveyed.report;
+    let largest = report.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
+    let options = options_for(options, largest).create(true);
+    let mut open = Some(|first| Log::open_in(to()?, options.begin_at(first)));
+    let mut saved =
+        Saved { first_live: report.first, log: None, runs: Vec::new(), records: 0, record_bytes: 0 };
+    for piece in &surveyed.pieces {
+        read_sound(from, piece, &mut |lsn, record| {
+            if saved.wants(lsn, piece) {
+                if let (None, Some(open)) = (&saved.log, open.take()) {
+                    saved.log = Some(open(lsn)?);
+                }
+                saved.take(lsn, record)?;
+            }
+            Ok(())
+        })?;
+    }
+    if let Some(log) = saved.log.take() {
+        log.close()?;
+    } else if let Some(damage) = report.damage.first() {
+        return Err(Error::from(damage.clone()));
+    } else {
+        return Err(Error::NoLog { path: from.path().to_path_buf() });
+    }
+    let gaps = saved.gaps(&report);
+    Ok(Salvage { report, runs: saved.runs, gaps, records: saved.records, record_bytes: saved.record_bytes })
+}
+
+struct Saved<D: Directory> {
+    first_live: Lsn,
+    log: Option<Log<D>>,
+    runs: Vec<Run>,
+    records: u64,
+    record_bytes: u64,
+}
+
+impl<D: Directory> Saved<D> {
+    /// Not what was given up, nor what was saved already, nor what a newer segment has.
+    fn wants(&self, lsn: Lsn, piece: &Piece) -> bool {
+        lsn >= self.first_live
+            && self.runs.last().is_none_or(|run| lsn > run.last)
+            && piece.below.is_none_or(|below| lsn < below)
+    }
+
+    fn take(&mut self, lsn: Lsn, record: &[u8]) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let append = log.append(record)?;
+        let new = append.lsn();
+        match self.runs.last_mut() {
+            Some(run) if run.last.next() == Some(lsn) => run.last = lsn,
+            _ => self.runs.push(Run { first: lsn, last: lsn, new_first: new }),
+        }
+        self.records += 1;
+        self.record_bytes += record.len() as u64;
+        Ok(())
+    }
+
+    /// What lies before, between and behind the runs.
+    fn gaps(&self, report: &Report) -> Vec<Gap> {
+        let mut gaps = Vec::new();
+        let mut next = self.first_live;
+        let mut gap = |from: Lsn, to: Option<Lsn>| {
+            if let Some(last) = to.filter(|last| *last >= from) {
+                gaps.push(Gap { first: from, last });
+            }
+        };
+        for run in &self.runs {
+            gap(next, run.first.before());
+            next = run.last.next().unwrap_or(run.last);
+        }
+        gap(next, Some(report.promise.max(report.last)));
+        gaps
+    }
+}
+
+type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
+
+/// Shows every sound record of a segment, in the order in which they lie.
+fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> Result<()> {
+    let file = Arc::new(past_the_cache(directory, &Options::default(), piece.header.number)?);
+    let mut strip = Strip::new(file, &piece.header, piece.end())?;
+    let mut group: Vec<(FrameAt, Vec<u8>)> = Vec::new();
+    loop {
+        match strip.step()? {
+            Item::GroupStart(_) => group.clear(),
+            Item::Frame(frame) if frame.kind == Kind::Record => {
+                group.push((frame, strip.walk.payload(&frame).to_vec()));
+            }
+            Item::Frame(_) => {}
+            Item::GroupEnd => show(&mut group, None, visit)?,
+            Item::Stop(stop) => {
+                // A cut may end inside a group; what comes before it belongs to the log.
+                if stop.fault == Fault::SegmentEnd {
+                    return show(&mut group, None, visit);
+                }
+                let evidence = piece.evidence(&mut strip, &stop)?;
+                let row = judge(&stop.facts(&evidence));
+                if !matches!(piece.verdict_of(row), Verdict::Corrupt(_)) {
+                    return Ok(());
+                }
+                show(&mut group, Some(&evidence), visit)?;
+                let open_group = strip.group_of(&stop);
+                let epoch = open_group.map_or(stop.tail.epoch, |group| group.header.epoch);
+                let next = strip.go_on(&stop)?;
+                read_loose(&mut strip, &stop, epoch, next, &evidence, visit)?;
+                if next.is_none() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Shows the records of a group: all of it, or those that the evidence covers.
+fn show(group: &mut Vec<(FrameAt, Vec<u8>)>, covered_by: Option<&Evidence>, visit: Visit<'_>) -> Result<()> {
+    for (frame, record) in group.drain(..) {
+        if covered_by.is_none_or(|evidence| was_durable(evidence, frame.lsn, frame.end)) {
+            visit(frame.lsn, &record)?;
+        }
+    }
+    Ok(())
+}
+
+fn was_durable(evidence: &Evidence, lsn: Lsn, end: u64) -> bool {
+    end <= evidence.end || lsn <= evidence.lsn
+}
+
+/// Shows the sound frames between a stop and the next sound group, wherever they lie.
+fn read_loose<F: File>(
+    strip: &mut Strip<F>,
+    stop: &Stop,
+    epoch: inkstone_format::Epoch,
+    next: Option<u64>,
+    evidence: &Evidence,
+    visit: Visit<'_>,
+) -> Result<()> {
+    let to = next.unwrap_or(strip.to).min(strip.to);
+    let id = *strip.walk.decoder.identity();
+    let window = &mut strip.walk.window;
+    let mut at = stop.at;
+    while at + FRAME_HEADER_BYTES as u64 <= to {
+        if at < window.at() || at + FRAME_HEADER_BYTES as u64 > window.at() + window.bytes().len() as u64 {
+            window.load(at, READ_BYTES)?;
+            if window.at() + (window.bytes().len() as u64) < at + FRAME_HEADER_BYTES as u64 {
+                return Ok(());
+            }
+        }
+        let header = FrameHeader::decode(&id, at, epoch, window.slice(at, FRAME_HEADER_BYTES));
+        let Some(header) = header.filter(|header| header.payload_bytes as usize <= RECORD_BYTES_MAX) else {
+            at += ALIGN as u64;
+            continue;
+        };
+        let len = header.payload_bytes as usize;
+        let end = at + frame_bytes(len) as u64;
+        if end <= to && header.kind == Kind::Record as u8 && was_durable(evidence, header.lsn, end) {
+            window.load(at, FRAME_HEADER_BYTES + len)?;
+            let payload = window.slice(at + FRAME_HEADER_BYTES as u64, len);
+            if crc32c(payload) == header.payload_crc {
+                visit(header.lsn, payload)?;
+            }
+        }
+        // A sound header tells the length, whatever became of the payload.
+        at = if end <= to { end } else { at + ALIGN as u64 };
+    }
+    Ok(())
+}

@@ -1,0 +1,475 @@
+//! A directory judged as a whole: every segment, every damage.
+//!
+//! *Owns*: the order of questions when nothing may be given up at the first damage. *May not touch*: what a stop means
+//! (`inkstone-format`), which files are the log (`pieces.rs`).
+
+use std::sync::Arc;
+
+use inkstone_format::{
+    Copies, Fault, HeaderBlock, Kind, Lsn, Position, Reason, SegmentHeader, SegmentNumber, Stop, Tail,
+    Verdict, judge,
+};
+use inkstone_io::{Directory, File, OpenFile};
+
+use super::pieces::{Piece, Pieces, stand_in};
+use super::report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
+use super::strip::Strip;
+use crate::error::{Corruption, Error, Result};
+use crate::names;
+use crate::options::Options;
+use crate::recover::{Headers, Listing, past_the_cache};
+use crate::window::Item;
+
+/// Looks at a log beside a living writer before its damage is believed.
+const LOOKS_MAX: usize = 10;
+
+/// How much is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// The headers, and the last segment.
+    Ends,
+    /// Everything.
+    Everything,
+}
+
+/// A directory's report, and the segments that it speaks of.
+pub(crate) struct Surveyed {
+    pub(crate) report: Report,
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// [`super::verify`] in any directory behind the seam of `inkstone-io`.
+///
+/// # Errors
+/// As [`super::verify`].
+pub fn verify_in<D: Directory>(directory: &D) -> Result<Report> {
+    steady(directory, Depth::Everything).map(|surveyed| surveyed.report)
+}
+
+/// [`super::look`] in any directory behind the seam of `inkstone-io`.
+///
+/// # Errors
+/// As [`super::verify`].
+pub fn look_in<D: Directory>(directory: &D) -> Result<Report> {
+    steady(directory, Depth::Ends).map(|surveyed| surveyed.report)
+}
+
+/// Beside a living writer files come and go, and grow while they are read: damage counts when it is found twice in one
+/// place.
+pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth) -> Result<Surveyed> {
+    let mut before = None;
+    let mut looks = 1;
+    loop {
+        let is_alive = directory.locked_by(names::LOCK)?.is_some();
+        let result = survey(directory, depth);
+        let is_alive = is_alive || directory.locked_by(names::LOCK)?.is_some();
+        if !is_alive || looks == LOOKS_MAX {
+            return result;
+        }
+        looks += 1;
+        match result {
+            Ok(surveyed) => {
+                let damage = &surveyed.report.damage;
+                let places: Vec<_> = damage.iter().map(|place| (place.segment, place.offset)).collect();
+                if places.is_empty() || before.as_ref() == Some(&places) {
+                    return Ok(surveyed);
+                }
+                before = Some(places);
+            }
+            // A file was taken away between listing and opening.
+            Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn survey<D: Directory>(directory: &D, depth: Depth) -> Result<Surveyed> {
+    let options = Options::default();
+    let listing = Listing::of(directory)?;
+    let headers = Headers::read(directory, &options, &listing.segments)?;
+    let mut found = Surveyed { report: nothing(directory)?, pieces: Vec::new() };
+    let head = match headers.head() {
+        Ok(head) => head,
+        Err(error) => {
+            found.report.blame(error)?;
+            return Ok(found);
+        }
+    };
+    let known = head.as_ref().map(|(log, head)| (*log, head));
+    let spare = headers.judge_spare(known.map(|known| known.0), known.map(|known| known.1));
+    let torn = match spare {
+        Ok(torn) => torn,
+        Err(error) => {
+            found.report.blame(error)?;
+            None
+        }
+    };
+    let Some((log, head)) = head else {
+        if headers.files.iter().any(|file| file.block.header().is_some()) {
+            found.report.blame(no_head(directory).into())?;
+        }
+        return match found.report.is_intact() {
+            true => Err(Error::NoLog { path: directory.path().to_path_buf() }),
+            false => Ok(found),
+        };
+    };
+    found.report.log = Some(log);
+    read_all(directory, &headers, &head, depth, &mut found)?;
+    if let (Some(row), Verdict::End) = (torn, found.report.verdict) {
+        (found.report.verdict, found.report.row) = (Verdict::Torn, row);
+    }
+    found.report.others = others(directory, &listing, &found, &headers)?;
+    Ok(found)
+}
+
+fn nothing<D: Directory>(directory: &D) -> Result<Report> {
+    Ok(Report {
+        path: directory.path().to_path_buf(),
+        log: None,
+        verdict: Verdict::End,
+        row: "H7",
+        first: Lsn::FIRST,
+        last: Lsn::ZERO,
+        promise: Lsn::ZERO,
+        epoch: None,
+        end: None,
+        clean: false,
+        segments: Vec::new(),
+        others: Vec::new(),
+        damage: Vec::new(),
+        writer: directory.locked_by(names::LOCK)?,
+    })
+}
+
+fn no_head<D: Directory>(directory: &D) -> Corruption {
+    Corruption {
+        path: directory.path().to_path_buf(),
+        segment: None,
+        offset: 0,
+        lsn: None,
+        reason: Reason::MissingSegment,
+        row: "D2",
+        details: vec!["the last segment of the log is gone".into()],
+    }
+}
+
+impl Report {
+    /// Damage goes into the report; any other error is one.
+    fn blame(&mut self, error: Error) -> Result<()> {
+        let Error::Corrupt(corruption) = error else { return Err(error) };
+        self.note_damage((*corruption).clone());
+        Ok(())
+    }
+
+    fn note_damage(&mut self, corruption: Corruption) {
+        if self.damage.is_empty() {
+            (self.verdict, self.row) = (Verdict::Corrupt(corruption.reason), corruption.row);
+        }
+        self.damage.push(corruption);
+    }
+}
+
+/// Reads the head, which tells what is given up, then the others as far as `depth` asks.
+fn read_all<D: Directory>(
+    directory: &D,
+    headers: &Headers<'_, D>,
+    head: &SegmentHeader,
+    depth: Depth,
+    found: &mut Surveyed,
+) -> Result<()> {
+    let head_piece = Piece { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
+    let head_read = read_piece(directory, headers, &head_piece)?;
+    let first_live = head_read.tail.first_live;
+    let Pieces { mut pieces, faults } = Pieces::find(directory, headers, head, first_live)?;
+    for fault in faults {
+        let error = headers.corrupt(fault.segment, fault.reason, "D1");
+        found.report.blame(with_details(error, headers, fault.segment, fault.named_by))?;
+    }
+    // A file above the head without a header, and with groups: the log went on there.
+    let above: Vec<SegmentNumber> = found.report.damage.iter().filter_map(|damage| damage.segment).collect();
+    for number in above.into_iter().filter(|number| *number > head.number) {
+        if let Some(header) = stand_in(directory, headers, head.log, number)? {
+            // It may have been begun by a cut.
+            for piece in pieces.iter_mut().filter(|piece| !piece.is_stand_in) {
+                piece.below = Some(piece.below.map_or(header.first_lsn, |below| below.min(header.first_lsn)));
+            }
+            pieces.push(Piece { header, is_stand_in: true, ..head_piece });
+        }
+    }
+    let report = &mut found.report;
+    (report.first, report.clean) =
+        (first_live, head_read.tail.closed && head_read.report.verdict == Verdict::End);
+    for piece in &pieces {
+        let is_head = piece.header.number == head.number;
+        let read = match depth {
+            _ if is_head => head_read.clone(),
+            Depth::Everything => read_piece(directory, headers, piece)?,
+            Depth::Ends => unread(directory, headers, piece)?,
+        };
+        report.last = report.last.max(read.report.last);
+        report.promise = report.promise.max(read.promise);
+        report.epoch = report.epoch.max(Some(read.report.epoch));
+        if is_head && report.is_intact() && read.damage.is_empty() {
+            (report.verdict, report.row) = (read.report.verdict, read.report.row);
+        }
+        report.end = Some(Position { segment: piece.header.number, byte: read.report.end });
+        report.segments.push(read.report);
+        read.damage.into_iter().for_each(|damage| report.note_damage(damage));
+    }
+    report.last = report.last.max(first_live.before().unwrap_or(Lsn::ZERO));
+    found.pieces = pieces;
+    Ok(())
+}
+
+/// What is in the place of a missing header.
+fn with_details<D: Directory>(
+    error: Error,
+    headers: &Headers<'_, D>,
+    segment: SegmentNumber,
+    named_by: SegmentNumber,
+) -> Error {
+    let Error::Corrupt(corruption) = error else { return error };
+    let mut corruption = (*corruption).clone();
+    corruption
+        .details
+        .push(format!("expected: the header of segment {segment}, which segment {named_by} names"));
+    let file = headers.files.iter().find(|file| file.number == segment);
+    corruption.details.push(match file.map(|file| &file.block) {
+        None => "found: no such file".into(),
+        Some(HeaderBlock::Zero) => "found: zeros".into(),
+        Some(HeaderBlock::Short) => "found: a file without room for a header".into(),
+        Some(HeaderBlock::Damaged(traces)) if traces.magic => "found: what is left of a header".into(),
+        Some(HeaderBlock::Damaged(_)) => "found: no trace of a header".into(),
+        Some(HeaderBlock::Unknown { version, .. }) => format!("found: a header of version {version}"),
+        Some(HeaderBlock::Valid { header, .. }) => {
+            format!("found: segment {} from LSN {}, epoch {}", header.number, header.first_lsn, header.epoch)
+        }
+    });
+    corruption.into()
+}
+
+/// A segment that was read.
+#[derive(Clone)]
+struct Read {
+    report: SegmentReport,
+    tail: Tail,
+    promise: Lsn,
+    damage: Vec<Corruption>,
+}
+
+/// What the headers say of a segment.
+fn unread<D: Directory>(directory: &D, headers: &Headers<'_, D>, piece: &Piece) -> Result<Read> {
+    let header = piece.header;
+    let file_bytes = file_bytes(directory, &names::segment(header.number))?;
+    let last = piece.successor.and_then(|next| next.first_lsn.before());
+    let end = piece.end().unwrap_or(header.segment_bytes);
+    let report = SegmentReport {
+        number: header.number,
+        path: headers.path(header.number),
+        file_bytes,
+        header,
+        state: state(piece),
+        first: header.first_lsn,
+        last: last.unwrap_or(header.first_lsn),
+        end,
+        epoch: header.epoch,
+        promise: header.promise,
+        is_read: false,
+        counts: Counts::default(),
+        verdict: Verdict::End,
+        row: "E1",
+        notes: notes(headers, header.number),
+    };
+    let tail = Tail {
+        end,
+        next_lsn: header.first_lsn,
+        epoch: header.epoch,
+        promise: header.promise,
+        first_live: header.first_live,
+        groups: 0,
+        closed: false,
+        sealed: None,
+    };
+    let mut damage = Vec::new();
+    if let Some(end) = piece.end().filter(|end| *end > file_bytes) {
+        let corruption = Corruption {
+            path: report.path.clone(),
+            segment: Some(header.number),
+            offset: file_bytes,
+            lsn: None,
+            reason: Reason::FileShort,
+            row: "F1",
+            details: vec![format!("expected: {end} bytes or more, found: {file_bytes}")],
+        };
+        damage.push(corruption);
+    }
+    Ok(Read { report, tail, promise: header.promise, damage })
+}
+
+fn state(piece: &Piece) -> SegmentState {
+    match (piece.is_stand_in, piece.is_head) {
+        (true, _) => SegmentState::HeaderLost,
+        (false, true) => SegmentState::Active,
+        (false, false) => SegmentState::Sealed,
+    }
+}
+
+/// What there is to know of a header that counts.
+fn notes<D: Directory>(headers: &Headers<'_, D>, number: SegmentNumber) -> Vec<String> {
+    let file = headers.files.iter().find(|file| file.number == number);
+    let Some(HeaderBlock::Valid { copies, stray, .. }) = file.map(|file| file.block) else {
+        return Vec::new();
+    };
+    let mut notes = Vec::new();
+    match copies {
+        Copies::Both => {}
+        Copies::Only(copy) => {
+            notes.push(format!("only copy {} of its header is good; the other is damaged", copy + 1));
+        }
+        Copies::Newer(copy) => {
+            notes.push(format!("the copies of its header differ; copy {} is newer and counts", copy + 1));
+        }
+    }
+    if stray {
+        notes.push("bytes other than zero between the copies of its header".into());
+    }
+    notes
+}
+
+/// Reads a segment from front to back, over its damage.
+fn read_piece<D: Directory>(directory: &D, headers: &Headers<'_, D>, piece: &Piece) -> Result<Read> {
+    let mut read = unread(directory, headers, piece)?;
+    // Reading finds that by itself.
+    read.damage.clear();
+    let file = Arc::new(past_the_cache(directory, &Options::default(), piece.header.number)?);
+    let mut strip = Strip::new(file, &piece.header, piece.end())?;
+    let mut group = Counts::default();
+    let mut is_first = true;
+    loop {
+        match strip.step()? {
+            Item::GroupStart(_) => group = Counts { groups: 1, ..Counts::default() },
+            Item::Frame(frame) if frame.kind == Kind::Record => {
+                group.records += 1;
+                group.record_bytes += frame.payload_bytes as u64;
+            }
+            Item::Frame(_) => group.controls += 1,
+            Item::GroupEnd => read.count(&std::mem::take(&mut group)),
+            Item::Stop(stop) => {
+                if stop.fault == Fault::SegmentEnd {
+                    read.count(&std::mem::take(&mut group));
+                }
+                if !read.stop(&mut strip, piece, &stop, std::mem::take(&mut is_first))?
+                    || strip.go_on(&stop)?.is_none()
+                {
+                    break;
+                }
+            }
+        }
+    }
+    read.report.is_read = true;
+    read.check_link(piece);
+    Ok(read)
+}
+
+impl Read {
+    fn count(&mut self, group: &Counts) {
+        self.report.counts = self.report.counts.plus(group);
+    }
+
+    /// Judges a stop; whether it is damage behind which more may follow.
+    fn stop<F: File>(
+        &mut self,
+        strip: &mut Strip<F>,
+        piece: &Piece,
+        stop: &Stop,
+        is_first: bool,
+    ) -> Result<bool> {
+        let number = piece.header.number;
+        let evidence = piece.evidence(strip, stop)?;
+        let row = judge(&stop.facts(&evidence));
+        let verdict = piece.verdict_of(row);
+        self.tail = Tail { first_live: self.tail.first_live.max(stop.tail.first_live), ..stop.tail };
+        self.promise = self.promise.max(stop.tail.promise).max(evidence.lsn);
+        self.report.promise = self.report.promise.max(stop.tail.promise);
+        self.report.end = stop.tail.end;
+        self.report.epoch = self.report.epoch.max(stop.tail.epoch);
+        self.report.last = stop.tail.next_lsn.before().unwrap_or(Lsn::ZERO);
+        if is_first {
+            (self.report.verdict, self.report.row) = (verdict, row.name);
+        }
+        let Verdict::Corrupt(reason) = verdict else {
+            if verdict == Verdict::Torn {
+                self.report.notes.push(format!("behind byte {}: {}", stop.tail.end, row.why));
+                self.report.notes.extend(strip.explain(stop)?);
+            }
+            return Ok(false);
+        };
+        let mut details = strip.explain(stop)?;
+        if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
+            details.push(format!(
+                "it was promised that everything up to LSN {} and byte {} is durable",
+                evidence.lsn.max(stop.tail.promise),
+                evidence.end
+            ));
+        }
+        self.damage.push(Corruption {
+            path: self.report.path.clone(),
+            segment: Some(number),
+            offset: stop.at,
+            lsn: Some(stop.lsn_expected),
+            reason,
+            row: row.name,
+            details,
+        });
+        Ok(true)
+    }
+
+    /// The next segment goes on where this one ends.
+    fn check_link(&mut self, piece: &Piece) {
+        let Some(next) = piece.successor.filter(|_| self.damage.is_empty()) else { return };
+        if next.first_lsn != self.tail.next_lsn {
+            self.damage.push(Corruption {
+                path: self.report.path.clone(),
+                segment: Some(piece.header.number),
+                offset: self.tail.end,
+                lsn: Some(self.tail.next_lsn),
+                reason: Reason::Link,
+                row: "D1",
+                details: vec![format!(
+                    "expected: LSN {}, with which segment {} begins; found: LSN {}",
+                    next.first_lsn, next.number, self.tail.next_lsn
+                )],
+            });
+        }
+    }
+}
+
+fn file_bytes<D: Directory>(directory: &D, name: &str) -> Result<u64> {
+    Ok(directory.open(name, &OpenFile::existing().read_only())?.len_bytes()?)
+}
+
+/// The files that are not part of the log.
+fn others<D: Directory>(
+    directory: &D,
+    listing: &Listing,
+    found: &Surveyed,
+    headers: &Headers<'_, D>,
+) -> Result<Vec<OtherFile>> {
+    let is_part = |number| found.pieces.iter().any(|piece| piece.header.number == number);
+    let is_begun = |number| {
+        let file = headers.files.iter().find(|file| file.number == number);
+        file.is_some_and(|file| file.state(found.report.log).is_none())
+    };
+    let segments = listing.segments.iter().filter(|number| !is_part(**number)).map(|number| {
+        let state = if is_begun(*number) { FileState::Obsolete } else { FileState::Ready };
+        (*number, names::segment(*number), state)
+    });
+    let free = listing.free.iter().map(|number| (*number, names::free(*number), FileState::Free));
+    let new = listing.unfinished.iter().map(|number| (*number, names::new(*number), FileState::Unfinished));
+    let mut files = Vec::new();
+    for (number, name, state) in segments.chain(free).chain(new) {
+        let path = directory.path().join(&name);
+        files.push(OtherFile { number, path, bytes: file_bytes(directory, &name)?, state });
+    }
+    Ok(files)
+}
