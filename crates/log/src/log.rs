@@ -250,7 +250,8 @@ impl<D: Directory> Log<D> {
     /// [`Error::Poisoned`]; the log is closed all the same.
     ///
     /// # Durability
-    /// On `Ok` every record is on stable storage, and the next opening knows that nothing is missing.
+    /// On `Ok` every record is on stable storage, and the next opening knows that nothing is missing; the second not where
+    /// the segment has hardly any room left: that is kept for what must be said, and [`Recovery::clean`] is false then.
     pub fn close(mut self) -> Result<()> {
         self.shut()
     }

@@ -49,13 +49,22 @@ impl<D: Directory> Store<D> {
             Some(highest) => highest.next().ok_or(ObtainError::Retry(Error::UsedUp))?,
             None => SegmentNumber::FIRST,
         };
-        let old = match self.take_free(bytes) {
-            Some(free) => free,
+        let free = self.take_free(bytes);
+        let old = match free {
+            Some(free) => names::free(free),
             None => self.make(number, bytes, options)?,
         };
         let name = names::segment(number);
         let retry = |error: inkstone_io::Error| ObtainError::Retry(no_room_or(bytes, error));
-        self.directory.rename(&old, &name).map_err(retry)?;
+        if let Err(error) = self.directory.rename(&old, &name) {
+            // It has its old name and may be had again; a new file would be in the way of the next attempt, which
+            // removes it if this does not succeed.
+            match free {
+                Some(free) => self.free.push(free),
+                None => drop(self.directory.remove(&old)),
+            }
+            return Err(retry(error));
+        }
         self.highest = Some(number);
         if !options.makes(Mistake::NoDirectorySync) {
             self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
@@ -64,9 +73,9 @@ impl<D: Directory> Store<D> {
         Ok((number, Arc::new(file)))
     }
 
-    /// The name of a free file of exactly this size whose blocks nobody else has. What does not fit is removed: sizes
+    /// A free file of exactly this size whose blocks nobody else has. What does not fit is removed: sizes
     /// only change when the log grows up or its options change.
-    fn take_free(&mut self, bytes: u64) -> Option<String> {
+    fn take_free(&mut self, bytes: u64) -> Option<SegmentNumber> {
         while let Some(number) = self.free.pop() {
             let name = names::free(number);
             let fits = self.directory.open(&name, &OpenFile::existing()).and_then(|file| {
@@ -74,7 +83,7 @@ impl<D: Directory> Store<D> {
                 Ok(file.len_bytes()? == bytes && facts.hard_links == 1 && !facts.has_shared_extents)
             });
             if matches!(fits, Ok(true)) {
-                return Some(name);
+                return Some(number);
             }
             // Somebody's backup keeps its own link; a file that cannot be removed is found by the next opening.
             let _ = self.directory.remove(&name);
@@ -89,7 +98,11 @@ impl<D: Directory> Store<D> {
         options: &Options,
     ) -> std::result::Result<String, ObtainError> {
         let name = names::new(number);
-        let made = self.prepare(&name, bytes, options);
+        let mut made = self.prepare(&name, bytes, options);
+        if matches!(&made, Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists) {
+            // An earlier attempt failed, and so did taking its file away. Nothing relies on it.
+            made = self.directory.remove(&name).and_then(|()| self.prepare(&name, bytes, options));
+        }
         made.map(|()| name.clone()).map_err(|error| {
             let _ = self.directory.remove(&name);
             // The file never had a segment's name: nothing relies on it.

@@ -1,0 +1,276 @@
+//! Histories of every operation, from a seed, and running them with a crash at every instant.
+//!
+//! *Owns*: the operations, what each means to the model, carrying them out. *May not touch*: how a crash is looked at.
+
+use inkstone::{Error, Log, Lsn};
+use inkstone_sim::{SimDirectory, SimDisk};
+
+use super::crash::{Explorer, open};
+use super::model::{Allowed, Model, Shown};
+use super::variant::{RECORD_BYTES_MAX, SEGMENT_BYTES};
+
+/// What somebody does with a log. Places are relative, so that a history stays one when operations are left out.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    /// Append a record of so many bytes, and wait.
+    Append(usize),
+    /// Append several, then one sync.
+    Several(Vec<usize>),
+    /// Append, and let go.
+    LetGo(usize),
+    /// `append_batch`, and wait.
+    Batch(Vec<usize>),
+    /// `try_append`, and wait.
+    Try(usize),
+    Sync,
+    /// To so many 255ths of what is there: 255 gives all up.
+    TruncateBefore(u8),
+    /// To so many 255ths of what is there: 0 leaves nothing.
+    TruncateAfter(u8),
+    /// Close, and open.
+    Reopen,
+    /// Drop (which commits and says nothing), and open.
+    Drop,
+    /// Kill the process, and open.
+    Kill,
+}
+
+fn size(rng: &mut fastrand::Rng) -> usize {
+    match rng.u32(..12) {
+        0 => 0,
+        1..=4 => rng.usize(..200),
+        5 | 6 => rng.usize(..3000),
+        // The group ends at a block's end, or around it.
+        7 => 4096 - 48 - 24 - 16 + rng.usize(..32),
+        8 | 9 => rng.usize(..12_000),
+        10 => RECORD_BYTES_MAX,
+        _ => rng.usize(..=RECORD_BYTES_MAX),
+    }
+}
+
+fn sizes(rng: &mut fastrand::Rng) -> Vec<usize> {
+    let count = rng.usize(2..6);
+    let largest = RECORD_BYTES_MAX / count - 40;
+    (0..count).map(|_| size(rng).min(largest)).collect()
+}
+
+/// What a history is mostly made of.
+#[derive(Debug, Clone, Copy)]
+enum Taste {
+    Mixed,
+    /// Openings, which use up what a segment keeps for control groups.
+    Openings,
+    /// Cuts at both ends, in a row.
+    Cuts,
+    /// Large records: a roll every other time.
+    Rolls,
+}
+
+/// A history of `length` operations.
+pub(crate) fn history(seed: u64, length: usize) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6869_7374_6F72_7921);
+    let taste = [Taste::Mixed, Taste::Mixed, Taste::Openings, Taste::Cuts, Taste::Rolls][rng.usize(..5)];
+    let mut operation = |_| {
+        let kind = match taste {
+            Taste::Openings if rng.u8(..3) > 0 => rng.u32(20..24),
+            Taste::Cuts if rng.bool() => rng.u32(15..20),
+            Taste::Rolls if rng.bool() => {
+                return Op::Append(rng.usize(RECORD_BYTES_MAX / 2..=RECORD_BYTES_MAX));
+            }
+            _ => rng.u32(..24),
+        };
+        match kind {
+            0..=6 => Op::Append(size(&mut rng)),
+            7 | 8 => Op::Several(sizes(&mut rng)),
+            9 | 10 => Op::LetGo(size(&mut rng)),
+            11 | 12 => Op::Batch(sizes(&mut rng)),
+            13 => Op::Try(size(&mut rng)),
+            14 => Op::Sync,
+            15 | 16 => Op::TruncateBefore([255, rng.u8(..)][rng.usize(..2)]),
+            17..=19 => Op::TruncateAfter([0, rng.u8(..), rng.u8(..), rng.u8(200..)][rng.usize(..4)]),
+            20 => Op::Drop,
+            21 => Op::Reopen,
+            _ => Op::Kill,
+        }
+    };
+    (0..length).map(&mut operation).collect()
+}
+
+/// What an operation may leave when it is cut short, and what it must leave when it is done.
+pub(crate) struct Plan {
+    pub(crate) during: Allowed,
+    pub(crate) after: Model,
+    lsn: Lsn,
+}
+
+fn part(model: &Model, part: u8) -> u64 {
+    let count = model.last() + 1 - model.first;
+    model.first - 1 + (count * u64::from(part)).div_ceil(255)
+}
+
+/// What `operation` means.
+pub(crate) fn plan(operation: &Op, before: &Model) -> Plan {
+    let mut after = before.clone();
+    let mut lsn = Lsn::ZERO;
+    match operation {
+        Op::Append(bytes) | Op::LetGo(bytes) | Op::Try(bytes) => after.push(*bytes, false),
+        Op::Several(all) => all.iter().for_each(|bytes| after.push(*bytes, false)),
+        Op::Batch(all) => {
+            let last = all.len() - 1;
+            all.iter().enumerate().for_each(|(index, bytes)| after.push(*bytes, index < last));
+        }
+        Op::Sync | Op::Reopen | Op::Drop | Op::Kill => {}
+        Op::TruncateBefore(to) => {
+            after.first = part(before, *to) + 1;
+            lsn = Lsn::new(after.first);
+        }
+        Op::TruncateAfter(to) => {
+            lsn = Lsn::new(part(before, *to));
+            after.cut(lsn.get());
+        }
+    }
+    let mut during =
+        Allowed { at_least: before.acked, firsts: [before.first, after.first], ..after.allowed() };
+    if let Op::TruncateAfter(_) = operation {
+        during = Allowed { cut: Some(lsn.get()), ..before.allowed() };
+    }
+    // Whatever makes one thing durable makes everything before it durable.
+    if !matches!(operation, Op::LetGo(_) | Op::Kill | Op::Drop) {
+        after.acked = after.last();
+    }
+    Plan { during, after, lsn }
+}
+
+/// Carries out an operation that leaves the log open.
+pub(crate) fn carry_out(log: &Log<SimDirectory>, operation: &Op, plan: &Plan) -> inkstone::Result<()> {
+    let appended = |count: usize| &plan.after.records[plan.after.records.len() - count..];
+    let expect = |lsn: Lsn, wanted: u64| {
+        if lsn.get() == wanted { Ok(()) } else { Err(Error::Invalid(format!("{lsn} and not {wanted}"))) }
+    };
+    let last = plan.after.last();
+    match operation {
+        Op::Append(_) => expect(log.append(appended(1)[0].payload())?.wait()?, last),
+        Op::Try(_) => expect(log.try_append(appended(1)[0].payload())?.wait()?, last),
+        Op::LetGo(_) => expect(log.append(appended(1)[0].payload())?.lsn(), last),
+        Op::Several(all) => {
+            for record in appended(all.len()) {
+                drop(log.append(record.payload())?);
+            }
+            expect(log.sync()?, last)
+        }
+        Op::Batch(all) => {
+            let payloads: Vec<_> = appended(all.len()).iter().map(|record| record.payload()).collect();
+            let append = log.append_batch(&payloads)?;
+            expect(append.first_lsn(), last + 1 - all.len() as u64)?;
+            expect(append.wait()?, last)
+        }
+        Op::Sync => expect(log.sync()?, last),
+        Op::TruncateBefore(_) => log.truncate_before(plan.lsn),
+        Op::TruncateAfter(_) => log.truncate_after(plan.lsn),
+        Op::Reopen | Op::Drop | Op::Kill => Ok(()),
+    }
+}
+
+/// A log in use.
+pub(crate) struct Run {
+    pub(crate) disk: SimDisk,
+    pub(crate) explorer: Explorer,
+    pub(crate) model: Model,
+    log: Option<Log<SimDirectory>>,
+    steps: u64,
+}
+
+impl Run {
+    /// A new log; a crash while it is made leaves none, or an empty one.
+    pub(crate) fn begin(explorer: Explorer) -> Result<Self, String> {
+        let disk = SimDisk::new(explorer.seed, explorer.variant.disk);
+        disk.record_epochs();
+        let mut run = Self { disk, explorer, model: Model::new(), log: None, steps: 0 };
+        run.open(&Model::new().allowed())?;
+        run.look(&Model::new().allowed())?;
+        Ok(run)
+    }
+
+    fn open(&mut self, allowed: &Allowed) -> Result<Shown, String> {
+        let log =
+            open(&self.disk, &self.explorer.variant).map_err(|error| format!("it does not open: {error}"))?;
+        let shown = allowed.check(&log)?;
+        self.log = Some(log);
+        Ok(shown)
+    }
+
+    fn log(&self) -> &Log<SimDirectory> {
+        self.log.as_ref().expect("it is open between operations")
+    }
+
+    /// Looks at crashes within what was done since it looked last, and at one now.
+    fn look(&mut self, during: &Allowed) -> Result<(), String> {
+        for cut in self.disk.take_epochs() {
+            self.explorer.cut(&cut, during).map_err(|why| format!("crashed within: {why}"))?;
+        }
+        let allowed = self.model.allowed();
+        self.explorer.cut(&self.disk.power_cut(), &allowed).map_err(|why| format!("crashed after: {why}"))
+    }
+
+    /// Does one thing and looks at every crash within and after it.
+    fn step(&mut self, operation: &Op) -> Result<(), String> {
+        let plan = plan(operation, &self.model);
+        self.steps += 1;
+        if matches!(operation, Op::Reopen | Op::Drop | Op::Kill) && self.explorer.seed.is_multiple_of(3) {
+            self.explorer.variant.redraw_options(self.explorer.seed ^ self.steps);
+        }
+        match (operation, self.log.take()) {
+            (Op::Reopen, Some(log)) => {
+                log.close().map_err(|error| format!("it does not close: {error}"))?;
+                self.open(&plan.after.allowed())?;
+                self.model = plan.after;
+                self.check_clean()?;
+            }
+            (Op::Drop | Op::Kill, Some(log)) => {
+                if matches!(operation, Op::Kill) {
+                    log.abandon()
+                } else {
+                    drop(log)
+                }
+                let shown = self.open(&plan.during)?;
+                self.model.settle(shown);
+            }
+            (_, log) => {
+                self.log = log;
+                carry_out(self.log(), operation, &plan).map_err(|error| format!("it fails: {error}"))?;
+                self.model = plan.after.clone();
+                self.check_living(&plan.after)?;
+                self.model.acked = self.log().durable().get();
+            }
+        }
+        self.look(&plan.during)
+    }
+
+    /// The last promise is left out only where the room is needed for other things.
+    fn check_clean(&self) -> Result<(), String> {
+        let recovery = self.log().recovery();
+        let is_short = |byte: u64| byte % SEGMENT_BYTES > SEGMENT_BYTES - (8 << 10);
+        if recovery.clean || recovery.end.is_some_and(|end| is_short(end.byte)) {
+            return Ok(());
+        }
+        Err(format!("closed in order, and {recovery}"))
+    }
+
+    /// What the log that did it shows now.
+    fn check_living(&self, after: &Model) -> Result<(), String> {
+        let log = self.log();
+        let shown = Shown { first: log.first().get(), last: log.durable().get() };
+        if (log.first().get(), log.last().get()) != (after.first, after.last()) {
+            return Err(format!("it is {}..={}", log.first(), log.last()));
+        }
+        after.allowed().check_records(log, shown)
+    }
+
+    /// Runs a history.
+    pub(crate) fn all(mut self, operations: &[Op]) -> Result<u64, String> {
+        for (number, operation) in operations.iter().enumerate() {
+            self.step(operation).map_err(|why| format!("{number} {operation:?}: {why}"))?;
+        }
+        Ok(self.explorer.states)
+    }
+}

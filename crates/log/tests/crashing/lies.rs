@@ -1,0 +1,120 @@
+//! Devices that lie: writes that are acknowledged and never arrive, or arrive elsewhere, and bits that rot.
+//!
+//! *Owns*: what may still be shown then: what was appended, or the word Corrupt. *May not touch*: what the operations
+//! mean (`history.rs`).
+
+use inkstone::{Log, Lsn};
+use inkstone_sim::{SimDirectory, SimDisk};
+
+use super::crash::{PATH, open};
+use super::history::{Op, carry_out, plan};
+use super::model::{Model, Record};
+use super::variant::Variant;
+
+/// What a log shows of which something may be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Everything.
+    Whole,
+    /// Less, without a word.
+    Less,
+    /// It says that it is corrupt.
+    Corrupt,
+}
+
+/// Reads a log. Whatever it shows must have been appended there.
+fn read(log: &Log<SimDirectory>, model: &Model) -> Result<Seen, String> {
+    let (first, last) = (log.first().get(), log.last().get());
+    if last > model.last() || first > model.first {
+        return Err(format!("{first}..={last} of {}..={}", model.first, model.last()));
+    }
+    let mut next = first;
+    for record in log.reader().records(Lsn::new(first)) {
+        match record {
+            Ok(record) => {
+                let wanted = model.records.get(record.lsn.get() as usize - 1).map(Record::payload);
+                if record.lsn.get() != next || wanted != Some(&record.bytes[..]) {
+                    return Err(format!("LSN {} where {next} was to come, or with other bytes", record.lsn));
+                }
+                next += 1;
+            }
+            Err(error) if error.corruption().is_some() => return Ok(Seen::Corrupt),
+            Err(error) => return Err(format!("LSN {next} cannot be read: {error}")),
+        }
+    }
+    let is_whole = (first, last, next) == (model.first, model.last(), model.last() + 1);
+    Ok(if is_whole { Seen::Whole } else { Seen::Less })
+}
+
+/// Opens the log of a disk and reads it.
+pub(crate) fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
+    match open(disk, variant) {
+        Ok(log) => {
+            let seen = read(&log, model);
+            log.abandon();
+            seen
+        }
+        Err(error) if error.corruption().is_some() => Ok(Seen::Corrupt),
+        Err(error) => Err(format!("it does not open: {error}")),
+    }
+}
+
+/// Runs a history on a disk that lies once, then appends, closes, and drops every page: what the lie took is told.
+/// `None` when it was told before.
+pub(crate) fn tell(
+    disk: &SimDisk,
+    variant: &Variant,
+    operations: &[Op],
+) -> Result<Option<(Model, Seen)>, String> {
+    let mut model = Model::new();
+    let mut log = open(disk, variant).map_err(|error| error.to_string())?;
+    let last = [Op::Append(333), Op::Reopen];
+    // The disk's operations before something was appended last: a lie before that is covered by a promise.
+    let mut covered = 0;
+    for operation in operations.iter().chain(&last) {
+        let plan = plan(operation, &model);
+        let is_promise = matches!(operation, Op::Append(_) | Op::Batch(_) | Op::Several(_) | Op::Try(_));
+        covered = if is_promise { disk.operations() } else { covered };
+        match operation {
+            Op::Reopen | Op::Drop | Op::Kill => {
+                log.close().map_err(|error| error.to_string())?;
+                disk.drop_caches();
+                model = plan.after;
+                match open(disk, variant) {
+                    Ok(opened) => log = opened,
+                    Err(error) if error.corruption().is_some() => return Ok(None),
+                    Err(error) => return Err(format!("it does not open: {error}")),
+                }
+                let seen = read(&log, &model)?;
+                if seen == Seen::Less && disk.history().iter().any(|event| event.operation <= covered) {
+                    return Err(format!("{}..={} are left of {:?}", log.first(), log.last(), model.last()));
+                }
+                if seen != Seen::Whole {
+                    return Ok(None);
+                }
+            }
+            _ => match carry_out(&log, operation, &plan) {
+                Ok(()) => model = plan.after,
+                Err(error) if error.corruption().is_some() => return Ok(None),
+                Err(error) => return Err(format!("{operation:?} fails: {error}")),
+            },
+        }
+    }
+    log.close().map_err(|error| error.to_string())?;
+    look(disk, variant, &model).map(|seen| Some((model, seen)))
+}
+
+/// Flips a bit somewhere in a segment that is in use.
+pub(crate) fn rot(disk: &SimDisk, rng: &mut fastrand::Rng) -> String {
+    let image = disk.image();
+    let segments: Vec<_> = image
+        .iter()
+        .filter(|(path, _)| path.extension().is_some_and(|extension| extension == "ink"))
+        .collect();
+    let (path, bytes) = segments[rng.usize(..segments.len())];
+    let used = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0);
+    let (at, mask) = (rng.u64(..=used as u64), 1 << rng.u32(..8));
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    disk.rot(PATH, &name, at, mask);
+    format!("{mask:#x} at byte {at} of {name}")
+}

@@ -1,0 +1,122 @@
+//! Several threads that append to one log, and power cuts while they do.
+//!
+//! *Owns*: what each thread appends, who was told what by when. *May not touch*: the order in which they come.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use inkstone::{Log, Lsn};
+use inkstone_sim::{PowerCut, SimDirectory, SimDisk};
+
+use super::crash::{PATH, open};
+use super::variant::Variant;
+
+const THREADS: u8 = 4;
+const APPENDS: u32 = 60;
+const CUTS_MAX: usize = 300;
+
+/// Somebody was told that this record is durable, when so many epochs were recorded.
+#[derive(Debug, Clone, Copy)]
+struct Ack {
+    epochs: u64,
+    lsn: u64,
+    thread: u8,
+    number: u32,
+}
+
+fn payload(thread: u8, number: u32) -> Vec<u8> {
+    let length = 5 + (number as usize * 331 + usize::from(thread) * 97) % 3000;
+    let mut bytes = vec![thread; length];
+    bytes[1..5].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// One thread's appends: waited for one by one, let go, or as batches of two.
+fn append_all(disk: &SimDisk, log: &Log<SimDirectory>, thread: u8, acks: &Mutex<Vec<Ack>>) {
+    let mut number = 0;
+    while number < APPENDS {
+        let (lsn, last) = match number % 5 {
+            1 => {
+                drop(log.append(&payload(thread, number)).unwrap());
+                number += 1;
+                continue;
+            }
+            3 => {
+                let batch = [payload(thread, number), payload(thread, number + 1)];
+                (log.append_batch(&batch).unwrap().wait().unwrap(), number + 1)
+            }
+            _ => (log.append(&payload(thread, number)).unwrap().wait().unwrap(), number),
+        };
+        let epochs = disk.epochs_recorded();
+        acks.lock().unwrap().push(Ack { epochs, lsn: lsn.get(), thread, number: last });
+        number = last + 1;
+    }
+}
+
+/// What was found must have every record that was acknowledged by then, and of each thread the first so many.
+fn check(found: &SimDisk, variant: &Variant, acks: &[Ack], epoch: u64) -> Result<(), String> {
+    let log = open(found, variant).map_err(|error| format!("it does not open: {error}"))?;
+    let mut shown = Vec::new();
+    let mut next = [0; THREADS as usize];
+    for record in log.reader().records(Lsn::FIRST) {
+        let record = record.map_err(|error| error.to_string())?;
+        let thread = record.bytes[0];
+        let number = next[usize::from(thread)];
+        if record.lsn.get() != shown.len() as u64 + 1 || record.bytes != payload(thread, number) {
+            return Err(format!("LSN {} is not thread {thread}'s append {number}", record.lsn));
+        }
+        next[usize::from(thread)] += 1;
+        shown.push((thread, number));
+    }
+    if next.iter().any(|&next| next < APPENDS && next % 5 == 4) {
+        return Err(format!("half a batch: {next:?}"));
+    }
+    for ack in acks.iter().filter(|ack| ack.epochs <= epoch) {
+        if shown.get(ack.lsn as usize - 1) != Some(&(ack.thread, ack.number)) {
+            return Err(format!("{ack:?} is not among the {} found at epoch {epoch}", shown.len()));
+        }
+    }
+    log.append_durable(b"on it goes").map_err(|error| error.to_string())?;
+    log.abandon();
+    Ok(())
+}
+
+/// Runs the threads; gives how many states were looked at.
+pub(crate) fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
+    let disk = SimDisk::new(seed, variant.disk);
+    disk.record_epochs();
+    let threaded = variant.options.clone().own_thread(true).linger(Duration::from_micros(50));
+    let log = Log::open_in(Arc::new(disk.directory(PATH)), threaded).map_err(|error| error.to_string())?;
+    let acks = Mutex::new(Vec::new());
+    let busy = AtomicUsize::new(usize::from(THREADS));
+    let mut cuts: Vec<PowerCut> = Vec::new();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (disk, log, acks, busy) = (&disk, &log, &acks, &busy);
+            scope.spawn(move || {
+                append_all(disk, log, thread, acks);
+                busy.fetch_sub(1, Ordering::Release);
+            });
+        }
+        while busy.load(Ordering::Acquire) > 0 {
+            if cuts.len() < CUTS_MAX {
+                cuts.push(disk.power_cut());
+            }
+            std::thread::yield_now();
+        }
+    });
+    log.abandon();
+    cuts.extend(disk.take_epochs());
+    cuts.push(disk.power_cut());
+    let acks = acks.into_inner().unwrap();
+    let mut states = 0;
+    for (number, cut) in cuts.iter().enumerate() {
+        for sample in 0..samples {
+            let found = cut.sample(seed ^ (sample << 40) ^ ((number as u64) << 20));
+            check(&found, variant, &acks, cut.epoch())?;
+            states += 1;
+        }
+    }
+    Ok(states)
+}

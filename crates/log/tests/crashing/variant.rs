@@ -1,0 +1,76 @@
+//! Which log on which disk: from a seed, any that the log promises to survive.
+//!
+//! *Owns*: the combinations, and those that are left out because docs/format.md does not promise them. *May not touch*:
+//! what is done with the log.
+
+use inkstone::{Access, Durability, Options, Preparation};
+use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks};
+
+/// The smallest that there is: rolls are what goes wrong.
+pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
+/// Two of them do not fit in a segment.
+pub(crate) const RECORD_BYTES_MAX: usize = 24 << 10;
+
+/// A log on a disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Variant {
+    pub(crate) disk: DiskOptions,
+    pub(crate) options: Options,
+}
+
+/// A small log that only callers commit: everything that it does follows from what is done with it.
+pub(crate) fn small() -> Options {
+    Options::new()
+        .segment_bytes(SEGMENT_BYTES)
+        .record_bytes_max(RECORD_BYTES_MAX)
+        .buffer_bytes(8 << 10)
+        .own_thread(false)
+}
+
+/// Any variant.
+pub(crate) fn variant(seed: u64) -> Variant {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x7661_7269_616E_7473);
+    let pad = rng.bool();
+    let disk = DiskOptions {
+        sector_bytes: if rng.u8(..3) == 0 { 4096 } else { 512 },
+        flush_is_global: rng.u8(..3) > 0,
+        has_fua: rng.bool(),
+        has_direct: rng.u8(..4) > 0,
+        writeback_ppm: [0, 50_000, 400_000][rng.usize(..3)],
+        directory_order: if rng.bool() { DirectoryOrder::Any } else { DirectoryOrder::Prefix },
+        new_blocks: [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale][rng.usize(..3)],
+        // Without padding the log relies on a device that leaves alone what a torn write does not change.
+        garbage_at_crash: pad && rng.bool(),
+        ..DiskOptions::default()
+    };
+    let options = options(&mut rng, &disk, pad);
+    Variant { disk, options }
+}
+
+fn options(rng: &mut fastrand::Rng, disk: &DiskOptions, pad: bool) -> Options {
+    let access = if disk.has_direct && rng.bool() { Access::Direct } else { Access::Buffered };
+    let durabilities = [
+        Durability::Fdatasync,
+        Durability::Fsync,
+        Durability::RwfDsync,
+        Durability::ODsync,
+        Durability::OSync,
+    ];
+    small()
+        .pad_groups(pad)
+        .access(access)
+        .durability(durabilities[rng.usize(..durabilities.len())])
+        .preparation(if rng.bool() { Preparation::Zeros } else { Preparation::Fallocate })
+        .segment_bytes(if rng.u8(..4) == 0 { 4 * SEGMENT_BYTES } else { SEGMENT_BYTES })
+        .buffer_bytes(if rng.bool() { 8 << 10 } else { 32 << 10 })
+        .free_segments_max(rng.usize(..4))
+}
+
+impl Variant {
+    /// Other options for the next opening of the same log.
+    pub(crate) fn redraw_options(&mut self, seed: u64) {
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x6F70_7469_6F6E_7321);
+        let pad = self.disk.garbage_at_crash || rng.bool();
+        self.options = options(&mut rng, &self.disk, pad);
+    }
+}
