@@ -6,6 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::capability::Capabilities;
 use crate::engine::OsEngine;
 use crate::error::{Error, Result};
 use crate::file::OsFile;
@@ -152,6 +153,10 @@ impl Directory for OsDirectory {
 
     fn free_bytes(&self) -> Result<u64> {
         crate::capability::free_bytes(&self.path)
+    }
+
+    fn capabilities(&self) -> Result<Option<Capabilities>> {
+        Capabilities::of(&self.path).map(Some)
     }
 
     fn random_bytes(&self) -> Result<[u8; 16]> {

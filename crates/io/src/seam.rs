@@ -10,6 +10,7 @@
 //! - after a failed write or sync nothing is known about any byte not durable before it: do not try again, reopen.
 
 use crate::buffer::AlignedBuf;
+use crate::capability::Capabilities;
 use crate::error::Result;
 use crate::strategy::{Access, Durability, EngineKind, Preparation};
 use std::path::Path;
@@ -307,6 +308,14 @@ pub trait Directory: Send + Sync + 'static {
     /// # Errors
     /// What the file system answers.
     fn free_bytes(&self) -> Result<u64>;
+
+    /// What file system and device can do, without I/O; `None` where nothing is known.
+    ///
+    /// # Errors
+    /// When the directory is missing, or the kernel's tables cannot be read.
+    fn capabilities(&self) -> Result<Option<Capabilities>> {
+        Ok(None)
+    }
 
     /// Random bytes: the id of a new log.
     ///

@@ -51,10 +51,11 @@ impl<D: Directory> Append<D> {
     /// next opening. [`crate::Error::Closed`] when the log was closed by a failing `close`.
     ///
     /// # Durability
-    /// On `Ok` the record and every one before it are on stable storage.
+    /// On `Ok` the record and every one before it are on stable storage; with [`crate::Options::periodic`] they will be
+    /// soon.
     pub fn wait(mut self) -> Result<Lsn> {
         self.is_decided = true;
-        self.shared.wait(self.last, self.cuts).map(|()| self.last)
+        self.shared.acknowledge(self.last, self.cuts).map(|()| self.last)
     }
 }
 

@@ -1,27 +1,29 @@
 //! Changes of the log other than appending: the next segment, control groups, truncation at both ends.
 //!
 //! *Owns*: the order in which things become durable when a segment changes. *May not touch*: how a group is written
-//! (`shared.rs`, `writer.rs`), where files come from (`store.rs`).
+//! (`shared.rs`, `writer.rs`), where files come from (`pool.rs`).
 //!
 //! The order of a roll: everything in the old segment durable; a file with the new segment's name, durable; its header,
-//! durable; a seal in the old segment that names it, durable; then the first group. A crash between any two of them
-//! opens to the same records.
+//! durable; a seal in the old segment that names it; then the first group. A crash between any two of them opens to the
+//! same records. The seal may be missing after a crash, so nobody waits for it: where there is a steward, that one syncs it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES, HEADER_BYTES};
+use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES};
 use inkstone_format::{
     Control, EncodeError, Epoch, Kind, Lsn, Position, PromiseReason, Roll, SegmentHeader, SegmentNumber,
 };
 use inkstone_io::Directory;
 
 use crate::error::{Error, Result};
-use crate::filling::{Filling, memory_for};
+use crate::event::{Event, SealedSegment};
 use crate::mistake::Mistake;
+use crate::names;
+use crate::pool::{Blocks, ObtainError, Ready, open_for_groups};
 use crate::recover::damage;
 use crate::segment::{Link, Segment, identity, lock};
-use crate::shared::{Guard, Shared};
-use crate::store::{ObtainError, open_for_groups};
+use crate::shared::{Guard, Shared, State};
 use crate::window::{Item, Walk, Window};
 
 /// Promises for people who wait are left out where less than this is left for control groups: what must be said later
@@ -48,7 +50,11 @@ impl<D: Directory> Shared<D> {
             return Ok(self.end_turn(state, turn));
         }
         state.changing = true;
-        let (state, result) = self.roll_in_turn(state, frame_bytes);
+        let started = Instant::now();
+        let (mut state, result) = self.roll_in_turn(state, frame_bytes);
+        if result.is_ok() {
+            state.stats.change.add(started.elapsed());
+        }
         let state = self.end_turn(state, turn);
         result.map(|()| state)
     }
@@ -83,23 +89,23 @@ impl<D: Directory> Shared<D> {
         };
         let is_cut = next.roll != Roll::Full;
         let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
+        let reserve = self.prepares_ahead();
         drop(state);
-        let made = self.make_segment(
-            |number| SegmentHeader {
-                log,
-                number,
-                segment_bytes: next.bytes,
-                first_lsn: next.first_lsn,
-                first_live: if next.roll == Roll::Begin { next.first_lsn } else { first_live },
-                epoch: next.epoch,
-                promise: durable,
-                predecessor: next.predecessor,
-                roll: next.roll,
-            },
-            next.bytes,
-        );
+        let header = |number| SegmentHeader {
+            log,
+            number,
+            segment_bytes: next.bytes,
+            first_lsn: next.first_lsn,
+            first_live: if next.roll == Roll::Begin { next.first_lsn } else { first_live },
+            epoch: next.epoch,
+            promise: durable,
+            predecessor: next.predecessor,
+            roll: next.roll,
+        };
+        let level = self.pool.level();
+        let made = self.make_segment(header, next.bytes, reserve);
         state = self.lock();
-        let (header, file) = match made {
+        let (header, ready) = match made {
             Ok(made) => made,
             Err(ObtainError::Retry(error)) => return (state, Err(error)),
             Err(ObtainError::Poison(error)) => {
@@ -107,15 +113,55 @@ impl<D: Directory> Shared<D> {
                 return (state, Err(poisoned));
             }
         };
+        self.count_segment(&mut state, &ready, level);
         if !is_cut {
             let result;
             (state, result) = self.seal(state, header.number);
             if result.is_err() {
                 return (state, result);
             }
+            self.tell_sealed(&mut state, durable);
         }
-        self.enter(&mut state, header, file);
+        self.enter(&mut state, header, ready.file);
         (state, Ok(()))
+    }
+
+    /// The segment that was the head holds nothing new any more, up to `last`.
+    fn tell_sealed(&self, state: &mut State, last: Lsn) {
+        if self.options.listener.is_none() {
+            return;
+        }
+        let segment = Arc::clone(&lock(&self.segments).head().segment);
+        state.events.push(Event::SegmentSealed(SealedSegment {
+            number: segment.number(),
+            path: self.directory.path().join(names::segment(segment.number())),
+            first: segment.header.first_lsn,
+            last,
+            _pin: segment,
+        }));
+    }
+
+    /// Whether a thread makes files ready.
+    pub(crate) fn prepares_ahead(&self) -> bool {
+        self.options.own_thread && self.options.prepare_ahead
+    }
+
+    fn count_segment(&self, state: &mut State, ready: &Ready<D::File>, level: (usize, usize)) {
+        let stats = &mut state.stats;
+        stats.segments += 1;
+        match ready.blocks {
+            Blocks::Recycled => stats.segments_recycled += 1,
+            Blocks::Written => stats.segments_prepared += 1,
+            Blocks::Reserved => stats.segments_fallocated += 1,
+        }
+        if self.prepares_ahead() && level.0 == 0 {
+            stats.pool_empty += 1;
+            state.was_pool_empty = true;
+            let fallocated = ready.blocks == Blocks::Reserved;
+            state.events.push(Event::PoolEmpty { segment_bytes: ready.bytes(), fallocated });
+        }
+        state.files_wanted = true;
+        self.steward.notify_one();
     }
 
     /// A file with a durable header.
@@ -123,12 +169,12 @@ impl<D: Directory> Shared<D> {
         &self,
         header: impl FnOnce(SegmentNumber) -> SegmentHeader,
         bytes: u64,
-    ) -> std::result::Result<(SegmentHeader, Arc<D::File>), ObtainError> {
-        let mut writer = lock(&self.writer);
-        let (number, file) = writer.store.obtain(bytes, &self.options)?;
-        let header = header(number);
-        writer.header(&file, &header).map_err(ObtainError::Poison)?;
-        Ok((header, file))
+        reserve: bool,
+    ) -> std::result::Result<(SegmentHeader, Ready<D::File>), ObtainError> {
+        let ready = self.pool.obtain(bytes, &self.options, reserve)?;
+        let header = header(ready.number);
+        lock(&self.writer).header(&ready.file, &header).map_err(ObtainError::Poison)?;
+        Ok((header, ready))
     }
 
     /// Says in the old segment which one comes next. Where an opening could not say its epoch there yet, that comes
@@ -141,7 +187,13 @@ impl<D: Directory> Shared<D> {
         }
         // Without room for the seal an epoch alone may be gathered; it says nothing wrong.
         let _ = state.filling.control(&Control::Seal(next));
-        self.write_group(state, self.options.makes(Mistake::FirstGroupEarly))
+        let is_deferred = self.prepares_ahead();
+        let unsynced = is_deferred || self.options.makes(Mistake::FirstGroupEarly);
+        let (state, result) = self.write_group(state, unsynced);
+        if result.is_ok() && is_deferred {
+            self.pool.sync_later(Arc::clone(&lock(&self.writer).file));
+        }
+        (state, result)
     }
 
     /// From now on groups go into this segment.
@@ -167,10 +219,7 @@ impl<D: Directory> Shared<D> {
         }
         drop(segments);
         state.epoch = header.epoch;
-        let memory = memory_for(self.options.buffer_bytes);
-        let coded = identity(&header, &self.options);
-        state.filling =
-            Filling::begin(memory, coded, HEADER_BYTES as u64, header.epoch, header.first_lsn, &[]);
+        state.filling.enter(identity(&header, &self.options), header.epoch, header.first_lsn);
     }
 
     /// Writes a control group of its own, after what is gathered; in the next segment if this one has no room. Durable
@@ -252,12 +301,25 @@ impl<D: Directory> Shared<D> {
         result
     }
 
-    /// Takes back the files of segments that are not the log's any more and that nobody reads. The caller has the turn.
+    /// Takes back the files of segments that are not the log's any more and that nobody reads.
     pub(crate) fn retire_unread(&self) -> Result<()> {
-        let unread = lock(&self.segments).take_unread();
-        let mut writer = lock(&self.writer);
+        let unread = lock(&self.segments).take_unread(self.options.makes(Mistake::RecyclesPinned));
+        let count = unread.len();
+        let mut result = Ok(());
         for segment in unread {
-            writer.store.retire(segment.number(), &self.options)?;
+            let retired = self.pool.retire(segment.number(), segment.header.segment_bytes, &self.options);
+            if retired.is_err() {
+                // It is tried again with the next.
+                lock(&self.segments).obsolete.push(segment);
+            }
+            result = result.and(retired);
+        }
+        result?;
+        if !self.prepares_ahead() {
+            while self.pool.remove_some()? {}
+        } else if count > 0 {
+            self.lock().files_wanted = true;
+            self.steward.notify_one();
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! *Owns*: one buffer: the start of the block in which the log ends (written again with the same bytes), then the group.
 //! *May not touch*: files, locks, who waits.
 
-use inkstone_format::limits::BLOCK_BYTES;
+use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
     Batch, Control, EncodeError, Epoch, GroupEncoder, Lsn, PayloadSum, Promise, SegmentHeader, frame_bytes,
 };
@@ -63,6 +63,21 @@ impl Filling {
         memory[..prefix].copy_from_slice(&block[..prefix]);
         let encoder = GroupEncoder::begin(&coded, at, epoch, next_lsn);
         Self { memory, prefix, encoder, coded, epoch, first_lsn: next_lsn }
+    }
+
+    /// Goes on in another segment, with the memory that there is; nothing is gathered.
+    pub(crate) fn enter(&mut self, coded: SegmentHeader, epoch: Epoch, next_lsn: Lsn) {
+        debug_assert!(self.is_empty(), "records gathered for another segment");
+        self.prefix = 0;
+        self.encoder = GroupEncoder::begin(&coded, HEADER_BYTES as u64, epoch, next_lsn);
+        self.coded = coded;
+        self.epoch = epoch;
+        self.first_lsn = next_lsn;
+    }
+
+    /// The size of the segment.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.coded.segment_bytes
     }
 
     /// The LSN of the group's first record, which it may not have yet.

@@ -44,7 +44,7 @@ fn run<D: Directory>(shared: &Shared<D>) {
             return;
         }
         match due(shared, &state, &mut since) {
-            Due::Nothing => drop(shared.keeper.wait(state)),
+            Due::Nothing => drop(shared.sleep_for(&shared.keeper, state, Duration::from_secs(3600))),
             Due::In(time) => drop(shared.sleep_for(&shared.keeper, state, time)),
             // A failed write poisons the log, and that is how everybody learns of it.
             Due::Commit => {
@@ -81,7 +81,8 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
     let wanted = shared.wanted.load(Ordering::Acquire);
     if wanted > state.durable.get() && wanted <= state.reserved().get() {
         let waited = since.get_or_insert_with(Instant::now).elapsed();
-        return match shared.options.linger.checked_sub(waited) {
+        let linger = shared.options.periodic.unwrap_or(shared.options.linger);
+        return match linger.checked_sub(waited) {
             Some(left) if !left.is_zero() => Due::In(left),
             _ => Due::Commit,
         };

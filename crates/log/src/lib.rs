@@ -5,10 +5,12 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod append;
 mod change;
 mod cursor;
 mod error;
+mod event;
 mod filling;
 pub mod inspect;
 mod keeper;
@@ -19,12 +21,16 @@ pub mod mistake;
 mod names;
 mod open;
 mod options;
+mod pool;
 mod reader;
 mod recover;
 mod recovery;
 mod segment;
 mod shared;
-mod store;
+mod sleepers;
+mod stats;
+mod steward;
+mod strategy;
 mod view;
 mod window;
 mod writer;
@@ -32,9 +38,12 @@ mod writer;
 pub use append::Append;
 pub use cursor::{Cursor, OwnedRecord, Record};
 pub use error::{Corruption, Error, Poison, Result};
+pub use event::{Event, SealedSegment};
 pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
 pub use inkstone_io::{Access, Directory, Durability, OsDirectory, Preparation};
 pub use log::Log;
 pub use options::Options;
 pub use reader::Reader;
 pub use recovery::Recovery;
+pub use stats::{Stats, Times};
+pub use strategy::Choice;

@@ -15,6 +15,7 @@ use inkstone_io::{Directory, OsDirectory};
 
 use crate::append::Append;
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::filling::needed_bytes;
 use crate::keeper;
 use crate::names;
@@ -24,6 +25,9 @@ use crate::reader::Reader;
 use crate::recovery::Recovery;
 use crate::segment::lock;
 use crate::shared::{Guard, Shared};
+use crate::stats::Stats;
+use crate::steward;
+use crate::strategy::Choice;
 
 /// A log, open for writing. One at a time, in one process; share it between threads behind an [`Arc`] or a reference.
 ///
@@ -31,7 +35,8 @@ use crate::shared::{Guard, Shared};
 pub struct Log<D: Directory = OsDirectory> {
     shared: Arc<Shared<D>>,
     recovery: Recovery,
-    keeper: Option<JoinHandle<()>>,
+    choice: Choice,
+    threads: Vec<JoinHandle<()>>,
     /// Held as long as the log is open.
     writer_lock: Option<D::Lock>,
 }
@@ -68,11 +73,46 @@ impl<D: Directory> Log<D> {
             let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "somebody".into());
             return Err(Error::Locked { path: directory.path().to_path_buf(), holder });
         };
-        let own_thread = options.own_thread;
-        let (shared, recovery) = open_shared(directory, options)?;
+        let (shared, recovery, choice) = open_shared(directory, options)?;
         let shared = Arc::new(shared);
-        let keeper = if own_thread { Some(keeper::start(&shared)?) } else { None };
-        Ok(Self { shared, recovery, keeper, writer_lock: Some(writer_lock) })
+        for warning in &choice.warnings {
+            shared.tell(&Event::Fallback { what: warning.clone() });
+        }
+        shared.tell(&Event::Recovered(recovery.clone()));
+        let mut log = Self { shared, recovery, choice, threads: Vec::new(), writer_lock: Some(writer_lock) };
+        if log.shared.options.own_thread {
+            log.threads.push(keeper::start(&log.shared)?);
+        }
+        if log.shared.prepares_ahead() {
+            log.threads.push(steward::start(&log.shared)?);
+        }
+        Ok(log)
+    }
+
+    /// The way of writing that was chosen, and why.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// What the log has done since it was opened.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.shared.lock().stats.clone();
+        let (ready, free) = self.shared.pool.level();
+        (stats.ready, stats.free) = (ready as u64, free as u64);
+        stats
+    }
+
+    /// One step of the thread that makes files ready, here and now: for tests that have no threads. False: nothing to do.
+    #[doc(hidden)]
+    pub fn prepare_some(&self) -> Result<bool> {
+        Ok(steward::step(&self.shared, false)? == steward::Step::Done)
+    }
+
+    /// As [`Log::prepare_some`], until there is nothing to do.
+    #[doc(hidden)]
+    pub fn prepare_now(&self) -> Result<()> {
+        while self.prepare_some()? {}
+        Ok(())
     }
 
     /// What opening found and did.
@@ -267,7 +307,11 @@ impl<D: Directory> Log<D> {
             result.and(retired)
         });
         self.end();
-        result
+        // With no thread left: what waits for its sync, and names of segments that are none.
+        let synced = self.shared.pool.sync_left().map(drop);
+        self.shared.pool.demote();
+        self.writer_lock = None;
+        result.and(synced)
     }
 
     /// Nothing is written any more.
@@ -279,17 +323,17 @@ impl<D: Directory> Log<D> {
             state.wake_futures();
             self.shared.wake_all();
         }
-        if let Some(keeper) = self.keeper.take() {
-            // A panic of that thread has poisoned the log already.
-            let _ = keeper.join();
+        for thread in self.threads.drain(..) {
+            // A panic of the one that commits has poisoned the log already.
+            let _ = thread.join();
         }
-        self.writer_lock = None;
     }
 
     /// Lets go of the log as a killed process would: nothing is written, the lock is free.
     #[doc(hidden)]
     pub fn abandon(mut self) {
         self.end();
+        self.writer_lock = None;
     }
 
     fn check_size(&self, records: &[(&[u8], PayloadSum)]) -> Result<()> {
@@ -315,7 +359,10 @@ impl<D: Directory> Log<D> {
                 Err(full) => full,
             };
             state = match full {
-                _ if state.changing => self.shared.sleep(&self.shared.room, state),
+                _ if state.changing => {
+                    state.stats.waits += 1;
+                    self.shared.sleep(&self.shared.room, state)
+                }
                 EncodeError::SegmentFull { .. } => self.shared.roll(state, needed_bytes(records))?,
                 EncodeError::BufferFull { .. } if state.is_taken() => {
                     self.shared.sleep(&self.shared.room, state)
@@ -338,10 +385,14 @@ impl<D: Directory> Log<D> {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
         }
         let first = state.filling.next_lsn();
-        Ok(state
-            .filling
-            .records(records)
-            .map(|last| Append::new(Arc::clone(&self.shared), first, last, state.cut_count())))
+        let gathered = state.filling.records(records);
+        if gathered.is_ok() {
+            state.count_records(
+                records.len() as u64,
+                records.iter().map(|(record, _)| record.len() as u64).sum(),
+            );
+        }
+        Ok(gathered.map(|last| Append::new(Arc::clone(&self.shared), first, last, state.cut_count())))
     }
 
     /// For those who may not block: has the log's own thread make room.

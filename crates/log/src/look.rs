@@ -25,7 +25,7 @@ use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
     Copies, FileHeader, HeaderBlock, Lsn, Reason, Roll, SegmentNumber, Stop, Tail, Verdict,
 };
-use inkstone_io::{Directory, File, OpenFile, SyncKind};
+use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
 use crate::error::{Corruption, Error, Result};
 use crate::names;
@@ -46,7 +46,19 @@ const NO_ROW: &str = "beside a writer";
 
 /// How a reader opens a segment's file.
 pub(crate) fn open_for_reading(options: &Options) -> OpenFile {
-    OpenFile::existing().read_only().access(options.access)
+    OpenFile::existing().read_only().access(options.access_chosen())
+}
+
+/// How to read where the options leave it open: as a writer by rule does, past the page cache, if that can be had. The
+/// rule itself (`strategy.rs`) asks by making a file, which a reader may not.
+pub(crate) fn settle_access<D: Directory>(directory: &D, options: Options) -> Result<Options> {
+    if options.access.is_some() {
+        return Ok(options);
+    }
+    let listing = Listing::of(directory)?;
+    let direct = OpenFile::existing().read_only().access(Access::Direct);
+    let can = listing.segments.iter().any(|&number| directory.open(&names::segment(number), &direct).is_ok());
+    Ok(options.access(if can { Access::Direct } else { Access::Buffered }))
 }
 
 /// Whether a writer lives.

@@ -20,6 +20,10 @@ inkstone_io::named_choice! {
         TailRewritten = "tail-rewritten", "the block in which the log ends is cleared before it is written again";
         ShowsUnsynced = "shows-unsynced", "opening shows what a killed writer left without syncing it first";
         ReadsPageCache = "reads-page-cache", "recovery reads the page cache, which a failed sync leaves wrong";
+        ZerosUnsynced = "zeros-unsynced", "a prepared segment is published before its zeros are synced";
+        RenamedFirst = "renamed-first", "a prepared segment gets its name before its blocks are synced";
+        RecyclesPinned = "recycles-pinned", "a segment is used again while a reader holds it";
+        OverBudget = "over-budget", "preparing ahead does not ask what the log may take of the disk";
         RemovesFirst = "removes-first", "truncate_before takes files away before it is durable";
     }
 }

@@ -15,11 +15,12 @@ use inkstone_io::Directory;
 use crate::error::{Error, Result};
 use crate::filling::{Filling, memory_for};
 use crate::options::Options;
+use crate::pool::{ObtainError, Pool, open_for_groups};
 use crate::recover::{Found, Listing, past_the_cache, recover};
 use crate::recovery::Recovery;
 use crate::segment::{Link, Segment, Segments, identity, lock};
 use crate::shared::{Shared, State};
-use crate::store::{ObtainError, Store, open_for_groups};
+use crate::strategy::{Choice, choose};
 use crate::window::Window;
 use crate::writer::Writer;
 
@@ -27,7 +28,9 @@ use crate::writer::Writer;
 pub(crate) fn open_shared<D: Directory>(
     directory: Arc<D>,
     options: Options,
-) -> Result<(Shared<D>, Recovery)> {
+) -> Result<(Shared<D>, Recovery, Choice)> {
+    let choice = choose(&options, directory.capabilities()?.as_ref())?;
+    let options = options.settled(&choice.strategy);
     let listing = Listing::of(&*directory)?;
     let found = recover(&*directory, &options, &listing)?;
     if found.is_none() && !options.create {
@@ -35,11 +38,13 @@ pub(crate) fn open_shared<D: Directory>(
     }
     // Names that a killed writer made are relied on from here on.
     directory.sync()?;
-    let store = Store::new(Arc::clone(&directory), &listing);
+    let live_bytes =
+        found.iter().flat_map(|found| &found.links).map(|link| link.segment.header.segment_bytes).sum();
+    let pool = Pool::new(Arc::clone(&directory), &listing, live_bytes);
     let previous = found.as_ref().map(|found| found.epoch);
     let (shared, mut recovery) = match found {
-        Some(found) => go_on(directory, options, store, found)?,
-        None => begin(directory, options, store)?,
+        Some(found) => go_on(directory, options, pool, found)?,
+        None => begin(directory, options, pool)?,
     };
     let mut state = shared.lock();
     let epoch = Control::Epoch { previous, recovered: state.durable };
@@ -51,14 +56,18 @@ pub(crate) fn open_shared<D: Directory>(
     drop(shared.end_turn(state, turn));
     result?;
     recovery.leftovers = tidy(&shared, &listing);
-    Ok((shared, recovery))
+    if !shared.prepares_ahead() {
+        // What cannot be removed now is found by the next opening.
+        while shared.pool.remove_some().unwrap_or(false) {}
+    }
+    Ok((shared, recovery, choice))
 }
 
 /// Goes on at the end that was found.
 fn go_on<D: Directory>(
     directory: Arc<D>,
     options: Options,
-    store: Store<D>,
+    pool: Pool<D>,
     found: Found<D::File>,
 ) -> Result<(Shared<D>, Recovery)> {
     let recovery = report(&found);
@@ -74,10 +83,10 @@ fn go_on<D: Directory>(
     let coded = identity(&header, &options);
     let filling = Filling::begin(memory, coded, tail.end, epoch, tail.next_lsn, window.bytes());
     let file = head.file(&*directory, &open_for_groups(&options))?;
-    let writer = Writer::new(&*directory, file, store, &options)?;
+    let writer = Writer::new(&*directory, file, &options)?;
     let segments = Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
     let state = State::new(filling, recovery.last, epoch, &options);
-    Ok((Shared::new(directory, options, state, writer, segments), recovery))
+    Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }
 
 /// What recovery found, in the words of the public report.
@@ -99,18 +108,13 @@ pub(crate) fn report<F>(found: &Found<F>) -> Recovery {
 }
 
 /// Begins a new log: a segment, its header, nothing more.
-fn begin<D: Directory>(
-    directory: Arc<D>,
-    options: Options,
-    mut store: Store<D>,
-) -> Result<(Shared<D>, Recovery)> {
+fn begin<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> Result<(Shared<D>, Recovery)> {
     let log = LogId::new(directory.random_bytes()?);
     let first = options.begin_at;
     let last = first.before().unwrap_or(Lsn::ZERO);
     let bytes = options.next_segment_bytes(0, 0);
-    let (number, file) = store.obtain(bytes, &options).map_err(|error| match error {
-        ObtainError::Retry(error) | ObtainError::Poison(error) => error,
-    })?;
+    let ready = pool.obtain(bytes, &options, false).map_err(ObtainError::into_error)?;
+    let (number, file) = (ready.number, ready.file);
     let header = SegmentHeader {
         log,
         number,
@@ -122,7 +126,7 @@ fn begin<D: Directory>(
         predecessor: None,
         roll: Roll::Begin,
     };
-    let mut writer = Writer::new(&*directory, Arc::clone(&file), store, &options)?;
+    let mut writer = Writer::new(&*directory, Arc::clone(&file), &options)?;
     writer.header(&file, &header)?;
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
@@ -145,16 +149,12 @@ fn begin<D: Directory>(
         bytes_read: 0,
         leftovers: 0,
     };
-    Ok((Shared::new(directory, options, state, writer, segments), recovery))
+    Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }
 
 /// Takes away, or keeps for their blocks, the files that are not part of the log. What cannot be taken away now is found
 /// again by the next opening.
 fn tidy<D: Directory>(shared: &Shared<D>, listing: &Listing) -> usize {
     let live: Vec<_> = lock(&shared.segments).links.iter().map(|link| link.segment.number()).collect();
-    let mut writer = lock(&shared.writer);
-    let spare = listing.segments.iter().filter(|number| !live.contains(number));
-    let retired = spare.filter(|number| writer.store.retire(**number, &shared.options).is_ok()).count();
-    let removed = writer.store.tidy(listing, &shared.options).unwrap_or(0);
-    retired + removed
+    shared.pool.tidy(listing, &live, &shared.options)
 }

@@ -2,6 +2,7 @@
 //!
 //! *Owns*: the options, their defaults, their check. *May not touch*: files.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::limits::{
@@ -9,9 +10,10 @@ use inkstone_format::limits::{
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
 use inkstone_format::{Lsn, frame_bytes};
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_io::{Access, Durability, Preparation, Reuse, Strategy};
 
 use crate::error::{Error, Result};
+use crate::event::{Event, Listener};
 use crate::mistake::Mistake;
 
 /// A new log's first segments: its first commit is to wait for nothing large.
@@ -28,13 +30,19 @@ pub struct Options {
     pub(crate) expect_durable: Lsn,
     pub(crate) begin_at: Lsn,
     pub(crate) pad_groups: bool,
-    pub(crate) preparation: Preparation,
-    pub(crate) access: Access,
-    pub(crate) durability: Durability,
+    /// What is left open is chosen by rule (`strategy.rs`), and filled in then.
+    pub(crate) preparation: Option<Preparation>,
+    pub(crate) access: Option<Access>,
+    pub(crate) durability: Option<Durability>,
+    pub(crate) free_segments_max: Option<usize>,
     pub(crate) own_thread: bool,
+    pub(crate) prepare_ahead: bool,
     pub(crate) linger: Duration,
     pub(crate) idle: Duration,
-    pub(crate) free_segments_max: usize,
+    pub(crate) periodic: Option<Duration>,
+    pub(crate) disk_budget_bytes: Option<u64>,
+    pub(crate) slow_commit: Duration,
+    pub(crate) listener: Option<Listener>,
     pub(crate) mistake: Option<Mistake>,
 }
 
@@ -48,13 +56,18 @@ impl Default for Options {
             expect_durable: Lsn::ZERO,
             begin_at: Lsn::FIRST,
             pad_groups: false,
-            preparation: Preparation::Zeros,
-            access: Access::Buffered,
-            durability: Durability::Fdatasync,
+            preparation: None,
+            access: None,
+            durability: None,
+            free_segments_max: None,
             own_thread: true,
+            prepare_ahead: true,
             linger: Duration::from_micros(200),
             idle: Duration::from_millis(100),
-            free_segments_max: 2,
+            periodic: None,
+            disk_budget_bytes: None,
+            slow_commit: Duration::from_secs(1),
+            listener: None,
             mistake: None,
         }
     }
@@ -64,6 +77,20 @@ impl Options {
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// For many small logs, and for the tests of programs that use a log: segments of 64 KiB, records up to 32 KiB, small
+    /// buffers, nothing made ahead of time.
+    pub fn small() -> Self {
+        Self {
+            segment_bytes: 64 << 10,
+            record_bytes_max: 32 << 10,
+            buffer_bytes: 32 << 10,
+            preparation: Some(Preparation::Fallocate),
+            free_segments_max: Some(0),
+            prepare_ahead: false,
+            ..Self::default()
+        }
     }
 
     /// The size of a full segment's file in bytes, 64 MiB by default: from 64 KiB to 4 GiB, a multiple of 4096. A new
@@ -110,21 +137,24 @@ impl Options {
         Self { pad_groups: pad, ..self }
     }
 
-    /// How a new segment's blocks are made ready: [`Preparation::Zeros`] (the default: really written, so that a commit
-    /// changes no metadata) or [`Preparation::Fallocate`] (quick to make, and slower to write).
+    /// How a new segment's blocks are made ready: [`Preparation::Zeros`] (really written, so that a commit changes no
+    /// metadata) or [`Preparation::Fallocate`] (quick to make, and slower to write). Left open, by rule: zeros where
+    /// blocks stay where they are.
     pub fn preparation(self, preparation: Preparation) -> Self {
-        Self { preparation, ..self }
+        Self { preparation: Some(preparation), ..self }
     }
 
-    /// How files are read and written: [`Access::Buffered`] (the default) or [`Access::Direct`] (past the page cache).
+    /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page cache). Left open, by
+    /// rule: direct where it is to be had and blocks stay where they are.
     pub fn access(self, access: Access) -> Self {
-        Self { access, ..self }
+        Self { access: Some(access), ..self }
     }
 
-    /// What makes a commit durable: [`Durability::Fdatasync`] (the default), `Fsync`, `RwfDsync` or `ODsync`. All of
-    /// them are; which is fastest depends on the file system and the device (`inkstone lab`).
+    /// What makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`, `ODsync` or `OSync`. All of them do;
+    /// which is fastest depends on the file system and the device (`inkstone lab`). Left open, by rule: `RwfDsync` with
+    /// direct access, else `Fdatasync`.
     pub fn durability(self, durability: Durability) -> Self {
-        Self { durability, ..self }
+        Self { durability: Some(durability), ..self }
     }
 
     /// Whether the log has a thread of its own (the default). It commits what nobody waits for, wakes futures, and
@@ -146,9 +176,41 @@ impl Options {
         Self { idle, ..self }
     }
 
-    /// How many segments that are not needed any more are kept for their blocks: 2 by default. 0 removes them.
+    /// How many segments that are not needed any more are kept for their blocks. 0 removes them. Left open, by rule: 2, or
+    /// none where every write goes to a new place anyway.
     pub fn free_segments_max(self, count: usize) -> Self {
-        Self { free_segments_max: count, ..self }
+        Self { free_segments_max: Some(count), ..self }
+    }
+
+    /// Whether segments are made ready before they are needed, by a thread of the log's own (the default, where it has
+    /// threads). Otherwise the append that needs one makes it.
+    pub fn prepare_ahead(self, prepare_ahead: bool) -> Self {
+        Self { prepare_ahead, ..self }
+    }
+
+    /// What all files of the log together may take of the disk, in bytes; no limit by default. An append that needs a
+    /// segment beyond it gets [`Error::NoRoom`].
+    pub fn disk_budget_bytes(self, bytes: u64) -> Self {
+        Self { disk_budget_bytes: Some(bytes), ..self }
+    }
+
+    /// **Not durable at once.** Every append counts as acknowledged when it returns: `wait` does not wait, and a power
+    /// loss, a kernel panic or a killed process takes what was appended in the last `max_age`, or since the last
+    /// [`crate::Log::sync`], whichever is later. What is left after a crash is a prefix all the same. The log's own thread
+    /// commits at least every `max_age`; [`crate::Log::sync`] and [`crate::Log::close`] commit at once, and readers see
+    /// only what is committed.
+    pub fn periodic(self, max_age: Duration) -> Self {
+        Self { periodic: Some(max_age), ..self }
+    }
+
+    /// From which time on a commit is told as slow ([`crate::Event::SlowCommit`]): a second by default.
+    pub fn slow_commit(self, slow_commit: Duration) -> Self {
+        Self { slow_commit, ..self }
+    }
+
+    /// Who is told what happens in the log, as it happens: see [`Event`].
+    pub fn listener(self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self { listener: Some(Listener(Arc::new(listener))), ..self }
     }
 
     /// For the tests that show that this mistake would be noticed.
@@ -198,37 +260,62 @@ impl Options {
                 2 * BLOCK_BYTES
             ));
         }
-        if !matches!(self.preparation, Preparation::Zeros | Preparation::Fallocate) {
+        if !matches!(self.preparation_chosen(), Preparation::Zeros | Preparation::Fallocate) {
             return invalid(format!(
                 "preparation {}: a segment has its full size from the start, so zeros or fallocate",
-                self.preparation
+                self.preparation_chosen()
             ));
         }
-        if !matches!(self.access, Access::Buffered | Access::Direct) {
-            return invalid(format!("access {}: the log writes buffered or direct", self.access));
+        if !matches!(self.access_chosen(), Access::Buffered | Access::Direct) {
+            return invalid(format!("access {}: the log writes buffered or direct", self.access_chosen()));
         }
-        if !self.durability.claims_durable()
-            || matches!(
-                self.durability,
-                Durability::Msync | Durability::Pretend | Durability::FdatasyncFsync64
-            )
-        {
+        if !matches!(
+            self.durability_chosen(),
+            Durability::Fdatasync
+                | Durability::Fsync
+                | Durability::RwfDsync
+                | Durability::ODsync
+                | Durability::OSync
+        ) {
             return invalid(format!(
                 "durability {}: the log acknowledges what is durable, by fdatasync, fsync, rwf-dsync, o-dsync or o-sync",
-                self.durability
+                self.durability_chosen()
             ));
         }
-        self.strategy().check().map_err(Error::Invalid)
+        if self.periodic.is_some() && !self.own_thread {
+            return invalid("periodic: without a thread of its own the log cannot commit by itself".into());
+        }
+        if self.disk_budget_bytes.is_some_and(|budget| budget < bytes) {
+            return invalid(format!("disk_budget_bytes: a segment of {bytes} bytes does not fit in it"));
+        }
+        Ok(())
     }
 
-    /// The way of writing that these options are.
-    pub fn strategy(&self) -> Strategy {
-        Strategy {
-            preparation: self.preparation,
-            reuse: if self.free_segments_max > 0 { Reuse::Reuse } else { Reuse::New },
-            access: self.access,
-            durability: self.durability,
-            engine: EngineKind::Caller,
+    pub(crate) fn preparation_chosen(&self) -> Preparation {
+        self.preparation.unwrap_or(Preparation::Zeros)
+    }
+
+    pub(crate) fn access_chosen(&self) -> Access {
+        self.access.unwrap_or(Access::Buffered)
+    }
+
+    pub(crate) fn durability_chosen(&self) -> Durability {
+        self.durability.unwrap_or(Durability::Fdatasync)
+    }
+
+    pub(crate) fn free_segments_chosen(&self) -> usize {
+        self.free_segments_max.unwrap_or(2)
+    }
+
+    /// Fills in what was left open.
+    pub(crate) fn settled(self, choice: &Strategy) -> Self {
+        let kept = if choice.reuse == Reuse::New { 0 } else { self.free_segments_chosen() };
+        Self {
+            preparation: Some(choice.preparation),
+            access: Some(choice.access),
+            durability: Some(choice.durability),
+            free_segments_max: Some(kept),
+            ..self
         }
     }
 
@@ -268,6 +355,8 @@ mod tests {
             (Options::new().access(Access::Mmap), "access mmap"),
             (Options::new().durability(Durability::None), "durability none"),
             (Options::new().durability(Durability::Pretend), "durability pretend"),
+            (Options::new().periodic(Duration::from_millis(5)).own_thread(false), "periodic"),
+            (Options::new().disk_budget_bytes(1 << 20), "disk_budget_bytes"),
         ] {
             let text = options.check().expect_err(word).to_string();
             assert!(text.contains(word), "{text}");

@@ -15,10 +15,10 @@ use crate::cursor::{Cursor, OwnedRecord};
 use crate::error::{Error, Result};
 use crate::look::open_for_reading;
 use crate::options::Options;
+use crate::pool::open_for_groups;
 use crate::recovery::Recovery;
 use crate::segment::{Link, lock};
 use crate::shared::Shared;
-use crate::store::open_for_groups;
 use crate::view::View;
 
 /// Reads durable records of a log. Cheap to clone.

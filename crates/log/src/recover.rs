@@ -17,6 +17,7 @@ use inkstone_format::{
 };
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
+use crate::ahead::Ahead;
 use crate::error::{Corruption, Error, Result};
 use crate::mistake::Mistake;
 use crate::names::{self, FileName};
@@ -26,6 +27,9 @@ use crate::window::{Walk, Window};
 
 /// Reads of recovery are of this size.
 pub(crate) const READ_BYTES: usize = 1 << 20;
+
+/// Segments above this size are read with several reads in flight.
+const AHEAD_BYTES: u64 = 4 << 20;
 
 /// What a directory holds by its files' names.
 #[derive(Debug, Default)]
@@ -134,9 +138,9 @@ impl<'d, D: Directory> Headers<'d, D> {
             let Some(state) = file.state(log) else { continue };
             let (groups, dirty) = match state {
                 HeaderState::Short => (false, false),
-                _ => self.look_for_groups(file, log)?,
+                _ => self.look_for_groups(file, log, no_header)?,
             };
-            let row = judge_header(&HeaderFacts { state, named: false, groups, dirty: no_header && dirty });
+            let row = judge_header(&HeaderFacts { state, named: false, groups, dirty });
             match row.verdict {
                 Verdict::Corrupt(reason) => return Err(self.corrupt(file.number, reason, row.name)),
                 Verdict::Torn => torn = Some(row.name),
@@ -146,8 +150,8 @@ impl<'d, D: Directory> Headers<'d, D> {
         Ok(torn)
     }
 
-    /// Whether a sound group of the file's own number lies in it, and whether anything does.
-    fn look_for_groups(&self, file: &FileHeader, log: Option<LogId>) -> Result<(bool, bool)> {
+    /// Whether a sound group of the file's own number lies in it, and, where that matters, whether anything does.
+    fn look_for_groups(&self, file: &FileHeader, log: Option<LogId>, matters: bool) -> Result<(bool, bool)> {
         let traces = match &file.block {
             HeaderBlock::Damaged(traces) => traces.log,
             _ => None,
@@ -156,7 +160,7 @@ impl<'d, D: Directory> Headers<'d, D> {
         let len = handle.len_bytes()?;
         let id = log.or(traces).map(|log| Identity::new(log, file.number));
         let mut scan = id.map(|id| ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len));
-        let mut window = Window::new(handle, READ_BYTES);
+        let mut window = window_for_all(self.directory, handle, len)?;
         let mut dirty = false;
         let mut at = HEADER_BYTES as u64;
         while at < len {
@@ -164,9 +168,12 @@ impl<'d, D: Directory> Headers<'d, D> {
             if window.bytes().is_empty() {
                 break;
             }
-            dirty |= window.bytes().iter().any(|&byte| byte != 0);
+            dirty = dirty || (matters && window.bytes().iter().any(|&byte| byte != 0));
             if let Some(scan) = &mut scan {
                 scan.feed(window.bytes(), window.at());
+                if scan.evidence().later {
+                    break;
+                }
             }
             // The next window begins a block earlier, so that no header lies across two windows.
             let end = window.at() + window.bytes().len() as u64;
@@ -174,6 +181,12 @@ impl<'d, D: Directory> Headers<'d, D> {
         }
         Ok((scan.is_some_and(|scan| scan.evidence().later), dirty))
     }
+}
+
+/// A window for who reads all of a file of `len` bytes.
+fn window_for_all<D: Directory>(directory: &D, file: Arc<D::File>, len: u64) -> Result<Window<D::File>> {
+    let window = Window::new(Arc::clone(&file), (READ_BYTES as u64).min(len.max(1)) as usize);
+    Ok(if len > AHEAD_BYTES { window.read_by(Box::new(Ahead::new(directory, file, len)?)) } else { window })
 }
 
 /// A file to be read as the medium has it.
@@ -252,7 +265,7 @@ fn read_head<D: Directory>(
     let file = Arc::new(past_the_cache(directory, options, head.number)?);
     let len = file.len_bytes()?;
     let decoder = segment.decoder(None, &file, options)?;
-    let mut walk = Walk::new(Window::new(file, READ_BYTES.min(head.segment_bytes as usize)), decoder);
+    let mut walk = Walk::new(window_for_all(directory, file, len)?, decoder);
     let stop = walk.run_to_stop()?;
     let evidence = look_ahead(&mut walk, &stop, head.segment_bytes.min(len))?;
     let row = judge(&stop.facts(&evidence.with_durable(options.expect_durable)));
@@ -302,6 +315,8 @@ pub(crate) fn resolve<D: Directory>(
 /// Looks behind a stop for groups that promise what it denies.
 pub(crate) fn look_ahead<F: File>(walk: &mut Walk<F>, stop: &Stop, to: u64) -> Result<Evidence> {
     let mut scan = ScanAhead::behind(walk.decoder.identity(), stop, to);
+    // What is in memory already is not read twice.
+    scan.feed(walk.window.bytes(), walk.window.at());
     while let Some(at) = scan.wants() {
         walk.window.load(at, BLOCK_BYTES)?;
         scan.feed(walk.window.bytes(), walk.window.at());

@@ -150,9 +150,9 @@ impl<F: inkstone_io::File> Segments<F> {
     }
 
     /// Takes out the obsolete segments that nobody reads.
-    pub(crate) fn take_unread(&mut self) -> Vec<Arc<Segment<F>>> {
+    pub(crate) fn take_unread(&mut self, pinned_too: bool) -> Vec<Arc<Segment<F>>> {
         let (unread, read): (Vec<_>, Vec<_>) =
-            self.obsolete.drain(..).partition(|segment| Arc::strong_count(segment) == 1);
+            self.obsolete.drain(..).partition(|segment| pinned_too || Arc::strong_count(segment) == 1);
         self.obsolete = read;
         unread
     }

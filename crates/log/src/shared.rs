@@ -17,7 +17,7 @@
 //! across a system call, and nobody waits for `writer`: the turn is waited for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -26,10 +26,14 @@ use inkstone_format::{Control, Epoch, Lsn, Promise, PromiseReason};
 use inkstone_io::{AlignedBuf, Directory};
 
 use crate::error::{Error, Poison, Result};
+use crate::event::Event;
 use crate::filling::{Filling, memory_bytes, memory_for};
 use crate::mistake::Mistake;
 use crate::options::Options;
+use crate::pool::Pool;
 use crate::segment::{Segments, lock};
+use crate::sleepers::Sleepers;
+use crate::stats::Stats;
 use crate::writer::Writer;
 
 pub(crate) type Guard<'a> = MutexGuard<'a, State>;
@@ -44,13 +48,16 @@ pub(crate) struct Shared<D: Directory> {
     pub(crate) options: Options,
     state: Mutex<State>,
     /// Waiters of a group, by the parity of its number: waking one group does not wake the next.
-    groups: [Condvar; 2],
+    groups: [Sleepers; 2],
     /// Those who wait for the turn, for room in a buffer, or for a segment change.
-    pub(crate) room: Condvar,
+    pub(crate) room: Sleepers,
     /// The log's own thread.
-    pub(crate) keeper: Condvar,
+    pub(crate) keeper: Sleepers,
     /// Readers that wait for the watermark.
-    pub(crate) followers: Condvar,
+    pub(crate) followers: Sleepers,
+    /// The thread that makes files ready.
+    pub(crate) steward: Sleepers,
+    pub(crate) pool: Pool<D>,
     pub(crate) writer: Mutex<Writer<D>>,
     pub(crate) segments: Mutex<Segments<D::File>>,
     /// The durable watermark, for who only wants to look. Written with `Release` under the state's lock when a group is
@@ -99,6 +106,15 @@ pub(crate) struct State {
     /// Something was written that no promise covers yet.
     pub(crate) unpromised: bool,
     pub(crate) last_commit: Instant,
+    /// When the first record of the gathered group came.
+    gathered_since: Option<Instant>,
+    /// The steward is to look.
+    pub(crate) files_wanted: bool,
+    /// The last segment change found no file ready.
+    pub(crate) was_pool_empty: bool,
+    pub(crate) stats: Stats,
+    /// What is to be told when the turn ends.
+    pub(crate) events: Vec<Event>,
     /// The last LSN that was given out when a group succeeded: whom `FollowerToldOk` tells.
     told: Lsn,
 }
@@ -128,6 +144,11 @@ impl State {
             roll_error: None,
             unpromised: false,
             last_commit: Instant::now(),
+            gathered_since: None,
+            files_wanted: true,
+            was_pool_empty: false,
+            stats: Stats::default(),
+            events: Vec::new(),
             told: Lsn::ZERO,
         }
     }
@@ -152,6 +173,20 @@ impl State {
     /// The LSN of the last record that was given one.
     pub(crate) fn reserved(&self) -> Lsn {
         self.filling.next_lsn().before().unwrap_or(Lsn::ZERO)
+    }
+
+    /// Counts what was just gathered.
+    pub(crate) fn count_records(&mut self, records: u64, bytes: u64) {
+        self.stats.records += records;
+        self.stats.record_bytes += bytes;
+        if self.gathered_since.is_none() {
+            self.gathered_since = Some(Instant::now());
+        }
+    }
+
+    /// The mean size of a group since the log was opened, in bytes.
+    pub(crate) fn mean_group_bytes(&self) -> u64 {
+        self.stats.group_bytes / self.stats.groups.max(1)
     }
 
     /// Where the watermark stands for who looks by LSN and count of cuts.
@@ -205,16 +240,19 @@ impl<D: Directory> Shared<D> {
         state: State,
         writer: Writer<D>,
         segments: Segments<D::File>,
+        pool: Pool<D>,
     ) -> Self {
         let durable = AtomicU64::new(state.durable.get());
         Self {
             directory,
             options,
             state: Mutex::new(state),
-            groups: [Condvar::new(), Condvar::new()],
-            room: Condvar::new(),
-            keeper: Condvar::new(),
-            followers: Condvar::new(),
+            groups: [Sleepers::default(), Sleepers::default()],
+            room: Sleepers::default(),
+            keeper: Sleepers::default(),
+            followers: Sleepers::default(),
+            steward: Sleepers::default(),
+            pool,
             writer: Mutex::new(writer),
             segments: Mutex::new(segments),
             durable,
@@ -251,13 +289,13 @@ impl<D: Directory> Shared<D> {
     }
 
     /// Sleeps until woken, or for a second: the mark of a panic is left without the lock, so its wake-up can be missed.
-    pub(crate) fn sleep<'a>(&self, on: &Condvar, state: Guard<'a>) -> Guard<'a> {
+    pub(crate) fn sleep<'a>(&self, on: &Sleepers, state: Guard<'a>) -> Guard<'a> {
         self.sleep_for(on, state, Duration::from_secs(1)).0
     }
 
-    pub(crate) fn sleep_for<'a>(&self, on: &Condvar, state: Guard<'a>, time: Duration) -> (Guard<'a>, bool) {
-        let (state, timeout) = on.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
-        (self.mind_panic(state), timeout.timed_out())
+    pub(crate) fn sleep_for<'a>(&self, on: &Sleepers, state: Guard<'a>, time: Duration) -> (Guard<'a>, bool) {
+        let (state, timed_out) = on.sleep(state, time);
+        (self.mind_panic(state), timed_out)
     }
 
     /// Waits for the turn and takes it.
@@ -275,11 +313,17 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// Ends a turn.
+    /// Ends a turn, and tells what happened in it.
     pub(crate) fn end_turn<'a>(&'a self, mut state: Guard<'a>, mut turn: Turn<'a, D>) -> Guard<'a> {
         turn.is_back = true;
         self.give_back(&mut state);
-        state
+        if state.events.is_empty() {
+            return state;
+        }
+        let events = std::mem::take(&mut state.events);
+        drop(state);
+        events.iter().for_each(|event| self.tell(event));
+        self.lock()
     }
 
     fn give_back(&self, state: &mut State) {
@@ -302,16 +346,28 @@ impl<D: Directory> Shared<D> {
 
     /// Everybody is to look again.
     pub(crate) fn wake_all(&self) {
-        self.groups.iter().for_each(Condvar::notify_all);
+        self.groups.iter().for_each(Sleepers::notify_all);
         self.room.notify_all();
         self.keeper.notify_all();
         self.followers.notify_all();
+        self.steward.notify_all();
+    }
+
+    /// Tells the listener, if there is one. No lock may be held.
+    pub(crate) fn tell(&self, event: &Event) {
+        if let Some(listener) = &self.options.listener {
+            (listener.0)(event);
+        }
     }
 
     /// Sets the poison, unless there is one, and gives it.
     pub(crate) fn poison(&self, state: &mut State, cause: Error) -> Error {
-        let durable = state.durable;
-        let poison = state.poison.get_or_insert_with(|| Poison::new(cause, durable)).clone();
+        if state.poison.is_none() {
+            let poison = Poison::new(cause.clone(), state.durable);
+            state.events.push(Event::Poisoned(poison.clone()));
+            state.poison = Some(poison);
+        }
+        let poison = state.poison.clone().unwrap_or_else(|| Poison::new(cause, state.durable));
         state.wake_futures();
         self.wake_all();
         Error::Poisoned(poison)
@@ -334,6 +390,7 @@ impl<D: Directory> Shared<D> {
         let group = state.group;
         state.group += 1;
         let at = state.filling.at();
+        let since = state.gathered_since.take();
         let promise = match self.options.makes(Mistake::NoPromise) {
             true => Promise { lsn: Lsn::ZERO, end: HEADER_BYTES as u64 },
             false => Promise { lsn: state.durable, end: at },
@@ -342,13 +399,17 @@ impl<D: Directory> Shared<D> {
         let frozen = state.filling.freeze(promise, self.options.pad_groups, memory);
         let last = frozen.next_lsn.before().unwrap_or(Lsn::ZERO);
         let end = frozen.end;
+        let bytes = frozen.len as u64;
         drop(state);
         let started = Instant::now();
-        let (result, memory) = lock(&self.writer).group(frozen, unsynced);
+        let written = lock(&self.writer).group(frozen, unsynced);
         let took = started.elapsed();
+        if took >= self.options.slow_commit {
+            self.tell(&Event::SlowCommit { took, bytes });
+        }
         let mut state = self.lock();
-        state.spare = memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
-        if let Err(error) = result {
+        state.spare = written.memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
+        if let Err(error) = written.result {
             let poisoned = self.poison(&mut state, error);
             return (state, Err(poisoned));
         }
@@ -358,6 +419,18 @@ impl<D: Directory> Shared<D> {
         state.expected = waiters + state.waiting;
         state.unpromised = true;
         state.last_commit = Instant::now();
+        let stats = &mut state.stats;
+        stats.groups += 1;
+        stats.group_bytes += bytes;
+        stats.waiters += waiters as u64;
+        stats.commit.add(took);
+        stats.write.add(written.write);
+        if let Some(sync) = written.sync {
+            stats.sync.add(sync);
+        }
+        if let Some(since) = since {
+            stats.queue.add(started.saturating_duration_since(since));
+        }
         state.told = state.reserved();
         self.groups[(group % 2) as usize].notify_all();
         self.followers.notify_all();
@@ -396,6 +469,18 @@ impl<D: Directory> Shared<D> {
         };
         let state = self.end_turn(state, turn);
         result.map(|()| state)
+    }
+
+    /// Waits until the record is acknowledged: durable, unless the options say that being appended is enough.
+    ///
+    /// # Errors
+    /// As [`Shared::wait`].
+    pub(crate) fn acknowledge(&self, lsn: Lsn, cuts: usize) -> Result<()> {
+        if self.options.periodic.is_none() {
+            return self.wait(lsn, cuts);
+        }
+        self.want(lsn);
+        self.lock().outcome(lsn, cuts).unwrap_or(Ok(()))
     }
 
     /// For a mistake: a group that nobody syncs, and that the next group's promise covers all the same.
@@ -465,6 +550,11 @@ impl<D: Directory> Shared<D> {
         }
         if state.closed {
             return Some(Err(Error::Closed));
+        }
+        if self.options.periodic.is_some() {
+            drop(state);
+            self.want(lsn);
+            return Some(Ok(()));
         }
         match state.wakers.iter_mut().find(|(other, held)| *other == lsn && held.will_wake(waker)) {
             Some(_) => {}

@@ -16,7 +16,7 @@ use inkstone_format::{Lsn, Tail};
 use inkstone_io::Directory;
 
 use crate::error::{Error, Result};
-use crate::look::{Known, Look, Pauses, Untouched, look, walk_head, writer_lives};
+use crate::look::{Known, Look, Pauses, Untouched, look, settle_access, walk_head, writer_lives};
 use crate::options::Options;
 use crate::reader::Now;
 use crate::recover::Listing;
@@ -44,7 +44,8 @@ struct Seen<F> {
 }
 
 impl<D: Directory> View<D> {
-    pub(crate) fn open(directory: Arc<D>, mut options: Options) -> Result<Self> {
+    pub(crate) fn open(directory: Arc<D>, options: Options) -> Result<Self> {
+        let mut options = settle_access(&*directory, options)?;
         let found = look(&*directory, &options, None)?;
         // It was true then; a cut may make it false later.
         options.expect_durable = Lsn::ZERO;

@@ -10,6 +10,7 @@ use inkstone_format::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
 use inkstone_format::{Batch, Decoder, GroupStart, Kind, Lsn, Step, Stop};
 use inkstone_io::{AlignedBuf, File};
 
+use crate::ahead::{PIECE_BYTES, Pieces};
 use crate::error::Result;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -21,13 +22,20 @@ pub(crate) struct Window<F> {
     memory: AlignedBuf,
     at: u64,
     len: usize,
+    /// Reads ahead, where that was asked for.
+    ahead: Option<Box<dyn Pieces>>,
 }
 
 impl<F: File> Window<F> {
     /// Nothing read yet; reads will be of `bytes` bytes, or more where a frame is larger.
     pub(crate) fn new(file: Arc<F>, bytes: usize) -> Self {
         let memory = AlignedBuf::zeroed(bytes.next_multiple_of(BLOCK_BYTES));
-        Self { file, memory, at: 0, len: 0 }
+        Self { file, memory, at: 0, len: 0, ahead: None }
+    }
+
+    /// With several reads in flight, for who reads on and on.
+    pub(crate) fn read_by(self, ahead: Box<dyn Pieces>) -> Self {
+        Self { ahead: Some(ahead), ..self }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -53,12 +61,41 @@ impl<F: File> Window<F> {
     pub(crate) fn load(&mut self, at: u64, len: usize) -> Result<()> {
         let start = at / BLOCK * BLOCK;
         let needed = ((at - start) as usize + len).next_multiple_of(BLOCK_BYTES);
+        if let Some(mut ahead) = self.ahead.take() {
+            let loaded = self.load_ahead(ahead.as_mut(), start, needed);
+            self.ahead = Some(ahead);
+            return loaded;
+        }
         if needed > self.memory.len() {
             self.memory = AlignedBuf::zeroed(needed);
         }
         self.len = 0;
         self.at = start;
         self.len = self.file.read_at(&mut self.memory, start)?;
+        Ok(())
+    }
+
+    /// Keeps what is in memory from `start` on, and puts pieces behind it until `needed` bytes are there.
+    fn load_ahead(&mut self, ahead: &mut dyn Pieces, start: u64, needed: usize) -> Result<()> {
+        let end = self.at + self.len as u64;
+        let kept = if (self.at..end).contains(&start) { (end - start) as usize } else { 0 };
+        if self.memory.len() < needed + PIECE_BYTES {
+            let mut memory = AlignedBuf::zeroed(needed + PIECE_BYTES);
+            memory[..kept].copy_from_slice(&self.memory[self.len - kept..self.len]);
+            self.memory = memory;
+        } else {
+            self.memory.copy_within(self.len - kept..self.len, 0);
+        }
+        (self.at, self.len) = (start, kept);
+        while self.len < needed {
+            let (piece, len) = ahead.piece(self.at + self.len as u64)?;
+            self.memory[self.len..self.len + len].copy_from_slice(&piece[..len]);
+            self.len += len;
+            if len < PIECE_BYTES {
+                // The file ends.
+                return Ok(());
+            }
+        }
         Ok(())
     }
 }

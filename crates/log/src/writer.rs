@@ -5,6 +5,7 @@
 //! uses it; nobody else does.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use inkstone_format::SegmentHeader;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
@@ -16,21 +17,29 @@ use crate::error::Result;
 use crate::filling::Frozen;
 use crate::mistake::Mistake;
 use crate::options::Options;
-use crate::store::Store;
+
+/// What became of a write.
+pub(crate) struct Written {
+    pub(crate) result: Result<()>,
+    pub(crate) memory: Option<AlignedBuf>,
+    /// How long the write took.
+    pub(crate) write: Duration,
+    /// How long its sync took, where that is a call of its own.
+    pub(crate) sync: Option<Duration>,
+}
 
 /// The one who writes.
 pub(crate) struct Writer<D: Directory> {
     engine: D::Engine,
     pub(crate) file: Arc<D::File>,
-    pub(crate) store: Store<D>,
     persist: Persist,
     retries: bool,
     clears_tail: bool,
 }
 
 impl<D: Directory> Writer<D> {
-    pub(crate) fn new(directory: &D, file: Arc<D::File>, store: Store<D>, options: &Options) -> Result<Self> {
-        let persist = match options.durability {
+    pub(crate) fn new(directory: &D, file: Arc<D::File>, options: &Options) -> Result<Self> {
+        let persist = match options.durability_chosen() {
             Durability::Fsync => Persist::Sync(SyncKind::All),
             Durability::RwfDsync => Persist::Dsync,
             // The file was opened with the flag.
@@ -41,19 +50,18 @@ impl<D: Directory> Writer<D> {
         let engine = directory.engine(EngineKind::Caller, 1)?;
         let retries = options.makes(Mistake::RetriesSync);
         let clears_tail = options.makes(Mistake::TailRewritten);
-        Ok(Self { engine, file, store, persist, retries, clears_tail })
+        Ok(Self { engine, file, persist, retries, clears_tail })
     }
 
-    /// Writes a group into the segment's file; durable when it returns `Ok`, unless it is a mistake that was asked for.
-    pub(crate) fn group(&mut self, frozen: Frozen, unsynced: bool) -> (Result<()>, Option<AlignedBuf>) {
+    /// Writes a group into the segment's file; durable when it succeeded, unless it is not to be.
+    pub(crate) fn group(&mut self, frozen: Frozen, unsynced: bool) -> Written {
         let persist = if unsynced { Persist::Later } else { self.persist };
         let file = Arc::clone(&self.file);
         if self.clears_tail {
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
-            let (result, _) =
-                self.write(Arc::clone(&file), zeros, BLOCK_BYTES, frozen.offset, Persist::Later);
-            if result.is_err() {
-                return (result, Some(frozen.memory));
+            let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, frozen.offset, Persist::Later);
+            if cleared.result.is_err() {
+                return cleared;
             }
         }
         self.write(file, frozen.memory, frozen.len, frozen.offset, persist)
@@ -65,7 +73,7 @@ impl<D: Directory> Writer<D> {
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(block);
         let persist = self.persist;
-        self.write(Arc::clone(file), memory, HEADER_BYTES, 0, persist).0
+        self.write(Arc::clone(file), memory, HEADER_BYTES, 0, persist).result
     }
 
     fn write(
@@ -75,17 +83,29 @@ impl<D: Directory> Writer<D> {
         len: usize,
         offset: u64,
         persist: Persist,
-    ) -> (Result<()>, Option<AlignedBuf>) {
-        let operation = Operation::Write { buffer, len, offset, persist };
-        let done = match self.engine.run(Request { token: 0, file: Arc::clone(&file), operation }) {
-            Ok(done) => done,
-            Err(error) => return (Err(error.into()), None),
+    ) -> Written {
+        let started = Instant::now();
+        // A sync of its own is asked for by itself, so that the two can be told apart.
+        let (with_write, sync) = match persist {
+            Persist::Sync(kind) => (Persist::Later, Some(kind)),
+            other => (other, None),
         };
-        let result = match done.result {
-            Ok(_) => Ok(()),
-            Err(_) if self.retries => file.sync(SyncKind::All).map_err(Into::into),
-            Err(error) => Err(error.into()),
-        };
-        (result, done.buffer)
+        let (mut result, memory) =
+            self.run(&file, Operation::Write { buffer, len, offset, persist: with_write });
+        let write = started.elapsed();
+        if let (Ok(()), Some(kind)) = (&result, sync) {
+            result = self.run(&file, Operation::Sync(kind)).0;
+        }
+        if result.is_err() && self.retries {
+            result = file.sync(SyncKind::All).map_err(Into::into);
+        }
+        Written { result, memory, write, sync: sync.map(|_| started.elapsed() - write) }
+    }
+
+    fn run(&mut self, file: &Arc<D::File>, operation: Operation) -> (Result<()>, Option<AlignedBuf>) {
+        match self.engine.run(Request { token: 0, file: Arc::clone(file), operation }) {
+            Ok(done) => (done.result.map(drop).map_err(Into::into), done.buffer),
+            Err(error) => (Err(error.into()), None),
+        }
     }
 }

@@ -310,7 +310,7 @@ fn a_rename_that_fails_is_tried_again_with_the_next_append() {
         assert_eq!(last, log.last());
         assert_eq!(
             disk.counters().creations - made,
-            if recycles { 0 } else { 3 },
+            if recycles { 0 } else { 2 },
             "the file's blocks are not lost"
         );
         assert_eq!(log.reader().get(last).unwrap(), record);

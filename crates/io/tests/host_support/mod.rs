@@ -18,7 +18,7 @@ pub(crate) fn not_run(test: &str, why: &str) {
 
 /// Whether this test can run here: as root, with loop devices and these tools. Says so loudly if not.
 pub(crate) fn can_run(test: &str, tools: &[&str]) -> bool {
-    let why = if !rustix::process::geteuid().is_root() {
+    let why = if !inkstone_io::is_root() {
         Some("it needs root".to_string())
     } else if File::open("/dev/loop-control").is_err() {
         Some("there is no /dev/loop-control".to_string())

@@ -23,6 +23,8 @@ pub(crate) enum Op {
     /// `try_append`, and wait.
     Try(usize),
     Sync,
+    /// One step of the thread that makes files ready, then a sync.
+    Prepare,
     /// To so many 255ths of what is there: 255 gives all up.
     TruncateBefore(u8),
     /// To so many 255ths of what is there: 0 leaves nothing.
@@ -74,13 +76,15 @@ pub(crate) fn history(seed: u64, length: usize) -> Vec<Op> {
         let kind = match taste {
             Taste::Openings if rng.u8(..3) > 0 => rng.u32(20..24),
             Taste::Cuts if rng.bool() => rng.u32(15..20),
+            Taste::Rolls if rng.u8(..4) == 0 => return Op::Prepare,
             Taste::Rolls if rng.bool() => {
                 return Op::Append(rng.usize(RECORD_BYTES_MAX / 2..=RECORD_BYTES_MAX));
             }
             _ => rng.u32(..24),
         };
         match kind {
-            0..=6 => Op::Append(size(&mut rng)),
+            0..=5 => Op::Append(size(&mut rng)),
+            6 => Op::Prepare,
             7 | 8 => Op::Several(sizes(&mut rng)),
             9 | 10 => Op::LetGo(size(&mut rng)),
             11 | 12 => Op::Batch(sizes(&mut rng)),
@@ -119,7 +123,7 @@ pub(crate) fn plan(operation: &Op, before: &Model) -> Plan {
             let last = all.len() - 1;
             all.iter().enumerate().for_each(|(index, bytes)| after.push(*bytes, index < last));
         }
-        Op::Sync | Op::Reopen | Op::Drop | Op::Kill => {}
+        Op::Sync | Op::Prepare | Op::Reopen | Op::Drop | Op::Kill => {}
         Op::TruncateBefore(to) => {
             after.first = part(before, *to) + 1;
             lsn = Lsn::new(after.first);
@@ -165,6 +169,10 @@ pub(crate) fn carry_out(log: &Log<SimDirectory>, operation: &Op, plan: &Plan) ->
             expect(append.wait()?, last)
         }
         Op::Sync => expect(log.sync()?, last),
+        Op::Prepare => {
+            log.prepare_some()?;
+            expect(log.sync()?, last)
+        }
         Op::TruncateBefore(_) => log.truncate_before(plan.lsn),
         Op::TruncateAfter(_) => log.truncate_after(plan.lsn),
         Op::Reopen | Op::Drop | Op::Kill => Ok(()),

@@ -1,0 +1,105 @@
+//! Several large reads in flight, in the order in which a segment is read.
+//!
+//! *Owns*: the reads. *May not touch*: what was read. One read at a time leaves a device idle between two; four keep it
+//! busy.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, Operation, Request};
+
+use crate::error::Result;
+
+/// Bytes of a read.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
+/// Reads in flight.
+const DEPTH: usize = 4;
+
+/// Pieces of a file, one after the other.
+pub(crate) trait Pieces: Send {
+    /// The piece that begins at byte `at`, with its length; the same memory comes back with the next call. Reading begins
+    /// there if it was elsewhere.
+    fn piece(&mut self, at: u64) -> Result<(&AlignedBuf, usize)>;
+}
+
+/// Pieces read ahead by an engine.
+pub(crate) struct Ahead<D: Directory> {
+    engine: D::Engine,
+    file: Arc<D::File>,
+    end: u64,
+    /// Where the pieces that are in flight or done begin, ascending; done ones have their memory.
+    pieces: VecDeque<(u64, Option<(AlignedBuf, usize)>)>,
+    /// Where the next read begins.
+    next: u64,
+    shown: Option<AlignedBuf>,
+}
+
+impl<D: Directory> Ahead<D> {
+    /// Over a file of `end` bytes; nothing is read yet.
+    ///
+    /// # Errors
+    /// When the engine is not to be had.
+    pub(crate) fn new(directory: &D, file: Arc<D::File>, end: u64) -> Result<Self> {
+        let engine = directory.engine(EngineKind::Pool, DEPTH)?;
+        Ok(Self { engine, file, end, pieces: VecDeque::new(), next: 0, shown: None })
+    }
+
+    fn submit(&mut self, memory: AlignedBuf) -> Result<()> {
+        let (at, len) = (self.next, memory.len());
+        let operation = Operation::Read { buffer: memory, len, offset: at };
+        self.engine.submit(Request { token: at, file: Arc::clone(&self.file), operation })?;
+        self.pieces.push_back((at, None));
+        self.next += len as u64;
+        Ok(())
+    }
+
+    /// Takes one completion.
+    fn wait(&mut self) -> Result<()> {
+        let Some(done) = self.engine.complete()? else { return Ok(()) };
+        let read = done.result?;
+        let place = self.pieces.iter_mut().find(|(at, _)| *at == done.token);
+        if let (Some((_, piece)), Some(memory)) = (place, done.buffer) {
+            *piece = Some((memory, read));
+        }
+        Ok(())
+    }
+
+    /// Begins again at another place.
+    fn restart(&mut self, at: u64) -> Result<()> {
+        while self.engine.in_flight() > 0 {
+            self.wait()?;
+        }
+        self.pieces.clear();
+        self.next = at;
+        Ok(())
+    }
+}
+
+impl<D: Directory> Pieces for Ahead<D> {
+    fn piece(&mut self, at: u64) -> Result<(&AlignedBuf, usize)> {
+        if self.pieces.front().map_or(self.next, |(first, _)| *first) != at {
+            self.restart(at)?;
+        }
+        let mut spare = self.shown.take();
+        while self.pieces.len() < DEPTH && (self.next < self.end || self.pieces.is_empty()) {
+            let memory = spare.take().unwrap_or_else(|| AlignedBuf::zeroed(PIECE_BYTES));
+            self.submit(memory)?;
+        }
+        while self.pieces.front().is_some_and(|(_, piece)| piece.is_none()) {
+            self.wait()?;
+        }
+        let (memory, len) = self
+            .pieces
+            .pop_front()
+            .and_then(|(_, piece)| piece)
+            .unwrap_or_else(|| (AlignedBuf::zeroed(1), 0));
+        Ok((self.shown.insert(memory), len))
+    }
+}
+
+impl fmt::Debug for dyn Pieces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pieces")
+    }
+}

@@ -1,0 +1,496 @@
+//! The files that segments are made of: made ready ahead of time, handed out, taken back.
+//!
+//! *Owns*: how a file becomes a segment's, how many wait, what they may take of the disk. *May not touch*: what is in
+//! them: headers and groups are the writer's. *When* files are made ready is up to the steward (`steward.rs`), or to
+//! whoever changes the segment, where there is no steward.
+//!
+//! A file gets a segment's name when it has its full size and its blocks, durably; the name is durable before the file is
+//! handed out. Numbers only rise, so files that are ready are handed out in their order.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use inkstone_format::SegmentNumber;
+use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, Preparation, SyncKind};
+
+use crate::error::{Error, Result};
+use crate::mistake::Mistake;
+use crate::names;
+use crate::options::Options;
+use crate::recover::Listing;
+use crate::segment::lock;
+
+/// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// What is removed is shrunk by this much at a time: freeing many blocks at once holds up everybody's commits.
+const SHRINK_BYTES: u64 = 4 << 20;
+
+/// What a file's blocks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocks {
+    /// An old segment's.
+    Recycled,
+    /// New, and written.
+    Written,
+    /// New, and only reserved.
+    Reserved,
+}
+
+/// A file with a segment's name.
+#[derive(Debug)]
+pub(crate) struct Ready<F> {
+    pub(crate) number: SegmentNumber,
+    pub(crate) file: Arc<F>,
+    bytes: u64,
+    pub(crate) blocks: Blocks,
+}
+
+impl<F> Ready<F> {
+    /// Its size.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A file that has its blocks, and not a segment's name yet.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    number: SegmentNumber,
+    blocks: Blocks,
+}
+
+impl Made {
+    fn name(&self) -> String {
+        if self.blocks == Blocks::Recycled { names::free(self.number) } else { names::new(self.number) }
+    }
+}
+
+/// A file that is no segment's, by its number, with its size.
+#[derive(Debug, Clone, Copy)]
+struct Spare {
+    number: SegmentNumber,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Files<F> {
+    ready: VecDeque<Ready<F>>,
+    free: Vec<Spare>,
+    /// To be shrunk and removed; named as free ones are.
+    doomed: Vec<Spare>,
+    /// Segments whose last bytes (a seal) nobody waited for.
+    unsynced: Vec<Arc<F>>,
+    highest: Option<SegmentNumber>,
+    /// Bytes of the log's segments, of all the above, and of what is being made.
+    used_bytes: u64,
+}
+
+/// Why no file was to be had.
+#[derive(Debug)]
+pub(crate) enum ObtainError {
+    /// Nothing has changed; it can be tried again.
+    Retry(Error),
+    /// A sync failed: what is on the medium is not known.
+    Poison(Error),
+}
+
+impl ObtainError {
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Retry(error) | Self::Poison(error) => error,
+        }
+    }
+}
+
+type Obtained<T> = std::result::Result<T, ObtainError>;
+
+/// How far the zeros of a new file are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) left_bytes: u64,
+    /// How long the last piece took.
+    pub(crate) took: Duration,
+    pub(crate) piece_bytes: u64,
+}
+
+/// Called between pieces of zeros; `false` gives up.
+pub(crate) type Rest<'a> = &'a mut dyn FnMut(Progress) -> bool;
+
+/// The files of a log's directory that are not part of the log.
+#[derive(Debug)]
+pub(crate) struct Pool<D: Directory> {
+    directory: Arc<D>,
+    files: Mutex<Files<D::File>>,
+    /// Held while a file is given a segment's name, so that names are given in the order of their numbers.
+    naming: Mutex<()>,
+}
+
+impl<D: Directory> Pool<D> {
+    /// The pool of a directory in which the log's segments take `live_bytes`.
+    pub(crate) fn new(directory: Arc<D>, listing: &Listing, live_bytes: u64) -> Self {
+        let mut files = Files {
+            ready: VecDeque::new(),
+            free: Vec::new(),
+            doomed: Vec::new(),
+            unsynced: Vec::new(),
+            highest: listing.highest(),
+            used_bytes: live_bytes,
+        };
+        for &number in &listing.free {
+            // What cannot be looked at is not used; the next opening looks again.
+            let opened = directory.open(&names::free(number), &OpenFile::existing().read_only());
+            if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
+                files.free.push(Spare { number, bytes });
+                files.used_bytes += bytes;
+            }
+        }
+        Self { directory, files: Mutex::new(files), naming: Mutex::new(()) }
+    }
+
+    /// How many files are ready, and how many are free.
+    pub(crate) fn level(&self) -> (usize, usize) {
+        let files = lock(&self.files);
+        (files.ready.len(), files.free.len())
+    }
+
+    /// A segment is left whose last bytes are not durable; they need not be, but are soon to be.
+    pub(crate) fn sync_later(&self, file: Arc<D::File>) {
+        lock(&self.files).unsynced.push(file);
+    }
+
+    /// Syncs those; `false` when there were none.
+    ///
+    /// # Errors
+    /// When a sync failed: nothing was lost, but the device cannot be trusted any more.
+    pub(crate) fn sync_left(&self) -> Result<bool> {
+        let files = std::mem::take(&mut lock(&self.files).unsynced);
+        for file in &files {
+            file.sync(SyncKind::Data)?;
+        }
+        Ok(!files.is_empty())
+    }
+
+    /// The size of the file that was made ready last.
+    pub(crate) fn last_ready_bytes(&self) -> Option<u64> {
+        lock(&self.files).ready.back().map(|ready| ready.bytes)
+    }
+
+    /// The next file of `bytes` bytes with a segment's name, durably: one that is ready, else one with old blocks, else a
+    /// new one whose blocks are made in the way of the options, or only reserved.
+    pub(crate) fn obtain(&self, bytes: u64, options: &Options, reserve: bool) -> Obtained<Ready<D::File>> {
+        if let Some(ready) = self.take_ready(bytes) {
+            return Ok(ready);
+        }
+        let made = match self.take_free(bytes) {
+            Some(spare) => Made { number: spare.number, blocks: Blocks::Recycled },
+            None => self.make(bytes, options, reserve, &mut |_| true)?,
+        };
+        // The steward may have been naming one meanwhile: its number is lower, so it must go first or not at all.
+        let _naming = lock(&self.naming);
+        self.demote();
+        self.name(made, bytes, options)
+    }
+
+    /// A file that is ready, if it has this size. None of another size can be used before it, so those are given back.
+    fn take_ready(&self, bytes: u64) -> Option<Ready<D::File>> {
+        let _naming = lock(&self.naming);
+        let fits = lock(&self.files).ready.front().is_some_and(|ready| ready.bytes == bytes);
+        if fits {
+            return lock(&self.files).ready.pop_front();
+        }
+        self.demote();
+        None
+    }
+
+    /// Takes the segments' names from files that are ready.
+    pub(crate) fn demote(&self) {
+        let ready: Vec<_> = lock(&self.files).ready.drain(..).collect();
+        for Ready { number, bytes, .. } in ready {
+            self.free_again(number, bytes);
+        }
+    }
+
+    /// Makes one more file ready, of `bytes` bytes; `false` if `rest` gave up.
+    pub(crate) fn prepare(
+        &self,
+        bytes: u64,
+        options: &Options,
+        reserve: bool,
+        rest: Rest<'_>,
+    ) -> Obtained<bool> {
+        let mut is_stopped = false;
+        let made = match self.take_free(bytes) {
+            Some(spare) => Made { number: spare.number, blocks: Blocks::Recycled },
+            None => {
+                self.leave_room(bytes, options)?;
+                let made = self.make(bytes, options, reserve, &mut |progress| {
+                    is_stopped = !rest(progress);
+                    !is_stopped
+                });
+                match made {
+                    Err(_) if is_stopped => return Ok(false),
+                    made => made?,
+                }
+            }
+        };
+        let _naming = lock(&self.naming);
+        let ready = self.name(made, bytes, options)?;
+        lock(&self.files).ready.push_back(ready);
+        Ok(true)
+    }
+
+    /// What is made ahead of time never takes the last of the disk, or of the budget: that is for who needs it now.
+    fn leave_room(&self, bytes: u64, options: &Options) -> Obtained<()> {
+        let free = self.directory.free_bytes().map_err(|error| ObtainError::Retry(error.into()))?;
+        let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
+        let used = lock(&self.files).used_bytes;
+        let left = free.min(budget.map_or(u64::MAX, |budget| budget.saturating_sub(used)));
+        if left < 2 * bytes {
+            return Err(ObtainError::Retry(no_room(
+                self.directory.as_ref(),
+                bytes,
+                "what is left is kept for need",
+            )));
+        }
+        Ok(())
+    }
+
+    /// Gives a file the next segment's name, durably. The caller holds `naming`. Where that fails the file can be had
+    /// again, or is removed.
+    fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready<D::File>> {
+        // A new file keeps the number that it was made under, unless a later one was given out meanwhile.
+        let is_last = made.blocks != Blocks::Recycled && lock(&self.files).highest == Some(made.number);
+        let number = if is_last { made.number } else { self.next_number()? };
+        let name = names::segment(number);
+        if let Err(error) = self.directory.rename(&made.name(), &name) {
+            self.take_back(&made, bytes);
+            return Err(ObtainError::Retry(no_room_or(bytes, error)));
+        }
+        if !options.makes(Mistake::NoDirectorySync) {
+            self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
+        }
+        let file = match self.directory.open(&name, &open_for_groups(options)) {
+            Ok(file) => file,
+            Err(error) => {
+                self.free_again(number, bytes);
+                return Err(ObtainError::Retry(no_room_or(bytes, error)));
+            }
+        };
+        if options.makes(Mistake::RenamedFirst) {
+            file.sync(SyncKind::All).map_err(|error| ObtainError::Poison(error.into()))?;
+        }
+        Ok(Ready { number, file: Arc::new(file), bytes, blocks: made.blocks })
+    }
+
+    /// A file that did not get a segment's name.
+    fn take_back(&self, made: &Made, bytes: u64) {
+        if made.blocks == Blocks::Recycled {
+            lock(&self.files).free.push(Spare { number: made.number, bytes });
+        } else if self.directory.remove(&made.name()).is_ok() {
+            lock(&self.files).used_bytes -= bytes;
+        }
+    }
+
+    /// Takes a segment's name from a file. Where that fails the name stays, which is harmless: without a header it is no
+    /// segment, and the next opening takes it back.
+    fn free_again(&self, number: SegmentNumber, bytes: u64) {
+        if self.directory.rename(&names::segment(number), &names::free(number)).is_ok() {
+            lock(&self.files).free.push(Spare { number, bytes });
+        }
+    }
+
+    fn next_number(&self) -> Obtained<SegmentNumber> {
+        let mut files = lock(&self.files);
+        let next = match files.highest {
+            Some(highest) => highest.next().ok_or(ObtainError::Retry(Error::UsedUp))?,
+            None => SegmentNumber::FIRST,
+        };
+        files.highest = Some(next);
+        Ok(next)
+    }
+
+    /// A free file of exactly this size whose blocks nobody else has. What does not fit is given up: sizes only change
+    /// when the log grows up or its options do, and a file with other links or shared extents is somebody's backup.
+    fn take_free(&self, bytes: u64) -> Option<Spare> {
+        loop {
+            let spare = lock(&self.files).free.pop()?;
+            let name = names::free(spare.number);
+            let fits = spare.bytes == bytes
+                && self.directory.open(&name, &OpenFile::existing()).is_ok_and(|file| {
+                    let is_ours =
+                        |facts: inkstone_io::FileFacts| facts.hard_links == 1 && !facts.has_shared_extents;
+                    file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == bytes)
+                });
+            if fits {
+                return Some(spare);
+            }
+            lock(&self.files).doomed.push(spare);
+        }
+    }
+
+    /// A new file, its blocks made, durably. It has no segment's name yet.
+    fn make(&self, bytes: u64, options: &Options, reserve: bool, rest: Rest<'_>) -> Obtained<Made> {
+        let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
+        {
+            let mut files = lock(&self.files);
+            if budget.is_some_and(|budget| files.used_bytes + bytes > budget) {
+                let why = "the log's disk budget is used up: truncate_before, or a larger Options::disk_budget_bytes";
+                return Err(ObtainError::Retry(no_room(self.directory.as_ref(), bytes, why)));
+            }
+            files.used_bytes += bytes;
+        }
+        let made = self.next_number().and_then(|number| {
+            let name = names::new(number);
+            let blocks = self.make_blocks(&name, bytes, options, reserve, rest);
+            blocks.map(|blocks| Made { number, blocks }).map_err(|error| {
+                // It never had a segment's name: nothing relies on it.
+                let _ = self.directory.remove(&name);
+                ObtainError::Retry(no_room_or(bytes, error))
+            })
+        });
+        if made.is_err() {
+            lock(&self.files).used_bytes -= bytes;
+        }
+        made
+    }
+
+    fn make_blocks(
+        &self,
+        name: &str,
+        bytes: u64,
+        options: &Options,
+        reserve: bool,
+        rest: Rest<'_>,
+    ) -> inkstone_io::Result<Blocks> {
+        let file = self.directory.open(name, &OpenFile::new_file())?;
+        let is_synced = !options.makes(Mistake::ZerosUnsynced) && !options.makes(Mistake::RenamedFirst);
+        let blocks = if reserve || options.preparation_chosen() == Preparation::Fallocate {
+            file.prepare(Preparation::Fallocate, bytes)?;
+            Blocks::Reserved
+        } else {
+            match file.prepare(Preparation::WriteZeroes, bytes) {
+                Err(error) if is_not_to_be_had(&error) => self.write_zeros(&file, name, bytes, rest)?,
+                done => done?,
+            }
+            Blocks::Written
+        };
+        if is_synced {
+            file.sync(SyncKind::All)?;
+        }
+        Ok(blocks)
+    }
+
+    /// Writes zeros piece by piece, past the page cache where that can be: what is in the cache would be written all at
+    /// once, in everybody's way. The blocks are reserved first, so that they lie together.
+    fn write_zeros(&self, file: &D::File, name: &str, bytes: u64, rest: Rest<'_>) -> inkstone_io::Result<()> {
+        match file.prepare(Preparation::Fallocate, bytes) {
+            Err(error) if is_not_to_be_had(&error) => {}
+            done => done?,
+        }
+        let direct = self.directory.open(name, &OpenFile::existing().access(Access::Direct));
+        let writer = direct.as_ref().unwrap_or(file);
+        let zeros = AlignedBuf::zeroed(CHUNK_BYTES.min(bytes as usize));
+        let mut at = 0;
+        while at < bytes {
+            let piece = (zeros.len() as u64).min(bytes - at);
+            let started = Instant::now();
+            writer.write_at(&zeros[..piece as usize], at)?;
+            at += piece;
+            let progress = Progress { left_bytes: bytes - at, took: started.elapsed(), piece_bytes: piece };
+            if !rest(progress) {
+                return Err(inkstone_io::Error::new("prepare", file.path(), ErrorKind::Interrupted));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back the file of a segment that is not the log's any more: its blocks are kept, or it is removed soon.
+    pub(crate) fn retire(&self, number: SegmentNumber, bytes: u64, options: &Options) -> Result<()> {
+        self.directory.rename(&names::segment(number), &names::free(number))?;
+        let mut files = lock(&self.files);
+        let spare = Spare { number, bytes };
+        let is_kept = files.free.len() < options.free_segments_chosen();
+        if is_kept {
+            files.free.push(spare)
+        } else {
+            files.doomed.push(spare)
+        }
+        Ok(())
+    }
+
+    /// Removes what is doomed, or a piece of it; `false` when there was nothing to do.
+    ///
+    /// # Errors
+    /// What the file system answers; the file is left for the next opening.
+    pub(crate) fn remove_some(&self) -> Result<bool> {
+        let Some(mut spare) = lock(&self.files).doomed.pop() else { return Ok(false) };
+        let name = names::free(spare.number);
+        let left = spare.bytes.saturating_sub(SHRINK_BYTES);
+        let file = self.directory.open(&name, &OpenFile::existing())?;
+        // Somebody's backup is not shrunk, its name is only taken away.
+        if left > 0 && file.facts()?.hard_links == 1 {
+            file.set_len(left)?;
+            let mut files = lock(&self.files);
+            files.used_bytes = files.used_bytes.saturating_sub(spare.bytes - left);
+            spare.bytes = left;
+            files.doomed.push(spare);
+        } else {
+            drop(file);
+            self.directory.remove(&name)?;
+            let mut files = lock(&self.files);
+            files.used_bytes = files.used_bytes.saturating_sub(spare.bytes);
+        }
+        Ok(true)
+    }
+
+    /// Takes over what earlier openings left: segments that are not the log's, files that never became segments, more free
+    /// ones than are wanted. What fails is left for the next opening. Gives how many.
+    pub(crate) fn tidy(&self, listing: &Listing, live: &[SegmentNumber], options: &Options) -> usize {
+        let mut count = 0;
+        for &number in listing.segments.iter().filter(|number| !live.contains(number)) {
+            let opened = self.directory.open(&names::segment(number), &OpenFile::existing().read_only());
+            if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
+                lock(&self.files).used_bytes += bytes;
+                count += usize::from(self.retire(number, bytes, options).is_ok());
+            }
+        }
+        for &number in &listing.unfinished {
+            count += usize::from(self.directory.remove(&names::new(number)).is_ok());
+        }
+        let mut files = lock(&self.files);
+        while files.free.len() > options.free_segments_chosen()
+            && let Some(spare) = files.free.pop()
+        {
+            files.doomed.push(spare);
+            count += 1;
+        }
+        count
+    }
+}
+
+/// How the log opens a segment's file, for writing groups and for reading them.
+pub(crate) fn open_for_groups(options: &Options) -> OpenFile {
+    OpenFile::existing().access(options.access_chosen()).durability(options.durability_chosen())
+}
+
+fn is_not_to_be_had(error: &inkstone_io::Error) -> bool {
+    error.is_unsupported() || error.kind() == ErrorKind::InvalidInput
+}
+
+fn no_room<D: Directory>(directory: &D, needed_bytes: u64, why: &str) -> Error {
+    let cause = std::io::Error::new(ErrorKind::StorageFull, why.to_owned());
+    Error::NoRoom {
+        needed_bytes,
+        cause: inkstone_io::Error::new("prepare a segment in", directory.path(), cause),
+    }
+}
+
+fn no_room_or(needed_bytes: u64, error: inkstone_io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::NoRoom { needed_bytes, cause: error },
+        _ => error.into(),
+    }
+}

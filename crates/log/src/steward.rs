@@ -1,0 +1,181 @@
+//! The thread that makes files ready before they are needed, and takes away what is not needed any more.
+//!
+//! *Owns*: when files are made ready, how fast, and how many. *May not touch*: how (`pool.rs`), or anything that a commit
+//! waits for: it never takes the turn.
+//!
+//! **Pace.** Zeros compete with commits for the device. They are written in pieces with a pause after each, as long as the
+//! time until the file is needed allows: a log that fills slowly is hardly disturbed, one that fills fast is not left
+//! without a file. Where groups are large, or the last change found no file, blocks are only reserved: zeros would be a
+//! second write of every byte, and pay only where many small groups share a block's metadata.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use inkstone_io::Directory;
+
+use crate::error::Result;
+use crate::event::Event;
+use crate::pool::{ObtainError, Progress};
+use crate::shared::Shared;
+
+/// The pause after a piece where nothing presses.
+const PAUSE_MAX: Duration = Duration::from_millis(2);
+/// Groups of this mean size or more: zeros do not pay.
+const LARGE_GROUP_BYTES: u64 = 128 << 10;
+/// After a failure, and while something is not allowed, it looks again after this time.
+const RETRY: Duration = Duration::from_secs(1);
+/// Somebody wakes it when there is something to do.
+const IDLE: Duration = Duration::from_secs(3600);
+/// Small segments are used up before one file can be made: several wait.
+const READY_BYTES: u64 = 4 << 20;
+const READY_MAX: u64 = 8;
+
+/// What one step came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something was done; there may be more.
+    Done,
+    /// There is nothing to do.
+    Idle,
+    /// The log was closed meanwhile.
+    Stopped,
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// When the system has no thread to give.
+pub(crate) fn start<D: Directory>(shared: &Arc<Shared<D>>) -> Result<JoinHandle<()>> {
+    let theirs = Arc::clone(shared);
+    std::thread::Builder::new().name("inkstone-files".into()).spawn(move || run(&theirs)).map_err(|source| {
+        inkstone_io::Error::new("start a thread for", shared.directory.path(), source).into()
+    })
+}
+
+fn run<D: Directory>(shared: &Shared<D>) {
+    let mut last_failure = None;
+    loop {
+        let wait = match step(shared, true) {
+            Ok(Step::Done) => continue,
+            Ok(Step::Stopped) => return,
+            Ok(Step::Idle) => {
+                last_failure = None;
+                IDLE
+            }
+            Err(error) => {
+                // The same failure is told once, not every second.
+                let why = error.to_string();
+                if last_failure.as_ref() != Some(&why) {
+                    shared.tell(&Event::PreparationFailed { why: why.clone() });
+                    last_failure = Some(why);
+                }
+                RETRY
+            }
+        };
+        let mut state = shared.lock();
+        if state.closed || state.poison.is_some() {
+            return;
+        }
+        if !state.files_wanted {
+            (state, _) = shared.sleep_for(&shared.steward, state, wait);
+        }
+        state.files_wanted = false;
+    }
+}
+
+/// One step: a file more that is ready, or a piece less of what is not needed. A failed sync of a directory poisons the
+/// log; everything else is tried again.
+///
+/// # Errors
+/// What kept a file from being made ready.
+pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<Step> {
+    let (head_bytes, is_over) = {
+        let state = shared.lock();
+        (state.filling.segment_bytes(), state.closed || state.poison.is_some())
+    };
+    if is_over {
+        return Ok(Step::Stopped);
+    }
+    match shared.pool.sync_left() {
+        Ok(true) => return Ok(Step::Done),
+        Ok(false) => {}
+        Err(error) => {
+            let mut state = shared.lock();
+            return Err(shared.poison(&mut state, error));
+        }
+    }
+    // A reader may have let go of one since.
+    shared.retire_unread()?;
+    let (ready, _) = shared.pool.level();
+    let last = shared.pool.last_ready_bytes().unwrap_or(head_bytes);
+    let next_bytes = shared.options.next_segment_bytes(last, 0);
+    let wanted =
+        if shared.options.prepare_ahead { (READY_BYTES / next_bytes).clamp(1, READY_MAX) } else { 0 };
+    if (ready as u64) < wanted {
+        return make_ready(shared, next_bytes, is_paced);
+    }
+    Ok(if shared.pool.remove_some()? { Step::Done } else { Step::Idle })
+}
+
+fn make_ready<D: Directory>(shared: &Shared<D>, bytes: u64, is_paced: bool) -> Result<Step> {
+    let reserve = {
+        let state = shared.lock();
+        state.was_pool_empty || state.mean_group_bytes() >= LARGE_GROUP_BYTES
+    };
+    let started = Instant::now();
+    let written = shared.lock().stats.group_bytes;
+    let mut rest = |progress: Progress| {
+        let (is_over, pause) = {
+            let mut state = shared.lock();
+            state.stats.prepared_bytes += progress.piece_bytes;
+            let rate = (state.stats.group_bytes - written) as f64 / started.elapsed().as_secs_f64().max(1e-6);
+            (state.closed || state.poison.is_some(), pause(&progress, state.filling.record_room(), rate))
+        };
+        if is_paced && !is_over && !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
+        !is_over
+    };
+    match shared.pool.prepare(bytes, &shared.options, reserve, &mut rest) {
+        Ok(true) => {
+            shared.lock().was_pool_empty = false;
+            Ok(Step::Done)
+        }
+        Ok(false) => Ok(Step::Stopped),
+        Err(ObtainError::Retry(error)) => Err(error),
+        Err(ObtainError::Poison(error)) => {
+            let mut state = shared.lock();
+            Err(shared.poison(&mut state, error))
+        }
+    }
+}
+
+/// How long to pause after a piece, when the segment in use has room for `room_bytes` and fills at `rate` bytes a second:
+/// so that the file is done in half the time that is left.
+fn pause(progress: &Progress, room_bytes: u64, rate: f64) -> Duration {
+    let pieces = progress.left_bytes.div_ceil(progress.piece_bytes.max(1));
+    if rate < 1.0 || pieces == 0 {
+        return PAUSE_MAX;
+    }
+    let each = room_bytes as f64 / rate / 2.0 / pieces as f64;
+    Duration::from_secs_f64(each.min(1.0)).saturating_sub(progress.took).min(PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_shrinks_as_the_file_is_needed_sooner() {
+        let progress =
+            Progress { left_bytes: 32 << 20, took: Duration::from_micros(300), piece_bytes: 256 << 10 };
+        let at = |rate| pause(&progress, 32 << 20, rate);
+        assert_eq!(at(0.0), PAUSE_MAX);
+        assert_eq!(at(1e6), PAUSE_MAX, "16 s are left for 128 pieces");
+        let fast = at(2e8);
+        assert!(fast < PAUSE_MAX && !fast.is_zero(), "{fast:?}");
+        assert!(at(1e9).is_zero(), "no time to rest");
+        assert_eq!(pause(&Progress { left_bytes: 0, ..progress }, 1, 1e9), PAUSE_MAX);
+    }
+}

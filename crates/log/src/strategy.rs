@@ -1,0 +1,211 @@
+//! Which way of writing a log uses here, by rule and without I/O, and why.
+//!
+//! *Owns*: the rule. *May not touch*: files; what file system and device can do comes from `inkstone-io`.
+//!
+//! The rule is what the lab measured (docs/lab.md): where blocks stay where they are, an overwrite past the page cache that
+//! carries its own durability is fastest; where every write moves, preparing and reusing blocks gains little.
+
+use std::fmt;
+
+use inkstone_io::{
+    Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, EngineKind, Preparation, Reuse,
+    Strategy,
+};
+
+use crate::error::{Error, Result};
+use crate::options::Options;
+
+/// Groups are written in blocks of this size from memory aligned to it.
+const BLOCK_BYTES: u32 = inkstone_format::limits::BLOCK_BYTES as u32;
+
+/// The way of writing that was chosen, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Preparation, reuse, access, durability and engine.
+    pub strategy: Strategy,
+    /// Why, as a sentence without a full stop.
+    pub reason: String,
+    /// What to know: a mount without barriers, memory instead of a disk.
+    pub warnings: Vec<String>,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Strategy { preparation, reuse, access, durability, .. } = self.strategy;
+        write!(f, "{preparation}, {reuse}, {access}, {durability}: {}", self.reason)
+    }
+}
+
+/// What the options leave open is chosen by the file system and device; `None`: nothing is known about them.
+///
+/// # Errors
+/// [`Error::Invalid`] when what was asked for contradicts itself or cannot be had here.
+pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<Choice> {
+    let (rule, mut reason) = found.map_or_else(unknown, by_rule);
+    let strategy = Strategy {
+        preparation: options.preparation.unwrap_or(rule.preparation),
+        reuse: match options.free_segments_max {
+            Some(0) => Reuse::New,
+            Some(_) => Reuse::Reuse,
+            None => rule.reuse,
+        },
+        access: options.access.unwrap_or(rule.access),
+        // A durability that was left open goes with the access that was asked for.
+        durability: options.durability.unwrap_or(match options.access {
+            Some(access) if access != rule.access => durability_for(access),
+            _ => rule.durability,
+        }),
+        engine: EngineKind::Caller,
+    };
+    if strategy != rule {
+        let asked = |is_asked: bool, word: String| is_asked.then_some(word);
+        let words: Vec<_> = [
+            asked(options.preparation.is_some(), strategy.preparation.to_string()),
+            asked(
+                options.free_segments_max.is_some() && strategy.reuse != rule.reuse,
+                strategy.reuse.to_string(),
+            ),
+            asked(options.access.is_some(), strategy.access.to_string()),
+            asked(options.durability.is_some(), strategy.durability.to_string()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        reason =
+            format!("asked for {}; by rule it would be {} ({reason})", words.join(", "), in_words(&rule));
+    }
+    strategy.check().map_err(Error::Invalid)?;
+    if let (Access::Direct, Some(found)) = (strategy.access, found)
+        && let Some(why) = no_direct(found)
+        && options.access.is_some()
+    {
+        return Err(Error::Invalid(format!("access direct: {why}; leave it open, or ask for buffered")));
+    }
+    Ok(Choice { strategy, reason, warnings: found.map_or_else(Vec::new, warnings) })
+}
+
+fn in_words(strategy: &Strategy) -> String {
+    format!("{}, {}, {}, {}", strategy.preparation, strategy.reuse, strategy.access, strategy.durability)
+}
+
+fn durability_for(access: Access) -> Durability {
+    if access == Access::Direct { Durability::RwfDsync } else { Durability::Fdatasync }
+}
+
+fn strategy(preparation: Preparation, reuse: Reuse, access: Access) -> Strategy {
+    Strategy { preparation, reuse, access, durability: durability_for(access), engine: EngineKind::Caller }
+}
+
+fn unknown() -> (Strategy, String) {
+    let safe = strategy(Preparation::Zeros, Reuse::Reuse, Access::Buffered);
+    (safe, "nothing is known about this file system, and this works on every one".into())
+}
+
+fn by_rule(found: &Capabilities) -> (Strategy, String) {
+    let name = &found.mount.file_system;
+    if found.copy_on_write == CopyOnWrite::Always {
+        let reason = format!(
+            "{name} writes every block to a new place, so that preparing and reusing blocks gains little"
+        );
+        return (strategy(Preparation::Fallocate, Reuse::New, Access::Buffered), reason);
+    }
+    if let Some(why) = no_direct(found) {
+        return (strategy(Preparation::Zeros, Reuse::Reuse, Access::Buffered), why);
+    }
+    let fua = match found.device.as_ref().map(|device| (device.fua, device.volatile_cache)) {
+        Some((_, Some(false))) => "the device has no volatile cache, so that no flush is needed",
+        Some((Some(true), _)) => "the device has FUA, so that a commit is one write",
+        _ => "a commit is one write and one flush",
+    };
+    let reason = format!("{name} overwrites in place and has O_DIRECT; {fua}");
+    (strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct), reason)
+}
+
+/// Why O_DIRECT is not to be had, if it is not.
+fn no_direct(found: &Capabilities) -> Option<String> {
+    let name = &found.mount.file_system;
+    match found.direct {
+        DioAlignment::Bytes { memory, offset } if memory <= BLOCK_BYTES && offset <= BLOCK_BYTES => None,
+        DioAlignment::Bytes { memory, offset } => Some(format!(
+            "O_DIRECT on this {name} needs {memory} bytes of alignment in memory and {offset} in the file, and groups have {BLOCK_BYTES}"
+        )),
+        DioAlignment::Refused => {
+            Some(format!("this {name} has no O_DIRECT, or serves it through the page cache"))
+        }
+        DioAlignment::NotTold => Some(format!("the kernel does not tell what O_DIRECT needs on this {name}")),
+    }
+}
+
+fn warnings(found: &Capabilities) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if found.mount.barriers == Barriers::Off {
+        let target = found.mount.target.display();
+        warnings
+            .push(format!("{target} is mounted without barriers: a power loss takes what was acknowledged"));
+    }
+    if let Some(memory) = found.memory_below() {
+        warnings.push(format!("this is memory ({memory}): nothing here survives a power loss"));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inkstone_io::{DeviceFacts, MountFacts};
+
+    fn on(file_system: &str, direct: DioAlignment, copy_on_write: CopyOnWrite) -> Capabilities {
+        Capabilities {
+            directory: "/log".into(),
+            mount: MountFacts {
+                file_system: file_system.into(),
+                target: "/".into(),
+                source: "/dev/x".into(),
+                options: "rw".into(),
+                read_only: false,
+                barriers: Barriers::On,
+            },
+            device: None::<DeviceFacts>,
+            direct,
+            copy_on_write,
+            in_memory: file_system == "tmpfs",
+            journal: None,
+        }
+    }
+
+    const SECTORS: DioAlignment = DioAlignment::Bytes { memory: 4, offset: 512 };
+
+    #[test]
+    fn the_rule_goes_by_what_blocks_do() {
+        let chosen = |found: Capabilities| choose(&Options::default(), Some(&found)).expect("a choice");
+        let ext4 = chosen(on("ext4", SECTORS, CopyOnWrite::Never));
+        assert_eq!(ext4.strategy, strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct));
+        assert_eq!(ext4.strategy.durability, Durability::RwfDsync);
+        let btrfs = chosen(on("btrfs", SECTORS, CopyOnWrite::Always));
+        assert_eq!(btrfs.strategy, strategy(Preparation::Fallocate, Reuse::New, Access::Buffered));
+        let huge = DioAlignment::Bytes { memory: 4, offset: 65536 };
+        for direct in [DioAlignment::Refused, DioAlignment::NotTold, huge] {
+            let other = chosen(on("other", direct, CopyOnWrite::Never));
+            assert_eq!(other.strategy.access, Access::Buffered, "{other}");
+            assert_eq!(other.strategy.durability, Durability::Fdatasync);
+            assert!(other.reason.contains("O_DIRECT"), "{other}");
+        }
+        let memory = chosen(on("tmpfs", DioAlignment::Refused, CopyOnWrite::Never));
+        assert!(memory.warnings[0].contains("memory (tmpfs)"), "{:?}", memory.warnings);
+        let none = choose(&Options::default(), None).expect("a choice");
+        assert!(none.reason.contains("nothing is known"), "{none}");
+    }
+
+    #[test]
+    fn what_is_asked_for_is_done_or_refused_and_said() {
+        let ext4 = on("ext4", SECTORS, CopyOnWrite::Never);
+        let buffered = choose(&Options::new().access(Access::Buffered), Some(&ext4)).expect("buffered works");
+        assert_eq!(buffered.strategy.durability, Durability::Fdatasync, "left open, it goes with the access");
+        assert!(buffered.reason.starts_with("asked for buffered; by rule it would be zeros, reuse, direct"));
+        let tmpfs = on("tmpfs", DioAlignment::Refused, CopyOnWrite::Never);
+        let refused = choose(&Options::new().access(Access::Direct), Some(&tmpfs)).expect_err("no O_DIRECT");
+        assert!(refused.to_string().contains("has no O_DIRECT"), "{refused}");
+        let none = choose(&Options::new().free_segments_max(0), Some(&ext4)).expect("no recycling works");
+        assert_eq!(none.strategy.reuse, Reuse::New);
+    }
+}
