@@ -303,3 +303,18 @@ fn cat_that_was_held_up_goes_on_behind_what_was_given_up() {
     assert_eq!(text(&output.stderr).contains("given up"), !is_whole, "{}", text(&output.stderr));
     log.close().expect("closed");
 }
+
+#[test]
+fn info_says_how_the_log_writes_and_why_and_gives_prometheus_its_numbers() {
+    let directory = directory();
+    good(directory.path(), &["append", "log", "--quiet"], b"a\nb\n");
+    let info = text(&good(directory.path(), &["info", "log"], b""));
+    let writing = info.lines().find(|line| line.starts_with("writing ")).unwrap_or_else(|| panic!("{info}"));
+    assert!(writing.contains(": "), "a reason: {writing}");
+    let json = support::json(&good(directory.path(), &["info", "log", "--json"], b""));
+    assert!(writing.contains(json["writing"]["access"].as_str().expect("a name")), "{json}");
+    assert!(writing.ends_with(json["writing"]["reason"].as_str().expect("a sentence")), "{json}");
+    let numbers = text(&good(directory.path(), &["info", "log", "--prometheus"], b""));
+    assert!(numbers.contains("\ninkstone_last_lsn{log=\"log\"} 2\n"), "{numbers}");
+    assert!(numbers.contains("\ninkstone_writer{log=\"log\"} 0\n"), "{numbers}");
+}

@@ -87,7 +87,7 @@ pub(crate) enum LogCommand {
     Verify(ReportArguments),
     /// Show segments, LSNs, epochs, and how the log ends
     #[command(after_help = INFO)]
-    Info(ReportArguments),
+    Info(InfoArguments),
     /// Show every header, group and frame, one JSON object a line
     #[command(after_help = DUMP)]
     Dump {
@@ -155,6 +155,15 @@ pub(crate) struct ReportArguments {
     /// As one JSON object
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArguments {
+    #[command(flatten)]
+    report: ReportArguments,
+    /// As text for Prometheus: what the files tell; a program's own counts come from its `Log::stats`
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,11 +6,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use inkstone::inspect::{self, FileState, Report, Roll, SegmentReport, SegmentState};
-use inkstone::{Corruption, Verdict};
+use inkstone::{Choice, Corruption, Verdict};
+use inkstone_io::NamedChoice as _;
 use serde_json::{Value, json};
 
 use super::columns::{human, plural, range, table};
-use super::{ReportArguments, said};
+use super::{InfoArguments, ReportArguments, said};
 
 /// Could not be found out.
 const UNKNOWN: u8 = 2;
@@ -28,15 +29,67 @@ pub(super) fn verify(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says what an opening would find.
-pub(super) fn info(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let report = inspect::look(&arguments.directory).map_err(said)?;
-    show(arguments, &report, info_text)?;
+/// Says what an opening would find, and how it would write.
+pub(super) fn info(arguments: &InfoArguments) -> anyhow::Result<ExitCode> {
+    let report = inspect::look(&arguments.report.directory).map_err(said)?;
+    let choice = inspect::choice(&arguments.report.directory).map_err(said)?;
+    let text = if arguments.prometheus {
+        prometheus(&report)
+    } else if arguments.report.json {
+        let mut json = report_json(&report);
+        json["writing"] = choice_json(&choice);
+        format!("{json}\n")
+    } else {
+        info_text(&report, &choice)
+    };
+    print(&text)?;
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn choice_json(choice: &Choice) -> Value {
+    let strategy = choice.strategy;
+    json!({
+        "preparation": strategy.preparation.name(),
+        "reuse": strategy.reuse.name(),
+        "access": strategy.access.name(),
+        "durability": strategy.durability.name(),
+        "reason": choice.reason,
+        "warnings": choice.warnings,
+    })
+}
+
+/// What the files tell, for Prometheus.
+fn prometheus(report: &Report) -> String {
+    let path = report.path.display().to_string();
+    let label = path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let segment_bytes: u64 = report.segments.iter().map(|segment| segment.file_bytes).sum();
+    let other_bytes: u64 = report.others.iter().map(|file| file.bytes).sum();
+    let numbers = [
+        ("first_lsn", "The first record that is not given up", report.first.get()),
+        ("last_lsn", "The last record", report.last.get()),
+        ("promised_lsn", "The highest LSN that the files promise to be durable", report.promise.get()),
+        ("epoch", "The highest epoch", report.epoch.map_or(0, |epoch| epoch.get())),
+        ("segments", "Segments of the log", report.segments.len() as u64),
+        ("segment_bytes", "Bytes of their files", segment_bytes),
+        ("other_files", "Files that are ready, free, or left over", report.others.len() as u64),
+        ("other_bytes", "Their bytes", other_bytes),
+        ("writer", "Whether a writer has it open", u64::from(report.writer.is_some())),
+        ("damage", "Damaged places that were seen without reading it all", report.damage.len() as u64),
+    ];
+    let mut text = String::new();
+    for (name, help, value) in numbers {
+        text.push_str(&format!(
+            "# HELP inkstone_{name} {help}.\n# TYPE inkstone_{name} gauge\ninkstone_{name}{{log=\"{label}\"}} {value}\n"
+        ));
+    }
+    text
+}
+
 fn show(arguments: &ReportArguments, report: &Report, text: fn(&Report) -> String) -> anyhow::Result<()> {
-    let text = if arguments.json { format!("{}\n", report_json(report)) } else { text(report) };
+    print(&if arguments.json { format!("{}\n", report_json(report)) } else { text(report) })
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }
 
@@ -120,7 +173,7 @@ fn damage_text(damage: &Corruption) -> String {
     text
 }
 
-fn info_text(report: &Report) -> String {
+fn info_text(report: &Report, choice: &Choice) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<9}{value}\n"));
     line("path", report.path.display().to_string());
@@ -131,6 +184,10 @@ fn info_text(report: &Report) -> String {
     line("promise", format!("durable up to LSN {}", report.promise));
     line("epoch", report.epoch.map_or("none".into(), |epoch| epoch.to_string()));
     line("end", report.end.map_or("none".into(), |end| format!("segment {} byte {}", end.segment, end.byte)));
+    line("writing", choice.to_string());
+    for warning in &choice.warnings {
+        line("warning", warning.clone());
+    }
     let rows: Vec<_> = report.segments.iter().map(info_row).collect();
     text.push('\n');
     text.push_str(&table(&["segment", "state", "LSN", "epoch", "promise", "used", "size", "begun"], &rows));

@@ -18,7 +18,7 @@ mod survey;
 use std::path::Path;
 use std::sync::Arc;
 
-use inkstone_io::OsDirectory;
+use inkstone_io::{Directory as _, OsDirectory};
 
 pub use copy::{Copied, copy};
 pub use dump::{Dump, Entry, dump, dump_in};
@@ -33,6 +33,7 @@ pub use survey::{look_in, verify_in};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::recover::Listing;
+use crate::strategy::{Choice, choose};
 
 /// Reads the whole log in `path` and reports on every segment, and every damaged place that can be known.
 ///
@@ -51,6 +52,14 @@ pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
 /// As [`verify`].
 pub fn look(path: impl AsRef<Path>) -> Result<Report> {
     look_in(&OsDirectory::open(path.as_ref())?)
+}
+
+/// The way of writing that a log in `path` gets by rule, where its options leave it open, and why.
+///
+/// # Errors
+/// When the directory is missing, or the kernel's tables cannot be read.
+pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
+    choose(&Options::default(), OsDirectory::open(path.as_ref())?.capabilities()?.as_ref())
 }
 
 /// Where a new log is to be made: nothing of a log may be there yet.
