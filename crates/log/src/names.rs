@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `00000000000000000007.ink` | segment 7 |
 //! | `00000000000000000003.free` | the blocks of what was segment 3, to be used again |
-//! | `00000000000000000008.new` | a file whose blocks are being prepared to become segment 8 |
+//! | `00000000000000000008.new` | a file whose blocks are being made, the eighth; it becomes the next segment there is |
 //! | `inkstone.lock` | locked while a writer lives; it says which |
 //!
 //! Only `.ink` files are ever read as a log, so nothing that is half prepared can look like a segment.

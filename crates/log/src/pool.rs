@@ -56,15 +56,17 @@ impl<F> Ready<F> {
 }
 
 /// A file that has its blocks, and not a segment's name yet.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Made {
-    number: SegmentNumber,
+    name: String,
+    /// Whose blocks they were, if they are old.
+    spare: Option<Spare>,
     blocks: Blocks,
 }
 
 impl Made {
-    fn name(&self) -> String {
-        if self.blocks == Blocks::Recycled { names::free(self.number) } else { names::new(self.number) }
+    fn of(spare: Spare) -> Self {
+        Self { name: names::free(spare.number), spare: Some(spare), blocks: Blocks::Recycled }
     }
 }
 
@@ -84,6 +86,8 @@ struct Files<F> {
     /// Segments whose last bytes (a seal) nobody waited for.
     unsynced: Vec<Arc<F>>,
     highest: Option<SegmentNumber>,
+    /// The number in the name of the last file that was made.
+    made: Option<SegmentNumber>,
     /// Bytes of the log's segments, of all the above, and of what is being made.
     used_bytes: u64,
 }
@@ -137,6 +141,7 @@ impl<D: Directory> Pool<D> {
             doomed: Vec::new(),
             unsynced: Vec::new(),
             highest: listing.highest(),
+            made: listing.unfinished.iter().max().copied(),
             used_bytes: live_bytes,
         };
         for &number in &listing.free {
@@ -185,7 +190,7 @@ impl<D: Directory> Pool<D> {
             return Ok(ready);
         }
         let made = match self.take_free(bytes) {
-            Some(spare) => Made { number: spare.number, blocks: Blocks::Recycled },
+            Some(spare) => Made::of(spare),
             None => self.make(bytes, options, reserve, &mut |_| true)?,
         };
         // The steward may have been naming one meanwhile: its number is lower, so it must go first or not at all.
@@ -223,7 +228,7 @@ impl<D: Directory> Pool<D> {
     ) -> Obtained<bool> {
         let mut is_stopped = false;
         let made = match self.take_free(bytes) {
-            Some(spare) => Made { number: spare.number, blocks: Blocks::Recycled },
+            Some(spare) => Made::of(spare),
             None => {
                 self.leave_room(bytes, options)?;
                 let made = self.make(bytes, options, reserve, &mut |progress| {
@@ -261,11 +266,9 @@ impl<D: Directory> Pool<D> {
     /// Gives a file the next segment's name, durably. The caller holds `naming`. Where that fails the file can be had
     /// again, or is removed.
     fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready<D::File>> {
-        // A new file keeps the number that it was made under, unless a later one was given out meanwhile.
-        let is_last = made.blocks != Blocks::Recycled && lock(&self.files).highest == Some(made.number);
-        let number = if is_last { made.number } else { self.next_number()? };
+        let number = self.next_number()?;
         let name = names::segment(number);
-        if let Err(error) = self.directory.rename(&made.name(), &name) {
+        if let Err(error) = self.directory.rename(&made.name, &name) {
             self.take_back(&made, bytes);
             return Err(ObtainError::Retry(no_room_or(bytes, error)));
         }
@@ -287,9 +290,9 @@ impl<D: Directory> Pool<D> {
 
     /// A file that did not get a segment's name.
     fn take_back(&self, made: &Made, bytes: u64) {
-        if made.blocks == Blocks::Recycled {
-            lock(&self.files).free.push(Spare { number: made.number, bytes });
-        } else if self.directory.remove(&made.name()).is_ok() {
+        if let Some(spare) = made.spare {
+            lock(&self.files).free.push(spare);
+        } else if self.directory.remove(&made.name).is_ok() {
             lock(&self.files).used_bytes -= bytes;
         }
     }
@@ -342,19 +345,22 @@ impl<D: Directory> Pool<D> {
             }
             files.used_bytes += bytes;
         }
-        let made = self.next_number().and_then(|number| {
-            let name = names::new(number);
-            let blocks = self.make_blocks(&name, bytes, options, reserve, rest);
-            blocks.map(|blocks| Made { number, blocks }).map_err(|error| {
+        // The name's number is only there to be another one each time: a file that could not be removed is in nobody's way.
+        let name = names::new(self.next_made());
+        self.make_blocks(&name, bytes, options, reserve, rest)
+            .map(|blocks| Made { name: name.clone(), spare: None, blocks })
+            .map_err(|error| {
                 // It never had a segment's name: nothing relies on it.
                 let _ = self.directory.remove(&name);
+                lock(&self.files).used_bytes -= bytes;
                 ObtainError::Retry(no_room_or(bytes, error))
             })
-        });
-        if made.is_err() {
-            lock(&self.files).used_bytes -= bytes;
-        }
-        made
+    }
+
+    fn next_made(&self) -> SegmentNumber {
+        let mut files = lock(&self.files);
+        files.made = files.made.map_or(Some(SegmentNumber::FIRST), SegmentNumber::next);
+        files.made.unwrap_or(SegmentNumber::FIRST)
     }
 
     fn make_blocks(

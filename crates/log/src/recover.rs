@@ -53,9 +53,9 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The highest number that any file has ever had, as far as the directory knows.
+    /// The highest number that any segment has ever had, as far as the directory knows.
     pub(crate) fn highest(&self) -> Option<SegmentNumber> {
-        self.segments.iter().chain(&self.free).chain(&self.unfinished).max().copied()
+        self.segments.iter().chain(&self.free).max().copied()
     }
 }
 
