@@ -15,17 +15,11 @@ use hdrhistogram::Histogram;
 const LONGEST_US: u64 = 60_000_000;
 
 /// How long something took, in microseconds: two significant digits, up to a minute.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Times {
-    histogram: Histogram<u64>,
+    /// Made with the first: 20 KiB, which a log that is opened and closed does not need.
+    histogram: Option<Histogram<u64>>,
     sum_us: u64,
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LONGEST_US, 2).expect("the bounds are sound");
-        Self { histogram, sum_us: 0 }
-    }
 }
 
 impl fmt::Debug for Times {
@@ -38,13 +32,16 @@ impl fmt::Debug for Times {
 impl Times {
     pub(crate) fn add(&mut self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(LONGEST_US);
-        self.histogram.saturating_record(us.max(1));
+        let histogram = self.histogram.get_or_insert_with(|| {
+            Histogram::new_with_bounds(1, LONGEST_US, 2).expect("the bounds are sound")
+        });
+        histogram.saturating_record(us.max(1));
         self.sum_us = self.sum_us.saturating_add(us);
     }
 
     /// How many were counted.
     pub fn count(&self) -> u64 {
-        self.histogram.len()
+        self.histogram.as_ref().map_or(0, Histogram::len)
     }
 
     /// All of them together, in microseconds.
@@ -54,12 +51,12 @@ impl Times {
 
     /// The time that `quantile` (0 to 1) of them did not exceed, in microseconds; 0 if there are none.
     pub fn quantile_us(&self, quantile: f64) -> u64 {
-        if self.histogram.is_empty() { 0 } else { self.histogram.value_at_quantile(quantile) }
+        self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile))
     }
 
     /// The longest, in microseconds, to two digits; 0 if there are none.
     pub fn max_us(&self) -> u64 {
-        self.histogram.max()
+        self.histogram.as_ref().map_or(0, Histogram::max)
     }
 }
 
