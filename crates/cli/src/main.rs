@@ -10,6 +10,7 @@
 //! | 130 | ended by Ctrl-C, SIGTERM or SIGHUP, in order |
 #![forbid(unsafe_code)]
 
+mod bench;
 mod lab;
 mod log;
 mod output;
@@ -33,6 +34,8 @@ struct Arguments {
 enum Command {
     /// Measure every durable way of writing a file on this disk
     Lab(Box<lab::LabArguments>),
+    /// Measure the log beside a bare overwrite of a written file
+    Bench(bench::BenchArguments),
     #[command(flatten)]
     Log(log::LogCommand),
 }
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     let outcome = stop_on_signals(&stop).and_then(|()| match arguments.command {
         Command::Lab(lab) => lab::lab(&lab, &stop),
+        Command::Bench(bench) => bench::bench(&bench, &stop),
         Command::Log(command) => log::run(&command, &stop),
     });
     match outcome {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use inkstone_lab::bench::result::BenchResult;
 use inkstone_lab::export::{to_csv, to_json};
 use inkstone_lab::progress::{Announce, Progress};
 use inkstone_lab::result::LabResult;
@@ -84,6 +85,48 @@ impl Output {
             std::io::stdout().lock().write_all(text.as_bytes())?;
         }
         Ok(match (result.interrupted, has_content(result)) {
+            (true, _) => ExitCode::from(130),
+            (false, true) => ExitCode::SUCCESS,
+            (false, false) => ExitCode::FAILURE,
+        })
+    }
+}
+
+/// Where a bench's result goes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BenchOutput {
+    /// Write everything as JSON; `-` for stdout instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// No progress: only the table
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl BenchOutput {
+    fn as_output(&self) -> Output {
+        Output { json: self.json.clone(), csv: None, quiet: self.quiet }
+    }
+
+    /// As [`Output::check`].
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.as_output().check()
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.as_output().progress()
+    }
+
+    /// As [`Output::show`].
+    pub(crate) fn show(&self, result: &BenchResult) -> anyhow::Result<ExitCode> {
+        if let Some(path) = &self.json {
+            write_out(path, &result.to_json().context("make the JSON")?)?;
+        }
+        if !self.as_output().to_stdout() {
+            let text = table::render_bench(result, &style());
+            std::io::stdout().lock().write_all(text.as_bytes())?;
+        }
+        Ok(match (result.interrupted, result.has_content()) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
             (false, false) => ExitCode::FAILURE,

@@ -102,7 +102,6 @@ impl<D: Directory> Shared<D> {
             predecessor: next.predecessor,
             roll: next.roll,
         };
-        let level = self.pool.level();
         let made = self.make_segment(header, next.bytes, reserve);
         state = self.lock();
         let (header, ready) = match made {
@@ -113,7 +112,7 @@ impl<D: Directory> Shared<D> {
                 return (state, Err(poisoned));
             }
         };
-        self.count_segment(&mut state, &ready, level);
+        self.count_segment(&mut state, &ready);
         if !is_cut {
             let result;
             (state, result) = self.seal(state, header.number);
@@ -146,7 +145,7 @@ impl<D: Directory> Shared<D> {
         self.options.own_thread && self.options.prepare_ahead
     }
 
-    fn count_segment(&self, state: &mut State, ready: &Ready<D::File>, level: (usize, usize)) {
+    fn count_segment(&self, state: &mut State, ready: &Ready<D::File>) {
         let stats = &mut state.stats;
         stats.segments += 1;
         match ready.blocks {
@@ -154,14 +153,12 @@ impl<D: Directory> Shared<D> {
             Blocks::Written => stats.segments_prepared += 1,
             Blocks::Reserved => stats.segments_fallocated += 1,
         }
-        if self.prepares_ahead() && level.0 == 0 {
+        if self.prepares_ahead() && !ready.was_waiting {
             stats.pool_empty += 1;
             state.was_pool_empty = true;
             let fallocated = ready.blocks == Blocks::Reserved;
             state.events.push(Event::PoolEmpty { segment_bytes: ready.bytes(), fallocated });
         }
-        state.files_wanted = true;
-        self.steward.notify_one();
     }
 
     /// A file with a durable header.
@@ -220,6 +217,9 @@ impl<D: Directory> Shared<D> {
         drop(segments);
         state.epoch = header.epoch;
         state.filling.enter(identity(&header, &self.options), header.epoch, header.first_lsn);
+        // Not earlier: how large the next file is to be goes by the segment that is in use.
+        state.files_wanted = true;
+        self.steward.notify_one();
     }
 
     /// Writes a control group of its own, after what is gathered; in the next segment if this one has no room. Durable

@@ -40,11 +40,15 @@ fn run<D: Directory>(shared: &Shared<D>) {
     let mut since = None;
     loop {
         let mut state = shared.lock();
+        state.keeper_rests = false;
         if state.closed || state.poison.is_some() {
             return;
         }
         match due(shared, &state, &mut since) {
-            Due::Nothing => drop(shared.sleep_for(&shared.keeper, state, Duration::from_secs(3600))),
+            Due::Nothing => {
+                state.keeper_rests = true;
+                drop(shared.sleep_for(&shared.keeper, state, Duration::from_secs(3600)));
+            }
             Due::In(time) => drop(shared.sleep_for(&shared.keeper, state, time)),
             // A failed write poisons the log, and that is how everybody learns of it.
             Due::Commit => {

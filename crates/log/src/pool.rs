@@ -46,6 +46,8 @@ pub(crate) struct Ready<F> {
     pub(crate) file: Arc<F>,
     bytes: u64,
     pub(crate) blocks: Blocks,
+    /// It was ready before it was asked for.
+    pub(crate) was_waiting: bool,
 }
 
 impl<F> Ready<F> {
@@ -75,6 +77,8 @@ impl Made {
 struct Spare {
     number: SegmentNumber,
     bytes: u64,
+    /// Its blocks are nobody else's, as far as is known, and all there.
+    is_usable: bool,
 }
 
 #[derive(Debug)]
@@ -148,7 +152,7 @@ impl<D: Directory> Pool<D> {
             // What cannot be looked at is not used; the next opening looks again.
             let opened = directory.open(&names::free(number), &OpenFile::existing().read_only());
             if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
-                files.free.push(Spare { number, bytes });
+                files.free.push(Spare { number, bytes, is_usable: true });
                 files.used_bytes += bytes;
             }
         }
@@ -189,9 +193,15 @@ impl<D: Directory> Pool<D> {
         if let Some(ready) = self.take_ready(bytes) {
             return Ok(ready);
         }
-        let made = match self.take_free(bytes) {
+        let made = match self.take_free(bytes, options) {
             Some(spare) => Made::of(spare),
-            None => self.make(bytes, options, reserve, &mut |_| true)?,
+            None => match self.make(bytes, options, reserve, &mut |_| true) {
+                // What is to be removed makes room, if it is only done at once.
+                Err(ObtainError::Retry(Error::NoRoom { .. })) if self.remove_all() => {
+                    self.make(bytes, options, reserve, &mut |_| true)?
+                }
+                made => made?,
+            },
         };
         // The steward may have been naming one meanwhile: its number is lower, so it must go first or not at all.
         let _naming = lock(&self.naming);
@@ -204,7 +214,8 @@ impl<D: Directory> Pool<D> {
         let _naming = lock(&self.naming);
         let fits = lock(&self.files).ready.front().is_some_and(|ready| ready.bytes == bytes);
         if fits {
-            return lock(&self.files).ready.pop_front();
+            let ready = lock(&self.files).ready.pop_front();
+            return ready.map(|ready| Ready { was_waiting: true, ..ready });
         }
         self.demote();
         None
@@ -227,7 +238,7 @@ impl<D: Directory> Pool<D> {
         rest: Rest<'_>,
     ) -> Obtained<bool> {
         let mut is_stopped = false;
-        let made = match self.take_free(bytes) {
+        let made = match self.take_free(bytes, options) {
             Some(spare) => Made::of(spare),
             None => {
                 self.leave_room(bytes, options)?;
@@ -285,7 +296,7 @@ impl<D: Directory> Pool<D> {
         if options.makes(Mistake::RenamedFirst) {
             file.sync(SyncKind::All).map_err(|error| ObtainError::Poison(error.into()))?;
         }
-        Ok(Ready { number, file: Arc::new(file), bytes, blocks: made.blocks })
+        Ok(Ready { number, file: Arc::new(file), bytes, blocks: made.blocks, was_waiting: false })
     }
 
     /// A file that did not get a segment's name.
@@ -301,7 +312,7 @@ impl<D: Directory> Pool<D> {
     /// segment, and the next opening takes it back.
     fn free_again(&self, number: SegmentNumber, bytes: u64) {
         if self.directory.rename(&names::segment(number), &names::free(number)).is_ok() {
-            lock(&self.files).free.push(Spare { number, bytes });
+            lock(&self.files).free.push(Spare { number, bytes, is_usable: true });
         }
     }
 
@@ -317,9 +328,22 @@ impl<D: Directory> Pool<D> {
 
     /// A free file of exactly this size whose blocks nobody else has. What does not fit is given up: sizes only change
     /// when the log grows up or its options do, and a file with other links or shared extents is somebody's backup.
-    fn take_free(&self, bytes: u64) -> Option<Spare> {
+    /// One that is to be removed, and is still whole, is as good as a free one: a log that changes segments fast would
+    /// otherwise make new files faster than the old ones are taken away.
+    fn take_free(&self, bytes: u64, options: &Options) -> Option<Spare> {
         loop {
-            let spare = lock(&self.files).free.pop()?;
+            let mut spare = {
+                let mut files = lock(&self.files);
+                let is_whole = |spare: &Spare| spare.is_usable && spare.bytes == bytes;
+                match files.free.pop() {
+                    Some(spare) => spare,
+                    None if options.free_segments_chosen() == 0 => return None,
+                    None => {
+                        let at = files.doomed.iter().position(is_whole)?;
+                        files.doomed.swap_remove(at)
+                    }
+                }
+            };
             let name = names::free(spare.number);
             let fits = spare.bytes == bytes
                 && self.directory.open(&name, &OpenFile::existing()).is_ok_and(|file| {
@@ -330,6 +354,7 @@ impl<D: Directory> Pool<D> {
             if fits {
                 return Some(spare);
             }
+            spare.is_usable = false;
             lock(&self.files).doomed.push(spare);
         }
     }
@@ -337,6 +362,9 @@ impl<D: Directory> Pool<D> {
     /// A new file, its blocks made, durably. It has no segment's name yet.
     fn make(&self, bytes: u64, options: &Options, reserve: bool, rest: Rest<'_>) -> Obtained<Made> {
         let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
+        let is_over = || budget.is_some_and(|budget| lock(&self.files).used_bytes + bytes > budget);
+        // What is to be removed goes before anybody is refused for want of room.
+        while is_over() && self.remove_some().unwrap_or(false) {}
         {
             let mut files = lock(&self.files);
             if budget.is_some_and(|budget| files.used_bytes + bytes > budget) {
@@ -417,7 +445,7 @@ impl<D: Directory> Pool<D> {
     pub(crate) fn retire(&self, number: SegmentNumber, bytes: u64, options: &Options) -> Result<()> {
         self.directory.rename(&names::segment(number), &names::free(number))?;
         let mut files = lock(&self.files);
-        let spare = Spare { number, bytes };
+        let spare = Spare { number, bytes, is_usable: true };
         let is_kept = files.free.len() < options.free_segments_chosen();
         if is_kept {
             files.free.push(spare)
@@ -441,7 +469,7 @@ impl<D: Directory> Pool<D> {
             file.set_len(left)?;
             let mut files = lock(&self.files);
             files.used_bytes = files.used_bytes.saturating_sub(spare.bytes - left);
-            spare.bytes = left;
+            (spare.bytes, spare.is_usable) = (left, false);
             files.doomed.push(spare);
         } else {
             drop(file);
@@ -450,6 +478,15 @@ impl<D: Directory> Pool<D> {
             files.used_bytes = files.used_bytes.saturating_sub(spare.bytes);
         }
         Ok(true)
+    }
+
+    /// Removes all that is doomed; false if nothing was.
+    fn remove_all(&self) -> bool {
+        let mut count = 0;
+        while self.remove_some().unwrap_or(false) {
+            count += 1;
+        }
+        count > 0
     }
 
     /// Takes over what earlier openings left: segments that are not the log's, files that never became segments, more free

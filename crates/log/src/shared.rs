@@ -106,6 +106,8 @@ pub(crate) struct State {
     /// Something was written that no promise covers yet.
     pub(crate) unpromised: bool,
     pub(crate) last_commit: Instant,
+    /// The log's own thread has no timer: it sleeps until somebody wakes it.
+    pub(crate) keeper_rests: bool,
     /// When the first record of the gathered group came.
     gathered_since: Option<Instant>,
     /// The steward is to look.
@@ -144,6 +146,7 @@ impl State {
             roll_error: None,
             unpromised: false,
             last_commit: Instant::now(),
+            keeper_rests: false,
             gathered_since: None,
             files_wanted: true,
             was_pool_empty: false,
@@ -339,7 +342,9 @@ impl<D: Directory> Shared<D> {
         }
         // One of the next group's waiters takes over: it leads at once, or holds the timer.
         self.groups[(state.group % 2) as usize].notify_one();
-        if state.unpromised || self.wanted.load(Ordering::Acquire) > state.durable.get() {
+        // With a timer the thread looks by itself: waking it after each group would cost a lone writer a switch each time.
+        let is_resting = std::mem::take(&mut state.keeper_rests);
+        if (state.unpromised && is_resting) || self.wanted.load(Ordering::Acquire) > state.durable.get() {
             self.keeper.notify_one();
         }
     }

@@ -191,3 +191,22 @@ fn a_small_log_makes_one_small_file() {
         disk.image().into_iter().map(|(_, bytes)| bytes.len()).filter(|bytes| *bytes > 0).collect();
     assert_eq!(files, [64 << 10]);
 }
+
+/// A new log's segments grow. Each next one is made ready in the size that will be needed, not in that of the segment
+/// before: otherwise it cannot be used, and blocks that are only reserved take its place.
+#[test]
+fn a_growing_log_has_each_next_segment_ready_in_its_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new().segment_bytes(12 << 20).record_bytes_max(64 << 10);
+    let log = Log::open(directory.path(), options.preparation(Preparation::Zeros)).unwrap();
+    for change in 1..=2 {
+        while log.stats().ready == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        while log.stats().segments < change {
+            log.append_durable(&[7; 32 << 10]).unwrap();
+        }
+    }
+    let stats = log.stats();
+    assert_eq!((stats.segments, stats.segments_fallocated, stats.pool_empty), (2, 0, 0), "{stats:?}");
+}

@@ -190,6 +190,11 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC, libc::clock_gettime)
 }
 
+/// CPU time of this process so far, user and system, of all its threads, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID, libc::clock_gettime)
+}
+
 /// Nanoseconds of one tick of the kernel (a *jiffy*): 4,000,000 with CONFIG_HZ=250.
 ///
 /// User space sees no HZ, but the coarse clocks advance once a tick, so their resolution is one tick.

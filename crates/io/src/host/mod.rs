@@ -27,7 +27,7 @@ mod workdir;
 
 pub use device::{
     BlockStat, DeviceNumber, NotADeviceNumber, block_stat, drop_cached_pages, monotonic_ns, own_threads,
-    thread_faults,
+    process_cpu_ns, thread_faults,
 };
 pub use layout::log_area;
 pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};

@@ -4,6 +4,7 @@
 
 mod aa;
 mod atlas;
+mod bench;
 mod filesystems;
 mod measure;
 mod quick;
@@ -14,6 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use aa::{AaOptions, aa};
 pub use atlas::{AtlasOptions, fallocate};
+pub use bench::{BenchOptions, bench};
 pub use filesystems::{FilesystemsOptions, filesystems};
 pub use measure::{MeasureOptions, measure};
 pub use quick::quick;

@@ -5,6 +5,7 @@
 //! Colour only emphasises; what it says stands in the text as well.
 
 mod aa;
+mod bench;
 mod bill;
 mod cells;
 mod fallocate;
@@ -19,6 +20,7 @@ mod text;
 mod timeline;
 
 pub use aa::render_aa;
+pub use bench::{bill_text, render_bench};
 pub use bill::render_bill;
 pub use fallocate::render_fallocate;
 pub use timeline::render_timeline;

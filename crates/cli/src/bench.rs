@@ -1,0 +1,82 @@
+//! `inkstone bench`.
+//!
+//! *Owns*: its arguments. *May not touch*: measuring, rendering.
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Args;
+use inkstone_lab::bench::{BenchPlan, Load, RECORD_BYTES_MAX};
+use inkstone_lab::command::{BenchOptions, Context, bench as run};
+
+use crate::output::BenchOutput;
+use crate::parse::{duration, size};
+use crate::select::Where;
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone bench                           every load in the current directory, about a minute
+  inkstone bench /var/lib/db --json out.json
+  inkstone bench --threads 1 --size 128B --seconds 10
+  inkstone bench --threads 1,64,async --size 4KiB --no-changes
+  sudo inkstone bench --threads 1 --bill-commits 20000     exact bills need root";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BenchArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Threads that each wait for their records; `async` is one thread that does not
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,64,async", value_parser = str::parse::<Load>)]
+    threads: Vec<Load>,
+    /// Bytes of a record
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128B,4KiB", value_parser = record_size)]
+    size: Vec<u64>,
+    /// How long each row is measured; its floor takes as long again
+    #[arg(long, value_name = "TIME", default_value = "2", value_parser = positive)]
+    seconds: Duration,
+    /// Commits in the bill of each row; 0 = no bills
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    bill_commits: u64,
+    /// Leave out the run that changes segments all the time
+    #[arg(long)]
+    no_changes: bool,
+    /// Seed of the orders
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    output: BenchOutput,
+}
+
+fn record_size(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        bytes if (1..=RECORD_BYTES_MAX).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("{text:?}: a record of 1 B to {} KiB", RECORD_BYTES_MAX >> 10)),
+    }
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time.is_zero() => Err("it must be more than nothing".into()),
+        time => Ok(time),
+    }
+}
+
+/// Runs it and shows what it found.
+pub(crate) fn bench(arguments: &BenchArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let BenchArguments { place, threads, size, seconds, bill_commits, no_changes, seed, output } = arguments;
+    output.check()?;
+    let mut progress = output.progress();
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let mut context = Context { stop, progress: &mut progress, command };
+    let plan = BenchPlan {
+        loads: threads.clone(),
+        record_bytes: size.clone(),
+        time: *seconds,
+        bill_commits: *bill_commits,
+        changes: !no_changes,
+        seed: *seed,
+    };
+    output.show(&run(&BenchOptions { directory: place.directory.clone(), plan }, &mut context)?)
+}

@@ -1,0 +1,193 @@
+//! What a program does to a log while it is measured: appends and waits, on some threads, or only appends.
+//!
+//! *Owns*: the loops between two readings of the clock. *May not touch*: what the figures mean.
+
+use std::path::Path;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use inkstone::{Log, Lsn};
+use inkstone_io::host::{monotonic_ns, process_cpu_ns};
+
+use crate::histogram::Recorder;
+use crate::pass::{CommitSpan, Limits};
+use crate::stage::CellError;
+
+use super::{FRAME_BYTES, Load, refused};
+
+/// One thread of a load, with what it gathers. It lives through all rounds of a row.
+#[derive(Debug)]
+pub struct Worker {
+    record: Vec<u8>,
+    /// From before an append until its acknowledgement.
+    pub latency: Recorder,
+    /// The same, commit by commit, where that is asked for.
+    pub spans: Option<Vec<CommitSpan>>,
+    /// The kernel's number of the thread that ran last.
+    pub thread: Option<u32>,
+}
+
+impl Worker {
+    /// One that appends records of this many bytes.
+    pub fn new(record_bytes: u64, seed: u64) -> Self {
+        let mut record = vec![0; record_bytes as usize];
+        fastrand::Rng::with_seed(seed).fill(&mut record);
+        Self { record, latency: Recorder::new(), spans: None, thread: None }
+    }
+
+    /// As many as the load has threads.
+    pub fn all(load: Load, record_bytes: u64, seed: u64) -> Vec<Self> {
+        let threads = if let Load::Closed(threads) = load { threads } else { 1 };
+        (0..threads).map(|number| Self::new(record_bytes, seed + u64::from(number))).collect()
+    }
+}
+
+/// What one round of a load came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// Records acknowledged.
+    pub commits: u64,
+    /// From the start until the last acknowledgement.
+    pub total_ns: u64,
+    /// CPU time of the process.
+    pub cpu_ns: u64,
+}
+
+/// A load, as every round of a row needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct Task<'a> {
+    /// The log.
+    pub log: &'a Log,
+    /// Its directory.
+    pub path: &'a Path,
+    /// What is done to it.
+    pub load: Load,
+    /// How many bytes of records it keeps: older ones are given up now and then, as a service does. `u64::MAX`: all.
+    pub keep_bytes: u64,
+    /// Set by Ctrl-C.
+    pub stop: &'a AtomicBool,
+}
+
+impl Task<'_> {
+    /// One round, until a limit is met. The threads are there before the clock starts.
+    ///
+    /// # Errors
+    /// The first error of the log, the system having no threads to give, or the user's wish to stop.
+    pub fn run(&self, workers: &mut [Worker], limits: Limits) -> Result<Slice, CellError> {
+        let gate = RwLock::new(());
+        let called_off = AtomicBool::new(false);
+        let share = Limits { commits: limits.commits.div_ceil(workers.len().max(1) as u64), ..limits };
+        thread::scope(|scope| {
+            let closed = gate.write();
+            let mut threads = Vec::with_capacity(workers.len());
+            for (index, worker) in workers.iter_mut().enumerate() {
+                let (gate, called_off) = (&gate, &called_off);
+                let body = move || {
+                    worker.thread = this_thread();
+                    drop(gate.read());
+                    if called_off.load(Ordering::Acquire) {
+                        return Ok((0, 0));
+                    }
+                    let done = match self.load {
+                        Load::Closed(_) => self.closed_loop(worker, share, index == 0),
+                        Load::Async => self.append_only(worker, share),
+                    };
+                    done.map(|commits| (commits, monotonic_ns()))
+                };
+                match thread::Builder::new().spawn_scoped(scope, body) {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        called_off.store(true, Ordering::Release);
+                        return Err(CellError::Invalid(format!("thread {}: {error}", index + 1)));
+                    }
+                }
+            }
+            let (cpu_begin_ns, begin_ns) = (process_cpu_ns(), monotonic_ns());
+            drop(closed);
+            let mut slice = Slice::default();
+            let mut ended = Ok(());
+            for thread in threads {
+                match thread.join() {
+                    Ok(Ok((commits, end_ns))) => {
+                        slice.commits += commits;
+                        slice.total_ns = slice.total_ns.max(end_ns.saturating_sub(begin_ns));
+                    }
+                    Ok(Err(error)) => ended = Err(error),
+                    Err(_) => ended = Err(CellError::Invalid("a thread of the bench panicked".into())),
+                }
+            }
+            slice.cpu_ns = process_cpu_ns() - cpu_begin_ns;
+            ended.map(|()| slice)
+        })
+    }
+
+    fn keep_records(&self, record: &[u8]) -> u64 {
+        self.keep_bytes / (record.len() as u64 + FRAME_BYTES)
+    }
+
+    /// Appends and waits; gives the number of commits. One of the threads gives up what is old.
+    fn closed_loop(&self, worker: &mut Worker, limits: Limits, gives_up: bool) -> Result<u64, CellError> {
+        let Worker { record, latency, spans, .. } = worker;
+        let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
+        let mut kept_from = self.log.durable().get();
+        let keep = self.keep_records(record);
+        let mut commits = 0;
+        let mut start_ns = monotonic_ns();
+        while commits < limits.commits && start_ns < end_ns {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(CellError::Interrupted);
+            }
+            let lsn = self.log.append_durable(record).map_err(refused)?;
+            let ack_ns = monotonic_ns();
+            latency.record(ack_ns - start_ns);
+            if let Some(spans) = spans {
+                spans.push(CommitSpan { start_ns, ack_ns });
+            }
+            commits += 1;
+            start_ns = ack_ns;
+            if gives_up && lsn.get() - kept_from > keep {
+                self.log.truncate_before(Lsn::new(kept_from.max(1))).map_err(refused)?;
+                kept_from = lsn.get();
+                start_ns = monotonic_ns();
+            }
+        }
+        Ok(commits)
+    }
+
+    /// Appends without waiting, and syncs at the end.
+    fn append_only(&self, worker: &Worker, limits: Limits) -> Result<u64, CellError> {
+        /// Between two readings of the clock.
+        const BURST: u64 = 64;
+        let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
+        let keep = self.keep_records(&worker.record).max(BURST);
+        let mut kept_from = self.log.last().get();
+        let mut commits = 0;
+        while commits < limits.commits && monotonic_ns() < end_ns {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(CellError::Interrupted);
+            }
+            let mut last = kept_from;
+            for _ in 0..BURST.min(limits.commits - commits) {
+                last = self.log.append(&worker.record).map_err(refused)?.lsn().get();
+                commits += 1;
+            }
+            if last - kept_from > keep {
+                self.log.truncate_before(Lsn::new(kept_from.max(1))).map_err(refused)?;
+                kept_from = last;
+            }
+        }
+        self.log.sync().map_err(refused)?;
+        Ok(commits)
+    }
+}
+
+fn nanoseconds(limits: Limits) -> u64 {
+    u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The kernel's number of the calling thread, where /proc tells.
+fn this_thread() -> Option<u32> {
+    let link = std::fs::read_link(Path::new("/proc/thread-self")).ok()?;
+    link.file_name()?.to_str()?.parse().ok()
+}

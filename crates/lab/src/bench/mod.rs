@@ -1,0 +1,137 @@
+//! The log measured beside the bare overwrite that it cannot beat, and what it asks of the device.
+//!
+//! *Owns*: the loads, the floor, the rounds, the log's bill. *May not touch*: the log's insides: everything goes through
+//! its public door, as a user's program would.
+//!
+//! [`load`] is what a program does to a log; [`rows`] alternates it with the floor, round by round; [`pair`] compares a log
+//! that changes segments with one that does not; [`bill`] says what each commit asked of the device. All of it ends in a
+//! [`result::BenchResult`].
+
+pub mod bill;
+pub mod load;
+pub mod pair;
+pub mod result;
+pub mod rows;
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use inkstone::{Log, Options};
+
+use crate::stage::CellError;
+
+/// What is done to a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// So many threads, each of which waits for its record before it appends the next.
+    Closed(u32),
+    /// One thread that appends without waiting, and syncs at the end.
+    Async,
+}
+
+/// More threads than this say nothing more about a log.
+pub const THREADS_MAX: u32 = 1024;
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(1) => f.pad("1 thread"),
+            Self::Closed(threads) => f.pad(&format!("{threads} threads")),
+            Self::Async => f.pad("async"),
+        }
+    }
+}
+
+impl FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "async" {
+            return Ok(Self::Async);
+        }
+        match text.parse() {
+            Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(Self::Closed(threads)),
+            _ => Err(format!("{text:?}: take a number of threads from 1 to {THREADS_MAX}, or async")),
+        }
+    }
+}
+
+/// Everything that a bench is asked to do.
+#[derive(Debug, Clone)]
+pub struct BenchPlan {
+    /// The loads.
+    pub loads: Vec<Load>,
+    /// Bytes of a record, each with each load.
+    pub record_bytes: Vec<u64>,
+    /// How long each row's log is measured, and its floor as long again.
+    pub time: Duration,
+    /// Commits in the bill of each row; 0 = no bills by trace.
+    pub bill_commits: u64,
+    /// Whether to compare a log that changes segments with one that does not.
+    pub changes: bool,
+    /// Seed of the orders and of the intervals.
+    pub seed: u64,
+}
+
+/// The largest record: several fit into a segment of the bench.
+pub const RECORD_BYTES_MAX: u64 = 256 << 10;
+/// Segments of the rows' logs at full size: large enough to be rare, small enough for any disk.
+const SEGMENT_BYTES: u64 = 32 << 20;
+/// No log takes more of the disk.
+const BUDGET_BYTES: u64 = 256 << 20;
+/// A row's file for the floor.
+const FLOOR_BYTES: u64 = 16 << 20;
+/// What a row's log keeps of its records: older ones are given up, up to as many again at a time.
+const KEEP_BYTES: u64 = 16 << 20;
+/// What a record takes in a segment beside its bytes, at least.
+const FRAME_BYTES: u64 = 24;
+
+/// The most of the disk that is in use at the same time: the pair's two logs together are smaller than this, too.
+pub const ROOM_NEEDED_BYTES: u64 = BUDGET_BYTES + FLOOR_BYTES;
+
+/// What every log of the bench has in common.
+fn options(segment_bytes: u64, record_bytes: u64) -> Options {
+    Options::new()
+        .segment_bytes(segment_bytes)
+        .record_bytes_max(record_bytes.max(128) as usize)
+        .disk_budget_bytes(BUDGET_BYTES)
+}
+
+/// Opens a log, and waits a moment until its next segment is ready: what is measured is the steady state.
+fn open(path: &Path, options: Options) -> Result<Log, CellError> {
+    let log = Log::open(path, options).map_err(refused)?;
+    await_ready(&log);
+    Ok(log)
+}
+
+/// Waits until a file is ready for the next segment, two seconds at most.
+fn await_ready(log: &Log) {
+    for _ in 0..400 {
+        if log.stats().ready > 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn refused(error: inkstone::Error) -> CellError {
+    CellError::Invalid(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_have_names() {
+        assert_eq!("8".parse(), Ok(Load::Closed(8)));
+        assert_eq!("async".parse(), Ok(Load::Async));
+        for bad in ["0", "-1", "1025", "many", ""] {
+            assert!(bad.parse::<Load>().is_err(), "{bad}");
+        }
+        let names = [Load::Closed(1), Load::Closed(64), Load::Async].map(|load| load.to_string());
+        assert_eq!(names, ["1 thread", "64 threads", "async"]);
+    }
+}

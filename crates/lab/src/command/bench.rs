@@ -1,0 +1,108 @@
+//! `inkstone bench`: the log beside the bare overwrite, each load with each record size.
+//!
+//! *Owns*: the order of steps. *May not touch*: how a row is measured (`crate::bench`).
+
+use std::path::PathBuf;
+
+use inkstone_io::is_root;
+
+use crate::bench::result::{BENCH_SCHEMA_VERSION, BenchResult, BenchRow};
+use crate::bench::{BenchPlan, ROOM_NEEDED_BYTES, pair, rows};
+use crate::result::Warning;
+use crate::site::OpenSite;
+
+use super::{Context, LabError, Started, directory_or_here};
+
+/// What to measure where.
+#[derive(Debug, Clone)]
+pub struct BenchOptions {
+    /// The directory; `None` = the current one.
+    pub directory: Option<PathBuf>,
+    /// What to do there.
+    pub plan: BenchPlan,
+}
+
+/// When nothing is known yet of how fast a lone writer fills a segment: 10,000 commits a second.
+const COMMITS_PER_S: f64 = 10_000.0;
+/// What a record takes beside its bytes: its frame's header and its group's.
+const BESIDE_BYTES: u64 = 72;
+
+/// Runs the bench in its directory, and leaves nothing there.
+///
+/// # Errors
+/// When nothing can be measured there at all: a missing or read-only directory, no room.
+pub fn bench(options: &BenchOptions, context: &mut Context<'_>) -> Result<BenchResult, LabError> {
+    let BenchOptions { directory, plan } = options;
+    let directory = directory_or_here(directory.as_deref());
+    let mut started = Started::new(context);
+    let open = OpenSite::open(&directory, &directory.display().to_string(), ROOM_NEEDED_BYTES)?;
+    started.swept(&open.swept);
+    let steps = rows::steps_of(plan) + pair::steps_of(plan);
+    let expect_s = plan.time.as_secs_f64()
+        * (2.2 * rows::steps_of(plan) as f64 + 6.0 * pair::steps_of(plan) as f64)
+        + steps as f64;
+    context.progress.start(steps, "bench", expect_s);
+    started.result.warnings.extend(crate::warnings::of_place(&open.site.capabilities));
+    let mut result = BenchResult { place: open.site.place.clone(), ..BenchResult::default() };
+    measure(&open, plan, context, &mut result);
+    context.progress.finish();
+    if let Err(reason) = &open.site.trace
+        && plan.bill_commits > 0
+    {
+        started.result.warnings.push(no_trace(reason));
+    }
+    open.close()?;
+    let finished = started.finish(context);
+    Ok(BenchResult {
+        schema_version: BENCH_SCHEMA_VERSION,
+        inkstone_version: finished.inkstone_version,
+        command: finished.command,
+        started_unix_s: finished.started_unix_s,
+        elapsed_ns: finished.elapsed_ns,
+        interrupted: finished.interrupted,
+        machine: finished.machine,
+        warnings: finished.warnings,
+        ..result
+    })
+}
+
+fn measure(open: &OpenSite, plan: &BenchPlan, context: &mut Context<'_>, result: &mut BenchResult) {
+    let session = open.site.session(context.stop);
+    for &record_bytes in &plan.record_bytes {
+        for &load in &plan.loads {
+            if context.interrupted() {
+                return;
+            }
+            context.progress.step(&format!("{load}, {record_bytes} B"));
+            result.rows.push(rows::row(&open.site, &session, plan, load, record_bytes));
+        }
+    }
+    let Some(&record_bytes) = plan.record_bytes.first().filter(|_| plan.changes) else { return };
+    if context.interrupted() {
+        return;
+    }
+    context.progress.step("changing segments");
+    let bytes_per_s = lone(&result.rows, record_bytes) * (record_bytes + BESIDE_BYTES) as f64;
+    result.changes = Some(pair::changes(&open.site, &session, plan, record_bytes, bytes_per_s));
+}
+
+/// Commits a second of the lone writer that was measured.
+fn lone(rows: &[BenchRow], record_bytes: u64) -> f64 {
+    let row = rows.iter().find(|row| (row.threads, row.record_bytes) == (1, record_bytes));
+    let total_ns = |row: &BenchRow| row.rounds.iter().map(|round| round.total_ns).sum::<u64>();
+    row.filter(|row| row.commits() > 0)
+        .map_or(COMMITS_PER_S, |row| row.commits() as f64 * 1e9 / total_ns(row).max(1) as f64)
+}
+
+fn no_trace(reason: &str) -> Warning {
+    let cure = if is_root() {
+        "mount tracefs, or pass --bill-commits 0"
+    } else {
+        "run it with sudo for exact bills, or pass --bill-commits 0"
+    };
+    Warning {
+        name: "no-trace".into(),
+        text: format!("device counts (~) are the whole device's, shared with every process: {reason}"),
+        cure: cure.into(),
+    }
+}
