@@ -42,6 +42,9 @@ pub(crate) type Guard<'a> = MutexGuard<'a, State>;
 const LINGER_MIN: Duration = Duration::from_micros(20);
 const LINGER_MAX: Duration = Duration::from_millis(10);
 
+/// Nobody who waits sleeps longer without looking.
+const FALLBACK: Duration = Duration::from_secs(1);
+
 /// Shared by the log, its handles, its readers and its own thread.
 pub(crate) struct Shared<D: Directory> {
     pub(crate) directory: Arc<D>,
@@ -293,7 +296,7 @@ impl<D: Directory> Shared<D> {
 
     /// Sleeps until woken, or for a second: the mark of a panic is left without the lock, so its wake-up can be missed.
     pub(crate) fn sleep<'a>(&self, on: &Sleepers, state: Guard<'a>) -> Guard<'a> {
-        self.sleep_for(on, state, Duration::from_secs(1)).0
+        self.sleep_for(on, state, FALLBACK).0
     }
 
     pub(crate) fn sleep_for<'a>(&self, on: &Sleepers, state: Guard<'a>, time: Duration) -> (Guard<'a>, bool) {
@@ -394,6 +397,8 @@ impl<D: Directory> Shared<D> {
         let waiters = std::mem::take(&mut state.waiting);
         let group = state.group;
         state.group += 1;
+        // Whoever held the timer held it for this group: the next one's first arrival takes a timer of its own.
+        state.timed = false;
         let at = state.filling.at();
         let since = state.gathered_since.take();
         let promise = match self.options.makes(Mistake::NoPromise) {
@@ -530,19 +535,25 @@ impl<D: Directory> Shared<D> {
                 state.waiting += 1;
             }
             let on = &self.groups[(state.group % 2) as usize];
-            if state.taken {
-                state = self.sleep(on, state);
-            } else if is_late || state.waiting >= state.expected {
+            if !state.taken && (is_late || state.waiting >= state.expected) {
                 state = self.commit(state)?;
-            } else if state.timed {
-                state = self.sleep(on, state);
+            } else if state.taken || state.timed {
+                let slept;
+                (state, slept) = self.sleep_for(on, state, FALLBACK);
+                // Nobody writes, nobody holds a timer, and nobody has said so.
+                let is_missed = slept && !state.taken && !state.timed && counted == Some(state.group);
+                state.stats.missed_wakeups += u64::from(is_missed);
+                is_late |= is_missed;
             } else {
                 state.timed = true;
                 let linger = state.commit_time.clamp(LINGER_MIN, LINGER_MAX);
                 let group = state.group;
                 (state, is_late) = self.sleep_for(on, state, linger);
-                is_late &= state.group == group;
-                state.timed = false;
+                if state.group == group {
+                    state.timed = false;
+                } else {
+                    is_late = false;
+                }
             }
         }
     }

@@ -88,6 +88,8 @@ pub struct Stats {
     pub prepared_bytes: u64,
     /// Appends that waited for room in a buffer, or for a segment.
     pub waits: u64,
+    /// Waiters that nobody woke and that had to look by themselves: a mistake in the log, if there are any.
+    pub missed_wakeups: u64,
     /// Files with a segment's name that wait to be used, now.
     pub ready: u64,
     /// Files kept for their blocks, now.
@@ -123,6 +125,7 @@ const COUNTS: &[Number] = &[
     }),
     ("pool_empty_total", "Segment changes that found no file ready", |stats| stats.pool_empty),
     ("prepared_bytes_total", "Bytes written to prepare segments", |stats| stats.prepared_bytes),
+    ("missed_wakeups_total", "Waiters that nobody woke", |stats| stats.missed_wakeups),
     ("waits_total", "Appends that waited for room", |stats| stats.waits),
 ];
 

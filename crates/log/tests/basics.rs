@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::{Access, Error, Log, Lsn, Options, Preparation};
+use inkstone_sim::{DiskOptions, SimDisk};
 
 fn small() -> Options {
     Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
@@ -126,6 +127,29 @@ fn handles_that_nobody_waits_for_become_durable_and_futures_are_woken() {
     assert_eq!(lsn.get(), 2);
     let append = block_on(log.append_async(b"and this")).unwrap();
     assert_eq!(block_on(append).unwrap().get(), 3);
+}
+
+/// Who held the timer of one group and was still asleep kept the next group's first arrival from taking one: everybody
+/// slept until a fallback of a second woke them.
+#[test]
+fn nobody_who_waits_is_forgotten() {
+    // A disk in memory: what is rare on a real one comes often enough.
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = Log::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
+    for threads in [2, 3, 8, 16] {
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let log = &log;
+                scope.spawn(move || {
+                    for number in 0..40_000 / threads {
+                        log.append_durable(&[thread as u8, number as u8]).unwrap();
+                    }
+                });
+            }
+        });
+        log.truncate_before(log.last()).unwrap();
+    }
+    assert_eq!(log.stats().missed_wakeups, 0);
 }
 
 /// The smallest runtime there is.
