@@ -2,6 +2,32 @@
 //!
 //! *Owns*: ordering, durability, the life of segments. *May not touch*: the operating system: everything goes through
 //! the seam of `inkstone-io`, and runs unchanged on the simulated disk of `inkstone-sim`.
+//!
+//! ```
+//! use inkstone::{Log, Lsn, Options};
+//!
+//! # fn main() -> inkstone::Result<()> {
+//! # let directory = tempfile::tempdir().expect("a directory");
+//! # let path = directory.path().join("orders.log");
+//! let log = Log::open(&path, Options::default())?;
+//! println!("{}", log.recovery());
+//!
+//! let lsn = log.append_durable(b"one record")?; // durable when it returns
+//! let first = log.append(b"many records")?; // or appended without waiting,
+//! let second = log.append(b"share one flush")?;
+//! first.wait()?; // and waited for, or awaited
+//! second.wait()?;
+//!
+//! for record in log.reader().records(Lsn::FIRST) {
+//!     println!("{} bytes", record?.bytes.len());
+//! }
+//! log.truncate_before(lsn)?;
+//! log.close()
+//! # }
+//! ```
+//!
+//! Begin with [`Log`], [`Options`] and [`Reader`]. What is promised is in docs/durability.md, what is assumed of the machine in
+//! docs/assumptions.md, the bytes in docs/format.md.
 
 #![forbid(unsafe_code)]
 

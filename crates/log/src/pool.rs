@@ -203,19 +203,28 @@ impl<D: Directory> Pool<D> {
                 made => made?,
             },
         };
-        // The steward may have been naming one meanwhile: its number is lower, so it must go first or not at all.
+        // The steward may have named one meanwhile: its number is lower, so it must go first or not at all.
         let _naming = lock(&self.naming);
+        if let Some(ready) = self.front(bytes) {
+            self.take_back(&made, bytes);
+            return Ok(ready);
+        }
         self.demote();
         self.name(made, bytes, options)
+    }
+
+    /// The first file that is ready, if it has this size.
+    fn front(&self, bytes: u64) -> Option<Ready<D::File>> {
+        let mut files = lock(&self.files);
+        let fits = files.ready.front().is_some_and(|ready| ready.bytes == bytes);
+        if fits { files.ready.pop_front() } else { None }
     }
 
     /// A file that is ready, if it has this size. None of another size can be used before it, so those are given back.
     fn take_ready(&self, bytes: u64) -> Option<Ready<D::File>> {
         let _naming = lock(&self.naming);
-        let fits = lock(&self.files).ready.front().is_some_and(|ready| ready.bytes == bytes);
-        if fits {
-            let ready = lock(&self.files).ready.pop_front();
-            return ready.map(|ready| Ready { was_waiting: true, ..ready });
+        if let Some(ready) = self.front(bytes) {
+            return Some(Ready { was_waiting: true, ..ready });
         }
         self.demote();
         None

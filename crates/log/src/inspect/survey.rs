@@ -21,7 +21,7 @@ use crate::recover::{Headers, Listing, past_the_cache};
 use crate::window::Item;
 
 /// Looks at a log beside a living writer before its damage is believed.
-const LOOKS_MAX: usize = 10;
+const LOOKS_MAX: usize = 30;
 
 /// How much is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -469,7 +469,12 @@ fn others<D: Directory>(
     let mut files = Vec::new();
     for (number, name, state) in segments.chain(free).chain(new) {
         let path = directory.path().join(&name);
-        files.push(OtherFile { number, path, bytes: file_bytes(directory, &name)?, state });
+        match file_bytes(directory, &name) {
+            Ok(bytes) => files.push(OtherFile { number, path, bytes, state }),
+            // It was used, or removed, since it was listed: it is no part of the log, and nobody misses it.
+            Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(files)
 }
