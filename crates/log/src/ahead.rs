@@ -56,8 +56,12 @@ impl<D: Directory> Ahead<D> {
 
     /// Takes one completion.
     fn wait(&mut self) -> Result<()> {
-        let Some(done) = self.engine.complete()? else { return Ok(()) };
-        let read = done.result?;
+        let done = self.engine.complete()?.expect("a read is in flight");
+        let read = done.result.inspect_err(|_| {
+            // Nothing that is in flight is waited for any more; who calls again begins anew.
+            self.pieces.clear();
+            self.next = u64::MAX;
+        })?;
         let place = self.pieces.iter_mut().find(|(at, _)| *at == done.token);
         if let (Some((_, piece)), Some(memory)) = (place, done.buffer) {
             *piece = Some((memory, read));
@@ -89,11 +93,7 @@ impl<D: Directory> Pieces for Ahead<D> {
         while self.pieces.front().is_some_and(|(_, piece)| piece.is_none()) {
             self.wait()?;
         }
-        let (memory, len) = self
-            .pieces
-            .pop_front()
-            .and_then(|(_, piece)| piece)
-            .unwrap_or_else(|| (AlignedBuf::zeroed(1), 0));
+        let (memory, len) = self.pieces.pop_front().and_then(|(_, piece)| piece).expect("it was waited for");
         Ok((self.shown.insert(memory), len))
     }
 }

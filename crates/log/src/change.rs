@@ -23,7 +23,8 @@ use crate::names;
 use crate::pool::{Blocks, ObtainError, Ready, open_for_groups};
 use crate::recover::damage;
 use crate::segment::{Link, Segment, identity, lock};
-use crate::shared::{Guard, Shared, State};
+use crate::shared::Shared;
+use crate::state::{Guard, State};
 use crate::window::{Item, Walk, Window};
 
 /// Promises for people who wait are left out where less than this is left for control groups: what must be said later

@@ -3,16 +3,15 @@
 //!
 //! *Owns*: when that is due. *May not touch*: how it is done (`shared.rs`, `change.rs`).
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use inkstone_format::PromiseReason;
 use inkstone_io::Directory;
 
 use crate::error::Result;
-use crate::shared::{Shared, State};
+use crate::shared::Shared;
+use crate::state::State;
 
 /// What is due now.
 enum Due {
@@ -24,18 +23,8 @@ enum Due {
     Promise,
 }
 
-/// Starts the thread.
-///
-/// # Errors
-/// When the system has no thread to give.
-pub(crate) fn start<D: Directory>(shared: &Arc<Shared<D>>) -> Result<JoinHandle<()>> {
-    let theirs = Arc::clone(shared);
-    std::thread::Builder::new().name("inkstone".into()).spawn(move || run(&theirs)).map_err(|source| {
-        inkstone_io::Error::new("start a thread for", shared.directory.path(), source).into()
-    })
-}
-
-fn run<D: Directory>(shared: &Shared<D>) {
+/// What the thread does, until the log is closed or poisoned.
+pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
     // When what is wanted now was first seen.
     let mut since = None;
     loop {
@@ -82,8 +71,11 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
     if state.room_wanted && !state.filling.is_empty() {
         return Due::Commit;
     }
-    let wanted = shared.wanted.load(Ordering::Acquire);
-    if wanted > state.durable.get() && wanted <= state.reserved().get() {
+    // After a cut, what was wanted before it lies above every LSN there is; left like that it would look as if somebody
+    // were waiting already, and nobody would wake this thread for what comes.
+    let reserved = state.reserved().get();
+    let wanted = shared.wanted.fetch_min(reserved, Ordering::AcqRel).min(reserved);
+    if wanted > state.durable.get() {
         let waited = since.get_or_insert_with(Instant::now).elapsed();
         let linger = shared.options.periodic.unwrap_or(shared.options.linger);
         return match linger.checked_sub(waited) {

@@ -54,6 +54,7 @@ mod recovery;
 mod segment;
 mod shared;
 mod sleepers;
+mod state;
 mod stats;
 mod steward;
 mod strategy;

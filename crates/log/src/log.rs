@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
 use inkstone_format::{EncodeError, Lsn, PayloadSum, PromiseReason, frame_bytes};
@@ -24,7 +24,8 @@ use crate::options::Options;
 use crate::reader::Reader;
 use crate::recovery::Recovery;
 use crate::segment::lock;
-use crate::shared::{Guard, Shared};
+use crate::shared::{Shared, start};
+use crate::state::Guard;
 use crate::stats::Stats;
 use crate::steward;
 use crate::strategy::Choice;
@@ -81,10 +82,10 @@ impl<D: Directory> Log<D> {
         shared.tell(&Event::Recovered(recovery.clone()));
         let mut log = Self { shared, recovery, choice, threads: Vec::new(), writer_lock: Some(writer_lock) };
         if log.shared.options.own_thread {
-            log.threads.push(keeper::start(&log.shared)?);
+            log.threads.push(start(&log.shared, "inkstone", keeper::run)?);
         }
         if log.shared.prepares_ahead() {
-            log.threads.push(steward::start(&log.shared)?);
+            log.threads.push(start(&log.shared, "inkstone-files", steward::run)?);
         }
         Ok(log)
     }
@@ -158,22 +159,7 @@ impl<D: Directory> Log<D> {
     /// # Durability
     /// None on return: wait for the handle.
     pub fn try_append(&self, record: &[u8]) -> Result<Append<D>> {
-        let sum = PayloadSum::of(record);
-        let records = [(record, sum)];
-        self.check_size(&records)?;
-        let mut state = self.shared.lock();
-        loop {
-            match self.gather(&mut state, &records)? {
-                Ok(append) => return Ok(append),
-                Err(EncodeError::SegmentFull { .. }) if !self.shared.options.own_thread => {
-                    state = self.shared.roll(state, needed_bytes(&records))?;
-                }
-                Err(EncodeError::BufferFull { .. }) if !self.shared.options.own_thread => {
-                    state = self.shared.commit(state)?;
-                }
-                Err(refused) => return Err(self.ask_for_room(&mut state, refused, needed_bytes(&records))),
-            }
-        }
+        self.try_gather(record, PayloadSum::of(record), None)
     }
 
     /// Appends one record; where [`Log::append`] would block, it is awaited. No runtime is needed.
@@ -185,29 +171,38 @@ impl<D: Directory> Log<D> {
     /// None when it is ready: await the handle that it gives.
     pub async fn append_async(&self, record: &[u8]) -> Result<Append<D>> {
         let sum = PayloadSum::of(record);
-        poll_fn(|context| match self.try_append_sum(record, sum, context.waker()) {
+        poll_fn(|context| match self.try_gather(record, sum, Some(context.waker())) {
             Err(Error::Busy) => Poll::Pending,
             other => Poll::Ready(other),
         })
         .await
     }
 
-    fn try_append_sum(&self, record: &[u8], sum: PayloadSum, waker: &std::task::Waker) -> Result<Append<D>> {
-        if !self.shared.options.own_thread {
-            return self.try_append(record);
-        }
+    /// Appends without blocking on others; `waker` is woken when it is worth trying again.
+    fn try_gather(&self, record: &[u8], sum: PayloadSum, waker: Option<&Waker>) -> Result<Append<D>> {
         let records = [(record, sum)];
         self.check_size(&records)?;
         let mut state = self.shared.lock();
-        match self.gather(&mut state, &records)? {
-            Ok(append) => Ok(append),
-            Err(refused) => {
-                let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
-                if matches!(error, Error::Busy) {
-                    state.room_wakers.push(waker.clone());
+        loop {
+            let refused = match self.gather(&mut state, &records)? {
+                Ok(append) => return Ok(append),
+                Err(refused) => refused,
+            };
+            state = match refused {
+                EncodeError::SegmentFull { .. } if !self.shared.options.own_thread => {
+                    self.shared.roll(state, needed_bytes(&records))?
                 }
-                Err(error)
-            }
+                EncodeError::BufferFull { .. } if !self.shared.options.own_thread => {
+                    self.shared.commit(state)?
+                }
+                _ => {
+                    let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
+                    if let (Error::Busy, Some(waker)) = (&error, waker) {
+                        state.room_wakers.push(waker.clone());
+                    }
+                    return Err(error);
+                }
+            };
         }
     }
 
@@ -217,7 +212,7 @@ impl<D: Directory> Log<D> {
     /// As [`Log::append`] and [`Append::wait`].
     ///
     /// # Durability
-    /// On `Ok` the record and every one before it are on stable storage.
+    /// On `Ok` the record and every one before it are on stable storage; with [`Options::periodic`] they will be soon.
     pub fn append_durable(&self, record: &[u8]) -> Result<Lsn> {
         self.append(record)?.wait()
     }
@@ -279,7 +274,8 @@ impl<D: Directory> Log<D> {
         self.shared.truncate_after(last)
     }
 
-    /// A reader of this log's durable records; it lives as long as it is needed, also after the log was closed.
+    /// A reader of this log's durable records. It may be used after the log was closed, until somebody opens the log for
+    /// writing again: from then on only [`Reader::open`] knows what becomes of the files.
     pub fn reader(&self) -> Reader<D> {
         Reader::living(Arc::clone(&self.shared))
     }
@@ -364,7 +360,8 @@ impl<D: Directory> Log<D> {
                     self.shared.sleep(&self.shared.room, state)
                 }
                 EncodeError::SegmentFull { .. } => self.shared.roll(state, needed_bytes(records))?,
-                EncodeError::BufferFull { .. } if state.is_taken() => {
+                EncodeError::BufferFull { .. } if state.taken => {
+                    state.stats.waits += 1;
                     self.shared.sleep(&self.shared.room, state)
                 }
                 EncodeError::BufferFull { .. } => self.shared.commit(state)?,

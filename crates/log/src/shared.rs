@@ -17,26 +17,25 @@
 //! across a system call, and nobody waits for `writer`: the turn is waited for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use inkstone_format::limits::{CONTROL_RESERVE_BYTES, HEADER_BYTES};
-use inkstone_format::{Control, Epoch, Lsn, Promise, PromiseReason};
-use inkstone_io::{AlignedBuf, Directory};
+use inkstone_format::{Control, Lsn, Promise, PromiseReason};
+use inkstone_io::Directory;
 
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
-use crate::filling::{Filling, memory_bytes, memory_for};
+use crate::filling::{memory_bytes, memory_for};
 use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::segment::{Segments, lock};
 use crate::sleepers::Sleepers;
-use crate::stats::Stats;
+use crate::state::{Guard, State};
 use crate::writer::Writer;
-
-pub(crate) type Guard<'a> = MutexGuard<'a, State>;
 
 /// The timer of the first arrival is kept within these bounds.
 const LINGER_MIN: Duration = Duration::from_micros(20);
@@ -69,154 +68,8 @@ pub(crate) struct Shared<D: Directory> {
     /// The highest LSN that somebody polled or let go of, and that the log's own thread is to commit. `Release` by
     /// those, `Acquire` by the thread, under the lock before it sleeps.
     pub(crate) wanted: AtomicU64,
-    /// A thread panicked while it had the turn. `Release` while unwinding, `Acquire` after each locking.
+    /// A thread panicked that the log cannot go on without. `Release` while unwinding, `Acquire` after each locking.
     panicked: AtomicBool,
-}
-
-/// Everything under the lock.
-pub(crate) struct State {
-    pub(crate) filling: Filling,
-    spare: Option<AlignedBuf>,
-    /// The number of the group that is being gathered.
-    group: u64,
-    /// Somebody has the turn.
-    taken: bool,
-    /// The segment is changing: nothing may be gathered.
-    pub(crate) changing: bool,
-    pub(crate) durable: Lsn,
-    /// The last LSN that each cut left, since the log was opened.
-    pub(crate) cuts: Vec<Lsn>,
-    pub(crate) epoch: Epoch,
-    /// The epoch frame of this opening, until it is durable.
-    pub(crate) epoch_due: Option<Control>,
-    /// Waiters of the group that is being gathered.
-    waiting: usize,
-    expected: usize,
-    /// An arrival holds the timer.
-    timed: bool,
-    /// How long commits take, smoothed.
-    commit_time: Duration,
-    pub(crate) poison: Option<Poison>,
-    pub(crate) closed: bool,
-    wakers: Vec<(Lsn, Waker)>,
-    pub(crate) room_wakers: Vec<Waker>,
-    /// Somebody asked for room without waiting: commit what is there.
-    pub(crate) room_wanted: bool,
-    /// Somebody asked, without waiting, for a segment that holds a frame of so many bytes.
-    pub(crate) roll_wanted: Option<u64>,
-    /// Why that failed.
-    pub(crate) roll_error: Option<Error>,
-    /// Something was written that no promise covers yet.
-    pub(crate) unpromised: bool,
-    pub(crate) last_commit: Instant,
-    /// The log's own thread has no timer: it sleeps until somebody wakes it.
-    pub(crate) keeper_rests: bool,
-    /// When the first record of the gathered group came.
-    gathered_since: Option<Instant>,
-    /// The steward is to look.
-    pub(crate) files_wanted: bool,
-    /// The last segment change found no file ready.
-    pub(crate) was_pool_empty: bool,
-    pub(crate) stats: Stats,
-    /// What is to be told when the turn ends.
-    pub(crate) events: Vec<Event>,
-    /// The last LSN that was given out when a group succeeded: whom `FollowerToldOk` tells.
-    told: Lsn,
-}
-
-impl State {
-    pub(crate) fn new(filling: Filling, durable: Lsn, epoch: Epoch, options: &Options) -> Self {
-        Self {
-            filling,
-            spare: Some(memory_for(options.buffer_bytes)),
-            group: 0,
-            taken: false,
-            changing: false,
-            durable,
-            cuts: Vec::new(),
-            epoch,
-            epoch_due: None,
-            waiting: 0,
-            expected: 0,
-            timed: false,
-            commit_time: Duration::from_micros(100),
-            poison: None,
-            closed: false,
-            wakers: Vec::new(),
-            room_wakers: Vec::new(),
-            room_wanted: false,
-            roll_wanted: None,
-            roll_error: None,
-            unpromised: false,
-            last_commit: Instant::now(),
-            keeper_rests: false,
-            gathered_since: None,
-            files_wanted: true,
-            was_pool_empty: false,
-            stats: Stats::default(),
-            events: Vec::new(),
-            told: Lsn::ZERO,
-        }
-    }
-
-    /// How many cuts there were since the log was opened.
-    pub(crate) fn cut_count(&self) -> usize {
-        self.cuts.len()
-    }
-
-    pub(crate) fn is_taken(&self) -> bool {
-        self.taken
-    }
-
-    /// Refuses when nothing may be appended.
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if let Some(poison) = &self.poison {
-            return Err(Error::Poisoned(poison.clone()));
-        }
-        if self.closed { Err(Error::Closed) } else { Ok(()) }
-    }
-
-    /// The LSN of the last record that was given one.
-    pub(crate) fn reserved(&self) -> Lsn {
-        self.filling.next_lsn().before().unwrap_or(Lsn::ZERO)
-    }
-
-    /// Counts what was just gathered.
-    pub(crate) fn count_records(&mut self, records: u64, bytes: u64) {
-        self.stats.records += records;
-        self.stats.record_bytes += bytes;
-        if self.gathered_since.is_none() {
-            self.gathered_since = Some(Instant::now());
-        }
-    }
-
-    /// The mean size of a group since the log was opened, in bytes.
-    pub(crate) fn mean_group_bytes(&self) -> u64 {
-        self.stats.group_bytes / self.stats.groups.max(1)
-    }
-
-    /// Where the watermark stands for who looks by LSN and count of cuts.
-    fn outcome(&self, lsn: Lsn, cuts: usize) -> Option<Result<()>> {
-        if cuts != self.cut_count() || lsn <= self.durable {
-            return Some(Ok(()));
-        }
-        self.poison.as_ref().map(|poison| Err(Error::Poisoned(poison.clone())))
-    }
-
-    /// Wakes the futures that wait for room.
-    pub(crate) fn wake_room(&mut self) {
-        self.room_wakers.drain(..).for_each(Waker::wake);
-    }
-
-    /// Wakes the futures of records that are decided.
-    pub(crate) fn wake_futures(&mut self) {
-        let (durable, all) = (self.durable, self.poison.is_some() || self.closed);
-        let mut left = Vec::new();
-        for (lsn, waker) in self.wakers.drain(..) {
-            if all || lsn <= durable { waker.wake() } else { left.push((lsn, waker)) }
-        }
-        self.wakers = left;
-    }
 }
 
 /// Held by whoever has the turn. Dropped without being given back (a panic), it poisons the log: what was in its hands
@@ -230,13 +83,40 @@ pub(crate) struct Turn<'a, D: Directory> {
 impl<D: Directory> Drop for Turn<'_, D> {
     fn drop(&mut self) {
         if !self.is_back {
-            self.shared.panicked.store(true, Ordering::Release);
-            if let Ok(state) = self.shared.state.try_lock() {
-                drop(self.shared.mind_panic(state));
-            }
-            self.shared.wake_all();
+            self.shared.mark_panic();
         }
     }
+}
+
+/// One of the log's own threads is running. If it panics the log is poisoned: what it is there for would silently not be
+/// done any more.
+struct Running<'a, D: Directory>(&'a Shared<D>);
+
+impl<D: Directory> Drop for Running<'_, D> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.mark_panic();
+        }
+    }
+}
+
+/// Starts one of the log's own threads.
+///
+/// # Errors
+/// When the system has no thread to give.
+pub(crate) fn start<D: Directory>(
+    shared: &Arc<Shared<D>>,
+    name: &str,
+    run: fn(&Shared<D>),
+) -> Result<JoinHandle<()>> {
+    let theirs = Arc::clone(shared);
+    let run = move || {
+        let running = Running(&theirs);
+        run(running.0);
+    };
+    std::thread::Builder::new().name(name.into()).spawn(run).map_err(|source| {
+        inkstone_io::Error::new("start a thread for", shared.directory.path(), source).into()
+    })
 }
 
 impl<D: Directory> Shared<D> {
@@ -273,7 +153,16 @@ impl<D: Directory> Shared<D> {
         self.mind_panic(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Poisons the log if a thread panicked while it had the turn.
+    /// Leaves the mark of a panic; the log is poisoned by whoever looks next.
+    fn mark_panic(&self) {
+        self.panicked.store(true, Ordering::Release);
+        if let Ok(state) = self.state.try_lock() {
+            drop(self.mind_panic(state));
+        }
+        self.wake_all();
+    }
+
+    /// Poisons the log if a thread panicked while it had the turn, or one of the log's own did at any time.
     fn mind_panic<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
         if self.panicked.load(Ordering::Acquire) && state.poison.is_none() {
             state.poison = Some(Poison::panic(state.durable));
@@ -323,6 +212,11 @@ impl<D: Directory> Shared<D> {
     pub(crate) fn end_turn<'a>(&'a self, mut state: Guard<'a>, mut turn: Turn<'a, D>) -> Guard<'a> {
         turn.is_back = true;
         self.give_back(&mut state);
+        self.tell_all(state)
+    }
+
+    /// Tells what is to be told, without the lock.
+    fn tell_all<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         if state.events.is_empty() {
             return state;
         }
@@ -330,6 +224,14 @@ impl<D: Directory> Shared<D> {
         drop(state);
         events.iter().for_each(|event| self.tell(event));
         self.lock()
+    }
+
+    /// Poisons the log for who has no turn and no lock, and tells it.
+    pub(crate) fn poison_now(&self, cause: Error) -> Error {
+        let mut state = self.lock();
+        let poisoned = self.poison(&mut state, cause);
+        drop(self.tell_all(state));
+        poisoned
     }
 
     fn give_back(&self, state: &mut State) {
@@ -370,12 +272,14 @@ impl<D: Directory> Shared<D> {
 
     /// Sets the poison, unless there is one, and gives it.
     pub(crate) fn poison(&self, state: &mut State, cause: Error) -> Error {
-        if state.poison.is_none() {
-            let poison = Poison::new(cause.clone(), state.durable);
-            state.events.push(Event::Poisoned(poison.clone()));
-            state.poison = Some(poison);
-        }
-        let poison = state.poison.clone().unwrap_or_else(|| Poison::new(cause, state.durable));
+        let poison = match &state.poison {
+            Some(first) => first.clone(),
+            None => {
+                let poison = Poison::new(cause, state.durable);
+                state.events.push(Event::Poisoned(poison.clone()));
+                state.poison.insert(poison).clone()
+            }
+        };
         state.wake_futures();
         self.wake_all();
         Error::Poisoned(poison)
@@ -389,7 +293,8 @@ impl<D: Directory> Shared<D> {
         self.write_group(state, false)
     }
 
-    /// As [`Shared::write_gathered`]; `unsynced` is for mistakes only.
+    /// As [`Shared::write_gathered`]; `unsynced` leaves durability to somebody else: a seal's to the steward. For all other
+    /// groups it is a mistake.
     pub(crate) fn write_group<'a>(&'a self, mut state: Guard<'a>, unsynced: bool) -> (Guard<'a>, Result<()>) {
         if state.filling.is_empty() {
             return (state, Ok(()));
@@ -411,9 +316,8 @@ impl<D: Directory> Shared<D> {
         let end = frozen.end;
         let bytes = frozen.len as u64;
         drop(state);
-        let started = Instant::now();
         let written = lock(&self.writer).group(frozen, unsynced);
-        let took = started.elapsed();
+        let took = written.write + written.sync.unwrap_or_default();
         if took >= self.options.slow_commit {
             self.tell(&Event::SlowCommit { took, bytes });
         }
@@ -428,7 +332,7 @@ impl<D: Directory> Shared<D> {
         state.commit_time = (state.commit_time * 7 + took) / 8;
         state.expected = waiters + state.waiting;
         state.unpromised = true;
-        state.last_commit = Instant::now();
+        state.last_commit = written.started + took;
         let stats = &mut state.stats;
         stats.groups += 1;
         stats.group_bytes += bytes;
@@ -439,7 +343,7 @@ impl<D: Directory> Shared<D> {
             stats.sync.add(sync);
         }
         if let Some(since) = since {
-            stats.queue.add(started.saturating_duration_since(since));
+            stats.queue.add(written.started.saturating_duration_since(since));
         }
         state.told = state.reserved();
         self.groups[(group % 2) as usize].notify_all();

@@ -8,8 +8,6 @@
 //! without a file. Where groups are large, or the last change found no file, blocks are only reserved: zeros would be a
 //! second write of every byte, and pay only where many small groups share a block's metadata.
 
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use inkstone_io::Directory;
@@ -42,18 +40,8 @@ pub(crate) enum Step {
     Stopped,
 }
 
-/// Starts the thread.
-///
-/// # Errors
-/// When the system has no thread to give.
-pub(crate) fn start<D: Directory>(shared: &Arc<Shared<D>>) -> Result<JoinHandle<()>> {
-    let theirs = Arc::clone(shared);
-    std::thread::Builder::new().name("inkstone-files".into()).spawn(move || run(&theirs)).map_err(|source| {
-        inkstone_io::Error::new("start a thread for", shared.directory.path(), source).into()
-    })
-}
-
-fn run<D: Directory>(shared: &Shared<D>) {
+/// What the thread does, until the log is closed or poisoned.
+pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
     let mut last_failure = None;
     loop {
         let wait = match step(shared, true) {
@@ -100,10 +88,7 @@ pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<S
     match shared.pool.sync_left() {
         Ok(true) => return Ok(Step::Done),
         Ok(false) => {}
-        Err(error) => {
-            let mut state = shared.lock();
-            return Err(shared.poison(&mut state, error));
-        }
+        Err(error) => return Err(shared.poison_now(error)),
     }
     // A reader may have let go of one since.
     shared.retire_unread()?;
@@ -119,12 +104,12 @@ pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<S
 }
 
 fn make_ready<D: Directory>(shared: &Shared<D>, bytes: u64, is_paced: bool) -> Result<Step> {
-    let reserve = {
+    let (reserve, written) = {
         let state = shared.lock();
-        state.was_pool_empty || state.mean_group_bytes() >= LARGE_GROUP_BYTES
+        let is_large = state.mean_group_bytes() >= LARGE_GROUP_BYTES;
+        (state.was_pool_empty || is_large, state.stats.group_bytes)
     };
     let started = Instant::now();
-    let written = shared.lock().stats.group_bytes;
     let mut rest = |progress: Progress| {
         let (is_over, pause) = {
             let mut state = shared.lock();
@@ -144,10 +129,7 @@ fn make_ready<D: Directory>(shared: &Shared<D>, bytes: u64, is_paced: bool) -> R
         }
         Ok(false) => Ok(Step::Stopped),
         Err(ObtainError::Retry(error)) => Err(error),
-        Err(ObtainError::Poison(error)) => {
-            let mut state = shared.lock();
-            Err(shared.poison(&mut state, error))
-        }
+        Err(ObtainError::Poison(error)) => Err(shared.poison_now(error)),
     }
 }
 

@@ -31,8 +31,7 @@ pub struct Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Strategy { preparation, reuse, access, durability, .. } = self.strategy;
-        write!(f, "{preparation}, {reuse}, {access}, {durability}: {}", self.reason)
+        write!(f, "{}: {}", in_words(&self.strategy), self.reason)
     }
 }
 
@@ -42,6 +41,7 @@ impl fmt::Display for Choice {
 /// [`Error::Invalid`] when what was asked for contradicts itself or cannot be had here.
 pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<Choice> {
     let (rule, mut reason) = found.map_or_else(unknown, by_rule);
+    let access = options.access.unwrap_or(rule.access);
     let strategy = Strategy {
         preparation: options.preparation.unwrap_or(rule.preparation),
         reuse: match options.free_segments_max {
@@ -49,12 +49,9 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<
             Some(_) => Reuse::Reuse,
             None => rule.reuse,
         },
-        access: options.access.unwrap_or(rule.access),
-        // A durability that was left open goes with the access that was asked for.
-        durability: options.durability.unwrap_or(match options.access {
-            Some(access) if access != rule.access => durability_for(access),
-            _ => rule.durability,
-        }),
+        access,
+        // Left open, it goes with the access, also with one that was asked for.
+        durability: options.durability.unwrap_or(durability_for(access)),
         engine: EngineKind::Caller,
     };
     if strategy != rule {
@@ -75,9 +72,10 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<
             format!("asked for {}; by rule it would be {} ({reason})", words.join(", "), in_words(&rule));
     }
     strategy.check().map_err(Error::Invalid)?;
-    if let (Access::Direct, Some(found)) = (strategy.access, found)
-        && let Some(why) = no_direct(found)
-        && options.access.is_some()
+    // Where the kernel does not tell, who asks for it may try.
+    let told = found.filter(|found| found.direct != DioAlignment::NotTold);
+    if access == Access::Direct
+        && let Some(why) = told.and_then(no_direct)
     {
         return Err(Error::Invalid(format!("access direct: {why}; leave it open, or ask for buffered")));
     }
@@ -205,6 +203,8 @@ mod tests {
         let tmpfs = on("tmpfs", DioAlignment::Refused, CopyOnWrite::Never);
         let refused = choose(&Options::new().access(Access::Direct), Some(&tmpfs)).expect_err("no O_DIRECT");
         assert!(refused.to_string().contains("has no O_DIRECT"), "{refused}");
+        let not_told = on("old", DioAlignment::NotTold, CopyOnWrite::Never);
+        choose(&Options::new().access(Access::Direct), Some(&not_told)).expect("who asks may try");
         let none = choose(&Options::new().free_segments_max(0), Some(&ext4)).expect("no recycling works");
         assert_eq!(none.strategy.reuse, Reuse::New);
     }

@@ -1,7 +1,7 @@
 //! Writing what is to be durable: groups and headers, one at a time.
 //!
 //! *Owns*: the engine, the file of the segment that is written, and the one rule about failure: a write or sync that
-//! failed is never tried again. *May not touch*: what a group holds, who waits for it. Whoever has the turn (`turn.rs`)
+//! failed is never tried again. *May not touch*: what a group holds, who waits for it. Whoever has the turn (`shared.rs`)
 //! uses it; nobody else does.
 
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use crate::options::Options;
 pub(crate) struct Written {
     pub(crate) result: Result<()>,
     pub(crate) memory: Option<AlignedBuf>,
+    pub(crate) started: Instant,
     /// How long the write took.
     pub(crate) write: Duration,
     /// How long its sync took, where that is a call of its own.
@@ -99,7 +100,7 @@ impl<D: Directory> Writer<D> {
         if result.is_err() && self.retries {
             result = file.sync(SyncKind::All).map_err(Into::into);
         }
-        Written { result, memory, write, sync: sync.map(|_| started.elapsed() - write) }
+        Written { result, memory, started, write, sync: sync.map(|_| started.elapsed() - write) }
     }
 
     fn run(&mut self, file: &Arc<D::File>, operation: Operation) -> (Result<()>, Option<AlignedBuf>) {

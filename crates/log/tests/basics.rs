@@ -152,6 +152,26 @@ fn nobody_who_waits_is_forgotten() {
     assert_eq!(log.stats().missed_wakeups, 0);
 }
 
+/// What was wanted before a cut lies above every LSN after it: it must not hide what is wanted then.
+#[test]
+fn what_is_let_go_after_a_cut_becomes_durable_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), small()).unwrap();
+    for round in 1..20_u64 {
+        for _ in 0..50 {
+            drop(log.append(b"wanted before the cut").unwrap());
+        }
+        log.sync().unwrap();
+        log.truncate_after(Lsn::new(round)).unwrap();
+        let append = log.append(b"wanted after it").unwrap();
+        let lsn = append.lsn();
+        drop(append);
+        let mut cursor = log.reader().from(lsn);
+        let shown = cursor.next_within(Duration::from_secs(60)).unwrap();
+        assert_eq!(shown.expect("the log's own thread has committed it").bytes, b"wanted after it");
+    }
+}
+
 /// The smallest runtime there is.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
