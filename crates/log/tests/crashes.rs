@@ -22,17 +22,16 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-mod crashing;
-
 use std::sync::Arc;
 
-use crashing::crash::{Effort, Explorer, PATH};
-use crashing::fault::{FaultyRun, Trouble};
-use crashing::history::{Op, Run, history};
-use crashing::lies::{self, Seen};
-use crashing::threads;
-use crashing::variant::{RECORD_BYTES_MAX, SEGMENT_BYTES, Variant, small, variant};
 use inkstone::{Error, Log, Lsn};
+use inkstone_powerloss::history::{Op, history};
+use inkstone_powerloss::sim::explore::{Effort, Explorer, PATH};
+use inkstone_powerloss::sim::fault::{FaultyRun, Trouble};
+use inkstone_powerloss::sim::lies::{self, Seen};
+use inkstone_powerloss::sim::run::Run;
+use inkstone_powerloss::sim::threads;
+use inkstone_powerloss::sim::variant::{RECORD_BYTES_MAX, SEGMENT_BYTES, Variant, small, variant};
 use inkstone_sim::shrink::{SEED_VARIABLE, TestName, check, seeds};
 use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, FaultRates, OperationKind, SimDisk, errno};
 

@@ -7,19 +7,21 @@ use inkstone::{Access, Durability, Options, Preparation};
 use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks};
 
 /// The smallest that there is: rolls are what goes wrong.
-pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
+pub const SEGMENT_BYTES: u64 = 64 << 10;
 /// Two of them do not fit in a segment.
-pub(crate) const RECORD_BYTES_MAX: usize = 24 << 10;
+pub const RECORD_BYTES_MAX: usize = 24 << 10;
 
 /// A log on a disk.
 #[derive(Debug, Clone)]
-pub(crate) struct Variant {
-    pub(crate) disk: DiskOptions,
-    pub(crate) options: Options,
+pub struct Variant {
+    /// How the disk lies.
+    pub disk: DiskOptions,
+    /// How the log writes.
+    pub options: Options,
 }
 
 /// A small log that only callers commit: everything that it does follows from what is done with it.
-pub(crate) fn small() -> Options {
+pub fn small() -> Options {
     Options::new()
         .segment_bytes(SEGMENT_BYTES)
         .record_bytes_max(RECORD_BYTES_MAX)
@@ -28,7 +30,7 @@ pub(crate) fn small() -> Options {
 }
 
 /// Any variant.
-pub(crate) fn variant(seed: u64) -> Variant {
+pub fn variant(seed: u64) -> Variant {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x7661_7269_616E_7473);
     let pad = rng.bool();
     let disk = DiskOptions {
@@ -68,7 +70,7 @@ fn options(rng: &mut fastrand::Rng, disk: &DiskOptions, pad: bool) -> Options {
 
 impl Variant {
     /// Other options for the next opening of the same log.
-    pub(crate) fn redraw_options(&mut self, seed: u64) {
+    pub fn redraw_options(&mut self, seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x6F70_7469_6F6E_7321);
         let pad = self.disk.garbage_at_crash || rng.bool();
         self.options = options(&mut rng, &self.disk, pad);

@@ -9,40 +9,43 @@ use std::sync::Arc;
 use inkstone::Log;
 use inkstone_sim::{FaultRates, PowerCut, SimDirectory, SimDisk};
 
-use super::model::{Allowed, Record, Shown};
 use super::variant::Variant;
+use crate::model::{Allowed, Record, Shown};
 
 /// The directory of every log here.
-pub(crate) const PATH: &str = "/log";
+pub const PATH: &str = "/log";
 
 /// How much is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Effort {
+pub struct Effort {
     /// Disks that are drawn from a cut.
-    pub(crate) samples: u64,
+    pub samples: u64,
     /// All of them are looked at where there are no more items than this.
-    pub(crate) all_of: usize,
+    pub all_of: usize,
     /// One in so many is crashed again: while it is opened, and after that. 0: none.
-    pub(crate) deep: u64,
+    pub deep: u64,
 }
 
 /// Looks at disks, and counts them.
 #[derive(Debug)]
-pub(crate) struct Explorer {
-    pub(crate) variant: Variant,
-    pub(crate) effort: Effort,
-    pub(crate) seed: u64,
+pub struct Explorer {
+    /// Which log on which disk.
+    pub variant: Variant,
+    /// How much is looked at.
+    pub effort: Effort,
+    /// From which everything follows.
+    pub seed: u64,
     /// Every disk that was found after a power cut, opened and read.
-    pub(crate) states: u64,
+    pub states: u64,
 }
 
 /// Opens the log of a disk.
-pub(crate) fn open(disk: &SimDisk, variant: &Variant) -> inkstone::Result<Log<SimDirectory>> {
+pub fn open(disk: &SimDisk, variant: &Variant) -> inkstone::Result<Log<SimDirectory>> {
     Log::open_in(Arc::new(disk.directory(PATH)), variant.options.clone())
 }
 
 /// Opens what was found, reads it, and compares it.
-pub(crate) fn open_and_check(
+pub fn open_and_check(
     disk: &SimDisk,
     variant: &Variant,
     allowed: &Allowed,
@@ -53,7 +56,7 @@ pub(crate) fn open_and_check(
 }
 
 /// Appends one record, durably: it must get the next LSN and be there.
-pub(crate) fn probe(log: &Log<SimDirectory>, shown: Shown) -> Result<(), String> {
+pub fn probe(log: &Log<SimDirectory>, shown: Shown) -> Result<(), String> {
     let lsn = log
         .append_durable(Record::probe().payload())
         .map_err(|error| format!("it takes no more: {error}"))?;
@@ -68,12 +71,13 @@ pub(crate) fn probe(log: &Log<SimDirectory>, shown: Shown) -> Result<(), String>
 }
 
 impl Explorer {
-    pub(crate) fn new(variant: Variant, effort: Effort, seed: u64) -> Self {
+    /// One that has looked at nothing yet.
+    pub fn new(variant: Variant, effort: Effort, seed: u64) -> Self {
         Self { variant, effort, seed, states: 0 }
     }
 
     /// Looks at disks that this cut may leave.
-    pub(crate) fn cut(&mut self, cut: &PowerCut, allowed: &Allowed) -> Result<(), String> {
+    pub fn cut(&mut self, cut: &PowerCut, allowed: &Allowed) -> Result<(), String> {
         if cut.items().len() <= self.effort.all_of {
             for (number, found) in cut.subsets().into_iter().flatten().enumerate() {
                 self.found(&found, allowed, number as u64)?;

@@ -3,13 +3,13 @@
 //! *Owns*: what each thread appends, who was told what by when. *May not touch*: the order in which they come.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inkstone::{Log, Lsn};
 use inkstone_sim::{PowerCut, SimDirectory, SimDisk};
 
-use super::crash::{PATH, open};
+use super::explore::{PATH, open};
 use super::variant::Variant;
 
 const THREADS: u8 = 4;
@@ -33,25 +33,35 @@ fn payload(thread: u8, number: u32) -> Vec<u8> {
 }
 
 /// One thread's appends: waited for one by one, let go, or as batches of two.
-fn append_all(disk: &SimDisk, log: &Log<SimDirectory>, thread: u8, acks: &Mutex<Vec<Ack>>) {
+fn append_all(
+    disk: &SimDisk,
+    log: &Log<SimDirectory>,
+    thread: u8,
+    acks: &Mutex<Vec<Ack>>,
+) -> inkstone::Result<()> {
     let mut number = 0;
     while number < APPENDS {
         let (lsn, last) = match number % 5 {
             1 => {
-                drop(log.append(&payload(thread, number)).unwrap());
+                drop(log.append(&payload(thread, number))?);
                 number += 1;
                 continue;
             }
             3 => {
                 let batch = [payload(thread, number), payload(thread, number + 1)];
-                (log.append_batch(&batch).unwrap().wait().unwrap(), number + 1)
+                (log.append_batch(&batch)?.wait()?, number + 1)
             }
-            _ => (log.append(&payload(thread, number)).unwrap().wait().unwrap(), number),
+            _ => (log.append(&payload(thread, number))?.wait()?, number),
         };
         let epochs = disk.epochs_recorded();
-        acks.lock().unwrap().push(Ack { epochs, lsn: lsn.get(), thread, number: last });
+        lock(acks).push(Ack { epochs, lsn: lsn.get(), thread, number: last });
         number = last + 1;
     }
+    Ok(())
+}
+
+fn lock(acks: &Mutex<Vec<Ack>>) -> MutexGuard<'_, Vec<Ack>> {
+    acks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What was found must have every record that was acknowledged by then, and of each thread the first so many.
@@ -83,7 +93,7 @@ fn check(found: &SimDisk, variant: &Variant, acks: &[Ack], epoch: u64) -> Result
 }
 
 /// Runs the threads; gives how many states were looked at.
-pub(crate) fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
+pub fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     let disk = SimDisk::new(seed, variant.disk);
     disk.record_epochs();
     let threaded = variant.options.clone().own_thread(true).linger(Duration::from_micros(50));
@@ -92,24 +102,31 @@ pub(crate) fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, Str
     let busy = AtomicUsize::new(usize::from(THREADS));
     let mut cuts: Vec<PowerCut> = Vec::new();
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (disk, log, acks, busy) = (&disk, &log, &acks, &busy);
-            scope.spawn(move || {
-                append_all(disk, log, thread, acks);
-                busy.fetch_sub(1, Ordering::Release);
-            });
-        }
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (disk, log, acks, busy) = (&disk, &log, &acks, &busy);
+                scope.spawn(move || {
+                    let result = append_all(disk, log, thread, acks);
+                    busy.fetch_sub(1, Ordering::Release);
+                    result
+                })
+            })
+            .collect();
         while busy.load(Ordering::Acquire) > 0 {
             if cuts.len() < CUTS_MAX {
                 cuts.push(disk.power_cut());
             }
             std::thread::yield_now();
         }
-    });
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result.map_err(|error| format!("an append fails: {error}")),
+            Err(_) => Err("a thread that appends panics".to_owned()),
+        })
+    })?;
     log.abandon();
     cuts.extend(disk.take_epochs());
     cuts.push(disk.power_cut());
-    let acks = acks.into_inner().unwrap();
+    let acks = lock(&acks).clone();
     let mut states = 0;
     for (number, cut) in cuts.iter().enumerate() {
         for sample in 0..samples {

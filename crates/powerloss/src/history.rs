@@ -1,17 +1,16 @@
-//! Histories of every operation, from a seed, and running them with a crash at every instant.
+//! Histories of every operation, from a seed.
 //!
 //! *Owns*: the operations, what each means to the model, carrying them out. *May not touch*: how a crash is looked at.
 
 use inkstone::{Error, Log, Lsn};
-use inkstone_sim::{SimDirectory, SimDisk};
+use inkstone_io::Directory;
 
-use super::crash::{Explorer, open};
-use super::model::{Allowed, Model, Shown};
-use super::variant::{RECORD_BYTES_MAX, SEGMENT_BYTES};
+use crate::model::{Allowed, Model};
+use crate::sim::variant::RECORD_BYTES_MAX;
 
 /// What somebody does with a log. Places are relative, so that a history stays one when operations are left out.
 #[derive(Debug, Clone)]
-pub(crate) enum Op {
+pub enum Op {
     /// Append a record of so many bytes, and wait.
     Append(usize),
     /// Append several, then one sync.
@@ -22,6 +21,7 @@ pub(crate) enum Op {
     Batch(Vec<usize>),
     /// `try_append`, and wait.
     Try(usize),
+    /// `sync`: everything appended so far.
     Sync,
     /// One step of the thread that makes files ready, then a sync.
     Prepare,
@@ -69,7 +69,7 @@ enum Taste {
 }
 
 /// A history of `length` operations.
-pub(crate) fn history(seed: u64, length: usize) -> Vec<Op> {
+pub fn history(seed: u64, length: usize) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6869_7374_6F72_7921);
     let taste = [Taste::Mixed, Taste::Mixed, Taste::Openings, Taste::Cuts, Taste::Rolls][rng.usize(..5)];
     let mut operation = |_| {
@@ -101,9 +101,11 @@ pub(crate) fn history(seed: u64, length: usize) -> Vec<Op> {
 }
 
 /// What an operation may leave when it is cut short, and what it must leave when it is done.
-pub(crate) struct Plan {
-    pub(crate) during: Allowed,
-    pub(crate) after: Model,
+pub struct Plan {
+    /// What a crash within it may leave.
+    pub during: Allowed,
+    /// What there is when it has returned.
+    pub after: Model,
     lsn: Lsn,
 }
 
@@ -113,7 +115,7 @@ fn part(model: &Model, part: u8) -> u64 {
 }
 
 /// What `operation` means.
-pub(crate) fn plan(operation: &Op, before: &Model) -> Plan {
+pub fn plan(operation: &Op, before: &Model) -> Plan {
     let mut after = before.clone();
     let mut lsn = Lsn::ZERO;
     match operation {
@@ -146,7 +148,7 @@ pub(crate) fn plan(operation: &Op, before: &Model) -> Plan {
 }
 
 /// Carries out an operation that leaves the log open.
-pub(crate) fn carry_out(log: &Log<SimDirectory>, operation: &Op, plan: &Plan) -> inkstone::Result<()> {
+pub fn carry_out<D: Directory>(log: &Log<D>, operation: &Op, plan: &Plan) -> inkstone::Result<()> {
     let appended = |count: usize| &plan.after.records[plan.after.records.len() - count..];
     let expect = |lsn: Lsn, wanted: u64| {
         if lsn.get() == wanted { Ok(()) } else { Err(Error::Invalid(format!("{lsn} and not {wanted}"))) }
@@ -176,109 +178,5 @@ pub(crate) fn carry_out(log: &Log<SimDirectory>, operation: &Op, plan: &Plan) ->
         Op::TruncateBefore(_) => log.truncate_before(plan.lsn),
         Op::TruncateAfter(_) => log.truncate_after(plan.lsn),
         Op::Reopen | Op::Drop | Op::Kill => Ok(()),
-    }
-}
-
-/// A log in use.
-pub(crate) struct Run {
-    pub(crate) disk: SimDisk,
-    pub(crate) explorer: Explorer,
-    pub(crate) model: Model,
-    log: Option<Log<SimDirectory>>,
-    steps: u64,
-}
-
-impl Run {
-    /// A new log; a crash while it is made leaves none, or an empty one.
-    pub(crate) fn begin(explorer: Explorer) -> Result<Self, String> {
-        let disk = SimDisk::new(explorer.seed, explorer.variant.disk);
-        disk.record_epochs();
-        let mut run = Self { disk, explorer, model: Model::new(), log: None, steps: 0 };
-        run.open(&Model::new().allowed())?;
-        run.look(&Model::new().allowed())?;
-        Ok(run)
-    }
-
-    fn open(&mut self, allowed: &Allowed) -> Result<Shown, String> {
-        let log =
-            open(&self.disk, &self.explorer.variant).map_err(|error| format!("it does not open: {error}"))?;
-        let shown = allowed.check(&log)?;
-        self.log = Some(log);
-        Ok(shown)
-    }
-
-    fn log(&self) -> &Log<SimDirectory> {
-        self.log.as_ref().expect("it is open between operations")
-    }
-
-    /// Looks at crashes within what was done since it looked last, and at one now.
-    fn look(&mut self, during: &Allowed) -> Result<(), String> {
-        for cut in self.disk.take_epochs() {
-            self.explorer.cut(&cut, during).map_err(|why| format!("crashed within: {why}"))?;
-        }
-        let allowed = self.model.allowed();
-        self.explorer.cut(&self.disk.power_cut(), &allowed).map_err(|why| format!("crashed after: {why}"))
-    }
-
-    /// Does one thing and looks at every crash within and after it.
-    fn step(&mut self, operation: &Op) -> Result<(), String> {
-        let plan = plan(operation, &self.model);
-        self.steps += 1;
-        if matches!(operation, Op::Reopen | Op::Drop | Op::Kill) && self.explorer.seed.is_multiple_of(3) {
-            self.explorer.variant.redraw_options(self.explorer.seed ^ self.steps);
-        }
-        match (operation, self.log.take()) {
-            (Op::Reopen, Some(log)) => {
-                log.close().map_err(|error| format!("it does not close: {error}"))?;
-                self.open(&plan.after.allowed())?;
-                self.model = plan.after;
-                self.check_clean()?;
-            }
-            (Op::Drop | Op::Kill, Some(log)) => {
-                if matches!(operation, Op::Kill) {
-                    log.abandon()
-                } else {
-                    drop(log)
-                }
-                let shown = self.open(&plan.during)?;
-                self.model.settle(shown);
-            }
-            (_, log) => {
-                self.log = log;
-                carry_out(self.log(), operation, &plan).map_err(|error| format!("it fails: {error}"))?;
-                self.model = plan.after.clone();
-                self.check_living(&plan.after)?;
-                self.model.acked = self.log().durable().get();
-            }
-        }
-        self.look(&plan.during)
-    }
-
-    /// The last promise is left out only where the room is needed for other things.
-    fn check_clean(&self) -> Result<(), String> {
-        let recovery = self.log().recovery();
-        let is_short = |byte: u64| byte % SEGMENT_BYTES > SEGMENT_BYTES - (8 << 10);
-        if recovery.clean || recovery.end.is_some_and(|end| is_short(end.byte)) {
-            return Ok(());
-        }
-        Err(format!("closed in order, and {recovery}"))
-    }
-
-    /// What the log that did it shows now.
-    fn check_living(&self, after: &Model) -> Result<(), String> {
-        let log = self.log();
-        let shown = Shown { first: log.first().get(), last: log.durable().get() };
-        if (log.first().get(), log.last().get()) != (after.first, after.last()) {
-            return Err(format!("it is {}..={}", log.first(), log.last()));
-        }
-        after.allowed().check_records(log, shown)
-    }
-
-    /// Runs a history.
-    pub(crate) fn all(mut self, operations: &[Op]) -> Result<u64, String> {
-        for (number, operation) in operations.iter().enumerate() {
-            self.step(operation).map_err(|why| format!("{number} {operation:?}: {why}"))?;
-        }
-        Ok(self.explorer.states)
     }
 }

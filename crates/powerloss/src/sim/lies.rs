@@ -6,14 +6,14 @@
 use inkstone::{Log, Lsn};
 use inkstone_sim::{SimDirectory, SimDisk};
 
-use super::crash::{PATH, open};
-use super::history::{Op, carry_out, plan};
-use super::model::{Model, Record};
+use super::explore::{PATH, open};
 use super::variant::Variant;
+use crate::history::{Op, carry_out, plan};
+use crate::model::{Model, Record};
 
 /// What a log shows of which something may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub enum Seen {
     /// Everything.
     Whole,
     /// Less, without a word.
@@ -47,7 +47,7 @@ fn read(log: &Log<SimDirectory>, model: &Model) -> Result<Seen, String> {
 }
 
 /// Opens the log of a disk and reads it.
-pub(crate) fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
+pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
     match open(disk, variant) {
         Ok(log) => {
             let seen = read(&log, model);
@@ -61,11 +61,7 @@ pub(crate) fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<S
 
 /// Runs a history on a disk that lies once, then appends, closes, and drops every page: what the lie took is told.
 /// `None` when it was told before.
-pub(crate) fn tell(
-    disk: &SimDisk,
-    variant: &Variant,
-    operations: &[Op],
-) -> Result<Option<(Model, Seen)>, String> {
+pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Option<(Model, Seen)>, String> {
     let mut model = Model::new();
     let mut log = open(disk, variant).map_err(|error| error.to_string())?;
     let last = [Op::Append(333), Op::Reopen];
@@ -105,7 +101,7 @@ pub(crate) fn tell(
 }
 
 /// Flips a bit somewhere in a segment that is in use.
-pub(crate) fn rot(disk: &SimDisk, rng: &mut fastrand::Rng) -> String {
+pub fn rot(disk: &SimDisk, rng: &mut fastrand::Rng) -> String {
     let image = disk.image();
     let segments: Vec<_> = image
         .iter()

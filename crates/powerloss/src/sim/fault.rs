@@ -1,21 +1,21 @@
 //! Histories in which something fails: by plan, by rate, or because the disk is full.
 //!
 //! *Owns*: telling a log that is poisoned from one that goes on, what each must still do, opening again until it works.
-//! *May not touch*: what the operations mean (`history.rs`), how a crash is looked at (`crash.rs`).
+//! *May not touch*: what the operations mean (`history.rs`), how a crash is looked at (`explore.rs`).
 
 use inkstone::{Error, Log, Lsn};
 use inkstone_sim::{Effect, FaultRates, SimDirectory, SimDisk};
 
-use super::crash::{Explorer, open};
-use super::history::{Op, Plan, carry_out, plan};
-use super::model::{Allowed, Model, Shown};
+use super::explore::{Explorer, open};
+use crate::history::{Op, Plan, carry_out, plan};
+use crate::model::{Allowed, Model, Shown};
 
 /// How often something is tried that a fault may hit.
 const TRIES: usize = 50;
 
 /// What may go wrong in a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub enum Trouble {
     /// One fault: what failed and left the log usable works when it is tried again.
     Once,
     /// Faults at any time.
@@ -25,14 +25,19 @@ pub(crate) enum Trouble {
 }
 
 /// A log in use on a disk that fails.
-pub(crate) struct FaultyRun {
-    pub(crate) disk: SimDisk,
-    pub(crate) explorer: Explorer,
-    pub(crate) model: Model,
-    pub(crate) trouble: Trouble,
-    /// Errors that left the log usable, and that poisoned it.
-    pub(crate) refused: u64,
-    pub(crate) poisoned: u64,
+pub struct FaultyRun {
+    /// The disk that fails.
+    pub disk: SimDisk,
+    /// Who looks at crashes.
+    pub explorer: Explorer,
+    /// What the log holds.
+    pub model: Model,
+    /// What may go wrong.
+    pub trouble: Trouble,
+    /// Errors that left the log usable.
+    pub refused: u64,
+    /// Errors that poisoned it.
+    pub poisoned: u64,
     log: Option<Log<SimDirectory>>,
 }
 
@@ -41,7 +46,11 @@ fn words(error: Option<&Error>) -> String {
 }
 
 impl FaultyRun {
-    pub(crate) fn begin(disk: SimDisk, explorer: Explorer, trouble: Trouble) -> Result<Self, String> {
+    /// A new log.
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    pub fn begin(disk: SimDisk, explorer: Explorer, trouble: Trouble) -> Result<Self, String> {
         disk.record_epochs();
         let (model, allowed) = (Model::new(), Model::new().allowed());
         let mut run = Self { disk, explorer, model, trouble, refused: 0, poisoned: 0, log: None };
@@ -218,7 +227,7 @@ impl FaultyRun {
     }
 
     /// Runs a history to its end, where everything must work again.
-    pub(crate) fn all(&mut self, operations: &[Op]) -> Result<(), String> {
+    pub fn all(&mut self, operations: &[Op]) -> Result<(), String> {
         for (number, operation) in operations.iter().enumerate() {
             self.step(operation, false)
                 .map_err(|why| format!("{number} {operation:?}: {why}\n{}", self.what_failed()))?;

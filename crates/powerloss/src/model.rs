@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use inkstone::{Log, Lsn};
-use inkstone_sim::SimDirectory;
+use inkstone_io::Directory;
 
 /// Bytes of which every payload is a piece; the second half is zeros, which are the likeliest thing to be taken for
 /// something else.
@@ -18,24 +18,28 @@ static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 /// The number of the record that is appended to see whether a log goes on.
-pub(crate) const PROBE: u32 = u32::MAX;
+pub const PROBE: u32 = u32::MAX;
 
 /// A record that was appended. No two of a run have the same number, so that one which was cut off and comes back is
 /// noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) number: u32,
-    pub(crate) bytes: usize,
+pub struct Record {
+    /// Which record of the run it is; its payload follows from it.
+    pub number: u32,
+    /// How long the payload is.
+    pub bytes: usize,
     /// The next record is of the same batch.
-    pub(crate) has_more: bool,
+    pub has_more: bool,
 }
 
 impl Record {
-    pub(crate) fn probe() -> Self {
+    /// The record that shows that a log goes on.
+    pub fn probe() -> Self {
         Self { number: PROBE, bytes: 777, has_more: false }
     }
 
-    pub(crate) fn payload(&self) -> &'static [u8] {
+    /// Its bytes.
+    pub fn payload(&self) -> &'static [u8] {
         let start = match self.number % 8 {
             5 => 1 << 20,
             _ => (self.number as usize).wrapping_mul(4099) % ((1 << 20) - (64 << 10)),
@@ -46,40 +50,45 @@ impl Record {
 
 /// What a log showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shown {
-    pub(crate) first: u64,
-    pub(crate) last: u64,
+pub struct Shown {
+    /// The first LSN that is there; one more than `last` in an empty log.
+    pub first: u64,
+    /// The last LSN that is there; 0 in a new log.
+    pub last: u64,
 }
 
 /// A log as those know it who use it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Model {
+pub struct Model {
     /// By LSN - 1; also those that were given up.
-    pub(crate) records: Vec<Record>,
-    pub(crate) first: u64,
+    pub records: Vec<Record>,
+    /// The first LSN that was not given up.
+    pub first: u64,
     /// The last LSN of which somebody was told that it is durable.
-    pub(crate) acked: u64,
+    pub acked: u64,
     /// How many records were ever appended.
-    pub(crate) numbers: u32,
+    pub numbers: u32,
 }
 
 impl Model {
-    pub(crate) fn new() -> Self {
+    /// An empty log.
+    pub fn new() -> Self {
         Self { first: 1, ..Self::default() }
     }
 
-    pub(crate) fn last(&self) -> u64 {
+    /// The last LSN, acknowledged or not.
+    pub fn last(&self) -> u64 {
         self.records.len() as u64
     }
 
     /// A record that comes next.
-    pub(crate) fn push(&mut self, bytes: usize, has_more: bool) {
+    pub fn push(&mut self, bytes: usize, has_more: bool) {
         self.records.push(Record { number: self.numbers, bytes, has_more });
         self.numbers += 1;
     }
 
     /// Nothing is after `last` any more.
-    pub(crate) fn cut(&mut self, last: u64) {
+    pub fn cut(&mut self, last: u64) {
         self.records.truncate(last as usize);
         if let Some(record) = self.records.last_mut() {
             record.has_more = false;
@@ -88,14 +97,14 @@ impl Model {
     }
 
     /// It has turned out what the log holds.
-    pub(crate) fn settle(&mut self, shown: Shown) {
+    pub fn settle(&mut self, shown: Shown) {
         self.cut(shown.last);
         self.first = shown.first;
         self.acked = shown.last;
     }
 
     /// What a crash may leave when nothing is going on.
-    pub(crate) fn allowed(&self) -> Allowed {
+    pub fn allowed(&self) -> Allowed {
         Allowed {
             records: self.records.as_slice().into(),
             at_least: self.acked,
@@ -107,14 +116,15 @@ impl Model {
 
 /// The logs that may be found.
 #[derive(Debug, Clone)]
-pub(crate) struct Allowed {
-    pub(crate) records: Arc<[Record]>,
+pub struct Allowed {
+    /// By LSN - 1; also those that were given up.
+    pub records: Arc<[Record]>,
     /// Up to here every record must be there...
-    pub(crate) at_least: u64,
+    pub at_least: u64,
     /// Given up is everything before the one or the other: `truncate_before` is in flight if they differ.
-    pub(crate) firsts: [u64; 2],
+    pub firsts: [u64; 2],
     /// ...unless `truncate_after` is in flight: then it may have left this as the last.
-    pub(crate) cut: Option<u64>,
+    pub cut: Option<u64>,
 }
 
 impl Allowed {
@@ -123,7 +133,7 @@ impl Allowed {
     }
 
     /// Exactly what was shown, nothing more.
-    pub(crate) fn exactly(&self, shown: Shown) -> Self {
+    pub fn exactly(&self, shown: Shown) -> Self {
         let mut records = self.records[..shown.last as usize].to_vec();
         // A batch that was cut is a batch no more.
         records.last_mut().into_iter().for_each(|record| record.has_more = false);
@@ -131,24 +141,28 @@ impl Allowed {
     }
 
     /// The log that turned out to be this one, and goes on.
-    pub(crate) fn model(&self, shown: Shown, numbers: u32) -> Model {
+    pub fn model(&self, shown: Shown, numbers: u32) -> Model {
         let mut model = Model { records: self.records.to_vec(), numbers, ..Model::new() };
         model.settle(shown);
         model
     }
 
     /// The probe is being appended as well.
-    pub(crate) fn and_probe(&self) -> Self {
+    pub fn and_probe(&self) -> Self {
         let records: Vec<_> = self.records.iter().copied().chain([Record::probe()]).collect();
         Self { records: records.into(), ..self.clone() }
     }
 
     /// Everything that was appended is certain.
-    pub(crate) fn all(&self) -> Self {
+    pub fn all(&self) -> Self {
         Self { at_least: self.at_most(), ..self.clone() }
     }
 
-    pub(crate) fn check_ends(&self, Shown { first, last }: Shown) -> Result<(), String> {
+    /// Whether a log may begin and end there.
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    pub fn check_ends(&self, Shown { first, last }: Shown) -> Result<(), String> {
         let [old, new] = self.firsts;
         if first != old && first != new {
             return Err(format!("the first is {first}; it may be {old} or {new}"));
@@ -172,7 +186,10 @@ impl Allowed {
     }
 
     /// Reads a log from `shown.first` to its end, which must be `shown.last`, and compares every record.
-    pub(crate) fn check_records(&self, log: &Log<SimDirectory>, shown: Shown) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    pub fn check_records<D: Directory>(&self, log: &Log<D>, shown: Shown) -> Result<(), String> {
         self.check_ends(shown)?;
         let mut next = shown.first;
         for record in log.reader().records(Lsn::new(shown.first)) {
@@ -196,7 +213,10 @@ impl Allowed {
     }
 
     /// Reads the whole log and compares it.
-    pub(crate) fn check(&self, log: &Log<SimDirectory>) -> Result<Shown, String> {
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    pub fn check<D: Directory>(&self, log: &Log<D>) -> Result<Shown, String> {
         let shown = Shown { first: log.first().get(), last: log.last().get() };
         if log.durable() != log.last() {
             return Err(format!("opened, {} of {} are durable", log.durable(), shown.last));

@@ -1,0 +1,16 @@
+//! Cuts the power at any write and looks at what is left of a log: nothing acknowledged may be lost, nothing shown may be
+//! taken back, nothing may come that was not appended.
+//!
+//! *Owns*: crash states and the checker. *May not touch*: the insides of the log, which it uses as everybody does; the
+//! operating system, which it reaches through `inkstone_io`.
+//!
+//! | module | |
+//! |---|---|
+//! | [`model`] | what a log may hold, and comparing a log with it |
+//! | [`history`] | what somebody does with a log, from a seed, and what each operation means to the model |
+//! | [`sim`] | histories on the simulated disk, crashed at every instant |
+#![forbid(unsafe_code)]
+
+pub mod history;
+pub mod model;
+pub mod sim;

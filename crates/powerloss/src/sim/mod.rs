@@ -1,0 +1,10 @@
+//! Histories on a simulated disk, crashed at every instant, and everything that such a disk can do wrong.
+//!
+//! *Owns*: which crashes are looked at and how many. *May not touch*: how a disk loses what it loses (`inkstone_sim`).
+
+pub mod explore;
+pub mod fault;
+pub mod lies;
+pub mod run;
+pub mod threads;
+pub mod variant;

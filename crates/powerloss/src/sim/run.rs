@@ -1,0 +1,119 @@
+//! A history on a simulated disk, with a crash at every instant of it.
+//!
+//! *Owns*: carrying out a history, and where its crashes are. *May not touch*: what the operations mean (`history.rs`),
+//! how a crash is looked at (`explore.rs`).
+
+use inkstone::Log;
+use inkstone_sim::{SimDirectory, SimDisk};
+
+use super::explore::{Explorer, open};
+use super::variant::SEGMENT_BYTES;
+use crate::history::{Op, carry_out, plan};
+use crate::model::{Allowed, Model, Shown};
+
+/// A log in use.
+pub struct Run {
+    /// The disk it is on.
+    pub disk: SimDisk,
+    /// Who looks at crashes.
+    pub explorer: Explorer,
+    /// What the log holds.
+    pub model: Model,
+    log: Option<Log<SimDirectory>>,
+    steps: u64,
+}
+
+impl Run {
+    /// A new log; a crash while it is made leaves none, or an empty one.
+    pub fn begin(explorer: Explorer) -> Result<Self, String> {
+        let disk = SimDisk::new(explorer.seed, explorer.variant.disk);
+        disk.record_epochs();
+        let mut run = Self { disk, explorer, model: Model::new(), log: None, steps: 0 };
+        run.open(&Model::new().allowed())?;
+        run.look(&Model::new().allowed())?;
+        Ok(run)
+    }
+
+    fn open(&mut self, allowed: &Allowed) -> Result<Shown, String> {
+        let log =
+            open(&self.disk, &self.explorer.variant).map_err(|error| format!("it does not open: {error}"))?;
+        let shown = allowed.check(&log)?;
+        self.log = Some(log);
+        Ok(shown)
+    }
+
+    fn log(&self) -> &Log<SimDirectory> {
+        self.log.as_ref().expect("it is open between operations")
+    }
+
+    /// Looks at crashes within what was done since it looked last, and at one now.
+    fn look(&mut self, during: &Allowed) -> Result<(), String> {
+        for cut in self.disk.take_epochs() {
+            self.explorer.cut(&cut, during).map_err(|why| format!("crashed within: {why}"))?;
+        }
+        let allowed = self.model.allowed();
+        self.explorer.cut(&self.disk.power_cut(), &allowed).map_err(|why| format!("crashed after: {why}"))
+    }
+
+    /// Does one thing and looks at every crash within and after it.
+    fn step(&mut self, operation: &Op) -> Result<(), String> {
+        let plan = plan(operation, &self.model);
+        self.steps += 1;
+        if matches!(operation, Op::Reopen | Op::Drop | Op::Kill) && self.explorer.seed.is_multiple_of(3) {
+            self.explorer.variant.redraw_options(self.explorer.seed ^ self.steps);
+        }
+        match (operation, self.log.take()) {
+            (Op::Reopen, Some(log)) => {
+                log.close().map_err(|error| format!("it does not close: {error}"))?;
+                self.open(&plan.after.allowed())?;
+                self.model = plan.after;
+                self.check_clean()?;
+            }
+            (Op::Drop | Op::Kill, Some(log)) => {
+                if matches!(operation, Op::Kill) {
+                    log.abandon()
+                } else {
+                    drop(log)
+                }
+                let shown = self.open(&plan.during)?;
+                self.model.settle(shown);
+            }
+            (_, log) => {
+                self.log = log;
+                carry_out(self.log(), operation, &plan).map_err(|error| format!("it fails: {error}"))?;
+                self.model = plan.after.clone();
+                self.check_living(&plan.after)?;
+                self.model.acked = self.log().durable().get();
+            }
+        }
+        self.look(&plan.during)
+    }
+
+    /// The last promise is left out only where the room is needed for other things.
+    fn check_clean(&self) -> Result<(), String> {
+        let recovery = self.log().recovery();
+        let is_short = |byte: u64| byte % SEGMENT_BYTES > SEGMENT_BYTES - (8 << 10);
+        if recovery.clean || recovery.end.is_some_and(|end| is_short(end.byte)) {
+            return Ok(());
+        }
+        Err(format!("closed in order, and {recovery}"))
+    }
+
+    /// What the log that did it shows now.
+    fn check_living(&self, after: &Model) -> Result<(), String> {
+        let log = self.log();
+        let shown = Shown { first: log.first().get(), last: log.durable().get() };
+        if (log.first().get(), log.last().get()) != (after.first, after.last()) {
+            return Err(format!("it is {}..={}", log.first(), log.last()));
+        }
+        after.allowed().check_records(log, shown)
+    }
+
+    /// Runs a history.
+    pub fn all(mut self, operations: &[Op]) -> Result<u64, String> {
+        for (number, operation) in operations.iter().enumerate() {
+            self.step(operation).map_err(|why| format!("{number} {operation:?}: {why}"))?;
+        }
+        Ok(self.explorer.states)
+    }
+}
