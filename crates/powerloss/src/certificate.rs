@@ -1,0 +1,106 @@
+//! What a run of a power-loss lab has shown, for machines and for people: which log on which file system, how many
+//! states of how many, from which seeds, and what was found.
+//!
+//! *Owns*: the certificate and its words. *May not touch*: how states are made or judged.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::{Deserialize, Serialize};
+
+/// What one run has shown. As JSON it is what `inkstone powerloss ... --certificate FILE` writes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// Which lab: `sim`, `run`, `kill`, `strategies`, `faults`, `any`.
+    pub lab: String,
+    /// The version of Inkstone.
+    pub inkstone: String,
+    /// The kernel, as `uname -r` tells it.
+    pub kernel: String,
+    /// The command that does the same again.
+    pub command: String,
+    /// What was put to the test: strategy, segment size and the like, in words.
+    pub subject: String,
+    /// The file system, or `simulated`.
+    pub file_system: String,
+    /// The first seed and how many.
+    pub seed: u64,
+    /// How many seeds from there.
+    pub seeds: u64,
+    /// What was looked at, class by class.
+    pub classes: Vec<Class>,
+    /// How long it took, s.
+    pub seconds: f64,
+    /// What was found; empty when every promise held.
+    pub violations: Vec<Violation>,
+    /// What did not run, and why.
+    pub not_run: Vec<String>,
+}
+
+/// States of one kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Class {
+    /// For example `any subset of unflushed sectors`.
+    pub name: String,
+    /// States that were opened, read and compared.
+    pub states: u64,
+    /// States that there are at the cuts that were looked at, as a power of two where they are many; `None` where
+    /// nobody can tell.
+    pub possible_log2: Option<f64>,
+    /// States of these that a shown equivalence stands for, and that were not opened themselves.
+    pub covered: u64,
+}
+
+/// A promise that was seen broken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Violation {
+    /// What was broken, in words.
+    pub what: String,
+    /// The command that shows it again.
+    pub command: String,
+}
+
+impl Certificate {
+    /// States that were opened, read and compared.
+    pub fn states(&self) -> u64 {
+        self.classes.iter().map(|class| class.states).sum()
+    }
+
+    /// Whether every promise held in every state.
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+impl Display for Certificate {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} on {}: {}", self.lab, self.file_system, self.subject)?;
+        for class in &self.classes {
+            write!(f, "  {:>12} states  {}", class.states, class.name)?;
+            if class.covered > 0 {
+                write!(f, ", which stand for {} more", class.covered)?;
+            }
+            match class.possible_log2 {
+                Some(log2) if log2 < 40.0 => writeln!(f, ", of {:.0}", log2.exp2())?,
+                Some(log2) => writeln!(f, ", of 2^{log2:.0}")?,
+                None => writeln!(f)?,
+            }
+        }
+        for what in &self.not_run {
+            writeln!(f, "  NOT RUN: {what}")?;
+        }
+        for violation in &self.violations {
+            writeln!(f, "  BROKEN: {}\n    again: {}", violation.what, violation.command)?;
+        }
+        let verdict = if self.is_clean() { "every promise held" } else { "promises were broken" };
+        write!(
+            f,
+            "{verdict} in {} states, seeds {}..{}, {:.1} s, inkstone {}, Linux {}",
+            self.states(),
+            self.seed,
+            self.seed + self.seeds,
+            self.seconds,
+            self.inkstone,
+            self.kernel
+        )
+    }
+}
