@@ -62,9 +62,9 @@ fn holds_marker(piece: &[u8]) -> bool {
     let marker = u64::from(u32::from_le_bytes(GROUP_MARKER));
     let (words, _) = piece.as_chunks::<ALIGN>();
     // Less one, only zero has its highest bit set.
-    let found = words.iter().fold(0, |found, word| {
-        found | ((u64::from_le_bytes(*word) & LOW) ^ marker).wrapping_sub(1)
-    });
+    let found = words
+        .iter()
+        .fold(0, |found, word| found | ((u64::from_le_bytes(*word) & LOW) ^ marker).wrapping_sub(1));
     found >> 63 == 1
 }
 

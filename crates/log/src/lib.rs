@@ -48,6 +48,8 @@ mod names;
 mod open;
 mod options;
 mod pool;
+#[cfg(feature = "metrics")]
+mod publish;
 mod reader;
 mod recover;
 mod recovery;

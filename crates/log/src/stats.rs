@@ -24,7 +24,7 @@ pub struct Times {
 
 impl fmt::Debug for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quantiles = [0.5, 0.99, 0.999].map(|quantile| self.quantile_us(quantile));
+        let quantiles = QUANTILES.map(|quantile| self.quantile_us(quantile));
         write!(f, "{} times, p50/p99/p99.9 {quantiles:?} us, longest {} us", self.count(), self.max_us())
     }
 }
@@ -107,9 +107,9 @@ pub struct Stats {
 }
 
 /// A number of [`Stats`]: its name, what it means, and where it is.
-type Number = (&'static str, &'static str, fn(&Stats) -> u64);
+pub(crate) type Number = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTS: &[Number] = &[
+pub(crate) const COUNTS: &[Number] = &[
     ("records_total", "Records appended", |stats| stats.records),
     ("record_bytes_total", "Bytes of records appended", |stats| stats.record_bytes),
     ("groups_total", "Groups made durable", |stats| stats.groups),
@@ -129,21 +129,24 @@ const COUNTS: &[Number] = &[
     ("waits_total", "Appends that waited for room", |stats| stats.waits),
 ];
 
-const GAUGES: &[Number] = &[
+pub(crate) const GAUGES: &[Number] = &[
     ("ready_segments", "Files with a segment's name that wait to be used", |stats| stats.ready),
     ("free_segments", "Files kept for their blocks", |stats| stats.free),
 ];
 
 /// A histogram of [`Stats`].
-type TimesOf = (&'static str, &'static str, fn(&Stats) -> &Times);
+pub(crate) type TimesOf = (&'static str, &'static str, fn(&Stats) -> &Times);
 
-const TIMES: &[TimesOf] = &[
+pub(crate) const TIMES: &[TimesOf] = &[
     ("queue_seconds", "From a group's first record until its write began", |stats| &stats.queue),
     ("write_seconds", "Writing a group", |stats| &stats.write),
     ("sync_seconds", "Syncing a group", |stats| &stats.sync),
     ("commit_seconds", "Making a group durable", |stats| &stats.commit),
     ("change_seconds", "Changing to the next segment", |stats| &stats.change),
 ];
+
+/// What is told of a histogram.
+pub(crate) const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
 impl Stats {
     /// The text that Prometheus reads, each line labelled with the log's name. Times are summaries, in seconds.
@@ -163,7 +166,7 @@ impl Stats {
         for (name, help, times) in TIMES {
             let times = times(self);
             let _ = write!(text, "# HELP inkstone_{name} {help}.\n# TYPE inkstone_{name} summary\n");
-            for quantile in [0.5, 0.99, 0.999] {
+            for quantile in QUANTILES {
                 let seconds = times.quantile_us(quantile) as f64 / 1e6;
                 let _ = writeln!(text, "inkstone_{name}{{{label},quantile=\"{quantile}\"}} {seconds}");
             }
