@@ -126,11 +126,19 @@ impl Task<'_> {
         self.keep_bytes / (record.len() as u64 + FRAME_BYTES)
     }
 
+    /// Keeps `keep` records when there are twice as many. Rounds are short: what one leaves the next must count.
+    fn give_up_what_is_old(&self, last: u64, keep: u64) -> Result<bool, CellError> {
+        let is_much = last.saturating_sub(self.log.first().get()) > keep.saturating_mul(2);
+        if is_much {
+            self.log.truncate_before(Lsn::new(last - keep)).map_err(refused)?;
+        }
+        Ok(is_much)
+    }
+
     /// Appends and waits; gives the number of commits. One of the threads gives up what is old.
     fn closed_loop(&self, worker: &mut Worker, limits: Limits, gives_up: bool) -> Result<u64, CellError> {
         let Worker { record, latency, spans, .. } = worker;
         let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
-        let mut kept_from = self.log.durable().get();
         let keep = self.keep_records(record);
         let mut commits = 0;
         let mut start_ns = monotonic_ns();
@@ -146,9 +154,7 @@ impl Task<'_> {
             }
             commits += 1;
             start_ns = ack_ns;
-            if gives_up && lsn.get() - kept_from > keep {
-                self.log.truncate_before(Lsn::new(kept_from.max(1))).map_err(refused)?;
-                kept_from = lsn.get();
+            if gives_up && self.give_up_what_is_old(lsn.get(), keep)? {
                 start_ns = monotonic_ns();
             }
         }
@@ -161,21 +167,17 @@ impl Task<'_> {
         const BURST: u64 = 64;
         let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
         let keep = self.keep_records(&worker.record).max(BURST);
-        let mut kept_from = self.log.last().get();
         let mut commits = 0;
         while commits < limits.commits && monotonic_ns() < end_ns {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(CellError::Interrupted);
             }
-            let mut last = kept_from;
+            let mut last = 0;
             for _ in 0..BURST.min(limits.commits - commits) {
                 last = self.log.append(&worker.record).map_err(refused)?.lsn().get();
                 commits += 1;
             }
-            if last - kept_from > keep {
-                self.log.truncate_before(Lsn::new(kept_from.max(1))).map_err(refused)?;
-                kept_from = last;
-            }
+            self.give_up_what_is_old(last, keep)?;
         }
         self.log.sync().map_err(refused)?;
         Ok(commits)
@@ -190,4 +192,33 @@ fn nanoseconds(limits: Limits) -> u64 {
 fn this_thread() -> Option<u32> {
     let link = std::fs::read_link(Path::new("/proc/thread-self")).ok()?;
     link.file_name()?.to_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use inkstone::Options;
+
+    use super::*;
+
+    /// Rounds that are shorter than what is kept left a log that only grew, until its budget was used up.
+    #[test]
+    fn what_is_old_is_given_up_however_short_the_rounds_are() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let stop = AtomicBool::new(false);
+        for load in [Load::Closed(2), Load::Async] {
+            let path = directory.path().join(load.to_string().replace(' ', "-"));
+            let log = Log::open(&path, Options::small()).expect("a log");
+            let task =
+                Task { log: &log, path: &path, load, keep_bytes: 100 * (8 + FRAME_BYTES), stop: &stop };
+            let mut workers = Worker::all(load, 8, 1);
+            for _ in 0..20 {
+                let limits = Limits { commits: 64, time: Duration::from_secs(600) };
+                task.run(&mut workers, limits).expect("nothing fails");
+            }
+            let kept = log.last().get() - log.first().get();
+            assert!((100..400).contains(&kept), "{load}: {kept} of {} are kept", log.last());
+        }
+    }
 }
