@@ -1,4 +1,4 @@
-//! Several large reads in flight, in the order in which a segment is read.
+//! Several reads in flight: large ones in the order in which a segment is read, and the first blocks of many segments.
 //!
 //! *Owns*: the reads. *May not touch*: what was read. One read at a time leaves a device idle between two; four keep it
 //! busy.
@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use inkstone_format::limits::HEADER_BYTES;
+use inkstone_format::{FileHeader, HeaderBlock, SegmentNumber};
 use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, Operation, Request};
 
 use crate::error::Result;
@@ -95,6 +97,47 @@ impl<D: Directory> Pieces for Ahead<D> {
         }
         let (memory, len) = self.pieces.pop_front().and_then(|(_, piece)| piece).expect("it was waited for");
         Ok((self.shown.insert(memory), len))
+    }
+}
+
+/// The first blocks of many files, in whatever order they arrive.
+pub(crate) struct FirstBlocks<D: Directory> {
+    engine: D::Engine,
+    spare: Vec<AlignedBuf>,
+}
+
+impl<D: Directory> FirstBlocks<D> {
+    /// Nothing is read yet.
+    ///
+    /// # Errors
+    /// When the engine is not to be had.
+    pub(crate) fn new(directory: &D) -> Result<Self> {
+        Ok(Self { engine: directory.engine(EngineKind::Pool, DEPTH)?, spare: Vec::new() })
+    }
+
+    /// Begins to read one more; when enough are in flight, waits for one of them and puts it among `files`.
+    pub(crate) fn read(
+        &mut self,
+        number: SegmentNumber,
+        file: Arc<D::File>,
+        files: &mut Vec<FileHeader>,
+    ) -> Result<()> {
+        if self.engine.in_flight() >= DEPTH {
+            self.take(files)?;
+        }
+        let buffer = self.spare.pop().unwrap_or_else(|| AlignedBuf::zeroed(HEADER_BYTES));
+        let operation = Operation::Read { buffer, len: HEADER_BYTES, offset: 0 };
+        Ok(self.engine.submit(Request { token: number.get(), file, operation })?)
+    }
+
+    /// Waits for one; false when none is in flight.
+    pub(crate) fn take(&mut self, files: &mut Vec<FileHeader>) -> Result<bool> {
+        let Some(done) = self.engine.complete()? else { return Ok(false) };
+        let (read, buffer) = (done.result?, done.buffer.expect("a read gives its memory back"));
+        let number = SegmentNumber::new(done.token).expect("it was a segment's number");
+        files.push(FileHeader { number, block: HeaderBlock::classify(&buffer[..read]) });
+        self.spare.push(buffer);
+        Ok(true)
     }
 }
 

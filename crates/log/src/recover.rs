@@ -17,7 +17,7 @@ use inkstone_format::{
 };
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, FirstBlocks};
 use crate::error::{Corruption, Error, Result};
 use crate::mistake::Mistake;
 use crate::names::{self, FileName};
@@ -30,6 +30,9 @@ pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// Segments above this size are read with several reads in flight.
 const AHEAD_BYTES: u64 = 4 << 20;
+
+/// First blocks of more files than this are read with several reads in flight.
+const FEW: usize = 8;
 
 /// What a directory holds by its files' names.
 #[derive(Debug, Default)]
@@ -80,11 +83,22 @@ pub(crate) struct Headers<'d, D> {
 
 impl<'d, D: Directory> Headers<'d, D> {
     pub(crate) fn read(directory: &'d D, options: &'d Options, numbers: &[SegmentNumber]) -> Result<Self> {
+        let mut blocks = if numbers.len() > FEW { Some(FirstBlocks::new(directory)?) } else { None };
         let mut files = Vec::with_capacity(numbers.len());
         for &number in numbers {
-            let mut window = Window::new(Arc::new(past_the_cache(directory, options, number)?), HEADER_BYTES);
-            window.load(0, HEADER_BYTES)?;
-            files.push(FileHeader { number, block: HeaderBlock::classify(window.bytes()) });
+            let file = Arc::new(past_the_cache(directory, options, number)?);
+            match &mut blocks {
+                Some(blocks) => blocks.read(number, file, &mut files)?,
+                None => {
+                    let mut window = Window::new(file, HEADER_BYTES);
+                    window.load(0, HEADER_BYTES)?;
+                    files.push(FileHeader { number, block: HeaderBlock::classify(window.bytes()) });
+                }
+            }
+        }
+        if let Some(mut blocks) = blocks {
+            while blocks.take(&mut files)? {}
+            files.sort_by_key(|file| file.number);
         }
         Ok(Self { directory, options, files })
     }

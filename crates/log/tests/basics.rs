@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::{Access, Error, Log, Lsn, Options, Preparation};
-use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone_io::Directory;
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 fn small() -> Options {
     Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
@@ -16,7 +17,7 @@ fn record(lsn: u64) -> Vec<u8> {
     (0..lsn * 37 % 3000).map(|at| (at ^ lsn) as u8).collect()
 }
 
-fn check(log: &Log, from: u64, to: u64) {
+fn check<D: Directory>(log: &Log<D>, from: u64, to: u64) {
     let mut next = from;
     for shown in log.reader().records(Lsn::new(from)) {
         let shown = shown.unwrap();
@@ -187,6 +188,34 @@ fn block_on<F: Future>(future: F) -> F::Output {
         match future.as_mut().poll(&mut context) {
             std::task::Poll::Ready(output) => return output,
             std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// First blocks of many segments are read several at a time, and arrive in any order; one that cannot be read is an error.
+#[test]
+fn a_log_of_many_segments_opens() {
+    for seed in 0..8 {
+        let disk = SimDisk::new(seed, DiskOptions::default());
+        let directory = Arc::new(disk.directory("/log"));
+        let log = Log::open_in(Arc::clone(&directory), small()).unwrap();
+        for lsn in 1..=600 {
+            drop(log.append(&record(lsn)).unwrap());
+        }
+        log.close().unwrap();
+        let log = Log::open_in(Arc::clone(&directory), small()).unwrap();
+        assert!(log.recovery().segments > 12, "{}", log.recovery());
+        check(&log, 1, 600);
+        log.close().unwrap();
+        let number = 1 + seed % 12;
+        let unreadable =
+            Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Read).file(&format!("{number:020}.ink"));
+        disk.inject(unreadable);
+        match Log::open_in(directory, small()) {
+            Err(Error::Io(error)) => {
+                assert!(error.to_string().contains(&format!("{number:020}.ink")), "{error}")
+            }
+            other => panic!("{other:?}"),
         }
     }
 }
