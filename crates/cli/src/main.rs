@@ -15,6 +15,7 @@ mod lab;
 mod log;
 mod output;
 mod parse;
+mod powerloss;
 mod select;
 
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ enum Command {
     Lab(Box<lab::LabArguments>),
     /// Measure the log beside a bare overwrite of a written file
     Bench(bench::BenchArguments),
+    /// Cut the power, and look at what is left of a log
+    Powerloss(powerloss::PowerlossArguments),
     #[command(flatten)]
     Log(log::LogCommand),
 }
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = stop_on_signals(&stop).and_then(|()| match arguments.command {
         Command::Lab(lab) => lab::lab(&lab, &stop),
         Command::Bench(bench) => bench::bench(&bench, &stop),
+        Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
         Command::Log(command) => log::run(&command, &stop),
     });
     match outcome {

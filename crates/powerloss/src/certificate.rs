@@ -48,6 +48,17 @@ pub struct Class {
     pub possible_log2: Option<f64>,
     /// States of these that a shown equivalence stands for, and that were not opened themselves.
     pub covered: u64,
+    /// Seconds of one core that went into it, where they were measured.
+    #[serde(default)]
+    pub core_seconds: Option<f64>,
+}
+
+impl Class {
+    /// States that were opened or covered, per second of one core.
+    pub fn per_second(&self) -> Option<f64> {
+        let seconds = self.core_seconds.filter(|seconds| *seconds > 0.0)?;
+        Some((self.states + self.covered) as f64 / seconds)
+    }
 }
 
 /// A promise that was seen broken.
@@ -80,8 +91,12 @@ impl Display for Certificate {
                 write!(f, ", which stand for {} more", class.covered)?;
             }
             match class.possible_log2 {
-                Some(log2) if log2 < 40.0 => writeln!(f, ", of {:.0}", log2.exp2())?,
-                Some(log2) => writeln!(f, ", of 2^{log2:.0}")?,
+                Some(log2) if log2 < 40.0 => write!(f, ", of {:.0}", log2.exp2())?,
+                Some(log2) => write!(f, ", of 2^{log2:.0}")?,
+                None => {}
+            }
+            match class.per_second() {
+                Some(rate) => writeln!(f, "; {rate:.0} a second and core")?,
                 None => writeln!(f)?,
             }
         }

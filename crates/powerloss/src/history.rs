@@ -66,16 +66,32 @@ enum Taste {
     Cuts,
     /// Large records: a roll every other time.
     Rolls,
+    /// Large records, given up soon: every segment after the first few has the blocks of an older one.
+    Recycling,
 }
 
 /// A history of `length` operations.
 pub fn history(seed: u64, length: usize) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6869_7374_6F72_7921);
     let taste = [Taste::Mixed, Taste::Mixed, Taste::Openings, Taste::Cuts, Taste::Rolls][rng.usize(..5)];
+    operations(&mut rng, taste, length)
+}
+
+/// A history in which segments are used again and again.
+pub fn recycling_history(seed: u64, length: usize) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6F6C_6420_626C_6F63);
+    operations(&mut rng, Taste::Recycling, length)
+}
+
+fn operations(rng: &mut fastrand::Rng, taste: Taste, length: usize) -> Vec<Op> {
     let mut operation = |_| {
         let kind = match taste {
             Taste::Openings if rng.u8(..3) > 0 => rng.u32(20..24),
             Taste::Cuts if rng.bool() => rng.u32(15..20),
+            Taste::Recycling if rng.u8(..4) == 0 => return Op::TruncateBefore(rng.u8(200..)),
+            Taste::Recycling if rng.u8(..3) > 0 => {
+                return Op::Append(rng.usize(RECORD_BYTES_MAX / 2..=RECORD_BYTES_MAX));
+            }
             Taste::Rolls if rng.u8(..4) == 0 => return Op::Prepare,
             Taste::Rolls if rng.bool() => {
                 return Op::Append(rng.usize(RECORD_BYTES_MAX / 2..=RECORD_BYTES_MAX));
@@ -83,12 +99,12 @@ pub fn history(seed: u64, length: usize) -> Vec<Op> {
             _ => rng.u32(..24),
         };
         match kind {
-            0..=5 => Op::Append(size(&mut rng)),
+            0..=5 => Op::Append(size(rng)),
             6 => Op::Prepare,
-            7 | 8 => Op::Several(sizes(&mut rng)),
-            9 | 10 => Op::LetGo(size(&mut rng)),
-            11 | 12 => Op::Batch(sizes(&mut rng)),
-            13 => Op::Try(size(&mut rng)),
+            7 | 8 => Op::Several(sizes(rng)),
+            9 | 10 => Op::LetGo(size(rng)),
+            11 | 12 => Op::Batch(sizes(rng)),
+            13 => Op::Try(size(rng)),
             14 => Op::Sync,
             15 | 16 => Op::TruncateBefore([255, rng.u8(..)][rng.usize(..2)]),
             17..=19 => Op::TruncateAfter([0, rng.u8(..), rng.u8(..), rng.u8(200..)][rng.usize(..4)]),

@@ -38,6 +38,12 @@ impl Record {
         Self { number: PROBE, bytes: 777, has_more: false }
     }
 
+    /// Whether these are the bytes of one of the first `numbers` records of a run.
+    pub fn is_ours(bytes: &[u8], numbers: u32) -> bool {
+        let of = |number| Self { number, bytes: bytes.len(), has_more: false };
+        (0..numbers).chain([PROBE]).any(|number| of(number).payload() == bytes)
+    }
+
     /// Its bytes.
     pub fn payload(&self) -> &'static [u8] {
         let start = match self.number % 8 {

@@ -2,7 +2,9 @@
 //!
 //! *Owns*: bytes in 4 KiB pages, pages in groups, and sets of blocks. *May not touch*: when anything becomes durable.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use crate::sum::{Sum, sum_of};
 
 /// A page of content, and the unit in which a file system allocates here.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -10,12 +12,37 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// groups. 32 keeps both short for files of some MiB.
 const GROUP_PAGES: usize = 32;
 
-type Page = [u8; PAGE_BYTES];
+/// A page, and the sum of its bytes once somebody asked: clones of a disk share both.
+struct Page {
+    bytes: [u8; PAGE_BYTES],
+    sum: OnceLock<u128>,
+}
+
+impl Page {
+    fn new(bytes: [u8; PAGE_BYTES]) -> Self {
+        Self { bytes, sum: OnceLock::new() }
+    }
+
+    /// Its bytes, to be changed.
+    fn change(&mut self) -> &mut [u8; PAGE_BYTES] {
+        self.sum.take();
+        &mut self.bytes
+    }
+}
+
+impl Clone for Page {
+    fn clone(&self) -> Self {
+        Self::new(self.bytes)
+    }
+}
 
 #[derive(Clone, Default)]
 struct Group {
     pages: [Option<Arc<Page>>; GROUP_PAGES],
 }
+
+/// The sum of a page of zeros.
+static ZEROS: LazyLock<u128> = LazyLock::new(|| sum_of(&[0; PAGE_BYTES]));
 
 /// The bytes of a file from 0 to any length; what was never written reads as zeros.
 #[derive(Clone, Default)]
@@ -47,9 +74,26 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
 }
 
 impl Content {
-    fn page(&self, page: usize) -> Option<&Page> {
+    fn page(&self, page: usize) -> Option<&[u8; PAGE_BYTES]> {
         let group = self.groups.get(page / GROUP_PAGES)?.as_ref()?;
-        group.pages[page % GROUP_PAGES].as_deref()
+        group.pages[page % GROUP_PAGES].as_deref().map(|page| &page.bytes)
+    }
+
+    /// Adds everything that it holds to a sum. A page of zeros counts as none.
+    pub(crate) fn sum(&self, sum: &mut Sum) {
+        for (number, group) in self.groups.iter().enumerate() {
+            let pages = group.iter().flat_map(|group| group.pages.iter().enumerate());
+            for (page, held) in pages.filter_map(|(page, held)| Some((page, held.as_ref()?))) {
+                let of_page = *held.sum.get_or_init(|| sum_of(&held.bytes));
+                if of_page != *ZEROS {
+                    sum.add((number * GROUP_PAGES + page) as u64);
+                    sum.add(of_page as u64);
+                    sum.add((of_page >> 64) as u64);
+                }
+            }
+        }
+        // No page has this number: here a content ends.
+        sum.add(u64::MAX);
     }
 
     fn slot(&mut self, page: usize) -> &mut Option<Arc<Page>> {
@@ -90,10 +134,10 @@ impl Content {
                     continue;
                 }
                 let whole = source.try_into().expect("a whole page");
-                *self.slot(piece.page) = if is_zero { None } else { Some(Arc::new(whole)) };
+                *self.slot(piece.page) = if is_zero { None } else { Some(Arc::new(Page::new(whole))) };
             } else {
-                let page = self.slot(piece.page).get_or_insert_with(|| Arc::new([0; PAGE_BYTES]));
-                Arc::make_mut(page)[piece.start..piece.start + piece.len].copy_from_slice(source);
+                let page = self.slot(piece.page).get_or_insert_with(|| Arc::new(Page::new([0; PAGE_BYTES])));
+                Arc::make_mut(page).change()[piece.start..piece.start + piece.len].copy_from_slice(source);
             }
         }
     }
@@ -108,7 +152,7 @@ impl Content {
             if piece.len == PAGE_BYTES {
                 *slot = None;
             } else if let Some(page) = slot {
-                Arc::make_mut(page)[piece.start..piece.start + piece.len].fill(0);
+                Arc::make_mut(page).change()[piece.start..piece.start + piece.len].fill(0);
             }
         }
     }
@@ -167,6 +211,13 @@ impl Blocks {
     /// How many blocks it has.
     pub(crate) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Adds the set to a sum.
+    pub(crate) fn sum(&self, sum: &mut Sum) {
+        let used = self.words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+        sum.add(used as u64);
+        self.words[..used].iter().for_each(|&word| sum.add(word));
     }
 
     pub(crate) fn set(&mut self, blocks: std::ops::Range<u64>, value: bool) {

@@ -144,6 +144,13 @@ impl SimDisk {
         self.lock().image(false)
     }
 
+    /// A number that is equal for disks that hold the same: names, sizes, bytes and blocks, as far as they are on the
+    /// medium. Nothing that is not durable counts, nor the seed. Of a file whose name `is_unread` affirms, the bytes do
+    /// not count: for callers who know that nobody reads them.
+    pub fn fingerprint(&self, is_unread: impl Fn(&str) -> bool) -> u128 {
+        self.lock().fingerprint(is_unread)
+    }
+
     /// Every file with its content as on the medium: what a power loss that keeps nothing leaves.
     pub fn medium(&self) -> Vec<(PathBuf, Vec<u8>)> {
         self.lock().image(true)

@@ -99,6 +99,7 @@ mod options;
 mod pending;
 pub mod shrink;
 mod state;
+mod sum;
 mod transfer;
 
 pub use counters::Counters;

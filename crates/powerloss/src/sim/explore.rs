@@ -4,11 +4,15 @@
 //! *Owns*: opening and checking, which disks of a cut are looked at, the count of states. *May not touch*: what led to
 //! the cut.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone::Log;
+use inkstone_io::{Directory, File, OpenFile};
 use inkstone_sim::{FaultRates, PowerCut, SimDirectory, SimDisk};
 
+use super::space::{Pick, Space, is_unread};
 use super::variant::Variant;
 use crate::model::{Allowed, Record, Shown};
 
@@ -26,6 +30,42 @@ pub struct Effort {
     pub deep: u64,
 }
 
+/// How much is looked at in a disk that is crashed again.
+const AGAIN: Effort = Effort { samples: 2, all_of: 2, deep: 0 };
+/// Of the states that an equal one stands for, one in so many is opened all the same, and must show the same.
+const REOPENED: u64 = 64;
+
+/// What was looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// States that an equal one stands for: they were made, and found to be equal.
+    pub covered: u64,
+    /// Of the covered ones, those that were opened all the same; they count as states too.
+    pub reopened: u64,
+    /// How many states the cuts allow, as a power of two.
+    pub possible_log2: Option<f64>,
+    /// States by how many crashes within a recovery led there.
+    pub depths: [u64; 4],
+    /// States in which old bytes lie behind the log's end.
+    pub beneath: u64,
+    /// Cuts of which every state was looked at, or covered.
+    pub exhausted: u64,
+    /// Cuts.
+    pub cuts: u64,
+}
+
+impl Tally {
+    fn add_possible(&mut self, log2: f64) {
+        self.possible_log2 = Some(self.possible_log2.map_or(log2, |sum| log2_of_sum(sum, log2)));
+    }
+}
+
+/// The logarithm of a sum, of logarithms.
+pub(crate) fn log2_of_sum(left: f64, right: f64) -> f64 {
+    let (low, high) = (left.min(right), left.max(right));
+    high + (low - high).exp2().ln_1p() / std::f64::consts::LN_2
+}
+
 /// Looks at disks, and counts them.
 #[derive(Debug)]
 pub struct Explorer {
@@ -37,6 +77,22 @@ pub struct Explorer {
     pub seed: u64,
     /// Every disk that was found after a power cut, opened and read.
     pub states: u64,
+    /// In which way cuts are explored.
+    pub pick: Pick,
+    /// How many crashes within recoveries follow each other, where [`Effort::deep`] asks for any.
+    pub depth: usize,
+    /// Whether a state that is equal to one of the same cut is opened once only.
+    pub is_covering: bool,
+    /// Whether old bytes behind the end are counted.
+    pub looks_beneath: bool,
+    /// Whether a history may open its log with other options.
+    pub redraws: bool,
+    /// Nothing more is looked at when this is set.
+    pub stop: Arc<AtomicBool>,
+    /// The rest of the counts.
+    pub tally: Tally,
+    level: usize,
+    seen: HashMap<u128, Shown>,
 }
 
 /// Opens the log of a disk.
@@ -70,22 +126,58 @@ pub fn probe(log: &Log<SimDirectory>, shown: Shown) -> Result<(), String> {
     }
 }
 
+/// Whether old bytes lie in the last segment behind the log's end, further than what an opening writes there.
+fn has_old_bytes(found: &SimDisk, log: &Log<SimDirectory>) -> bool {
+    let Some(end) = log.recovery().end else { return false };
+    let name = format!("{:020}.ink", end.segment.get());
+    let Ok(file) = found.directory(PATH).open(&name, &OpenFile::existing().read_only()) else { return false };
+    let Ok(len) = file.len_bytes() else { return false };
+    let from = (end.byte / 4096 + 3) * 4096;
+    let mut bytes = vec![0; len.saturating_sub(from) as usize];
+    file.read_at(&mut bytes, from).is_ok() && bytes.iter().any(|&byte| byte != 0)
+}
+
 impl Explorer {
     /// One that has looked at nothing yet.
     pub fn new(variant: Variant, effort: Effort, seed: u64) -> Self {
-        Self { variant, effort, seed, states: 0 }
+        Self {
+            variant,
+            effort,
+            seed,
+            states: 0,
+            pick: Pick::Items,
+            depth: 1,
+            is_covering: false,
+            looks_beneath: false,
+            redraws: true,
+            stop: Arc::default(),
+            tally: Tally::default(),
+            level: 0,
+            seen: HashMap::new(),
+        }
     }
 
     /// Looks at disks that this cut may leave.
     pub fn cut(&mut self, cut: &PowerCut, allowed: &Allowed) -> Result<(), String> {
-        if cut.items().len() <= self.effort.all_of {
-            for (number, found) in cut.subsets().into_iter().flatten().enumerate() {
-                self.found(&found, allowed, number as u64)?;
+        let space = Space::of(cut, self.pick);
+        self.tally.cuts += 1;
+        self.tally.add_possible(space.log2());
+        self.seen.clear();
+        if let Some(count) = space.enumerated(self.effort.all_of) {
+            self.tally.exhausted += u64::from(space.is_complete());
+            for number in 0..count {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                self.found(&space.state(number, self.seed), allowed, number)?;
             }
             return Ok(());
         }
         for sample in 0..self.effort.samples {
-            let found = cut.sample(self.seed ^ (sample << 40));
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let found = space.sample(self.seed ^ (sample << 40));
             self.found(&found, allowed, self.states)?;
         }
         Ok(())
@@ -93,13 +185,32 @@ impl Explorer {
 
     /// Looks at one disk that was found.
     fn found(&mut self, found: &SimDisk, allowed: &Allowed, number: u64) -> Result<(), String> {
+        let sum = (self.is_covering && self.level == 0).then(|| found.fingerprint(is_unread));
+        let equal = sum.and_then(|sum| self.seen.get(&sum).copied());
+        if equal.is_some() {
+            self.tally.covered += 1;
+            if !self.tally.covered.is_multiple_of(REOPENED) {
+                return Ok(());
+            }
+            (self.tally.covered, self.tally.reopened) = (self.tally.covered - 1, self.tally.reopened + 1);
+        }
         self.states += 1;
+        self.tally.depths[self.level.min(3)] += 1;
         // What led here may have failed by itself; what comes now does not.
         found.change_options(|options| options.rates = FaultRates::default());
-        if self.effort.deep > 0 && number.is_multiple_of(self.effort.deep) {
+        if equal.is_none() && self.effort.deep > 0 && number.is_multiple_of(self.effort.deep) {
             return self.twice(found, allowed);
         }
         let (log, shown) = open_and_check(found, &self.variant, allowed)?;
+        if self.looks_beneath {
+            self.tally.beneath += u64::from(has_old_bytes(found, &log));
+        }
+        if equal.is_some_and(|equal| equal != shown) {
+            return Err(format!("{shown:?} of a disk that is equal to one with {equal:?}"));
+        }
+        if let Some(sum) = sum {
+            self.seen.insert(sum, shown);
+        }
         found.change_options(|options| options.capacity_bytes = None);
         probe(&log, shown)?;
         log.abandon();
@@ -108,9 +219,13 @@ impl Explorer {
 
     /// Crashes again, while what was found is opened, after it, while one record is appended, and after that.
     fn twice(&mut self, found: &SimDisk, allowed: &Allowed) -> Result<(), String> {
-        let effort = std::mem::replace(&mut self.effort, Effort { samples: 2, all_of: 2, deep: 0 });
+        let deep = if self.level + 1 < self.depth { 3 } else { 0 };
+        let effort = std::mem::replace(&mut self.effort, Effort { deep, ..AGAIN });
+        let pick = std::mem::replace(&mut self.pick, Pick::Items);
+        self.level += 1;
         let result = self.crash_again(found, allowed);
-        self.effort = effort;
+        self.level -= 1;
+        (self.effort, self.pick) = (effort, pick);
         result
     }
 

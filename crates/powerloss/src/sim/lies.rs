@@ -9,7 +9,7 @@ use inkstone_sim::{SimDirectory, SimDisk};
 use super::explore::{PATH, open};
 use super::variant::Variant;
 use crate::history::{Op, carry_out, plan};
-use crate::model::{Model, Record};
+use crate::model::{Model, Record, Shown};
 
 /// What a log shows of which something may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +98,76 @@ pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Opti
     }
     log.close().map_err(|error| error.to_string())?;
     look(disk, variant, &model).map(|seen| Some((model, seen)))
+}
+
+/// Runs a history in which a sync says that all is well, loses everything, and fails the next time. What it took is lost
+/// beyond any log; what is shown must have been appended all the same, and the error must be told when it comes.
+pub fn reports_later(
+    disk: &SimDisk,
+    variant: &Variant,
+    operations: &[Op],
+    crash: u64,
+) -> Result<Seen, String> {
+    let mut model = Model::new();
+    let fired = |disk: &SimDisk| !disk.history().is_empty();
+    let excused = |disk: &SimDisk, what: String| if fired(disk) { Ok(()) } else { Err(what) };
+    let mut log = match open(disk, variant) {
+        Ok(log) => Some(log),
+        Err(error) => return excused(disk, format!("it does not open: {error}")).map(|()| Seen::Less),
+    };
+    for operation in operations {
+        let Some(open_log) = log.take() else { break };
+        let plan = plan(operation, &model);
+        match operation {
+            Op::Reopen | Op::Drop | Op::Kill => {
+                open_log.abandon();
+                match open(disk, variant) {
+                    // What it holds now nobody knows any more: it is looked at below.
+                    Ok(reopened) if fired(disk) => drop(reopened),
+                    Ok(reopened) => {
+                        model.settle(Shown { first: reopened.first().get(), last: reopened.last().get() });
+                        log = Some(reopened);
+                    }
+                    Err(error) => excused(disk, format!("it does not open: {error}"))?,
+                }
+            }
+            _ => match carry_out(&open_log, operation, &plan) {
+                Ok(()) => {
+                    model = plan.after;
+                    log = Some(open_log);
+                }
+                Err(error) => {
+                    excused(disk, format!("{operation:?} fails: {error}"))?;
+                    model = Model { first: model.first.max(plan.after.first), ..plan.after };
+                    open_log.abandon();
+                }
+            },
+        }
+    }
+    log.into_iter().for_each(Log::abandon);
+    look_at_any(&disk.crash(crash), variant, &model)
+}
+
+/// As [`look`], where records that were given up may be there again and a cut may not have happened.
+fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
+    let log = match open(disk, variant) {
+        Ok(log) => log,
+        Err(error) if error.corruption().is_some() => return Ok(Seen::Corrupt),
+        Err(error) => return Err(format!("it does not open: {error}")),
+    };
+    let mut last = log.first().get().saturating_sub(1);
+    for record in log.reader().records(log.first()) {
+        match record {
+            Ok(record) if record.lsn.get() == last + 1 && Record::is_ours(&record.bytes, model.numbers) => {
+                last += 1;
+            }
+            Ok(record) => return Err(format!("LSN {} was never appended", record.lsn)),
+            Err(error) if error.corruption().is_some() => return Ok(Seen::Corrupt),
+            Err(error) => return Err(format!("LSN {} cannot be read: {error}", last + 1)),
+        }
+    }
+    log.abandon();
+    Ok(if last < model.last() { Seen::Less } else { Seen::Whole })
 }
 
 /// Flips a bit somewhere in a segment that is in use.

@@ -2,9 +2,13 @@
 //!
 //! *Owns*: which crashes are looked at and how many. *May not touch*: how a disk loses what it loses (`inkstone_sim`).
 
+pub mod class;
 pub mod explore;
 pub mod fault;
+pub mod lab;
 pub mod lies;
 pub mod run;
+pub mod space;
+pub mod stale;
 pub mod threads;
 pub mod variant;

@@ -3,6 +3,8 @@
 //! *Owns*: carrying out a history, and where its crashes are. *May not touch*: what the operations mean (`history.rs`),
 //! how a crash is looked at (`explore.rs`).
 
+use std::sync::atomic::Ordering;
+
 use inkstone::Log;
 use inkstone_sim::{SimDirectory, SimDisk};
 
@@ -19,6 +21,8 @@ pub struct Run {
     pub explorer: Explorer,
     /// What the log holds.
     pub model: Model,
+    /// Segments that used the blocks of an old one.
+    pub recycled: u64,
     log: Option<Log<SimDirectory>>,
     steps: u64,
 }
@@ -27,11 +31,21 @@ impl Run {
     /// A new log; a crash while it is made leaves none, or an empty one.
     pub fn begin(explorer: Explorer) -> Result<Self, String> {
         let disk = SimDisk::new(explorer.seed, explorer.variant.disk);
-        disk.record_epochs();
-        let mut run = Self { disk, explorer, model: Model::new(), log: None, steps: 0 };
-        run.open(&Model::new().allowed())?;
-        run.look(&Model::new().allowed())?;
+        let mut run = Self::on(disk, explorer);
+        run.create()?;
         Ok(run)
+    }
+
+    /// A disk on which a log will be made.
+    pub fn on(disk: SimDisk, explorer: Explorer) -> Self {
+        disk.record_epochs();
+        Self { disk, explorer, model: Model::new(), recycled: 0, log: None, steps: 0 }
+    }
+
+    /// Makes the log, and looks at every crash while it is made.
+    pub fn create(&mut self) -> Result<(), String> {
+        self.open(&Model::new().allowed())?;
+        self.look(&Model::new().allowed())
     }
 
     fn open(&mut self, allowed: &Allowed) -> Result<Shown, String> {
@@ -59,9 +73,14 @@ impl Run {
     fn step(&mut self, operation: &Op) -> Result<(), String> {
         let plan = plan(operation, &self.model);
         self.steps += 1;
-        if matches!(operation, Op::Reopen | Op::Drop | Op::Kill) && self.explorer.seed.is_multiple_of(3) {
+        if matches!(operation, Op::Reopen | Op::Drop | Op::Kill)
+            && self.explorer.redraws
+            && self.explorer.seed.is_multiple_of(3)
+        {
             self.explorer.variant.redraw_options(self.explorer.seed ^ self.steps);
         }
+        let before = self.log().stats().segments_recycled;
+        let is_opening = matches!(operation, Op::Reopen | Op::Drop | Op::Kill);
         match (operation, self.log.take()) {
             (Op::Reopen, Some(log)) => {
                 log.close().map_err(|error| format!("it does not close: {error}"))?;
@@ -86,6 +105,8 @@ impl Run {
                 self.model.acked = self.log().durable().get();
             }
         }
+        let after = self.log().stats().segments_recycled;
+        self.recycled += after - if is_opening { 0 } else { before };
         self.look(&plan.during)
     }
 
@@ -111,9 +132,18 @@ impl Run {
 
     /// Runs a history.
     pub fn all(mut self, operations: &[Op]) -> Result<u64, String> {
+        self.steps(operations)?;
+        Ok(self.explorer.states)
+    }
+
+    /// Runs operations.
+    pub fn steps(&mut self, operations: &[Op]) -> Result<(), String> {
         for (number, operation) in operations.iter().enumerate() {
+            if self.explorer.stop.load(Ordering::Relaxed) {
+                break;
+            }
             self.step(operation).map_err(|why| format!("{number} {operation:?}: {why}"))?;
         }
-        Ok(self.explorer.states)
+        Ok(())
     }
 }

@@ -1,0 +1,162 @@
+//! `inkstone powerloss sim`.
+//!
+//! *Owns*: its arguments, the line of progress. *May not touch*: states, their judgement.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use inkstone::mistake::Mistake;
+use inkstone_io::NamedChoice;
+use inkstone_powerloss::sim::class::FaultClass;
+use inkstone_powerloss::sim::lab::{ALL_OF, Now, Plan, Until, run};
+
+use crate::parse::duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone powerloss sim                            ten seconds of every class
+  inkstone powerloss sim --states 1500000 --certificate sim.json
+  inkstone powerloss sim --class torn-512,recovery --seeds 20
+  inkstone powerloss sim --mistake no-promise       a log with a mistake, to see it caught";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SimArguments {
+    /// The first seed, decimal or 0x
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seed)]
+    seed: u64,
+    /// So many seeds of every class
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["states", "time"])]
+    seeds: Option<u64>,
+    /// Until so many states were opened
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "time")]
+    states: Option<u64>,
+    /// For so long [default: 10s]
+    #[arg(long = "for", id = "time", value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// Only these classes: see the list below
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = str::parse::<FaultClass>)]
+    class: Vec<FaultClass>,
+    /// Threads that run seeds [default: one per core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// Every state of cuts with up to so many items
+    #[arg(long, value_name = "N", default_value_t = ALL_OF as u64, value_parser = clap::value_parser!(u64).range(0..=20))]
+    all_of: u64,
+    /// Build a mistake into the log, to see it caught
+    #[arg(long, value_name = "NAME", value_parser = str::parse::<Mistake>)]
+    mistake: Option<Mistake>,
+    /// Only these operations of each history: numbers, or none
+    #[arg(long, value_name = "LIST", value_parser = numbers)]
+    operations: Option<Numbers>,
+    /// Write what was shown, as JSON
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// List the classes
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Numbers(Vec<usize>);
+
+fn numbers(text: &str) -> Result<Numbers, String> {
+    if text == "none" {
+        return Ok(Numbers(Vec::new()));
+    }
+    let list: Result<_, _> = text.split(',').map(str::parse).collect();
+    list.map(Numbers).map_err(|_| format!("{text:?}: numbers with commas between, or none"))
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    number.ok_or_else(|| format!("{text:?} is no number"))
+}
+
+fn classes() -> String {
+    let line = |class: &FaultClass| format!("  {:<12} {}\n", class.name(), class.summary());
+    FaultClass::ALL.iter().map(line).collect()
+}
+
+/// Runs it and shows what it found.
+pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    if arguments.list {
+        print!("{}", classes());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let until = match (arguments.seeds, arguments.states) {
+        (Some(seeds), _) => Until::Seeds(seeds),
+        (_, Some(states)) => Until::States(states),
+        _ => Until::Time(arguments.time.unwrap_or(Duration::from_secs(10))),
+    };
+    let chosen = if arguments.class.is_empty() { FaultClass::ALL.to_vec() } else { arguments.class.clone() };
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let plan = Plan {
+        seed: arguments.seed,
+        until,
+        classes: chosen,
+        jobs: arguments.jobs.map_or(cores, NonZeroUsize::get),
+        all_of: arguments.all_of as usize,
+        mistake: arguments.mistake,
+        operations: arguments.operations.clone().map(|numbers| numbers.0),
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
+            .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+    };
+    // A file that cannot be written is better known before the work than after it.
+    let file = arguments
+        .certificate
+        .as_ref()
+        .map(|path| std::fs::File::create(path).with_context(|| path.display().to_string()));
+    let file = file.transpose()?;
+    let has_terminal = stderr().is_terminal();
+    let report = run(&plan, stop, &mut |now| {
+        if has_terminal {
+            draw(&now, until);
+        }
+    });
+    if has_terminal {
+        eprint!("\r\x1b[K");
+    }
+    let certificate = &report.certificate;
+    println!("{certificate}");
+    let busy: f64 = certificate.classes.iter().filter_map(|class| class.core_seconds).sum();
+    let opened: u64 = certificate.states();
+    let covered: u64 = certificate.classes.iter().map(|class| class.covered).sum();
+    let per_minute = |states: u64| states as f64 * 60.0 / busy.max(f64::MIN_POSITIVE);
+    println!(
+        "{} threads; {:.0} states a minute and core were opened, {:.0} opened or covered",
+        plan.jobs,
+        per_minute(opened),
+        per_minute(opened + covered)
+    );
+    if let Some(file) = file {
+        serde_json::to_writer_pretty(file, certificate)?;
+    }
+    Ok(match (certificate.is_clean(), report.is_cut_short) {
+        (false, _) => ExitCode::FAILURE,
+        (true, true) => ExitCode::from(130),
+        (true, false) => ExitCode::SUCCESS,
+    })
+}
+
+fn draw(now: &Now, until: Until) {
+    let seconds = now.elapsed.as_secs_f64();
+    let left = match until {
+        Until::Seeds(seeds) => format!("of {seeds} seeds of each class"),
+        Until::States(states) => format!("of {states} states"),
+        Until::Time(time) => format!("of {:.0} s", time.as_secs_f64()),
+    };
+    // A terminal that has gone away is no reason to end.
+    let _gone =
+        write!(stderr(), "\r\x1b[K{} states, {} histories, {seconds:.0} s {left}", now.states, now.units);
+}

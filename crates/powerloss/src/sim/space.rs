@@ -1,0 +1,135 @@
+//! The states that one power cut may leave, and walking through all of them or through some.
+//!
+//! *Owns*: which items of a cut are chosen together, one by one, or at random. *May not touch*: what an item is
+//! (`inkstone_sim`), what is done with a state.
+
+use inkstone_sim::{Fate, Item, ItemKind, PowerCut, SimDisk};
+
+/// In which way the states of a cut are explored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pick {
+    /// Each item by itself: any sector, size or name is there or not.
+    Items,
+    /// Each write whole or not at all.
+    Writes,
+    /// Each sector is there, is not, or holds garbage.
+    Garbage,
+    /// Each size is there or not; all data, none, or any of it.
+    Sizes,
+    /// Each creation, rename and removal is there or not; all data, none, or any of it.
+    Names,
+}
+
+/// Whether nobody reads what is in files of that name: one that is not a segment yet is removed unread.
+pub fn is_unread(name: &str) -> bool {
+    name.ends_with(".new")
+}
+
+/// Draws of what is not enumerated, per state that is.
+const DRAWS: u64 = 4;
+
+/// The states of a cut.
+#[derive(Debug)]
+pub struct Space<'c> {
+    cut: &'c PowerCut,
+    pick: Pick,
+    /// For each item which choice decides on it; `None`: drawn at random.
+    choices: Vec<Option<u32>>,
+    /// How many choices there are.
+    count: u32,
+}
+
+impl<'c> Space<'c> {
+    /// The states of this cut.
+    pub fn of(cut: &'c PowerCut, pick: Pick) -> Self {
+        let mut writes: Vec<u64> = Vec::new();
+        let mut count = 0;
+        let mut next = || {
+            count += 1;
+            Some(count - 1)
+        };
+        let mut choose = |item: &Item| match (&item.what, pick) {
+            (ItemKind::Sector { .. }, _) if is_unread(&item.file) => None,
+            (ItemKind::Sector { .. } | ItemKind::Size { .. }, Pick::Writes) => {
+                let known = writes.iter().position(|write| *write == item.write);
+                let at = known.unwrap_or_else(|| {
+                    writes.push(item.write);
+                    writes.len() - 1
+                });
+                Some(at as u32)
+            }
+            (ItemKind::Sector { .. }, Pick::Sizes | Pick::Names) => None,
+            (ItemKind::Size { .. } | ItemKind::Cut { .. } | ItemKind::ZeroRange { .. }, Pick::Names) => None,
+            (ItemKind::Create | ItemKind::Rename { .. } | ItemKind::Remove, Pick::Sizes) => None,
+            (_, Pick::Writes) => None,
+            _ => next(),
+        };
+        let choices = cut.items().iter().map(&mut choose).collect();
+        let count = if pick == Pick::Writes { writes.len() as u32 } else { count };
+        Self { cut, pick, choices, count }
+    }
+
+    /// How many fates a choice has.
+    fn fates(&self) -> u64 {
+        if self.pick == Pick::Garbage { 3 } else { 2 }
+    }
+
+    fn draws_unread_only(&self) -> bool {
+        matches!(self.pick, Pick::Items | Pick::Garbage)
+    }
+
+    /// How many states there are at most, as a power of two: an order among directory operations makes them fewer.
+    pub fn log2(&self) -> f64 {
+        let drawn = self.choices.iter().filter(|choice| choice.is_none()).count();
+        f64::from(self.count) * (self.fates() as f64).log2() + drawn as f64
+    }
+
+    /// Whether nothing is drawn at random.
+    pub fn is_complete(&self) -> bool {
+        self.choices.iter().all(Option::is_some)
+    }
+
+    /// How many states [`Space::state`] enumerates, if they are no more than the subsets of `all_of` items.
+    pub fn enumerated(&self, all_of: usize) -> Option<u64> {
+        let count = self.fates().checked_pow(self.count).filter(|count| *count <= 1 << all_of)?;
+        Some(if self.is_complete() || self.draws_unread_only() { count } else { count * DRAWS })
+    }
+
+    /// State `number` of those.
+    pub fn state(&self, number: u64, seed: u64) -> SimDisk {
+        let total = self.fates().pow(self.count);
+        let mut digits = Vec::with_capacity(self.count as usize);
+        let mut rest = number % total;
+        for _ in 0..self.count {
+            digits.push(rest % self.fates());
+            rest /= self.fates();
+        }
+        // The first two draws are none and all; any of it is enough of what nobody reads.
+        let draw = if self.draws_unread_only() { DRAWS } else { number / total };
+        self.found(&digits, draw, seed ^ number)
+    }
+
+    fn found(&self, digits: &[u64], draw: u64, seed: u64) -> SimDisk {
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x7370_6163_6521);
+        self.cut.state(|index, item| match self.choices[index] {
+            Some(choice) => match digits[choice as usize] {
+                0 => Fate::Dropped,
+                1 => Fate::Kept,
+                _ if matches!(item.what, ItemKind::Sector { .. }) => Fate::Garbage,
+                _ => Fate::Kept,
+            },
+            None if draw == 1 || draw > 1 && rng.bool() => Fate::Kept,
+            None => Fate::Dropped,
+        })
+    }
+
+    /// A state drawn from a seed.
+    pub fn sample(&self, seed: u64) -> SimDisk {
+        if self.pick == Pick::Items {
+            return self.cut.sample(seed);
+        }
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let digits: Vec<u64> = (0..self.count).map(|_| rng.u64(..self.fates())).collect();
+        self.found(&digits, rng.u64(..DRAWS), seed)
+    }
+}

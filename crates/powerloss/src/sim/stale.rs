@@ -1,0 +1,49 @@
+//! Files of another log's old frames, which a new log finds free and uses.
+//!
+//! *Owns*: that other log. *May not touch*: the log that is looked at.
+
+use inkstone_io::{Directory, File, OpenFile, SyncKind};
+use inkstone_sim::{DiskOptions, SimDisk};
+
+use super::explore::{PATH, open};
+use super::variant::{SEGMENT_BYTES, Variant, small};
+use crate::model::Record;
+
+/// How many files there are.
+const FILES: u64 = 3;
+/// Where frames begin.
+const HEADER_BYTES: usize = 4096;
+
+/// Makes the log, and leaves free files beside it that another log has written full: every frame in them is sound, and
+/// of the wrong log. Their first blocks are zeros, since a header of another log among one's own is told as damage by
+/// rule; and the log is there before them, since bytes without any header are told as a log whose header is lost.
+pub fn leave_old_files(disk: &SimDisk, own: &Variant, seed: u64) -> Result<(), String> {
+    let words = |error: inkstone_io::Error| error.to_string();
+    let log = open(disk, own).map_err(|error| error.to_string())?;
+    log.close().map_err(|error| error.to_string())?;
+    let other = SimDisk::new(seed ^ 0x6F74_6865_7221, DiskOptions::default());
+    let variant = Variant { disk: other.options(), options: small() };
+    let log = open(&other, &variant).map_err(|error| error.to_string())?;
+    let records =
+        (0..).map(|number| Record { number, bytes: 500 + number as usize * 331 % 5000, has_more: false });
+    for record in records {
+        log.append_durable(record.payload()).map_err(|error| error.to_string())?;
+        if log.stats().segments >= FILES {
+            break;
+        }
+    }
+    log.close().map_err(|error| error.to_string())?;
+    let directory = disk.directory(PATH);
+    for number in 1..=FILES {
+        let from =
+            other.directory(PATH).open(&format!("{number:020}.ink"), &OpenFile::existing()).map_err(words)?;
+        let mut bytes = vec![0; SEGMENT_BYTES as usize];
+        from.read_at(&mut bytes, 0).map_err(words)?;
+        bytes[..HEADER_BYTES].fill(0);
+        let free = format!("{:020}.free", number + 1);
+        let to = directory.open(&free, &OpenFile::new_file()).map_err(words)?;
+        to.write_at(&bytes, 0).map_err(words)?;
+        to.sync(SyncKind::All).map_err(words)?;
+    }
+    directory.sync().map_err(words)
+}
