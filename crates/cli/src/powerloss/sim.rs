@@ -4,7 +4,7 @@
 
 use std::io::{IsTerminal, Write, stderr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::sim::class::FaultClass;
 use inkstone_powerloss::sim::lab::{ALL_OF, Now, Plan, Until, run};
+use inkstone_powerloss::sim::scenes::scenes;
 
 use crate::parse::duration;
 
@@ -58,6 +59,9 @@ pub(crate) struct SimArguments {
     /// Write what was shown, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
+    /// Write the disks that once were hard into this directory, those that are not there yet
+    #[arg(long, value_name = "DIR")]
+    save_corpus: Option<PathBuf>,
     /// List the classes
     #[arg(long)]
     list: bool,
@@ -87,11 +91,29 @@ fn classes() -> String {
     FaultClass::ALL.iter().map(line).collect()
 }
 
+/// What is there already stays: it is a disk that an earlier version of the log has left.
+fn save_corpus(directory: &Path) -> anyhow::Result<ExitCode> {
+    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    for (name, scene) in scenes().map_err(anyhow::Error::msg)? {
+        let path = directory.join(format!("{name}.txt"));
+        if path.exists() {
+            println!("{} is there already", path.display());
+        } else {
+            std::fs::write(&path, scene.to_text()).with_context(|| path.display().to_string())?;
+            println!("{}", path.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs it and shows what it found.
 pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if arguments.list {
         print!("{}", classes());
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(directory) = &arguments.save_corpus {
+        return save_corpus(directory);
     }
     let until = match (arguments.seeds, arguments.states) {
         (Some(seeds), _) => Until::Seeds(seeds),

@@ -3,11 +3,13 @@
 //! *Owns*: which crashes are looked at and how many. *May not touch*: how a disk loses what it loses (`inkstone_sim`).
 
 pub mod class;
+pub mod corpus;
 pub mod explore;
 pub mod fault;
 pub mod lab;
 pub mod lies;
 pub mod run;
+pub mod scenes;
 pub mod space;
 pub mod stale;
 pub mod threads;

@@ -1,0 +1,70 @@
+//! Disks that once were hard, opened again by every build: what is right for each stands in its file.
+//!
+//! *Owns*: that all of them are opened. *May not touch*: the files; `inkstone powerloss sim --save-corpus` adds to them.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::path::Path;
+
+use inkstone_powerloss::sim::corpus::{Right, Scene};
+use inkstone_powerloss::sim::scenes::scenes;
+
+fn corpus() -> Vec<(String, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let mut files: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| {
+            (path.file_stem().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(path).unwrap())
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_disk_of_the_corpus_opens_as_is_right() {
+    let corpus = corpus();
+    for (name, text) in &corpus {
+        let scene = Scene::from_text(text).unwrap_or_else(|why| panic!("{name}: {why}"));
+        scene.check().unwrap_or_else(|why| panic!("{name}, {}: {why}", scene.what));
+    }
+    assert!(corpus.len() >= 15, "{} disks", corpus.len());
+    assert!(corpus.iter().map(|(_, text)| text.len()).sum::<usize>() < 200 << 10);
+}
+
+/// The disks are told apart from others: with one byte of a header changed, or with another outcome called right, none
+/// passes.
+#[test]
+fn a_wrong_outcome_is_noticed() {
+    let corpus = corpus();
+    for (name, text) in &corpus {
+        let scene = Scene::from_text(text).unwrap();
+        let wrong = match &scene.right {
+            Right::Corrupt => vec![Right::Records(Vec::new()), Right::Records(vec![(1, 2, 1)])],
+            Right::Records(lives) => {
+                let longer = lives.iter().map(|(first, last, life)| (*first, last + 1, *life)).collect();
+                let other = lives.iter().map(|(first, last, life)| (*first, *last, life + 1)).collect();
+                vec![Right::Corrupt, Right::Records(longer), Right::Records(other)]
+            }
+        };
+        for right in wrong {
+            assert!(
+                Scene { right: right.clone(), ..scene.clone() }.check().is_err(),
+                "{name} is {right:?} too"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_scene_can_be_made_and_is_in_the_corpus() {
+    let corpus = corpus();
+    for (name, scene) in scenes().unwrap() {
+        let (_, text) =
+            corpus.iter().find(|(of, _)| of == name).unwrap_or_else(|| panic!("{name} is not there"));
+        let saved = Scene::from_text(text).unwrap();
+        assert_eq!((&saved.what, &saved.right), (&scene.what, &scene.right), "{name}");
+        assert_eq!(Scene::from_text(&scene.to_text()).unwrap(), scene, "{name} is not what was written");
+    }
+}
