@@ -4,8 +4,8 @@
 //!
 //! | exit code | |
 //! |---|---|
-//! | 0 | done; `verify`: intact (a torn tail is no damage); `append`: everything is durable; the reader closed the pipe |
-//! | 1 | failed, or nothing could be measured; `verify`: corrupt; any other that met damage |
+//! | 0 | done; `powerloss`: every promise held; `verify`: intact (a torn tail is no damage); `append`: everything is durable; the reader closed the pipe |
+//! | 1 | failed, or nothing could be measured; `verify`: corrupt; any other that met damage; `powerloss`: a promise was broken |
 //! | 2 | the arguments make no sense; `verify`: it could not be found out (no log, an I/O error) |
 //! | 130 | ended by Ctrl-C, SIGTERM or SIGHUP, in order |
 #![forbid(unsafe_code)]

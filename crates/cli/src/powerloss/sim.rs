@@ -54,7 +54,7 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NAME", value_parser = str::parse::<Mistake>)]
     mistake: Option<Mistake>,
     /// Only these operations of each history: numbers, or none
-    #[arg(long, value_name = "LIST", value_parser = numbers)]
+    #[arg(long, value_name = "LIST", value_parser = numbers, requires_all = ["seeds", "class"])]
     operations: Option<Numbers>,
     /// Write what was shown, as JSON
     #[arg(long, value_name = "FILE")]

@@ -16,7 +16,11 @@ type Make = fn() -> Made;
 
 /// Every scene by the name of its file, with what it is.
 const SCENES: [(&str, &str, Make); 18] = [
-    ("torn-header", "a segment change, the header's first sector holds garbage and the rest is lost", torn_header),
+    (
+        "torn-header",
+        "a segment change, the header's first sector holds garbage and the rest is lost",
+        torn_header,
+    ),
     (
         "lost-seal",
         "a segment change, the new header is durable and the old segment's seal is lost",
@@ -38,7 +42,11 @@ const SCENES: [(&str, &str, Make); 18] = [
     ),
     ("cut-back-undone", "truncate_after, and the header that says so is lost", cut_back_undone),
     ("cut-back", "truncate_after is durable, and another record has the LSN of one that was cut", cut_back),
-    ("next-is-empty", "the next segment's file has no bytes, and a file has its size before its name", next_is_empty),
+    (
+        "next-is-empty",
+        "the next segment's file has no bytes, and a file has its size before its name",
+        next_is_empty,
+    ),
     (
         "second-crash",
         "two crashes: the last group torn, then the opening's epoch group torn too",
