@@ -22,7 +22,10 @@ fn a_certificate_says_what_was_looked_at() {
     let output = run(directory.path(), &asked);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let printed = text(&output.stdout);
-    assert!(printed.contains("every promise held in") && printed.contains("a minute and core"), "{printed}");
+    assert!(
+        printed.contains("every promise held in") && printed.contains("a minute of one core"),
+        "{printed}"
+    );
     let certificate = json(&std::fs::read(directory.path().join("c.json")).expect("a certificate"));
     assert_eq!((&certificate["lab"], &certificate["seeds"]), (&"sim".into(), &2.into()));
     let classes = certificate["classes"].as_array().expect("classes");

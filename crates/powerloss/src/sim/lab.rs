@@ -16,6 +16,8 @@ use super::class::{FaultClass, Looked, Unit};
 use crate::certificate::{Certificate, Class, Violation};
 use crate::history::Op;
 
+/// What a seed counts for that is not done yet, when time is shared out.
+const BEGUN: Duration = Duration::from_secs(1);
 /// How often the caller hears how far it is.
 const TICK: Duration = Duration::from_millis(200);
 
@@ -78,7 +80,7 @@ pub struct Report {
 /// What several threads share.
 struct Shared<'p> {
     plan: &'p Plan,
-    next: AtomicU64,
+    turns: Mutex<Vec<Turns>>,
     units: AtomicU64,
     states: AtomicU64,
     busy: AtomicU64,
@@ -86,6 +88,14 @@ struct Shared<'p> {
     stop: Arc<AtomicBool>,
     looked: Mutex<Vec<(Looked, Duration)>>,
     failed: Mutex<Option<(Unit, String)>>,
+}
+
+/// How often it was a class's turn.
+#[derive(Debug, Clone, Copy, Default)]
+struct Turns {
+    seeds: u64,
+    running: u32,
+    spent: Duration,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -104,7 +114,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Now)) -> Report 
     let started = Instant::now();
     let shared = Shared {
         plan,
-        next: AtomicU64::new(0),
+        turns: Mutex::new(vec![Turns::default(); plan.classes.len()]),
         units: AtomicU64::new(0),
         states: AtomicU64::new(0),
         busy: AtomicU64::new(plan.jobs as u64),
@@ -137,25 +147,41 @@ pub fn run(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Now)) -> Report 
 }
 
 impl Shared<'_> {
+    /// The class whose turn it is, and its seed. Where seeds are counted, each class gets as many; otherwise each gets as
+    /// much time, since one seed of one class may take a thousand times as long as one of another.
+    fn take_turn(&self) -> Option<(usize, u64)> {
+        let mut turns = lock(&self.turns);
+        let is_done = match self.plan.until {
+            Until::Seeds(seeds) => turns.iter().all(|turns| turns.seeds >= seeds),
+            Until::States(states) => self.states.load(Ordering::Relaxed) >= states,
+            Until::Time(_) => false,
+        };
+        if is_done || self.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let by_seeds = matches!(self.plan.until, Until::Seeds(_));
+        let (class, turn) = turns.iter_mut().enumerate().min_by_key(|(_, turns)| {
+            let time = if by_seeds { Duration::ZERO } else { turns.spent + BEGUN * turns.running };
+            (time, turns.seeds)
+        })?;
+        let seed = self.plan.seed.wrapping_add(turn.seeds);
+        turn.seeds += 1;
+        turn.running += 1;
+        Some((class, seed))
+    }
+
     /// Takes one seed of one class after the other.
     fn work(&self) {
-        let classes = self.plan.classes.len() as u64;
-        loop {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let is_done = match self.plan.until {
-                Until::Seeds(seeds) => number >= seeds.saturating_mul(classes),
-                Until::States(states) => self.states.load(Ordering::Relaxed) >= states,
-                Until::Time(_) => false,
-            };
-            if is_done || self.stop.load(Ordering::Relaxed) {
-                return;
-            }
-            let class = (number % classes) as usize;
-            let seed = self.plan.seed.wrapping_add(number / classes);
+        while let Some((class, seed)) = self.take_turn() {
             let unit = self.plan.unit(self.plan.classes[class], seed, &self.stop);
             let started = Instant::now();
             let (looked, result) = attempt(&unit, &self.plan.operations_of(&unit));
             let took = started.elapsed();
+            {
+                let mut turns = lock(&self.turns);
+                turns[class].running -= 1;
+                turns[class].spent += took;
+            }
             {
                 let mut all = lock(&self.looked);
                 all[class].0.add(&looked);
@@ -252,9 +278,10 @@ impl Plan {
         took: Duration,
     ) -> Report {
         let all = lock(&shared.looked).clone();
+        let turns = lock(&shared.turns).clone();
+        let classes = self.classes.iter().zip(&all).zip(&turns);
         let classes =
-            self.classes.iter().zip(&all).map(|(class, (looked, time))| class_of(*class, looked, *time));
-        let units = shared.units.load(Ordering::Relaxed);
+            classes.map(|((class, (looked, time)), turns)| class_of(*class, looked, turns.seeds, *time));
         let mut not_run =
             vec!["EINTR: it does not pass the seam; `cargo test -p inkstone-io` has it below".to_owned()];
         let left_out: Vec<_> = FaultClass::ALL
@@ -278,7 +305,7 @@ impl Plan {
             subject: format!("segments of 64 and 256 KiB, every option drawn from the seed{mistake}"),
             file_system: "simulated".into(),
             seed: self.seed,
-            seeds: units.div_ceil(self.classes.len() as u64),
+            seeds: turns.iter().map(|turns| turns.seeds).max().unwrap_or(0),
             classes: classes.collect(),
             seconds: took.as_secs_f64(),
             violations,
@@ -292,9 +319,9 @@ impl Plan {
 /// Cuts with up to so many items are looked at whole: 65 536 states.
 pub const ALL_OF: usize = 16;
 
-fn class_of(class: FaultClass, looked: &Looked, time: Duration) -> Class {
+fn class_of(class: FaultClass, looked: &Looked, seeds: u64, time: Duration) -> Class {
     let Looked { states, tally, recycled } = looked;
-    let mut name = class.summary().to_owned();
+    let mut name = format!("{class}: {}, {seeds} seeds", class.summary());
     if tally.cuts > 0 {
         name += &format!(" ({} of {} cuts whole)", tally.exhausted, tally.cuts);
     }
