@@ -9,10 +9,12 @@
 //! | [`model`] | what a log may hold, and comparing a log with it |
 //! | [`history`] | what somebody does with a log, from a seed, and what each operation means to the model |
 //! | [`certificate`] | what a run has shown, for machines and people |
+//! | [`kernel`] | histories on real kernel file systems, on disks in memory that are cut at every write |
 //! | [`sim`] | histories on the simulated disk, crashed at every instant |
 #![forbid(unsafe_code)]
 
 pub mod certificate;
 pub mod history;
+pub mod kernel;
 pub mod model;
 pub mod sim;

@@ -1,0 +1,273 @@
+//! A disk in memory: what it holds, what reached it, what goes wrong in it.
+//!
+//! *Owns*: carrying out reads, writes and flushes, and recording them. *May not touch*: how the kernel reaches it
+//! (`server.rs`), what the bytes mean.
+//!
+//! One request is carried out at a time, in the order in which the kernel sent them: the order of submission is the order of
+//! completion, and nothing is in flight at a flush. So a flush covers each write that came before it. What this cannot show is a
+//! kernel that sends a flush without waiting for the answer to a write that the flush is to cover: such a write counts as
+//! covered here.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::fault::{Access, Effect, Faults};
+use super::image::{Image, SECTOR_BYTES};
+use super::recording::{Entry, Recording};
+
+/// Why a request was not carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// `EIO`.
+    Error,
+    /// `ENOSPC`.
+    NoSpace,
+}
+
+/// What was asked of a disk so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Reads.
+    pub reads: u64,
+    /// Writes, zeroings and discards.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+struct State {
+    image: Image,
+    recording: Option<Recording>,
+    faults: Faults,
+    counters: Counters,
+}
+
+/// A disk; clones are the same disk.
+#[derive(Clone)]
+pub struct Disk {
+    name: Arc<str>,
+    state: Arc<Mutex<State>>,
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Disk({}, {:?})", self.name, self.lock().image)
+    }
+}
+
+impl Disk {
+    /// A disk of that name (a file name) which holds `image`.
+    pub fn new(name: &str, image: Image) -> Self {
+        let state =
+            State { image, recording: None, faults: Faults::default(), counters: Counters::default() };
+        Self { name: name.into(), state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic of somebody else leaves nothing half done in here.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its size.
+    pub fn len_bytes(&self) -> u64 {
+        self.lock().image.len_bytes()
+    }
+
+    /// What it holds now, flushed or not.
+    pub fn image(&self) -> Image {
+        self.lock().image.clone()
+    }
+
+    /// Holds something else from now on; only for a disk that nobody uses.
+    pub fn replace(&self, image: Image) {
+        self.lock().image = image;
+    }
+
+    /// Records from now on.
+    pub fn record(&self) {
+        self.lock().recording = Some(Recording::default());
+    }
+
+    /// Says in the recording what the writer knows now. Without one nothing happens.
+    pub fn mark(&self, text: &str) {
+        if let Some(recording) = &mut self.lock().recording {
+            recording.mark(text);
+        }
+    }
+
+    /// Ends the recording, and gives it.
+    pub fn take_recording(&self) -> Recording {
+        self.lock().recording.take().unwrap_or_default()
+    }
+
+    /// What was asked of it.
+    pub fn counters(&self) -> Counters {
+        self.lock().counters
+    }
+
+    /// Changes what goes wrong, from now on.
+    pub fn change_faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
+        change(&mut self.lock().faults)
+    }
+
+    /// Meets a fault, outside of the lock while it waits; `true`: say that it was done, and do nothing.
+    fn meet(&self, access: Access, sectors: std::ops::Range<u64>) -> Result<bool, Failure> {
+        let met = self.lock().faults.meet(access, sectors);
+        match met {
+            None => Ok(false),
+            Some(Effect::Lost) => Ok(true),
+            Some(Effect::Error) => Err(Failure::Error),
+            Some(Effect::NoSpace) => Err(Failure::NoSpace),
+            Some(Effect::Slow(time)) => {
+                std::thread::sleep(time.min(Duration::from_secs(60)));
+                Ok(false)
+            }
+        }
+    }
+
+    /// Reads; fewer bytes only at its end.
+    ///
+    /// # Errors
+    /// By plan.
+    pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
+        self.lock().counters.reads += 1;
+        self.meet(Access::Read, sectors_of(offset, len as u64))?;
+        let state = self.lock();
+        let len = state.image.len_bytes().saturating_sub(offset).min(len as u64) as usize;
+        let mut bytes = vec![0; len];
+        state.image.read(offset, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Writes. Not on the medium before the next flush.
+    ///
+    /// # Errors
+    /// By plan, and at its end.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.lock().counters.writes += 1;
+        if self.meet(Access::Write, sectors_of(offset, bytes.len() as u64))? {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        if offset.saturating_add(bytes.len() as u64) > state.image.len_bytes() {
+            return Err(Failure::NoSpace);
+        }
+        state.check_room(offset, bytes.len())?;
+        state.image.write(offset, bytes);
+        let first = offset / SECTOR_BYTES as u64;
+        if state.recording.is_some() {
+            // Whole sectors, whatever came: a loop device sends nothing else, a test may.
+            let whole = sectors_of(offset, bytes.len() as u64);
+            let mut sectors = vec![0; ((whole.end - whole.start) as usize) * SECTOR_BYTES];
+            state.image.read(first * SECTOR_BYTES as u64, &mut sectors);
+            state.push(Entry::Write { sector: first, bytes: sectors.into() });
+        }
+        Ok(())
+    }
+
+    /// Makes sectors zeros.
+    ///
+    /// # Errors
+    /// By plan.
+    pub fn clear(&self, offset: u64, len_bytes: u64) -> Result<(), Failure> {
+        self.lock().counters.writes += 1;
+        let sectors = sectors_of(offset, len_bytes);
+        if self.meet(Access::Write, sectors.clone())? {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        state.image.clear(offset, len_bytes);
+        state.push(Entry::Discard { sector: sectors.start, sectors: sectors.end - sectors.start });
+        Ok(())
+    }
+
+    /// Makes everything that was written before stay.
+    ///
+    /// # Errors
+    /// By plan; then nothing became durable.
+    pub fn flush(&self) -> Result<(), Failure> {
+        self.lock().counters.flushes += 1;
+        if !self.meet(Access::Flush, 0..0)? {
+            self.lock().push(Entry::Flush);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn push(&mut self, entry: Entry) {
+        if let Some(recording) = &mut self.recording {
+            recording.entries.push(entry);
+        }
+    }
+
+    fn check_room(&mut self, offset: u64, len: usize) -> Result<(), Failure> {
+        let Some(most) = self.faults.blocks_max else { return Ok(()) };
+        if self.image.is_allocated(offset, len) || self.image.blocks() + len.div_ceil(4096) <= most {
+            return Ok(());
+        }
+        self.faults.fired += 1;
+        Err(Failure::NoSpace)
+    }
+}
+
+fn sectors_of(offset: u64, len_bytes: u64) -> std::ops::Range<u64> {
+    let sector = SECTOR_BYTES as u64;
+    offset / sector..offset.saturating_add(len_bytes).div_ceil(sector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fault::Rule;
+    use super::*;
+
+    #[test]
+    fn what_reached_it_is_recorded_in_order() {
+        let disk = Disk::new("a", Image::new(1 << 20));
+        disk.write(0, &[1; 512]).expect("it takes it");
+        disk.record();
+        disk.write(512, &[2; 1024]).expect("it takes it");
+        disk.mark("here");
+        disk.flush().expect("it flushes");
+        disk.clear(0, 512).expect("it takes it");
+        let entries = disk.take_recording().entries;
+        let expected = [
+            Entry::Write { sector: 1, bytes: vec![2; 1024].into() },
+            Entry::Mark("here".into()),
+            Entry::Flush,
+            Entry::Discard { sector: 0, sectors: 1 },
+        ];
+        assert_eq!(entries, expected);
+        assert_eq!(disk.read(0, 4096).expect("it reads")[..1536], [[0; 512], [2; 512], [2; 512]].concat());
+        assert_eq!(disk.read((1 << 20) - 10, 100).expect("it reads").len(), 10);
+        assert_eq!(disk.write((1 << 20) - 10, &[0; 11]), Err(Failure::NoSpace));
+    }
+
+    #[test]
+    fn what_fails_by_plan_leaves_nothing() {
+        let disk = Disk::new("a", Image::new(1 << 20));
+        disk.record();
+        disk.change_faults(|faults| {
+            faults.rules.push(Rule::every(Access::Write, Effect::Error).once_after(1))
+        });
+        assert_eq!(disk.write(0, &[1; 512]), Ok(()));
+        assert_eq!(disk.write(0, &[2; 512]), Err(Failure::Error));
+        disk.change_faults(|faults| {
+            faults.rules = vec![Rule::every(Access::Write, Effect::Lost).once_after(0)]
+        });
+        assert_eq!(disk.write(0, &[3; 512]), Ok(()));
+        assert_eq!(disk.read(0, 1), Ok(vec![1]));
+        disk.change_faults(|faults| faults.blocks_max = Some(1));
+        assert_eq!(disk.write(4096, &[3; 512]), Err(Failure::NoSpace));
+        assert_eq!(disk.write(512, &[3; 512]), Ok(()), "an overwrite needs no room");
+        disk.change_faults(|faults| faults.is_read_only = true);
+        assert_eq!((disk.flush(), disk.write(512, &[4; 512])), (Err(Failure::Error), Err(Failure::Error)));
+        assert_eq!(disk.take_recording().entries.len(), 2);
+        assert_eq!(disk.change_faults(|faults| faults.fired), 5);
+    }
+}

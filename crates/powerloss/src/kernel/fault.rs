@@ -1,0 +1,126 @@
+//! What goes wrong in a disk, by a plan that can be changed while it is mounted.
+//!
+//! *Owns*: the rules and when each fires. *May not touch*: the disk.
+
+use std::ops::Range;
+use std::time::Duration;
+
+/// What a disk is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Read sectors.
+    Read,
+    /// Write, zero or discard sectors.
+    Write,
+    /// Make what was written before stay.
+    Flush,
+}
+
+/// What comes of a request that a rule met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// `EIO`, and nothing was done.
+    Error,
+    /// `ENOSPC`, and nothing was done.
+    NoSpace,
+    /// Done, but only after this time.
+    Slow(Duration),
+    /// It says that it was done, and nothing was.
+    Lost,
+}
+
+/// One thing that goes wrong.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// With which requests.
+    pub on: Access,
+    /// Only with those that touch these sectors; a flush touches none and is met by every range.
+    pub sectors: Range<u64>,
+    /// So many pass first.
+    pub skip: u64,
+    /// And then so many are met.
+    pub times: u64,
+    /// How.
+    pub effect: Effect,
+}
+
+impl Rule {
+    /// Every request of that kind.
+    pub fn every(on: Access, effect: Effect) -> Self {
+        Self { on, sectors: 0..u64::MAX, skip: 0, times: u64::MAX, effect }
+    }
+
+    /// Only the one after `skip` others.
+    #[must_use]
+    pub fn once_after(self, skip: u64) -> Self {
+        Self { skip, times: 1, ..self }
+    }
+
+    /// Only requests that touch these sectors.
+    #[must_use]
+    pub fn within(self, sectors: Range<u64>) -> Self {
+        Self { sectors, ..self }
+    }
+}
+
+/// All that goes wrong.
+#[derive(Debug, Clone, Default)]
+pub struct Faults {
+    /// Asked one after the other; the first that is met decides.
+    pub rules: Vec<Rule>,
+    /// Every write and every flush fails from now on, as with a disk that has gone read-only.
+    pub is_read_only: bool,
+    /// How many blocks of 4 KiB may hold something else than zeros; a write that would take more gets `ENOSPC`.
+    pub blocks_max: Option<usize>,
+    /// How often something went wrong.
+    pub fired: u64,
+}
+
+impl Faults {
+    /// What comes of this request; `None`: it goes well.
+    pub fn meet(&mut self, access: Access, sectors: Range<u64>) -> Option<Effect> {
+        let met = if self.is_read_only && access != Access::Read {
+            Some(Effect::Error)
+        } else {
+            self.rules.iter_mut().find_map(|rule| rule.meet(access, &sectors))
+        };
+        self.fired += u64::from(met.is_some());
+        met
+    }
+}
+
+impl Rule {
+    fn meet(&mut self, access: Access, sectors: &Range<u64>) -> Option<Effect> {
+        let touches = sectors.start < self.sectors.end && self.sectors.start < sectors.end;
+        if self.on != access || self.times == 0 || !(touches || access == Access::Flush) {
+            return None;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return None;
+        }
+        self.times -= 1;
+        Some(self.effect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_meets_what_it_says() {
+        let write = Rule::every(Access::Write, Effect::Error).within(10..20).once_after(1);
+        let flush = Rule::every(Access::Flush, Effect::Slow(Duration::from_millis(1)));
+        let mut faults = Faults { rules: vec![write, flush], ..Faults::default() };
+        assert_eq!(faults.meet(Access::Write, 0..10), None);
+        assert_eq!(faults.meet(Access::Write, 0..11), None, "one passes first");
+        assert_eq!(faults.meet(Access::Read, 0..11), None);
+        assert_eq!(faults.meet(Access::Write, 19..30), Some(Effect::Error));
+        assert_eq!(faults.meet(Access::Write, 19..30), None, "once");
+        assert!(matches!(faults.meet(Access::Flush, 0..0), Some(Effect::Slow(_))));
+        faults.is_read_only = true;
+        assert_eq!(faults.meet(Access::Flush, 0..0), Some(Effect::Error));
+        assert_eq!((faults.meet(Access::Read, 0..1), faults.fired), (None, 3));
+    }
+}
