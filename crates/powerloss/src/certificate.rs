@@ -37,7 +37,7 @@ pub struct Certificate {
 }
 
 /// States of one kind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Class {
     /// For example `any subset of unflushed sectors`.
     pub name: String,

@@ -99,9 +99,7 @@ impl Mount {
         self.mounted = false;
         match unmount(&self.target, BUSY_FOR) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-                retry(|| Ok(rustix::mount::unmount(&self.target, flags)?))
-                    .map_err(|error| Error::new("unmount", &self.target, error))?;
+                detach(&self.target)?;
                 Err(error
                     .advise("somebody has files open in it: it was detached and goes when they are closed"))
             }
@@ -128,6 +126,12 @@ pub(super) fn unmount(target: &Path, patience: Duration) -> Result<()> {
             Err(error) => return Err(Error::new("unmount", target, error)),
         }
     }
+}
+
+/// Takes the uppermost mount at `target` out of the directory tree; it ends when its last user lets go.
+pub(super) fn detach(target: &Path) -> Result<()> {
+    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    retry(|| Ok(rustix::mount::unmount(target, flags)?)).map_err(|error| Error::new("unmount", target, error))
 }
 
 fn split_options(options: &str) -> (MountFlags, String) {

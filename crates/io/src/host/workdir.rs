@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::loop_device::{attached_loops, detach_by_path, loops_backed_under, without_deleted};
-use super::mount::{mount_points, mounts_under, unmount};
+use super::mount::{detach, mount_points, mounts_under, unmount};
 use super::owner::number;
 use super::tree::remove_tree;
 use crate::error::{Error, Result};
@@ -145,7 +145,14 @@ fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     let mut first_error: Option<Error> = None;
     // From the last mounted to the first: that is the deepest first, and the upper of two at one place.
     for point in mounts_under(dir)?.iter().rev() {
-        match unmount(&point.target, BUSY_FOR) {
+        let is_fuse = point.file_system == "fuse" || point.file_system.starts_with("fuse.");
+        let answer = match unmount(&point.target, BUSY_FOR) {
+            // Whoever served it is dead, so that nothing in it can be used; what still holds it (a loop device that is being
+            // detached) lets go later.
+            Err(_) if is_fuse => detach(&point.target),
+            answer => answer,
+        };
+        match answer {
             Ok(()) => words.push(format!("unmounted {}", point.target.display())),
             Err(error) => keep_first(&mut first_error, error),
         }

@@ -105,6 +105,11 @@ impl Disk {
         self.lock().recording.take().unwrap_or_default()
     }
 
+    /// What it has recorded so far.
+    pub fn recorded(&self) -> Recording {
+        self.lock().recording.clone().unwrap_or_default()
+    }
+
     /// What was asked of it.
     pub fn counters(&self) -> Counters {
         self.lock().counters

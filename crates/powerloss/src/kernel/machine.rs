@@ -49,6 +49,11 @@ impl FsKind {
         }
     }
 
+    /// Whether files can be written past the page cache: with data=journal ext4 passes all data through its journal.
+    pub fn has_direct(self) -> bool {
+        self != Self::Ext4DataJournal
+    }
+
     fn mkfs(self) -> (&'static str, &'static [&'static str]) {
         // Not lazy: the kernel's threads would write inode tables while the log writes.
         const LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";

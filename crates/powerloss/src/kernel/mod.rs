@@ -9,12 +9,27 @@
 //! | [`recording`], [`states`] | what reached a disk, as a file too; what a power cut may leave of it |
 //! | [`machine`] | file systems on these disks: made, mounted, taken away |
 //!
-//! Nothing of these knows a log: any program's writing can be recorded and cut.
+//! Nothing of these knows a log: any program's writing can be recorded and cut. What follows does:
+//!
+//! | module | |
+//! |---|---|
+//! | [`spec`], [`writer`], [`record`] | what is done with a log, the process that does it, and recording it |
+//! | [`chronicle`], [`verdict`] | what is allowed at each moment of a recording; looking at one log |
+//! | [`replay`], [`project`] | states that the kernel mounts, and those that follow from one without a mount |
+//! | [`run`] | all of it, and the certificate |
 
+pub mod chronicle;
 pub mod disk;
 pub mod fault;
 pub mod image;
 pub mod machine;
+pub mod project;
+pub mod record;
 pub mod recording;
+pub mod replay;
+pub mod run;
 pub mod server;
+pub mod spec;
 pub mod states;
+pub mod verdict;
+pub mod writer;

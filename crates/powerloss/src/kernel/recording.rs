@@ -191,6 +191,11 @@ fn number(bytes: &[u8], place: usize) -> u64 {
 }
 
 impl Entry {
+    /// Whether it is no request of the disk.
+    pub fn is_mark(&self) -> bool {
+        matches!(self, Self::Mark(_))
+    }
+
     /// Does to an image what it did to the disk.
     pub fn apply(&self, image: &mut Image) {
         match self {

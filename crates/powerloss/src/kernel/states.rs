@@ -175,6 +175,19 @@ impl Cut {
         keep(&self.units, subset)
     }
 
+    /// Which units are there in the words of a command line: those of a [`Subset`], or `exactly:0110`, a digit for each unit.
+    ///
+    /// # Errors
+    /// Other words, or another number of digits than there are units.
+    pub fn kept_by_words(&self, words: &str) -> Result<Kept, String> {
+        let Some(digits) = words.strip_prefix("exactly:") else { return Ok(self.kept(words.parse()?)) };
+        if digits.len() != self.units.len() || digits.bytes().any(|digit| !matches!(digit, b'0' | b'1')) {
+            let units = self.units.len();
+            return Err(format!("{words:?}: {units} units are in flight there, so {units} digits 0 or 1"));
+        }
+        Ok(digits.bytes().map(|digit| digit == b'1').collect())
+    }
+
     /// The disk as found.
     pub fn state(&self, kept: &[bool]) -> Image {
         let mut image = self.durable.clone();
@@ -216,6 +229,12 @@ pub fn keep(units: &[Unit], subset: Subset) -> Kept {
     }
 }
 
+/// These units in words for [`Cut::kept_by_words`].
+pub fn exactly(kept: &[bool]) -> String {
+    let digits: String = kept.iter().map(|kept| if *kept { '1' } else { '0' }).collect();
+    format!("exactly:{digits}")
+}
+
 /// At most `most` subsets of `units`, no two of them alike: every one where they are so few, else nothing, everything, a
 /// selection of the first so many, of those that miss one, and random ones.
 pub fn choose(units: &[Unit], most: usize, seed: u64) -> Vec<(Subset, Kept)> {
@@ -236,7 +255,7 @@ pub fn choose(units: &[Unit], most: usize, seed: u64) -> Vec<(Subset, Kept)> {
     let mut rng = fastrand::Rng::with_seed(seed);
     // Of few states each shall be another kind, of many all kinds shall be there.
     add([Subset::None, Subset::All][usize::from(rng.bool())]);
-    for _ in 0..most.saturating_mul(4) {
+    for _ in 0..most.saturating_mul(16) {
         let unit = rng.usize(..count);
         let more = add(match rng.u8(..16) {
             0 => Subset::None,
@@ -290,7 +309,8 @@ mod tests {
         let mut found: Vec<_> = choose(&cut.units, 1000, 1)
             .iter()
             .map(|(subset, kept)| {
-                assert_eq!(cut.kept(subset.to_string().parse().expect("its own words")), *kept);
+                assert_eq!(cut.kept_by_words(&subset.to_string()).as_ref(), Ok(kept));
+                assert_eq!(cut.kept_by_words(&exactly(kept)).as_ref(), Ok(kept));
                 first_bytes(&cut.state(kept))
             })
             .collect();
@@ -300,6 +320,7 @@ mod tests {
         // The older version of sector 1 never wins over the newer one.
         let expected = [[1, 1, 0, 0], [1, 1, 2, 0], [1, 2, 0, 0], [1, 2, 2, 0], [1, 3, 0, 0], [1, 3, 2, 0]];
         assert_eq!(found, expected);
+        assert!(cut.kept_by_words("exactly:01").expect_err("too few").contains("3 digits"));
         player.play(7);
         assert_eq!(first_bytes(&player.cut().durable), [1, 3, 2, 0]);
         assert_eq!(player.cut().units.len(), 1);

@@ -1,0 +1,200 @@
+//! `inkstone powerloss record`, `replay` and `show`: one recording, made, looked at again, and told in words.
+//!
+//! *Owns*: their arguments and words. *May not touch*: how states are made or judged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use inkstone_powerloss::certificate::Certificate;
+use inkstone_powerloss::kernel::chronicle::Chronicle;
+use inkstone_powerloss::kernel::image::Image;
+use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
+use inkstone_powerloss::kernel::record::record as make;
+use inkstone_powerloss::kernel::recording::{Entry, Recording};
+use inkstone_powerloss::kernel::replay::{Again, look};
+use inkstone_powerloss::kernel::spec::{Spec, Way};
+use inkstone_powerloss::kernel::states::{Player, choose};
+
+use super::writer::program;
+use crate::parse::names;
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArguments {
+    /// The recording to be made, in the format of dm-log-writes
+    file: PathBuf,
+    /// The file system
+    #[arg(long = "fs", value_name = "KIND", default_value = "ext4", value_parser = names::<FsKind>())]
+    kind: FsKind,
+    /// The way of writing
+    #[arg(long = "strategy", value_name = "NAME", default_value = "buffered-fdatasync", value_parser = names::<Way>())]
+    way: Way,
+    /// Of the history
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Operations
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    length: usize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArguments {
+    /// A recording
+    file: PathBuf,
+    /// Cut after so many entries; without it everywhere
+    #[arg(long, value_name = "N")]
+    entry: Option<usize>,
+    /// Which of the sectors in flight are there: none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED,
+    /// sectors:SEED or exactly:0110; without it some of each kind
+    #[arg(long, value_name = "SUBSET", requires = "entry")]
+    subset: Option<String>,
+    /// States of each cut
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    states: usize,
+    /// Cut the power again while each state comes up, so many times
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    again: usize,
+    /// Which states are chosen
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// A recording or a certificate
+    file: PathBuf,
+    /// Every entry of a recording
+    #[arg(long)]
+    entries: bool,
+}
+
+fn can_run(kind: FsKind) -> anyhow::Result<()> {
+    match missing().or_else(|| missing_for(kind)) {
+        Some(why) => bail!("this cannot run here: {why}"),
+        None => Ok(()),
+    }
+}
+
+/// Makes a recording.
+pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let RecordArguments { file, kind, way, seed, length } = arguments;
+    can_run(*kind)?;
+    if file.exists() {
+        bail!("{} is there; a recording overwrites nothing", file.display());
+    }
+    let spec = Spec { kind: *kind, way: *way, seed: *seed, length: *length, mistake: None };
+    let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
+    let recording = make(&machine, &spec, &program()?, stop).map_err(|why| anyhow!(why))?;
+    machine.remove().map_err(|why| anyhow!(why))?;
+    recording.save(file).with_context(|| format!("write {}", file.display()))?;
+    let chronicle = Chronicle::read(&recording).map_err(|why| anyhow!(why))?;
+    println!("{}: {} entries", file.display(), recording.entries.len());
+    match chronicle.failed {
+        Some(why) => bail!("the writer itself says: {why}"),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn load(file: &std::path::Path) -> anyhow::Result<(Recording, Chronicle)> {
+    let recording = Recording::load(file).map_err(|why| anyhow!(why))?;
+    let chronicle = Chronicle::read(&recording);
+    let chronicle = chronicle.map_err(|why| anyhow!("{}: {why}", file.display()))?;
+    Ok((recording, chronicle))
+}
+
+/// Looks at states of a recording.
+pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let (recording, chronicle) = load(&arguments.file)?;
+    let spec = chronicle.spec;
+    can_run(spec.kind)?;
+    let range = match arguments.entry {
+        Some(entry) if !(chronicle.first..=chronicle.last).contains(&entry) => {
+            bail!("entry {entry}: a log is being written in {}..={}", chronicle.first, chronicle.last)
+        }
+        Some(entry) => entry..=entry,
+        None => chronicle.first..=chronicle.last,
+    };
+    println!("{spec}");
+    let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
+    let mut player = Player::new(&recording, Image::new(spec.kind.disk_bytes()));
+    let (mut states, mut broken) = (0_u64, 0_u64);
+    for entry in range {
+        player.play(entry);
+        let cut = player.cut();
+        let (allowed, moment) = chronicle.at(entry);
+        let seed = arguments.seed ^ ((entry as u64) << 20);
+        let chosen = match &arguments.subset {
+            Some(words) => vec![(words.clone(), cut.kept_by_words(words).map_err(|why| anyhow!(why))?)],
+            None => choose(&cut.units, arguments.states, seed)
+                .into_iter()
+                .map(|(subset, kept)| (subset.to_string(), kept))
+                .collect(),
+        };
+        for (number, (words, kept)) in chosen.into_iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(ExitCode::from(130));
+            }
+            states += 1;
+            let again = Again { states: arguments.again, seed: seed ^ number as u64 };
+            let again = (arguments.again > 0).then_some(again);
+            if let Err(why) = look(&machine, &spec, cut.state(&kept), allowed, false, again) {
+                broken += 1;
+                println!("BROKEN at entry {entry}, {moment}, {words} of {} sectors: {why}", kept.len());
+            }
+        }
+    }
+    machine.remove().map_err(|why| anyhow!(why))?;
+    println!("{states} states, {broken} broken");
+    Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Tells a recording or a certificate in words.
+pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
+    let file = &arguments.file;
+    let bytes = std::fs::read(file).with_context(|| format!("read {}", file.display()))?;
+    if bytes.first().is_some_and(|byte| matches!(byte, b'[' | b'{')) {
+        let certificates: Vec<Certificate> = serde_json::from_slice(&bytes)
+            .or_else(|_| serde_json::from_slice(&bytes).map(|one| vec![one]))
+            .with_context(|| format!("{} is no certificate", file.display()))?;
+        certificates.iter().for_each(|certificate| println!("{certificate}\n"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let recording = Recording::load(file).map_err(|why| anyhow!(why))?;
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for (number, entry) in recording.entries.iter().enumerate() {
+        let (kind, words) = match entry {
+            Entry::Write { sector, bytes } => ("writes", format!("write {sector} +{}", bytes.len() / 512)),
+            Entry::Discard { sector, sectors } => {
+                ("discards and zeroings", format!("clear {sector} +{sectors}"))
+            }
+            Entry::Flush => ("flushes", "flush".into()),
+            Entry::Mark(text) => ("marks", format!("mark  {text}")),
+        };
+        *counts.entry(kind).or_default() += 1;
+        if arguments.entries {
+            println!("{number:>8}  {words}");
+        }
+    }
+    println!(
+        "{} entries, {:.1} MiB of disk",
+        recording.entries.len(),
+        recording.end_bytes() as f64 / 1_048_576.0
+    );
+    counts.iter().for_each(|(kind, count)| println!("  {count:>8} {kind}"));
+    match Chronicle::read(&recording) {
+        Ok(chronicle) => {
+            println!(
+                "{}\n  a log is written in entries {}..={}",
+                chronicle.spec, chronicle.first, chronicle.last
+            );
+            if let Some(why) = &chronicle.failed {
+                println!("  the writer itself says: {why}");
+            }
+        }
+        Err(why) => println!("not of a log: {why}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

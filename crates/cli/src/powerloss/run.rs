@@ -1,0 +1,97 @@
+//! `inkstone powerloss run`.
+//!
+//! *Owns*: its arguments, and showing the certificates. *May not touch*: how states are made or judged.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use inkstone::mistake::Mistake;
+use inkstone_io::NamedChoice;
+use inkstone_powerloss::kernel::machine::FsKind;
+use inkstone_powerloss::kernel::run::{Campaign, run as run_campaign};
+use inkstone_powerloss::kernel::spec::Way;
+
+use super::writer::program;
+use crate::parse::names;
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone powerloss run                      60 mounted states on each file system, about a minute
+  inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected 100000
+  inkstone powerloss run --mounted 1000 --projected 100000 --certificate certificate.json
+
+Exit code 0: every promise held in every state that was looked at, and at least one was. 1: a promise was broken,
+or nothing could run. What did not run is always said.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RunArguments {
+    /// File systems; all of them by default
+    #[arg(long = "fs", value_name = "LIST", value_delimiter = ',', value_parser = names::<FsKind>())]
+    kinds: Vec<FsKind>,
+    /// Ways of writing; all of them by default
+    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Way>())]
+    ways: Vec<Way>,
+    /// States that the kernel mounts, on each file system
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    mounted: u64,
+    /// States that are projected from these without a mount, on each file system
+    #[arg(long, value_name = "N", default_value_t = 6000)]
+    projected: u64,
+    /// The first history
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where file systems are mounted
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+    /// Where the recording of a violation is kept
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    keep: PathBuf,
+    /// Write the certificates there, as JSON
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Build a mistake into the log, to see that it is found
+    #[arg(long, value_name = "MISTAKE", hide = true, value_parser = names::<Mistake>())]
+    mistake: Option<Mistake>,
+}
+
+fn all_or<T: NamedChoice>(chosen: &[T]) -> Vec<T> {
+    if chosen.is_empty() { T::ALL.to_vec() } else { chosen.to_vec() }
+}
+
+/// Runs it and shows what it found.
+pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let campaign = Campaign {
+        kinds: all_or(&arguments.kinds),
+        ways: all_or(&arguments.ways),
+        mounted: arguments.mounted,
+        projected: arguments.projected,
+        seed: arguments.seed,
+        parent: arguments.directory.clone().unwrap_or_else(std::env::temp_dir),
+        keep_in: arguments.keep.clone(),
+        program: program()?,
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        mistake: arguments.mistake,
+    };
+    let certificates = run_campaign(&campaign, stop, &mut |line| eprintln!("{line}"));
+    let certificates = certificates.map_err(|why| anyhow!(why))?;
+    for certificate in &certificates {
+        println!("{certificate}\n");
+    }
+    if let Some(path) = &arguments.certificate {
+        let json = serde_json::to_string_pretty(&certificates)?;
+        std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(130));
+    }
+    let states: u64 = certificates.iter().map(|certificate| certificate.states()).sum();
+    if states == 0 {
+        println!("NOTHING RAN: `inkstone powerloss sim` needs no rights and no kernel");
+    }
+    let good = states > 0 && certificates.iter().all(|certificate| certificate.is_clean());
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,140 @@
+//! `inkstone powerloss` as people use it: what is sound is found sound on every file system, and a mistake in the log is found.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Mutex;
+
+/// Two processors are enough for one run at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn inkstone(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    let output = command.arg("powerloss").args(arguments).current_dir(directory).output().unwrap();
+    assert!(output.status.code().is_some(), "{output:?}");
+    output
+}
+
+fn text(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
+}
+
+/// Whether anything can run here; what cannot is said loudly.
+fn can_run(test: &str) -> bool {
+    let kinds = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"];
+    let rights = ["/dev/fuse", "/dev/loop-control"];
+    let open = |path: &&str| std::fs::OpenOptions::new().read(true).write(true).open(path).is_err();
+    let tool =
+        |name: &&str| !["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|at| Path::new(at).join(name).exists());
+    let missing: Vec<_> =
+        rights.iter().filter(|path| open(path)).chain(kinds.iter().filter(|name| tool(name))).collect();
+    let root = inkstone_io::is_root();
+    if !missing.is_empty() || !root {
+        // Past the test harness, which hides what a passing test prints.
+        let why = format!("\nNOT RUN: {test}: root: {root}, missing: {missing:?}\n");
+        let _ = std::io::stderr().write_all(why.as_bytes());
+    }
+    missing.is_empty() && root
+}
+
+#[test]
+fn three_hundred_mounted_states_of_five_file_systems_keep_every_promise() {
+    let _one = ONE.lock();
+    if !can_run("three_hundred_mounted_states") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = ["run", "--mounted", "66", "--projected", "3000", "--certificate", "certificate.json"];
+    let output = inkstone(&run, directory.path());
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("every promise held").count(), 5, "{said}");
+    let shown = inkstone(&["show", "certificate.json"], directory.path());
+    assert!(shown.status.success() && said.contains(text(&shown).trim()), "{}", text(&shown));
+    let json = std::fs::read_to_string(directory.path().join("certificate.json")).unwrap();
+    let certificates: Vec<inkstone_powerloss::certificate::Certificate> =
+        serde_json::from_str(&json).unwrap();
+    // Where a cut has fewer states than were wanted of it, no state is looked at twice.
+    let mounted = certificates.iter().map(|certificate| certificate.classes[0].states);
+    assert!(mounted.clone().sum::<u64>() >= 300 && mounted.min() >= Some(50), "{said}");
+    for certificate in certificates {
+        if ["ext4", "ext4-nojournal", "xfs"].contains(&certificate.file_system.as_str()) {
+            let projected = (certificate.classes[2].states, certificate.classes[3].states);
+            assert!(projected.0 >= 1000 && projected.1 > 0, "{certificate}");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_does_not_sync_is_found_and_shown_again() {
+    let _one = ONE.lock();
+    if !can_run("a_log_that_does_not_sync") {
+        return;
+    }
+    for kind in ["ext4", "ext4-nojournal", "ext4-data-journal", "xfs", "btrfs"] {
+        let directory = tempfile::tempdir().unwrap();
+        let mistake = ["run", "--fs", kind, "--strategy", "buffered-fdatasync", "--mistake", "no-sync"];
+        let output =
+            inkstone(&[&mistake[..], &["--mounted", "120", "--projected", "0"]].concat(), directory.path());
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{kind}: {said}");
+        assert!(said.contains("were acknowledged and"), "{kind}: {said}");
+        // The command that it names shows the same.
+        let again =
+            said.lines().find_map(|line| line.trim().strip_prefix("again: inkstone powerloss ")).unwrap();
+        let output = inkstone(&again.split(' ').collect::<Vec<_>>(), directory.path());
+        assert_eq!(output.status.code(), Some(1), "{kind}: {again}");
+        assert!(text(&output).contains("BROKEN at entry"), "{kind}: {again}: {}", text(&output));
+    }
+}
+
+/// Only ext4 with a journal showed it: the same run saw nothing on ext4 without one, xfs and btrfs.
+#[test]
+fn a_log_that_does_not_sync_its_directory_is_found_on_ext4() {
+    let _one = ONE.lock();
+    if !can_run("a_log_that_does_not_sync_its_directory") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = ["run", "--fs", "ext4", "--strategy", "direct-rwf-dsync", "--seed", "2", "--projected", "0"];
+    let mistake = ["--mounted", "120", "--mistake", "no-directory-sync"];
+    let output = inkstone(&[&run[..], &mistake].concat(), directory.path());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("BROKEN"), "{}", text(&output));
+    let sound = inkstone(&[&run[..], &mistake[..2]].concat(), directory.path());
+    assert_eq!(sound.status.code(), Some(0), "{}", text(&sound));
+}
+
+#[test]
+fn a_recording_is_made_shown_and_looked_at() {
+    let _one = ONE.lock();
+    if !can_run("a_recording_is_made") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let output = inkstone(&["record", "a.log-writes", "--length", "6"], directory.path());
+    assert!(output.status.success(), "{}", text(&output));
+    let output = inkstone(&["show", "a.log-writes", "--entries"], directory.path());
+    assert!(text(&output).contains("mark  done 5 "), "{}", text(&output));
+    let output = inkstone(&["record", "a.log-writes"], directory.path());
+    assert!(text(&output).contains("overwrites nothing"), "{}", text(&output));
+    let output = inkstone(&["replay", "a.log-writes", "--states", "1"], directory.path());
+    assert!(output.status.success(), "{}", text(&output));
+    let output = inkstone(&["replay", "a.log-writes", "--entry", "0"], directory.path());
+    assert!(text(&output).contains("a log is being written in"), "{}", text(&output));
+}
+
+#[test]
+fn what_is_no_recording_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("foreign"), vec![7; 5000]).unwrap();
+    for command in ["show", "replay"] {
+        let output = inkstone(&[command, "foreign"], directory.path());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output).contains("no recording of dm-log-writes"), "{}", text(&output));
+    }
+    let output = inkstone(&["run", "--fs", "ext3"], directory.path());
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+}

@@ -1,0 +1,123 @@
+//! What may be found at each moment of a recording, out of the marks in it.
+//!
+//! *Owns*: reading the marks. *May not touch*: states, logs.
+
+use super::recording::{Entry, Recording};
+use super::spec::Spec;
+use super::writer::{Facts, words};
+use crate::history::{Plan, plan};
+use crate::model::{Allowed, Model, Shown};
+
+/// What a recording of a writer says.
+#[derive(Debug, Clone)]
+pub struct Chronicle {
+    /// What was done.
+    pub spec: Spec,
+    /// From an entry on, this is allowed.
+    steps: Vec<Step>,
+    /// The first cut that can be judged: before it there is no file system.
+    pub first: usize,
+    /// The last one.
+    pub last: usize,
+    /// What the writer itself found wrong.
+    pub failed: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Step {
+    from: usize,
+    words: String,
+    allowed: Allowed,
+}
+
+impl Chronicle {
+    /// Reads the marks.
+    ///
+    /// # Errors
+    /// Another program's recording, or marks that contradict themselves.
+    pub fn read(recording: &Recording) -> Result<Self, String> {
+        let marks = recording.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
+            Entry::Mark(text) => Some((at + 1, text.as_str())),
+            _ => None,
+        });
+        let mut marks = marks.peekable();
+        let (_, head) = marks.next().ok_or("no mark says what was recorded: it is no recording of a log")?;
+        let spec: Spec = head.parse().map_err(|why| format!("the first mark: {why}"))?;
+        let operations = spec.operations();
+        let mut chronicle =
+            Self { spec, steps: Vec::new(), first: 0, last: recording.entries.len(), failed: None };
+        let mut model = Model::new();
+        let mut current: Option<(usize, Plan)> = None;
+        for (from, text) in marks {
+            let wrong = |why: &str| format!("entry {}, mark {text:?}: {why}", from - 1);
+            let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+            let allowed = match word {
+                words::OPENING => {
+                    chronicle.first = from;
+                    model.allowed()
+                }
+                words::OPENED => model.allowed(),
+                words::START => {
+                    let number = rest.parse::<usize>().map_err(|_| wrong("no number"))?;
+                    let operation = operations.get(number).ok_or_else(|| wrong("the history is shorter"))?;
+                    let plan = plan(operation, &model);
+                    let during = plan.during.clone();
+                    current = Some((number, plan));
+                    during
+                }
+                words::DONE => {
+                    let facts = facts(rest).ok_or_else(|| wrong("not three numbers"))?;
+                    let (number, plan) = current.take().ok_or_else(|| wrong("nothing was begun"))?;
+                    if facts.shown.last > plan.after.last() {
+                        return Err(wrong("more than was appended"));
+                    }
+                    model = facts.settle(&operations[number], plan.after);
+                    model.allowed()
+                }
+                words::FAILED => {
+                    chronicle.failed = Some(rest.to_string());
+                    chronicle.last = from;
+                    break;
+                }
+                words::END => {
+                    chronicle.last = from;
+                    break;
+                }
+                _ => return Err(wrong("not known here")),
+            };
+            chronicle.steps.push(Step { from, words: text.to_string(), allowed });
+        }
+        if chronicle.steps.is_empty() {
+            return Err("the writer did nothing".into());
+        }
+        Ok(chronicle)
+    }
+
+    /// What may be found when the power goes after so many entries, and what was going on, in words.
+    pub fn at(&self, entry: usize) -> (&Allowed, String) {
+        let after = self.steps.partition_point(|step| step.from <= entry);
+        let step = &self.steps[after.saturating_sub(1)];
+        (&step.allowed, self.in_words(&step.words))
+    }
+
+    fn in_words(&self, mark: &str) -> String {
+        let mut words = mark.split(' ');
+        match (words.next(), words.next().and_then(|number| number.parse::<usize>().ok())) {
+            (Some(words::START), Some(number)) => {
+                let operation = self.spec.operations().into_iter().nth(number);
+                format!(
+                    "within operation {number}, {}",
+                    operation.map_or_else(String::new, |op| format!("{op:?}"))
+                )
+            }
+            (Some(words::DONE), Some(number)) => format!("after operation {number}"),
+            _ => mark.to_string(),
+        }
+    }
+}
+
+fn facts(text: &str) -> Option<Facts> {
+    let mut numbers = text.split(' ').skip(1).map(|number| number.parse().ok());
+    let mut next = || numbers.next().flatten();
+    Some(Facts { shown: Shown { first: next()?, last: next()? }, durable: next()? })
+}

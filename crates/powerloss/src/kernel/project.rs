@@ -1,0 +1,288 @@
+//! Projected states: where a state differs from a mounted one only in sectors that are files' contents, the kernel need not mount
+//! it. The files' bytes are put together in memory, and the log is opened on a simulated disk that holds them.
+//!
+//! *Owns*: which sectors are files' contents, putting files together, and comparing with what the kernel shows. *May not touch*:
+//! which mounted states there are.
+//!
+//! Why it holds: a mount reads no file's data. Of a mounted state *S* we have each file's extents. A sector *v* that was in flight
+//! at the cut and lies in a written extent of the log's files is shown as the disk has it, unless the mount itself wrote it
+//! (the journal's recovery, fsck), and those are left out. So every state that differs from *S* only in such sectors mounts to the
+//! same files with these sectors' bytes. A sample of them is mounted all the same, and compared byte by byte.
+
+use std::collections::BTreeSet;
+
+use inkstone_io::{Access, AlignedBuf, BLOCK_BYTES, Directory, ExtentState, File, OpenFile, SyncKind};
+use inkstone_sim::{DiskOptions, Fate, ItemKind, PowerCut, SimDisk};
+
+use super::disk::Disk;
+use super::image::SECTOR_BYTES;
+use super::machine::{FsKind, Machine};
+use super::recording::Entry;
+use super::replay::{FoundFiles, Seen, read_files};
+use super::spec::Spec;
+use super::states::{Cut, Kept, Subset, Unit, choose};
+use super::verdict::{open_and_check, probe};
+use crate::certificate::{Certificate, Class};
+use crate::model::Allowed;
+
+/// One projected family in so many has one of its states mounted too.
+const COMPARE_EVERY: u64 = 4;
+/// A family shows at most so many times what falls to each mounted state.
+const SHARES_MAX: u64 = 64;
+const SECTOR: u64 = SECTOR_BYTES as u64;
+const PATH: &str = "/log";
+
+/// What projecting has shown.
+#[derive(Debug, Default)]
+pub struct Projection {
+    /// States that were opened, read and compared.
+    pub states: u64,
+    /// Families: mounted states with sectors that can differ.
+    pub families: u64,
+    /// Mounted states without any.
+    pub without: u64,
+    /// States that were mounted as well, and whose files were compared byte by byte.
+    pub compared: u64,
+    /// What did not fit into a family of few states is owed to the next.
+    owed: u64,
+}
+
+impl Projection {
+    /// Puts it into a certificate.
+    pub fn describe(&self, certificate: &mut Certificate, wanted: u64) {
+        if wanted == 0 {
+            return;
+        }
+        certificate.classes.push(Class {
+            name: format!(
+                "projected from {} mounted states: any subset of the sectors in flight that are files' contents",
+                self.families
+            ),
+            states: self.states,
+            ..Class::default()
+        });
+        certificate.classes.push(Class {
+            name: "of these mounted as well, every file compared byte by byte".into(),
+            states: self.compared,
+            ..Class::default()
+        });
+        if self.states < wanted {
+            certificate.not_run.push(format!(
+                "{} of {wanted} projected states: {} mounted states had no sector in flight that is a file's content",
+                wanted - self.states,
+                self.without
+            ));
+        }
+    }
+}
+
+/// A promise that was seen broken, in which state.
+#[derive(Debug)]
+pub struct Broken {
+    /// What was broken.
+    pub why: String,
+    /// Which units of the cut were there, if they were others than those of the mounted state.
+    pub kept: Option<Kept>,
+}
+
+impl From<String> for Broken {
+    fn from(why: String) -> Self {
+        Self { why, kept: None }
+    }
+}
+
+/// A sector in flight that is a file's content.
+struct Place {
+    /// Of the cut's units.
+    unit: usize,
+    file: String,
+    offset: u64,
+}
+
+/// One mounted state, from which others are projected.
+pub struct Projector<'a> {
+    /// Where states are mounted for comparison.
+    pub machine: &'a Machine,
+    /// What was written.
+    pub spec: &'a Spec,
+    /// Where the power went.
+    pub cut: &'a Cut,
+    /// What the mounted state keeps.
+    pub kept: &'a [bool],
+    /// What the mount showed.
+    pub seen: &'a Seen,
+    /// What may be found.
+    pub allowed: &'a Allowed,
+}
+
+impl Projector<'_> {
+    /// Looks at up to `quota` states, and those owed by earlier ones.
+    ///
+    /// # Errors
+    /// Which promise is broken; or that a projection differs from what the kernel shows.
+    pub fn project(&mut self, total: &mut Projection, quota: u64, seed: u64) -> Result<(), Broken> {
+        total.owed += quota;
+        let places = self.places();
+        if places.is_empty() {
+            total.without += 1;
+            return Ok(());
+        }
+        total.families += 1;
+        let units: Vec<Unit> = places.iter().map(|place| self.cut.units[place.unit].clone()).collect();
+        // A share of what is owed: a later family may have more to show.
+        let most = total.owed.min(quota.saturating_mul(SHARES_MAX)).max(1);
+        let chosen = choose(&units, usize::try_from(most).unwrap_or(usize::MAX), seed);
+        let disk = self.disk(&places)?;
+        if total.families.is_multiple_of(COMPARE_EVERY) || total.families == 1 {
+            let (subset, kept) = &chosen[fastrand::Rng::with_seed(seed).usize(..chosen.len())];
+            self.compare(&places, &disk, kept).map_err(|why| self.broken(&places, *subset, kept, &why))?;
+            total.compared += 1;
+        }
+        for (subset, kept) in chosen {
+            total.states += 1;
+            total.owed = total.owed.saturating_sub(1);
+            let found = state(&disk, &kept).directory(PATH);
+            open_and_check(found, self.spec.checker(), self.allowed)
+                .and_then(|(log, shown)| {
+                    probe(&log, shown)?;
+                    log.abandon();
+                    Ok(())
+                })
+                .map_err(|why| self.broken(&places, subset, &kept, &why))?;
+        }
+        Ok(())
+    }
+
+    fn broken(&self, places: &[Place], subset: Subset, kept: &[bool], why: &str) -> Broken {
+        let why = format!("projected, of its file contents {subset}: {why}");
+        Broken { why, kept: Some(self.whole(places, kept)) }
+    }
+
+    /// The sectors in flight that are files' contents, and that the mount did not write.
+    fn places(&self) -> Vec<Place> {
+        let mut written = BTreeSet::new();
+        for entry in &self.seen.mount.entries {
+            match entry {
+                Entry::Write { sector, bytes } => {
+                    written.extend(*sector..sector + bytes.len() as u64 / SECTOR)
+                }
+                Entry::Discard { sector, sectors } => written.extend(*sector..sector + sectors),
+                Entry::Flush | Entry::Mark(_) => {}
+            }
+        }
+        let mut places = Vec::new();
+        // Its extents are in addresses of its own; and where every write goes to a new place, no mounted state refers to a block
+        // that is still in flight.
+        if self.spec.kind == FsKind::Btrfs {
+            return places;
+        }
+        for (index, unit) in self.cut.units.iter().enumerate() {
+            if unit.bytes().is_none() || written.contains(&unit.sector) {
+                continue;
+            }
+            if let Some((file, offset)) = self.content_at(unit.sector * SECTOR) {
+                places.push(Place { unit: index, file, offset });
+            }
+        }
+        // Of several versions of a sector all must be free to differ, or none: a discard among them is not.
+        let fixed = |sector: u64| {
+            self.cut.units.iter().any(|unit| {
+                unit.bytes().is_none() && (unit.sector..unit.sector + unit.sectors).contains(&sector)
+            })
+        };
+        places.retain(|place| !fixed(self.cut.units[place.unit].sector));
+        places
+    }
+
+    fn content_at(&self, at: u64) -> Option<(String, u64)> {
+        for (name, file) in &self.seen.files {
+            for extent in &file.extents.extents {
+                let is_here = (extent.physical..extent.physical + extent.len_bytes).contains(&at);
+                if is_here && extent.state == ExtentState::Written && !extent.shared {
+                    let offset = extent.logical + (at - extent.physical);
+                    // Behind the file's end nobody sees it.
+                    let is_whole = offset + SECTOR <= file.bytes.len() as u64;
+                    return is_whole.then(|| (name.clone(), offset));
+                }
+            }
+        }
+        None
+    }
+
+    /// A simulated disk with the files as they are without any of `places`, and these as unflushed writes.
+    fn disk(&self, places: &[Place]) -> Result<PowerCut, String> {
+        let options = DiskOptions { writeback_ppm: 0, ..DiskOptions::default() };
+        let disk = SimDisk::new(1, options);
+        let directory = disk.directory(PATH);
+        let fail = |error: inkstone_io::Error| error.to_string();
+        let mut without = self.seen.files.clone();
+        for place in places {
+            if let Some(file) = without.get_mut(&place.file) {
+                let range = place.offset as usize..place.offset as usize + SECTOR_BYTES;
+                self.cut.durable.read(self.cut.units[place.unit].sector * SECTOR, &mut file.bytes[range]);
+            }
+        }
+        for (name, file) in &without {
+            let made = directory.open(name, &OpenFile::new_file()).map_err(fail)?;
+            made.write_at(&file.bytes, 0).map_err(fail)?;
+            made.sync(SyncKind::All).map_err(fail)?;
+        }
+        directory.sync().map_err(fail)?;
+        for place in places {
+            let file =
+                directory.open(&place.file, &OpenFile::existing().access(Access::Direct)).map_err(fail)?;
+            // Direct writes need aligned memory; and past the page cache each version of a sector is an item of its own.
+            let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+            let bytes = self.cut.units[place.unit].bytes().unwrap_or_default();
+            buffer[..bytes.len()].copy_from_slice(bytes);
+            file.write_at(&buffer[..bytes.len()], place.offset).map_err(fail)?;
+        }
+        let cut = disk.power_cut();
+        let sectors = cut.items().iter().filter(|item| matches!(item.what, ItemKind::Sector { .. })).count();
+        if sectors != places.len() || sectors != cut.items().len() {
+            return Err(format!("{} sectors in flight became {} items", places.len(), cut.items().len()));
+        }
+        Ok(cut)
+    }
+
+    /// Which of the cut's units are there when of `places` these are.
+    fn whole(&self, places: &[Place], kept: &[bool]) -> Vec<bool> {
+        let mut whole = self.kept.to_vec();
+        places.iter().zip(kept).for_each(|(place, kept)| whole[place.unit] = *kept);
+        whole
+    }
+
+    /// Mounts one of the projected states too: every file must be the same, byte by byte.
+    fn compare(&self, places: &[Place], disk: &PowerCut, kept: &[bool]) -> Result<(), String> {
+        let mounted = Disk::new("compare", self.cut.state(&self.whole(places, kept)));
+        let running = self.machine.boot(&mounted, self.spec.kind)?;
+        let files = read_files(&self.machine.target().join("log"))?;
+        running.shut_down()?;
+        let image = state(disk, kept).image();
+        same(&files, &image)
+    }
+}
+
+fn same(files: &FoundFiles, image: &[(std::path::PathBuf, Vec<u8>)]) -> Result<(), String> {
+    let projected: Vec<_> = image.iter().map(|(path, bytes)| (path.file_name(), bytes)).collect();
+    if files.len() != projected.len() {
+        return Err(format!("{} files are mounted and {} projected", files.len(), projected.len()));
+    }
+    for ((name, file), (other, bytes)) in files.iter().zip(projected) {
+        if Some(std::ffi::OsStr::new(name)) != other || file.bytes.len() != bytes.len() {
+            return Err(format!(
+                "{name} of {} bytes is mounted, {other:?} of {} projected",
+                file.bytes.len(),
+                bytes.len()
+            ));
+        }
+        if let Some(at) = file.bytes.iter().zip(bytes).position(|(one, other)| one != other) {
+            return Err(format!("{name} differs at byte {at} between mounted and projected"));
+        }
+    }
+    Ok(())
+}
+
+fn state(cut: &PowerCut, kept: &[bool]) -> SimDisk {
+    cut.state(|index, _| if kept[index] { Fate::Kept } else { Fate::Dropped })
+}

@@ -1,0 +1,175 @@
+//! The process that writes: a history on the mounted file system, in step with the recorder.
+//!
+//! *Owns*: doing it, and what is said before and after each operation. *May not touch*: disks, recordings.
+//!
+//! It is a process of its own, so that nothing that it does waits for the process that serves the disk. Before and after each
+//! operation it says a line and waits for one: the recorder has put a mark into the recording by then.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use inkstone::{Log, OsDirectory};
+
+use super::spec::Spec;
+use crate::history::{Op, carry_out, plan};
+use crate::model::{Model, Shown};
+
+/// What the writer says, and what stands in the recording.
+pub mod words {
+    /// The log is being opened for the first time.
+    pub const OPENING: &str = "opening";
+    /// It is open.
+    pub const OPENED: &str = "opened";
+    /// `start 7`: the operation of that number begins.
+    pub const START: &str = "start";
+    /// `done 7 1 12 12`: it is done, and the log has this first and last LSN, and this one is durable.
+    pub const DONE: &str = "done";
+    /// The history is over.
+    pub const END: &str = "end";
+    /// Something went wrong in the writer: the rest of the line says what.
+    pub const FAILED: &str = "failed";
+    /// Its answer to each of them.
+    pub const GO: &str = "go";
+}
+
+struct Writer<'a, R, W> {
+    input: R,
+    output: W,
+    spec: &'a Spec,
+    directory: &'a Path,
+}
+
+/// Does what `spec` says in `directory`.
+///
+/// # Errors
+/// What broke: it has been said on `output` too. Also that the recorder is gone.
+pub fn write(spec: &Spec, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
+    let mut writer = Writer { input, output, spec, directory };
+    let result = writer.all();
+    if let Err(why) = &result {
+        // Nobody may be left to hear it.
+        let _ = writer.say(&format!("{} {}", words::FAILED, why.replace('\n', " ")));
+    }
+    result
+}
+
+impl<R: BufRead, W: Write> Writer<'_, R, W> {
+    fn say(&mut self, line: &str) -> Result<(), String> {
+        let said = writeln!(self.output, "{line}").and_then(|()| self.output.flush());
+        said.map_err(|error| format!("the recorder is gone: {error}"))?;
+        let mut answer = String::new();
+        match self.input.read_line(&mut answer) {
+            Ok(_) if answer.trim_end() == words::GO => Ok(()),
+            Ok(_) => Err(format!("the recorder is gone: {answer:?} after {line:?}")),
+            Err(error) => Err(format!("the recorder is gone: {error}")),
+        }
+    }
+
+    fn open(&self) -> Result<Log<OsDirectory>, String> {
+        Log::open(self.directory, self.spec.options(self.spec.has_threads()))
+            .map_err(|error| format!("it does not open: {error}"))
+    }
+
+    fn all(&mut self) -> Result<(), String> {
+        self.say(words::OPENING)?;
+        let mut log = self.open()?;
+        let mut model = Model::new();
+        let shown = model.allowed().check(&log)?;
+        model.settle(shown);
+        self.say(words::OPENED)?;
+        for (number, operation) in self.spec.operations().iter().enumerate() {
+            self.say(&format!("{} {number}", words::START))?;
+            let plan = plan(operation, &model);
+            let done = match operation {
+                Op::Reopen | Op::Drop | Op::Kill => self.again(log, operation, &plan.during),
+                _ => carry_out(&log, operation, &plan)
+                    .or_else(|error| match operation {
+                        // With the log's own thread at work a buffer may be taken just now: nothing was appended.
+                        Op::Try(bytes) if error.is_retryable() => carry_out(&log, &Op::Append(*bytes), &plan),
+                        _ => Err(error),
+                    })
+                    .map(|()| log)
+                    .map_err(|error| format!("it fails: {error}")),
+            };
+            log = done.map_err(|why| format!("operation {number}, {operation:?}: {why}"))?;
+            let facts = Facts::of(&log);
+            model = facts.settle(operation, plan.after);
+            self.say(&format!("{} {number} {facts}", words::DONE))?;
+        }
+        self.say(words::END)
+    }
+
+    fn again(
+        &self,
+        log: Log<OsDirectory>,
+        operation: &Op,
+        during: &crate::model::Allowed,
+    ) -> Result<Log<OsDirectory>, String> {
+        match operation {
+            Op::Reopen => log.close().map_err(|error| format!("it does not close: {error}"))?,
+            Op::Kill => log.abandon(),
+            _ => drop(log),
+        }
+        let log = self.open()?;
+        during.check(&log)?;
+        Ok(log)
+    }
+}
+
+/// What a log said of itself when an operation was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// Its ends.
+    pub shown: Shown,
+    /// What is durable.
+    pub durable: u64,
+}
+
+impl std::fmt::Display for Facts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.shown.first, self.shown.last, self.durable)
+    }
+}
+
+impl Facts {
+    fn of(log: &Log<OsDirectory>) -> Self {
+        // Durable first: what becomes durable in between is then not taken for acknowledged.
+        let durable = log.durable().get();
+        Self { shown: Shown { first: log.first().get(), last: log.last().get() }, durable }
+    }
+
+    /// The model when an operation with this outcome is done.
+    pub fn settle(self, operation: &Op, mut after: Model) -> Model {
+        match operation {
+            Op::Reopen | Op::Drop | Op::Kill => after.settle(self.shown),
+            _ => after.acked = after.acked.max(self.durable),
+        }
+        after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::FsKind;
+    use super::super::spec::Way;
+    use super::*;
+
+    #[test]
+    fn it_says_each_step_and_stops_when_nobody_answers() {
+        let directory = std::env::temp_dir().join(format!("inkstone-writer-{}", std::process::id()));
+        let spec =
+            Spec { kind: FsKind::Ext4, way: Way::BufferedFdatasync, seed: 4, length: 20, mistake: None };
+        let mut output = Vec::new();
+        let answers = format!("{}\n", words::GO).repeat(1000);
+        write(&spec, &directory, answers.as_bytes(), &mut output).expect("it goes well");
+        let said = String::from_utf8(output).expect("text");
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines.len(), 2 + 40 + 1);
+        assert_eq!((lines[0], lines[1], lines[2], lines[42]), ("opening", "opened", "start 0", "end"));
+        assert!(lines[41].starts_with("done 19 "), "{}", lines[41]);
+        std::fs::remove_dir_all(&directory).expect("removed");
+        let why = write(&spec, &directory, &b"go\ngo\n"[..], Vec::new()).expect_err("nobody answers");
+        assert!(why.contains("recorder is gone"), "{why}");
+        std::fs::remove_dir_all(&directory).expect("removed");
+    }
+}
