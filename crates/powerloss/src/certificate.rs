@@ -7,7 +7,8 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-/// What one run has shown. As JSON it is what `inkstone powerloss ... --certificate FILE` writes.
+/// What one run has shown. `inkstone powerloss ... --certificate FILE` writes a
+/// list of them as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
     /// Which lab: `sim`, `run`, `kill`, `strategies`, `faults`, `any`.
@@ -118,4 +119,10 @@ impl Display for Certificate {
             self.kernel
         )
     }
+}
+
+/// The kernel, as `uname -r` tells it.
+pub fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    release.map_or_else(|_| "of an unknown release".into(), |release| release.trim().to_owned())
 }

@@ -10,11 +10,16 @@
 //! | [`history`] | what somebody does with a log, from a seed, and what each operation means to the model |
 //! | [`certificate`] | what a run has shown, for machines and people |
 //! | [`kernel`] | histories on real kernel file systems, on disks in memory that are cut at every write |
+//! | [`any`] | any writer and reader, crashed in between |
+//! | [`kill`] | writers that are killed with SIGKILL, and an outside witness |
 //! | [`sim`] | histories on the simulated disk, crashed at every instant |
 #![forbid(unsafe_code)]
 
+pub mod any;
 pub mod certificate;
 pub mod history;
+pub mod keep;
 pub mod kernel;
+pub mod kill;
 pub mod model;
 pub mod sim;

@@ -1,16 +1,23 @@
-//! `inkstone powerloss`: cutting the power, and looking at what is left.
+//! `inkstone powerloss`: cutting the power, and looking at what is left; a file per subcommand.
 //!
-//! *Owns*: its subcommands. *May not touch*: crash states; each is one call of the library.
+//! *Owns*: which there are, and what becomes of a certificate. *May not touch*: crash states.
 
+mod any;
+mod kill;
 mod recording;
 mod run;
 mod sim;
 mod writer;
 
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use inkstone_powerloss::certificate::Certificate;
 
 #[derive(Debug, Args)]
 pub(crate) struct PowerlossArguments {
@@ -30,11 +37,19 @@ enum PowerlossCommand {
     Replay(recording::ReplayArguments),
     /// A recording or a certificate in words
     Show(recording::ShowArguments),
+    /// Kill a writer of the log with SIGKILL at random moments, with an outside witness
+    Kill(kill::KillArguments),
+    /// Crash any program that writes, and hold what another reads against what was acknowledged
+    Any(any::AnyArguments),
+    /// The writer of `run` and `record`
     #[command(hide = true)]
     Writer(writer::WriterArguments),
+    /// The writer that `kill` kills
+    #[command(hide = true)]
+    KillWriter(kill::WriterArguments),
 }
 
-/// Runs the subcommand.
+/// Runs it and shows what it found.
 pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         PowerlossCommand::Sim(sim) => sim::sim(sim, stop),
@@ -42,6 +57,47 @@ pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> an
         PowerlossCommand::Record(record) => recording::record(record, stop),
         PowerlossCommand::Replay(replay) => recording::replay(replay, stop),
         PowerlossCommand::Show(show) => recording::show(show),
+        PowerlossCommand::Kill(kill) => kill::kill(kill, stop),
+        PowerlossCommand::Any(any) => any::any(any, stop),
         PowerlossCommand::Writer(writer) => writer::write(writer),
+        PowerlossCommand::KillWriter(writer) => kill::write(writer),
     }
+}
+
+/// This command, so that a shell takes it again.
+fn again() -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+".contains(c);
+    let quoted = std::env::args().map(|argument| {
+        let is_plain = !argument.is_empty() && argument.chars().all(is_plain);
+        if is_plain { argument } else { format!("'{}'", argument.replace('\'', r"'\''")) }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// A file for certificates; that it cannot be written is better known before the work than after it.
+fn certificate_file(path: Option<&Path>) -> anyhow::Result<Option<File>> {
+    let create =
+        |path: &Path| File::create(path).with_context(|| format!("write the certificate {}", path.display()));
+    path.map(create).transpose()
+}
+
+/// Shows what a run has shown, and keeps it where it is asked for, as a list. 0: every promise held; 1: one was broken, or
+/// nothing was looked at; 130: none was until it was stopped.
+fn conclude(certificates: &[Certificate], file: Option<File>, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    certificates.iter().for_each(|certificate| println!("{certificate}"));
+    if let Some(mut file) = file {
+        serde_json::to_writer_pretty(&mut file, certificates)?;
+        file.write_all(b"\n")?;
+    }
+    if !certificates.iter().all(Certificate::is_clean) {
+        return Ok(ExitCode::FAILURE);
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(130));
+    }
+    if certificates.iter().all(|certificate| certificate.states() == 0) {
+        println!("NOTHING RAN: `inkstone powerloss sim` needs no rights and no kernel");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -155,9 +155,8 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let file = &arguments.file;
     let bytes = std::fs::read(file).with_context(|| format!("read {}", file.display()))?;
-    if bytes.first().is_some_and(|byte| matches!(byte, b'[' | b'{')) {
+    if bytes.first().is_some_and(|byte| *byte == b'[') {
         let certificates: Vec<Certificate> = serde_json::from_slice(&bytes)
-            .or_else(|_| serde_json::from_slice(&bytes).map(|one| vec![one]))
             .with_context(|| format!("{} is no certificate", file.display()))?;
         certificates.iter().for_each(|certificate| println!("{certificate}\n"));
         return Ok(ExitCode::SUCCESS);

@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
@@ -64,6 +64,7 @@ fn all_or<T: NamedChoice>(chosen: &[T]) -> Vec<T> {
 
 /// Runs it and shows what it found.
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let file = super::certificate_file(arguments.certificate.as_deref())?;
     let campaign = Campaign {
         kinds: all_or(&arguments.kinds),
         ways: all_or(&arguments.ways),
@@ -73,25 +74,10 @@ pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result
         parent: arguments.directory.clone().unwrap_or_else(std::env::temp_dir),
         keep_in: arguments.keep.clone(),
         program: program()?,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: super::again(),
         mistake: arguments.mistake,
     };
     let certificates = run_campaign(&campaign, stop, &mut |line| eprintln!("{line}"));
     let certificates = certificates.map_err(|why| anyhow!(why))?;
-    for certificate in &certificates {
-        println!("{certificate}\n");
-    }
-    if let Some(path) = &arguments.certificate {
-        let json = serde_json::to_string_pretty(&certificates)?;
-        std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
-    }
-    if stop.load(Ordering::Relaxed) {
-        return Ok(ExitCode::from(130));
-    }
-    let states: u64 = certificates.iter().map(|certificate| certificate.states()).sum();
-    if states == 0 {
-        println!("NOTHING RAN: `inkstone powerloss sim` needs no rights and no kernel");
-    }
-    let good = states > 0 && certificates.iter().all(|certificate| certificate.is_clean());
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    super::conclude(&certificates, file, stop)
 }

@@ -13,6 +13,8 @@ use anyhow::Context;
 use clap::Args;
 use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
+use inkstone_io::host::process_cpu_ns;
+use inkstone_powerloss::certificate::kernel;
 use inkstone_powerloss::sim::class::FaultClass;
 use inkstone_powerloss::sim::lab::{ALL_OF, Now, Plan, Until, run};
 use inkstone_powerloss::sim::scenes::scenes;
@@ -130,17 +132,11 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         all_of: arguments.all_of as usize,
         mistake: arguments.mistake,
         operations: arguments.operations.clone().map(|numbers| numbers.0),
-        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
-            .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        kernel: kernel(),
+        command: super::again(),
     };
-    // A file that cannot be written is better known before the work than after it.
-    let file = arguments
-        .certificate
-        .as_ref()
-        .map(|path| std::fs::File::create(path).with_context(|| path.display().to_string()));
-    let file = file.transpose()?;
-    let before = processor_seconds();
+    let file = super::certificate_file(arguments.certificate.as_deref())?;
+    let before_ns = process_cpu_ns();
     let has_terminal = stderr().is_terminal();
     let report = run(&plan, stop, &mut |now| {
         if has_terminal {
@@ -150,32 +146,18 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
     if has_terminal {
         eprint!("\r\x1b[K");
     }
-    let certificate = &report.certificate;
-    println!("{certificate}");
-    let opened = certificate.states();
+    let certificate = report.certificate;
     let covered: u64 = certificate.classes.iter().map(|class| class.covered).sum();
-    let busy = processor_seconds() - before;
+    let looked = certificate.states() + covered;
+    // Processor time is not what the clock says where others want the cores too.
+    let busy = (process_cpu_ns() - before_ns) as f64 / 1e9;
+    let outcome = super::conclude(&[certificate], file, stop);
     println!(
-        "{} threads, {busy:.1} s of processor time: {:.0} states a minute of one core",
+        "{} threads, {busy:.1} s of processor time: {:.0} states a minute of one core, opened or covered",
         plan.jobs,
-        (opened + covered) as f64 * 60.0 / busy.max(0.01)
+        looked as f64 * 60.0 / busy.max(0.01)
     );
-    if let Some(file) = file {
-        serde_json::to_writer_pretty(file, certificate)?;
-    }
-    Ok(match (certificate.is_clean(), report.is_cut_short) {
-        (false, _) => ExitCode::FAILURE,
-        (true, true) => ExitCode::from(130),
-        (true, false) => ExitCode::SUCCESS,
-    })
-}
-
-/// What this process has had of all cores, which is not what the clock says where others want them too.
-fn processor_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field may hold blanks; the 14th and 15th count hundredths of seconds, whatever the kernel's own clock.
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
+    outcome
 }
 
 fn draw(now: &Now, until: Until) {

@@ -1,5 +1,5 @@
-//! The host under a lab: loop devices, mounts, work directories, block devices' counters, and the kernel's
-//! own trace of what reaches them.
+//! The host under a lab: loop devices, mounts, work directories, block devices' counters, the kernel's
+//! own trace of what reaches them, and signals to processes that a lab has started.
 //!
 //! *Owns*: all that a lab makes on a machine and must not leave behind. Each of [`LoopDevice`], [`Mount`],
 //! [`WorkDir`] and [`BlockTrace`] takes back what it made when dropped, and what a killed process left is
@@ -17,6 +17,7 @@ mod loop_device;
 mod mount;
 mod owner;
 mod ring_page;
+mod signal;
 mod trace;
 mod trace_decode;
 mod trace_event;
@@ -33,6 +34,7 @@ pub use layout::log_area;
 pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
 pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};
 pub use mount::{Mount, MountPoint, mount_points, mounts_under};
+pub use signal::{Signal, has_ended, signal_group, signal_process};
 pub use trace::{BlockTrace, Trace};
 pub use trace_event::{Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};

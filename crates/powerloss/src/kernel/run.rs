@@ -19,7 +19,7 @@ use super::recording::{Entry, Recording};
 use super::replay::{Again, command, look};
 use super::spec::{Spec, Way};
 use super::states::{Cut, Player, choose, exactly};
-use crate::certificate::{Certificate, Class, Violation};
+use crate::certificate::{Certificate, Class, Violation, kernel};
 
 /// Mounted states that are taken from one history.
 const STATES_OF_A_HISTORY: u64 = 40;
@@ -88,12 +88,6 @@ pub fn run(
     Ok(certificates)
 }
 
-/// The kernel that runs here.
-pub fn kernel_release() -> String {
-    let told = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-    told.map_or_else(|_| "unknown".into(), |text| text.trim().to_string())
-}
-
 struct OneKind<'a> {
     campaign: &'a Campaign,
     kind: FsKind,
@@ -111,7 +105,7 @@ impl<'a> OneKind<'a> {
         let certificate = Certificate {
             lab: "run".into(),
             inkstone: env!("CARGO_PKG_VERSION").into(),
-            kernel: kernel_release(),
+            kernel: kernel(),
             command: campaign.command.clone(),
             subject: format!("histories of {LENGTH} operations; {}", ways.join(", ")),
             file_system: kind.to_string(),

@@ -1,0 +1,264 @@
+//! Any log, database or file format: a program that writes, a program that reads, and crashes in between.
+//!
+//! *Owns*: what the two programs must do, the judgement, the rounds. *May not touch*: where a writer runs and how the power goes
+//! ([`Place`]).
+//!
+//! **The writer** is given a directory. It makes one item after the other durable there, and for each prints one line on
+//! stdout when, and only when, the item is durable: flushed, no buffering. No two lines are the same. It goes on until it is
+//! killed, or ends with exit code 0. Started in a directory that an earlier writer has left, it goes on behind what is there.
+//!
+//! **The reader** is given a directory. It prints the items that it finds, one line each, the same as the writer's, in order, and
+//! ends with exit code 0. In an empty directory it finds nothing.
+//!
+//! **The rule**: after a crash the reader's lines begin with all lines that an earlier reading has shown, and behind them all that
+//! were acknowledged since: in order, whole, none twice. Behind those there may be lines that nobody was told of: items that were
+//! in flight.
+
+mod judge;
+mod kill;
+mod place;
+mod program;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub use self::kill::Killed;
+pub use self::place::{CrashState, Ground, Place};
+use self::program::{Lines, Program, Written};
+use crate::certificate::{Certificate, Class, Violation, kernel};
+use crate::keep::keep;
+
+/// Why a run could not be made; no promise of the log under test is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnyError {
+    /// One of the two commands is none that can be used: it does not start, or says nothing.
+    Command(String),
+    /// Something else that the lab needs and did not get.
+    Other(String),
+}
+
+impl fmt::Display for AnyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Command(words) | Self::Other(words)) = self;
+        f.write_str(words)
+    }
+}
+
+impl std::error::Error for AnyError {}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct AnyOptions {
+    /// The writer, as the shell takes it; `{dir}` is the directory.
+    pub writer: String,
+    /// The reader likewise.
+    pub reader: String,
+    /// How many writers are started.
+    pub rounds: u32,
+    /// Decides when each is killed; the exact moments are the machine's.
+    pub seed: u64,
+    /// A writer is killed after so many lines at most.
+    pub lines_max: u32,
+    /// How long a program may be silent (the writer) or take (the reader).
+    pub limit: Duration,
+    /// Where broken states are kept.
+    pub keep_in: PathBuf,
+    /// The command that does the same again.
+    pub command: String,
+}
+
+/// What was seen.
+#[derive(Debug, Clone)]
+pub struct AnyOutcome {
+    /// For machines and people.
+    pub certificate: Certificate,
+    /// Writers that were killed.
+    pub kills: u64,
+    /// Lines that were acknowledged.
+    pub acknowledged: u64,
+    /// Lines that were read back from crash states, beyond those that nobody was told of.
+    pub confirmed: u64,
+    /// Lines that were read back and nobody was told of.
+    pub in_flight: u64,
+}
+
+/// Crashes writers until there were enough, a state broke the rule, or `stop` is set.
+///
+/// # Errors
+/// A command that cannot be used, or what the place answers.
+pub fn run(options: &AnyOptions, place: &mut dyn Place, stop: &AtomicBool) -> Result<AnyOutcome, AnyError> {
+    let began = Instant::now();
+    let mut run = Run {
+        options,
+        writer: Program::new("--writer", &options.writer)?,
+        reader: Program::new("--reader", &options.reader)?,
+        certain: Vec::new(),
+        states: BTreeMap::new(),
+        broken: Vec::new(),
+        kills: 0,
+        acknowledged: 0,
+        confirmed: 0,
+        in_flight: 0,
+        first_line: None,
+    };
+    let mut done = 0;
+    while done < options.rounds && run.broken.is_empty() && !stop.load(Ordering::Relaxed) {
+        done += 1;
+        run.round(done, place)?;
+    }
+    if run.acknowledged == 0 && run.broken.is_empty() {
+        return Err(AnyError::Command(format!(
+            "--writer acknowledged not one line in {done} rounds, so nothing was tested: {}",
+            options.writer
+        )));
+    }
+    Ok(run.conclude(place, done, began))
+}
+
+struct Run<'a> {
+    options: &'a AnyOptions,
+    writer: Program,
+    reader: Program,
+    /// What the last reading has shown of the log that goes on.
+    certain: Vec<Vec<u8>>,
+    /// By name, how many were looked at.
+    states: BTreeMap<String, u64>,
+    broken: Vec<Violation>,
+    kills: u64,
+    acknowledged: u64,
+    confirmed: u64,
+    in_flight: u64,
+    /// From a writer's start to its first line, as it was seen last.
+    first_line: Option<Duration>,
+}
+
+impl Run<'_> {
+    fn round(&mut self, number: u32, place: &mut dyn Place) -> Result<(), AnyError> {
+        let Ground { directory, is_new } = place.ground().map_err(AnyError::Other)?;
+        if is_new {
+            self.certain.clear();
+        }
+        let mut rng = fastrand::Rng::with_seed(
+            self.options.seed ^ u64::from(number).wrapping_mul(0xA24B_AED4_963E_E407),
+        );
+        let moment = self.moment(&mut rng);
+        let mut told = |lines| place.acknowledged(lines);
+        let written = self.writer.write(&directory, &moment, self.options.limit, &mut told)?;
+        self.kills += u64::from(written.was_killed);
+        self.acknowledged += written.lines.len() as u64;
+        self.first_line = written.first_line.or(self.first_line);
+        if let Some(why) = &written.failed {
+            if is_new && written.lines.is_empty() {
+                return Err(AnyError::Command(format!("{why}: nothing was acknowledged before it")));
+            }
+            self.violation(number, &directory, &format!("the writer could not go on: {why}"));
+            return Ok(());
+        }
+        let mut failure = None;
+        // Every state of this round is held against the same.
+        let certain = std::mem::take(&mut self.certain);
+        let mut look = |state: &CrashState| match self.look(number, state, &certain, &written) {
+            Ok(()) if self.broken.is_empty() => ControlFlow::Continue(()),
+            Ok(()) => ControlFlow::Break(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        place.states(&mut look).map_err(AnyError::Other)?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// One in four is killed before its first line or soon after.
+    fn moment(&self, rng: &mut fastrand::Rng) -> Moment {
+        match (rng.u8(..4), self.first_line) {
+            (0, Some(first_line)) => {
+                Moment { lines: 0, delay: first_line.mul_f64(f64::from(rng.u32(..1500)) / 1000.0) }
+            }
+            _ => {
+                let lines = 1 + rng.u32(..self.options.lines_max);
+                Moment { lines, delay: Duration::from_micros(rng.u64(..2000)) }
+            }
+        }
+    }
+
+    fn look(
+        &mut self,
+        number: u32,
+        state: &CrashState,
+        certain: &[Vec<u8>],
+        written: &Written,
+    ) -> Result<(), AnyError> {
+        *self.states.entry(state.name.clone()).or_default() += 1;
+        let shown = match self.reader.read(&state.directory, self.options.limit)? {
+            Lines::Read(lines) => lines,
+            Lines::Failed(why) => {
+                self.violation(number, &state.directory, &format!("the reader failed: {why}"));
+                return Ok(());
+            }
+        };
+        match judge::judge(certain, &written.lines, state.acknowledged, &shown) {
+            Ok(judged) => {
+                self.confirmed += judged.confirmed;
+                self.in_flight += judged.in_flight;
+                self.certain = shown;
+            }
+            Err(what) => self.violation(number, &state.directory, &what),
+        }
+        Ok(())
+    }
+
+    fn violation(&mut self, number: u32, directory: &Path, what: &str) {
+        let name = format!("inkstone-any-broken-seed-{}-round-{number}", self.options.seed);
+        let kept = match keep(directory, &self.options.keep_in, &name) {
+            Ok(kept) => format!("the directory as it is now is in {}", kept.display()),
+            Err(error) => format!("the directory could not be kept: {error}"),
+        };
+        self.broken.push(Violation {
+            what: format!("round {number}: {what}; {kept}"),
+            command: self.options.command.clone(),
+        });
+    }
+
+    fn conclude(self, place: &dyn Place, done: u32, began: Instant) -> AnyOutcome {
+        let classes = self.states.into_iter();
+        let classes = classes.map(|(name, states)| Class { name, states, ..Class::default() });
+        let mut not_run = place.not_shown();
+        if done < self.options.rounds && self.broken.is_empty() {
+            let left = self.options.rounds - done;
+            not_run.push(format!("{left} of {} rounds: stopped", self.options.rounds));
+        }
+        let certificate = Certificate {
+            lab: "any".into(),
+            inkstone: env!("CARGO_PKG_VERSION").into(),
+            kernel: kernel(),
+            command: self.options.command.clone(),
+            subject: format!("what `{}` writes and `{}` reads", self.options.writer, self.options.reader),
+            file_system: place.file_system(),
+            seed: self.options.seed,
+            seeds: 1,
+            classes: classes.collect(),
+            seconds: began.elapsed().as_secs_f64(),
+            violations: self.broken,
+            not_run,
+        };
+        AnyOutcome {
+            certificate,
+            kills: self.kills,
+            acknowledged: self.acknowledged,
+            confirmed: self.confirmed,
+            in_flight: self.in_flight,
+        }
+    }
+}
+
+/// When a writer is killed: so many lines after its start, and so long after that.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    lines: u32,
+    delay: Duration,
+}

@@ -1,0 +1,179 @@
+//! The outside witness: what it has been told and shown, held against what a log shows after a kill.
+//!
+//! *Owns*: the judgement. *May not touch*: processes; the log but by its public door.
+
+use std::collections::BTreeMap;
+
+use inkstone::{Log, Lsn};
+
+use super::record::Id;
+use super::told::Report;
+
+/// Knows what is certain.
+#[derive(Debug, Clone)]
+pub(super) struct Witness {
+    /// What the last opening showed first.
+    first: u64,
+    /// And from there on.
+    shown: Vec<Id>,
+}
+
+/// What a look has counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Looked {
+    /// Records read back.
+    pub(super) records: u64,
+    /// Of these such as an earlier opening had shown.
+    pub(super) again: u64,
+    /// Of these such as the witness had been told of by LSN since then.
+    pub(super) acknowledged: u64,
+}
+
+impl Witness {
+    pub(super) fn new() -> Self {
+        Self { first: 1, shown: Vec::new() }
+    }
+
+    fn last(&self) -> u64 {
+        self.first + self.shown.len() as u64 - 1
+    }
+
+    /// Reads the whole log and compares it; from then on what it shows is certain.
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    pub(super) fn look(&mut self, log: &Log, round: u32, report: &Report) -> Result<Looked, String> {
+        let (first, last) = (log.first().get(), log.last().get());
+        self.check_ends(first, last, report)?;
+        let mut looked = Looked::default();
+        let mut reading = Reading::new(round, report, first <= self.last() + 1);
+        let mut shown = Vec::new();
+        for record in log.reader().records(Lsn::new(first)) {
+            let lsn = first + shown.len() as u64;
+            let record = record.map_err(|error| format!("LSN {lsn} cannot be read: {error}"))?;
+            if record.lsn.get() != lsn {
+                return Err(format!("LSN {} where {lsn} was to come", record.lsn));
+            }
+            let id = Id::of(&record.bytes).ok_or_else(|| {
+                format!("LSN {lsn} holds {} bytes that are no whole record of any writer", record.bytes.len())
+            })?;
+            if lsn <= self.last() {
+                let before = self.shown[(lsn - self.first) as usize];
+                if id != before {
+                    return Err(format!("LSN {lsn} was shown as {before}, and is now {id}"));
+                }
+                looked.again += 1;
+            } else {
+                looked.acknowledged += u64::from(reading.take(lsn, id, shown.last().copied())?);
+            }
+            looked.records += 1;
+            shown.push(id);
+        }
+        if first + looked.records != last + 1 {
+            return Err(format!(
+                "the log says that {last} is its last, and shows {}",
+                first + looked.records - 1
+            ));
+        }
+        reading.finish()?;
+        *self = Self { first, shown };
+        Ok(looked)
+    }
+
+    /// The witness itself gave up the front.
+    pub(super) fn gave_up(&mut self, first: u64) {
+        self.shown.drain(..(first - self.first) as usize);
+        self.first = first;
+    }
+
+    fn check_ends(&self, first: u64, last: u64, report: &Report) -> Result<(), String> {
+        let certain = self.first.max(report.first);
+        if first != certain && Some(first) != report.first_perhaps {
+            let perhaps = report.first_perhaps.map_or(String::new(), |perhaps| format!(" or {perhaps}"));
+            return Err(format!("the first is {first}; it must be {certain}{perhaps}"));
+        }
+        if first < self.first {
+            return Err(format!("the first is {first}, and everything before {} was given up", self.first));
+        }
+        if last < report.durable {
+            return Err(format!("LSN {} was acknowledged, and {last} is the last", report.durable));
+        }
+        if last < self.last() {
+            return Err(format!("LSN {} was shown before, and {last} is the last", self.last()));
+        }
+        Ok(())
+    }
+}
+
+/// The records behind what was shown before: all of one writer.
+struct Reading<'a> {
+    round: u32,
+    report: &'a Report,
+    /// None of this writer's records was given up.
+    is_from_start: bool,
+    /// By thread, the record that comes next.
+    next: BTreeMap<u8, u32>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(round: u32, report: &'a Report, is_from_start: bool) -> Self {
+        Self { round, report, is_from_start, next: BTreeMap::new() }
+    }
+
+    /// Whether the witness was told of this LSN.
+    fn take(&mut self, lsn: u64, id: Id, before: Option<Id>) -> Result<bool, String> {
+        if id.round != self.round {
+            return Err(format!("LSN {lsn} is {id}, which no opening has shown, or not there"));
+        }
+        let Some(thread) = self.report.threads.get(&id.thread).filter(|thread| id.number < thread.intended)
+        else {
+            return Err(format!("LSN {lsn} is {id}, which was not intended"));
+        };
+        let next = match self.next.get(&id.thread) {
+            Some(next) => *next,
+            None if self.is_from_start => 0,
+            // What was given up took the thread's first ones with it.
+            None => id.number,
+        };
+        if id.number != next {
+            return Err(format!("LSN {lsn} is {id}, and number {next} was to come in that thread"));
+        }
+        if thread.inside.contains(&id.number) && !self.is_given_up_before(before) {
+            let wanted = Id { number: id.number - 1, ..id };
+            if before != Some(wanted) {
+                return Err(format!("LSN {lsn} is {id}, and the rest of its batch is not before it"));
+            }
+        }
+        self.next.insert(id.thread, next + 1);
+        match self.report.acknowledged.get(&lsn) {
+            Some(told) if *told != id => Err(format!("LSN {lsn} was acknowledged as {told}, and is {id}")),
+            told => Ok(told.is_some()),
+        }
+    }
+
+    /// The log begins inside a batch: the front was given up.
+    fn is_given_up_before(&self, before: Option<Id>) -> bool {
+        before.is_none() && !self.is_from_start
+    }
+
+    fn finish(self) -> Result<(), String> {
+        for (number, thread) in &self.report.threads {
+            let next = match self.next.get(number) {
+                Some(next) => *next,
+                None if self.is_from_start => 0,
+                // All that there was of it was given up.
+                None => continue,
+            };
+            if next < thread.acknowledged {
+                return Err(format!("thread {number}: record {next} was acknowledged and is not there"));
+            }
+            if self.report.is_closed && next < thread.intended {
+                return Err(format!("thread {number}: record {next} is not there, and the log was closed"));
+            }
+            if thread.inside.contains(&next) {
+                return Err(format!("thread {number}: the log ends inside a batch, before record {next}"));
+            }
+        }
+        Ok(())
+    }
+}
