@@ -33,6 +33,12 @@ impl<D: Directory> Append<D> {
         Self { shared, first, last, cuts, is_decided: false }
     }
 
+    /// For a mistake: the last of several that began with another.
+    pub(crate) fn since(mut self, first: Lsn) -> Self {
+        self.first = first;
+        self
+    }
+
     /// The record's LSN; of a batch, its last.
     pub fn lsn(&self) -> Lsn {
         self.last

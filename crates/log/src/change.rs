@@ -86,7 +86,9 @@ impl<D: Directory> Shared<D> {
     fn begin_segment<'a>(&'a self, mut state: Guard<'a>, next: Next) -> (Guard<'a>, Result<()>) {
         let (log, first_live) = {
             let segments = lock(&self.segments);
-            (segments.head().segment.header.log, segments.first_live)
+            let old = segments.head().segment.header;
+            let is_forgotten = self.options.makes(Mistake::TruncationForgottenAtRoll);
+            (old.log, if is_forgotten { old.first_live } else { segments.first_live })
         };
         let is_cut = next.roll != Roll::Full;
         let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
@@ -107,8 +109,10 @@ impl<D: Directory> Shared<D> {
         state = self.lock();
         let (header, ready) = match made {
             Ok(made) => made,
-            Err(ObtainError::Retry(error)) => return (state, Err(error)),
-            Err(ObtainError::Poison(error)) => {
+            Err(ObtainError::Retry(error)) if !self.options.makes(Mistake::NoRoomPoisons) => {
+                return (state, Err(error));
+            }
+            Err(ObtainError::Retry(error) | ObtainError::Poison(error)) => {
                 let poisoned = self.poison(&mut state, error);
                 return (state, Err(poisoned));
             }
@@ -171,7 +175,9 @@ impl<D: Directory> Shared<D> {
     ) -> std::result::Result<(SegmentHeader, Ready<D::File>), ObtainError> {
         let ready = self.pool.obtain(bytes, &self.options, reserve)?;
         let header = header(ready.number);
-        lock(&self.writer).header(&ready.file, &header).map_err(ObtainError::Poison)?;
+        let is_retried = self.options.makes(Mistake::HeaderFailureRetried);
+        let failed = if is_retried { ObtainError::Retry } else { ObtainError::Poison };
+        lock(&self.writer).header(&ready.file, &header).map_err(failed)?;
         Ok((header, ready))
     }
 
@@ -238,14 +244,18 @@ impl<D: Directory> Shared<D> {
             (state, result) = self.roll_in_turn(state, 0);
             state.changing = false;
             // The last of the reserve is for a full disk.
-            let is_last = matches!(result, Err(Error::NoRoom { .. }));
+            let goes_without = !self.options.makes(Mistake::TruncationNeedsRoom);
+            let is_last = matches!(result, Err(Error::NoRoom { .. })) && goes_without;
             if result.is_err() && !is_last {
                 return (state, result);
             }
         }
-        let is_epoch = matches!(control, Control::Epoch { .. });
+        let forgets = match control {
+            Control::Epoch { .. } => Mistake::EpochNotSynced,
+            _ => Mistake::TruncationNotSynced,
+        };
         match state.filling.control(control) {
-            Ok(()) => self.write_group(state, is_epoch && self.options.makes(Mistake::EpochNotSynced)),
+            Ok(()) => self.write_group(state, self.options.makes(forgets)),
             Err(EncodeError::LsnsUsedUp) => (state, Err(Error::UsedUp)),
             Err(error) => {
                 let why = format!("no room for a control group: {error}");
@@ -260,7 +270,8 @@ impl<D: Directory> Shared<D> {
     /// The poison.
     pub(crate) fn promise<'a>(&'a self, state: Guard<'a>, reason: PromiseReason) -> (Guard<'a>, Result<()>) {
         let (mut state, result) = self.write_gathered(state);
-        if result.is_err() || state.filling.control_room() < PROMISE_ROOM_BYTES {
+        let is_left_out = reason == PromiseReason::Close && self.options.makes(Mistake::NoLastPromise);
+        if result.is_err() || is_left_out || state.filling.control_room() < PROMISE_ROOM_BYTES {
             state.unpromised = false;
             return (state, result);
         }
@@ -369,7 +380,9 @@ impl<D: Directory> Shared<D> {
             return (state, result);
         }
         // From here on the cut is durable: whatever fails poisons.
-        state.cuts.push(last);
+        if !self.options.makes(Mistake::CutUntold) {
+            state.cuts.push(last);
+        }
         self.set_durable(&mut state, last);
         if let Err(error) =
             state.filling.control(&Control::Epoch { previous: Some(previous), recovered: last })
@@ -377,7 +390,7 @@ impl<D: Directory> Shared<D> {
             let poisoned = self.poison(&mut state, Error::Invalid(error.to_string()));
             return (state, Err(poisoned));
         }
-        (state, result) = self.write_gathered(state);
+        (state, result) = self.write_group(state, self.options.makes(Mistake::CutEpochNotSynced));
         if result.is_ok() {
             drop(state);
             result = self.retire_unread();
@@ -399,7 +412,9 @@ impl<D: Directory> Shared<D> {
         loop {
             match walk.step()? {
                 Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn == lsn => {
-                    return Ok(Position { segment: link.segment.number(), byte: frame.end });
+                    let is_early = self.options.makes(Mistake::CutBeforeRecord);
+                    let byte = if is_early { frame.at } else { frame.end };
+                    return Ok(Position { segment: link.segment.number(), byte });
                 }
                 Item::Stop(stop) => {
                     return Err(damage(&mut walk, &*self.directory, &stop, self.durable(), link.end)?);

@@ -15,6 +15,7 @@ use inkstone_io::{Directory, OsDirectory};
 
 use crate::error::{Error, Result};
 use crate::look::{Pauses, TRIES};
+use crate::mistake::Mistake;
 use crate::reader::{Now, Source};
 use crate::recover::damage;
 use crate::segment::Link;
@@ -111,7 +112,7 @@ impl<D: Directory> Cursor<D> {
         if self.next > now.durable {
             return Ok(false);
         }
-        if self.next < now.first {
+        if self.next < now.first && !self.source.options().makes(Mistake::GivenUpShown) {
             return Err(Error::GivenUp { lsn: self.next, first: now.first });
         }
         Ok(true)
@@ -181,7 +182,9 @@ impl<D: Directory> Cursor<D> {
     fn mind_cuts(&mut self, cuts: usize) -> Result<()> {
         let lowest = self.source.lowest_cut_since(self.cuts);
         self.cuts = cuts;
-        self.place = None;
+        if !self.source.options().makes(Mistake::CutKeepsPlace) {
+            self.place = None;
+        }
         match lowest {
             Some(last) if self.next.before().is_some_and(|shown| shown > last) => {
                 let lsn = self.next;
@@ -234,7 +237,9 @@ impl<D: Directory> Cursor<D> {
         if place.stopped_at == Some(stop.at) {
             return Err(damage(&mut place.walk, self.source.directory(), stop, durable, link.end)?);
         }
-        place.walk.window.forget();
+        if !self.source.options().makes(Mistake::StaleWindow) {
+            place.walk.window.forget();
+        }
         let file = link.segment.file(self.source.directory(), &self.source.how())?;
         let decoder = link.segment.decoder(link.end, &file, self.source.options())?;
         place.walk.decoder = decoder.from_tail(stop.tail);

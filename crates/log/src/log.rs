@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::filling::needed_bytes;
 use crate::keeper;
+use crate::mistake::Mistake;
 use crate::names;
 use crate::open::open_shared;
 use crate::options::Options;
@@ -70,6 +71,9 @@ impl<D: Directory> Log<D> {
     /// As [`Log::open`].
     pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
         options.check()?;
+        if options.makes(Mistake::LockFileRemoved) {
+            let _ = directory.remove(names::LOCK);
+        }
         let Some(writer_lock) = directory.lock(names::LOCK)? else {
             let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "somebody".into());
             return Err(Error::Locked { path: directory.path().to_path_buf(), holder });
@@ -230,6 +234,9 @@ impl<D: Directory> Log<D> {
             state.check_open()?;
             (state.reserved(), state.cut_count())
         };
+        if self.shared.options.makes(Mistake::SyncForgets) {
+            return Ok(last);
+        }
         self.shared.wait(last, cuts).map(|()| last)
     }
 
@@ -289,7 +296,8 @@ impl<D: Directory> Log<D> {
     /// On `Ok` every record is on stable storage, and the next opening knows that nothing is missing; the second not where
     /// the segment has hardly any room left: that is kept for what must be said, and [`Recovery::clean`] is false then.
     pub fn close(mut self) -> Result<()> {
-        self.shut()
+        let swallows = self.shared.options.makes(Mistake::CloseSwallowsErrors);
+        self.shut().or_else(|error| if swallows { Ok(()) } else { Err(error) })
     }
 
     fn shut(&mut self) -> Result<()> {
@@ -297,7 +305,10 @@ impl<D: Directory> Log<D> {
             return Ok(());
         }
         let result = self.shared.take_turn(self.shared.lock()).and_then(|(state, turn)| {
-            let (state, result) = self.shared.promise(state, PromiseReason::Close);
+            let (state, result) = match self.shared.options.makes(Mistake::CloseForgets) {
+                true => (state, Ok(())),
+                false => self.shared.promise(state, PromiseReason::Close),
+            };
             drop(self.shared.end_turn(state, turn));
             let retired = self.shared.retire_unread();
             result.and(retired)
@@ -348,6 +359,13 @@ impl<D: Directory> Log<D> {
 
     fn append_all(&self, records: &[(&[u8], PayloadSum)]) -> Result<Append<D>> {
         self.check_size(records)?;
+        if let [one, rest @ ..] = records
+            && !rest.is_empty()
+            && self.shared.options.makes(Mistake::BatchSplit)
+        {
+            let first = self.append_all(&[*one])?.lsn();
+            return self.append_all(rest).map(|append| append.since(first));
+        }
         let mut state = self.shared.lock();
         loop {
             let full = match self.gather(&mut state, records)? {
@@ -377,6 +395,9 @@ impl<D: Directory> Log<D> {
         state: &mut Guard<'_>,
         records: &[(&[u8], PayloadSum)],
     ) -> Result<std::result::Result<Append<D>, EncodeError>> {
+        if state.poison.is_some() && self.shared.options.makes(Mistake::PoisonForgotten) {
+            state.poison = None;
+        }
         state.check_open()?;
         if state.changing {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));

@@ -28,6 +28,7 @@ use inkstone_format::{
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
 use crate::error::{Corruption, Error, Result};
+use crate::mistake::Mistake;
 use crate::names;
 use crate::open::report;
 use crate::options::Options;
@@ -278,11 +279,12 @@ fn beside<D: Directory>(
                 link.segment = Arc::clone(&old.segment);
             }
         }
+        let whole = walked.tail.next_lsn.before().unwrap_or(Lsn::ZERO);
         let recovery = report_beside(&walked.tail, chain.len());
         return Ok(Look {
             links: chain,
             first_live: walked.tail.first_live,
-            durable: walked.tail.promise,
+            durable: if options.makes(Mistake::ShowsUnpromised) { whole } else { walked.tail.promise },
             settled: walked.settled,
             head,
             untouched: None,

@@ -1,8 +1,8 @@
 //! Mistakes that can be built in on purpose, so that the tests show that they would be noticed.
 //!
 //! *Owns*: their names and what each does. *May not touch*: anything; where a mistake is made, the code asks. They are
-//! chosen at run time in the one build there is, by an option that is not part of the public interface.
-//! docs/durability.md lists each with the test that catches it.
+//! chosen at run time by an option that is not part of the public interface, in a build for the labs (feature `mistakes`):
+//! without it every question is answered with no by the compiler. docs/powerloss.md lists each with what catches it.
 
 inkstone_io::named_choice! {
     /// A mistake that other engines have made.
@@ -25,5 +25,44 @@ inkstone_io::named_choice! {
         RecyclesPinned = "recycles-pinned", "a segment is used again while a reader holds it";
         OverBudget = "over-budget", "preparing ahead does not ask what the log may take of the disk";
         RemovesFirst = "removes-first", "truncate_before takes files away before it is durable";
+        EpochNotRaised = "epoch-not-raised", "an opening goes on in the epoch that it found, without a group of its own";
+        LooksOneBlockAhead = "looks-one-block-ahead", "promises are looked for in the block after the end only";
+        PromisedBytesIgnored = "promised-bytes-ignored", "recovery asks which LSN was promised, and not up to which byte";
+        HeadByLsn = "head-by-lsn", "the segment with the highest first LSN is taken for the head";
+        NamedEndIgnored = "named-end-ignored", "a segment is read to its last group, not to where its successor says that it ends";
+        HalfGroups = "half-groups", "opening ends the log after the last whole record, not the last whole group";
+        SpareNotJudged = "spare-not-judged", "opening does not look at files above the head that have no header";
+        ExpectIgnored = "expect-ignored", "opening does not ask what its caller knows to be durable";
+        TailNotRead = "tail-not-read", "opening does not read the block in which the log ends before writing it again";
+        BatchSplit = "batch-split", "the records of a batch are gathered one by one, as room comes";
+        WatermarkEarly = "watermark-early", "the watermark is moved before the group is written";
+        WatermarkOnFailure = "watermark-on-failure", "the watermark is moved whatever became of the group";
+        WatermarkOffByOne = "watermark-off-by-one", "who waits for the record after the watermark is told Ok";
+        SyncsFirst = "syncs-first", "the sync of a group is issued before its write has completed";
+        SyncErrorIgnored = "sync-error-ignored", "nobody looks at what a sync answers";
+        SyncForgets = "sync-forgets", "sync returns at once when nobody waits";
+        PoisonForgotten = "poison-forgotten", "the next append after a failure forgets the failure";
+        CloseSwallowsErrors = "close-swallows-errors", "close says Ok whatever happened";
+        CloseForgets = "close-forgets", "close does not commit what was let go";
+        NoLastPromise = "no-last-promise", "close leaves the last promise out";
+        HeaderNotSynced = "header-not-synced", "a segment's header is not synced before the seal that names it";
+        HeaderFailureRetried = "header-failure-retried", "a header whose write failed is left, and another file is tried";
+        TruncationNotSynced = "truncation-not-synced", "the group of a truncate_before is not synced";
+        TruncationForgottenAtRoll = "truncation-forgotten-at-roll", "a new segment's header repeats the first live LSN of the last one's";
+        TruncationNeedsRoom = "truncation-needs-room", "truncate_before changes the segment and does not go without";
+        CutBeforeRecord = "cut-before-record", "a cut names the byte where its last record begins, not where it ends";
+        CutEpochNotSynced = "cut-epoch-not-synced", "the epoch group of a cut is not synced";
+        CutUntold = "cut-untold", "readers and handles are not told of a cut";
+        CutKeepsPlace = "cut-keeps-place", "a reader goes on in what it read before a cut";
+        StaleWindow = "stale-window", "a reader does not read a block again that has grown";
+        ReadsPastWatermark = "reads-past-watermark", "readers are shown what is gathered, durable or not";
+        ShowsUnpromised = "shows-unpromised", "a reader beside a writer shows whole groups that nothing promises yet";
+        GivenUpShown = "given-up-shown", "a reader does not ask whether a record was given up";
+        SizeNotAllocated = "size-not-allocated", "a segment's file gets its size, and no blocks";
+        RecyclesAnySize = "recycles-any-size", "a free file is used for a segment of another size";
+        NoRoomPoisons = "no-room-poisons", "a full disk while a segment is obtained is taken for a failed write";
+        PaddingForgotten = "padding-forgotten", "groups are not padded, though the options say so";
+        FlagForgotten = "flag-forgotten", "an opening opens the last segment's file without O_DSYNC";
+        LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
     }
 }

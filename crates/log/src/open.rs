@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader, Verdict};
-use inkstone_io::Directory;
+use inkstone_io::{Directory, Durability};
 
 use crate::error::{Error, Result};
 use crate::filling::{Filling, memory_for};
+use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::pool::{ObtainError, Pool, open_for_groups};
 use crate::recover::{Found, Listing, past_the_cache, recover};
@@ -52,7 +53,8 @@ pub(crate) fn open_shared<D: Directory>(
     recovery.epoch = Some(state.epoch);
     state.epoch_due = Some(epoch);
     let (state, turn) = shared.take_turn(state)?;
-    let (mut state, result) = shared.control(state, &epoch);
+    let is_new = previous != Some(state.epoch);
+    let (mut state, result) = if is_new { shared.control(state, &epoch) } else { (state, Ok(())) };
     state.epoch_due = None;
     drop(shared.end_turn(state, turn));
     result?;
@@ -75,15 +77,19 @@ fn go_on<D: Directory>(
     let head = found.links.last().ok_or(Error::UsedUp)?.segment.clone();
     let header = head.header;
     let tail = found.tail;
-    let epoch = found.epoch.next().ok_or(Error::UsedUp)?;
+    let raised = if options.makes(Mistake::EpochNotRaised) { Some(found.epoch) } else { found.epoch.next() };
+    let epoch = raised.ok_or(Error::UsedUp)?;
     // The block in which the log ends is written again with the next group.
     let mut window =
         Window::new(Arc::new(past_the_cache(&*directory, &options, header.number)?), BLOCK_BYTES);
     window.load(tail.end - tail.end % BLOCK_BYTES as u64, BLOCK_BYTES)?;
+    let block = if options.makes(Mistake::TailNotRead) { &[0; BLOCK_BYTES] } else { window.bytes() };
     let memory = memory_for(options.buffer_bytes);
     let coded = identity(&header, &options);
-    let filling = Filling::begin(memory, coded, tail.end, epoch, tail.next_lsn, window.bytes());
-    let file = head.file(&*directory, &open_for_groups(&options))?;
+    let filling = Filling::begin(memory, coded, tail.end, epoch, tail.next_lsn, block);
+    let how = open_for_groups(&options);
+    let how = if options.makes(Mistake::FlagForgotten) { how.durability(Durability::None) } else { how };
+    let file = head.file(&*directory, &how)?;
     let writer = Writer::new(&*directory, file, &options)?;
     let segments = Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
     let state = State::new(filling, recovery.last, epoch, &options);

@@ -213,14 +213,21 @@ impl Options {
         Self { listener: Some(Listener(Arc::new(listener))), ..self }
     }
 
-    /// For the tests that show that this mistake would be noticed.
+    /// For the labs that show that this mistake would be noticed.
     #[doc(hidden)]
+    #[cfg(feature = "mistakes")]
     pub fn with_mistake(self, mistake: Mistake) -> Self {
         Self { mistake: Some(mistake), ..self }
     }
 
+    /// The mistake that was asked for; none but in a build for the labs.
+    #[doc(hidden)]
+    pub fn mistake(&self) -> Option<Mistake> {
+        if cfg!(feature = "mistakes") { self.mistake } else { None }
+    }
+
     pub(crate) fn makes(&self, mistake: Mistake) -> bool {
-        self.mistake == Some(mistake)
+        self.mistake() == Some(mistake)
     }
 
     /// Refuses contradictions, each with its reason.

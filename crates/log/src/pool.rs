@@ -354,11 +354,12 @@ impl<D: Directory> Pool<D> {
                 }
             };
             let name = names::free(spare.number);
-            let fits = spare.bytes == bytes
+            let wanted = if options.makes(Mistake::RecyclesAnySize) { spare.bytes } else { bytes };
+            let fits = spare.bytes == wanted
                 && self.directory.open(&name, &OpenFile::existing()).is_ok_and(|file| {
                     let is_ours =
                         |facts: inkstone_io::FileFacts| facts.hard_links == 1 && !facts.has_shared_extents;
-                    file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == bytes)
+                    file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == wanted)
                 });
             if fits {
                 return Some(spare);
@@ -410,7 +411,10 @@ impl<D: Directory> Pool<D> {
     ) -> inkstone_io::Result<Blocks> {
         let file = self.directory.open(name, &OpenFile::new_file())?;
         let is_synced = !options.makes(Mistake::ZerosUnsynced) && !options.makes(Mistake::RenamedFirst);
-        let blocks = if reserve || options.preparation_chosen() == Preparation::Fallocate {
+        let blocks = if options.makes(Mistake::SizeNotAllocated) {
+            file.set_len(bytes)?;
+            Blocks::Reserved
+        } else if reserve || options.preparation_chosen() == Preparation::Fallocate {
             file.prepare(Preparation::Fallocate, bytes)?;
             Blocks::Reserved
         } else {

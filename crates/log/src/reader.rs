@@ -14,6 +14,7 @@ use inkstone_io::{Directory, OpenFile, OsDirectory};
 use crate::cursor::{Cursor, OwnedRecord};
 use crate::error::{Error, Result};
 use crate::look::open_for_reading;
+use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::pool::open_for_groups;
 use crate::recovery::Recovery;
@@ -92,7 +93,8 @@ impl<D: Directory> Source<D> {
             Self::Living(shared) => {
                 let (durable, cuts) = {
                     let state = shared.lock();
-                    (state.durable, state.cut_count())
+                    let past = shared.options.makes(Mistake::ReadsPastWatermark);
+                    (if past { state.reserved() } else { state.durable }, state.cut_count())
                 };
                 Now { durable, first: lock(&shared.segments).first_live, cuts }
             }

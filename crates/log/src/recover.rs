@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Chain, Epoch, Evidence, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn, Reason,
-    ScanAhead, SegmentHeader, SegmentNumber, Stop, Tail, Verdict, common_log, directory_fault, explain,
-    head_of, judge, judge_header,
+    Chain, Epoch, Evidence, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn, Place,
+    Reason, ScanAhead, SegmentHeader, SegmentNumber, Stop, Tail, Verdict, common_log, directory_fault,
+    explain, head_of, judge, judge_header,
 };
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
@@ -24,6 +24,8 @@ use crate::names::{self, FileName};
 use crate::options::Options;
 use crate::segment::{Link, Segment};
 use crate::window::{Walk, Window};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Reads of recovery are of this size.
 pub(crate) const READ_BYTES: usize = 1 << 20;
@@ -134,7 +136,8 @@ impl<'d, D: Directory> Headers<'d, D> {
                 return Err(self.corrupt(number, reason, row.name));
             }
         }
-        Ok(log.and_then(|log| head_of(&self.files, log)).map(|head| (head.log, head)))
+        let choose = if self.options.makes(Mistake::HeadByLsn) { head_by_lsn } else { head_of };
+        Ok(log.and_then(|log| choose(&self.files, log)).map(|head| (head.log, head)))
     }
 
     /// Judges the files above the head: `Some` row if one of them was torn while it was made.
@@ -197,6 +200,11 @@ impl<'d, D: Directory> Headers<'d, D> {
     }
 }
 
+/// For a mistake: the segment that seems to have got furthest.
+fn head_by_lsn(files: &[FileHeader], log: LogId) -> Option<SegmentHeader> {
+    files.iter().filter_map(|file| file.own(log)).max_by_key(|header| header.first_lsn).copied()
+}
+
 /// A window for who reads all of a file of `len` bytes.
 fn window_for_all<D: Directory>(directory: &D, file: Arc<D::File>, len: u64) -> Result<Window<D::File>> {
     let window = Window::new(Arc::clone(&file), (READ_BYTES as u64).min(len.max(1)) as usize);
@@ -253,7 +261,10 @@ pub(crate) fn recover<D: Directory>(
         }
         return Ok(None);
     };
-    let spare = headers.judge_spare(Some(log), Some(&head))?;
+    let spare = match options.makes(Mistake::SpareNotJudged) {
+        true => None,
+        false => headers.judge_spare(Some(log), Some(&head))?,
+    };
     if !options.makes(Mistake::ShowsUnsynced) {
         let file = directory.open(&names::segment(head.number), &OpenFile::existing().read_only())?;
         file.sync(SyncKind::Data)?;
@@ -280,9 +291,18 @@ fn read_head<D: Directory>(
     let len = file.len_bytes()?;
     let decoder = segment.decoder(None, &file, options)?;
     let mut walk = Walk::new(window_for_all(directory, file, len)?, decoder);
-    let stop = walk.run_to_stop()?;
-    let evidence = look_ahead(&mut walk, &stop, head.segment_bytes.min(len))?;
-    let row = judge(&stop.facts(&evidence.with_durable(options.expect_durable)));
+    let mut stop = walk.run_to_stop()?;
+    if options.makes(Mistake::HalfGroups) && stop.place == Place::Inside {
+        (stop.tail.end, stop.tail.next_lsn) = (stop.at, stop.lsn_expected);
+    }
+    let to = head.segment_bytes.min(len);
+    let to = if options.makes(Mistake::LooksOneBlockAhead) { to.min(stop.tail.end + BLOCK) } else { to };
+    let mut evidence = look_ahead(&mut walk, &stop, to)?;
+    if options.makes(Mistake::PromisedBytesIgnored) {
+        evidence.end = 0;
+    }
+    let known = if options.makes(Mistake::ExpectIgnored) { Lsn::ZERO } else { options.expect_durable };
+    let row = judge(&stop.facts(&evidence.with_durable(known)));
     let mut verdict = row.verdict;
     if let Verdict::Corrupt(reason) = row.verdict {
         if !options.makes(Mistake::CutsBelowPromise) {
@@ -321,7 +341,7 @@ pub(crate) fn resolve<D: Directory>(
         } else {
             Arc::new(Segment::new(link.header))
         },
-        end: link.end(),
+        end: link.end().filter(|_| !headers.options.makes(Mistake::NamedEndIgnored)),
     };
     Ok(chain.links.iter().map(link).collect())
 }

@@ -311,10 +311,14 @@ impl<D: Directory> Shared<D> {
             false => Promise { lsn: state.durable, end: at },
         };
         let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
-        let frozen = state.filling.freeze(promise, self.options.pad_groups, memory);
+        let pad = self.options.pad_groups && !self.options.makes(Mistake::PaddingForgotten);
+        let frozen = state.filling.freeze(promise, pad, memory);
         let last = frozen.next_lsn.before().unwrap_or(Lsn::ZERO);
         let end = frozen.end;
         let bytes = frozen.len as u64;
+        if self.options.makes(Mistake::WatermarkEarly) {
+            self.set_durable(&mut state, last);
+        }
         drop(state);
         let written = lock(&self.writer).group(frozen, unsynced);
         let took = written.write + written.sync.unwrap_or_default();
@@ -324,6 +328,9 @@ impl<D: Directory> Shared<D> {
         let mut state = self.lock();
         state.spare = written.memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
         if let Err(error) = written.result {
+            if self.options.makes(Mistake::WatermarkOnFailure) {
+                self.set_durable(&mut state, last);
+            }
             let poisoned = self.poison(&mut state, error);
             return (state, Err(poisoned));
         }
@@ -420,7 +427,10 @@ impl<D: Directory> Shared<D> {
             if let Some(outcome) = state.outcome(lsn, cuts) {
                 return outcome;
             }
-            if self.options.makes(Mistake::FollowerToldOk) && lsn <= state.told {
+            let is_next = lsn.before() == Some(state.durable);
+            if self.options.makes(Mistake::FollowerToldOk) && lsn <= state.told
+                || self.options.makes(Mistake::WatermarkOffByOne) && is_next
+            {
                 return Ok(());
             }
             if state.closed {

@@ -34,8 +34,7 @@ pub(crate) struct Writer<D: Directory> {
     engine: D::Engine,
     pub(crate) file: Arc<D::File>,
     persist: Persist,
-    retries: bool,
-    clears_tail: bool,
+    mistake: Option<Mistake>,
 }
 
 impl<D: Directory> Writer<D> {
@@ -49,16 +48,18 @@ impl<D: Directory> Writer<D> {
         };
         let persist = if options.makes(Mistake::NoSync) { Persist::Later } else { persist };
         let engine = directory.engine(EngineKind::Caller, 1)?;
-        let retries = options.makes(Mistake::RetriesSync);
-        let clears_tail = options.makes(Mistake::TailRewritten);
-        Ok(Self { engine, file, persist, retries, clears_tail })
+        Ok(Self { engine, file, persist, mistake: options.mistake() })
+    }
+
+    fn makes(&self, mistake: Mistake) -> bool {
+        cfg!(feature = "mistakes") && self.mistake == Some(mistake)
     }
 
     /// Writes a group into the segment's file; durable when it succeeded, unless it is not to be.
     pub(crate) fn group(&mut self, frozen: Frozen, unsynced: bool) -> Written {
         let persist = if unsynced { Persist::Later } else { self.persist };
         let file = Arc::clone(&self.file);
-        if self.clears_tail {
+        if self.makes(Mistake::TailRewritten) {
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
             let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, frozen.offset, Persist::Later);
             if cleared.result.is_err() {
@@ -73,7 +74,7 @@ impl<D: Directory> Writer<D> {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(block);
-        let persist = self.persist;
+        let persist = if self.makes(Mistake::HeaderNotSynced) { Persist::Later } else { self.persist };
         self.write(Arc::clone(file), memory, HEADER_BYTES, 0, persist).result
     }
 
@@ -87,17 +88,21 @@ impl<D: Directory> Writer<D> {
     ) -> Written {
         let started = Instant::now();
         // A sync of its own is asked for by itself, so that the two can be told apart.
-        let (with_write, sync) = match persist {
+        let (with_write, mut sync) = match persist {
             Persist::Sync(kind) => (Persist::Later, Some(kind)),
             other => (other, None),
         };
+        if self.makes(Mistake::SyncsFirst) {
+            let _ = sync.take().map(|kind| self.run(&file, Operation::Sync(kind)));
+        }
         let (mut result, memory) =
             self.run(&file, Operation::Write { buffer, len, offset, persist: with_write });
         let write = started.elapsed();
         if let (Ok(()), Some(kind)) = (&result, sync) {
-            result = self.run(&file, Operation::Sync(kind)).0;
+            let synced = self.run(&file, Operation::Sync(kind)).0;
+            result = if self.makes(Mistake::SyncErrorIgnored) { Ok(()) } else { synced };
         }
-        if result.is_err() && self.retries {
+        if result.is_err() && self.makes(Mistake::RetriesSync) {
             result = file.sync(SyncKind::All).map_err(Into::into);
         }
         Written { result, memory, started, write, sync: sync.map(|_| started.elapsed() - write) }

@@ -1,10 +1,13 @@
 //! Every mistake that can be built in is caught, by a promise that is seen broken; and the same history without it keeps
 //! every promise, over the same seeds.
 //!
-//! *Owns*: one history per mistake. docs/durability.md lists them, and a test here keeps that list true.
+//! *Owns*: one history per mistake. docs/powerloss.md lists them, and a test of `inkstone-powerloss` keeps
+//! that list true. *May not touch*: the crate's insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+#[path = "support/caught.rs"]
+mod caught;
 #[path = "support/gate.rs"]
 mod gate;
 #[path = "support/history.rs"]
@@ -12,54 +15,14 @@ mod history;
 
 use std::sync::{Arc, Mutex};
 
+use caught::{LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, caught, check_cut};
 use gate::{Gate, GateDirectory};
 use history::{
     LOG, Told, append, check, check_with, disk, name, open, read_file, record, small, with, write_file,
 };
 use inkstone::mistake::Mistake;
 use inkstone::{Access, Durability, Event, Log, Lsn, Options};
-use inkstone_io::NamedChoice;
-use inkstone_sim::shrink::seeds;
-use inkstone_sim::{
-    AfterEffect, Counters, DiskOptions, Effect, Fault, OperationKind, PowerCut, SimDisk, errno,
-};
-
-/// Counted, not timed: a history takes a millisecond or so.
-const SEEDS: u64 = 30;
-/// States found after each cut.
-const SAMPLES: u64 = 6;
-
-/// The promises that a mistake may break, by the words of the check.
-const LOST: &str = "were acknowledged and";
-const REFUSES: &str = "does not open";
-const UNREADABLE: &str = "cannot be read";
-const WRONG: &str = "was never appended";
-
-/// Runs the history over the seeds, with the mistake and without: it must be seen with it, in one of these ways, and
-/// must not be seen without.
-fn caught(mistake: Mistake, ways: &[&str], history: impl Fn(Option<Mistake>, u64) -> Result<(), String>) {
-    for seed in seeds(1, SEEDS) {
-        history(None, seed).unwrap_or_else(|reason| panic!("no mistake, and yet at seed {seed}: {reason}"));
-    }
-    let found: Vec<_> = seeds(1, SEEDS).filter_map(|seed| history(Some(mistake), seed).err()).collect();
-    let example = found.first().unwrap_or_else(|| panic!("{mistake} is not caught"));
-    println!("{mistake}: {} of {SEEDS} seeds, for example: {example}", found.len());
-    for way in ways {
-        assert!(
-            found.iter().any(|reason| reason.contains(way)),
-            "{mistake} is not caught as {way:?}: {found:?}"
-        );
-    }
-    for reason in &found {
-        assert!(ways.iter().any(|way| reason.contains(way)), "{mistake} breaks something else: {reason}");
-    }
-}
-
-/// Every promise holds in what a cut may leave.
-fn check_cut(cut: &PowerCut, options: &Options, seed: u64, told: Told) -> Result<(), String> {
-    (0..SAMPLES)
-        .try_for_each(|sample| check(&cut.sample(seed ^ sample << 20), options.clone(), told).map(drop))
-}
+use inkstone_sim::{AfterEffect, Counters, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 /// Appends the records `from..=to` with cuts inside each commit and after it.
 fn append_with_cuts(
@@ -398,37 +361,4 @@ fn preparing_ahead_takes_more_than_the_budget() {
         let used: u64 = disk.image().iter().map(|(_, bytes)| bytes.len() as u64).sum();
         if used <= budget { Ok(()) } else { Err(format!("{used} bytes of a budget of {budget}")) }
     });
-}
-
-/// The rows of the table in docs/durability.md: mistake, its summary, test.
-fn rows() -> Vec<[String; 3]> {
-    let text = include_str!("../../../docs/durability.md");
-    let section = text.split("## Mistakes that were built in").nth(1).expect("the section");
-    let section = section.split("\n## ").next().unwrap();
-    let rows = section.lines().filter(|line| line.starts_with("| `"));
-    rows.map(|line| {
-        let cells: Vec<_> = line.trim_matches('|').split('|').map(|cell| cell.trim()).collect();
-        let [mistake, _, test] = cells[..] else { panic!("a row of three cells: {line}") };
-        let (name, summary) = mistake.split_once(": ").expect("`name`: summary");
-        [name, summary, test].map(|cell| cell.trim_matches('`').to_owned())
-    })
-    .collect()
-}
-
-#[test]
-fn the_table_in_the_documentation_is_true() {
-    let source = include_str!("mistakes.rs");
-    let rows = rows();
-    for mistake in Mistake::ALL {
-        let row = rows
-            .iter()
-            .find(|row| row[0] == mistake.name())
-            .unwrap_or_else(|| panic!("no row for {mistake}"));
-        assert_eq!(row[1], mistake.summary());
-        let (_, body) = source.split_once(&format!("#[test]\nfn {}() {{\n", row[2])).expect(&row[2]);
-        let body = body.split("\n}\n").next().unwrap();
-        let is_about = body.contains("caught(") && body.contains(&format!("Mistake::{mistake:?},"));
-        assert!(is_about, "{} is not about {mistake}", row[2]);
-    }
-    assert_eq!(rows.len(), Mistake::ALL.len(), "a row is extra");
 }

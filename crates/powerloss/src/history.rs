@@ -35,6 +35,8 @@ pub enum Op {
     Drop,
     /// Kill the process, and open.
     Kill,
+    /// The power goes within this one, and the history goes on with what is found. Only [`rough`] draws it.
+    PowerCut(Box<Op>),
 }
 
 fn size(rng: &mut fastrand::Rng) -> usize {
@@ -116,6 +118,28 @@ fn operations(rng: &mut fastrand::Rng, taste: Taste, length: usize) -> Vec<Op> {
     (0..length).map(&mut operation).collect()
 }
 
+/// A history of `length` operations in which the power goes again and again, and records whose frames end where blocks do:
+/// what one crash has left lies where the next writer's bytes would, and fits.
+pub fn rough(seed: u64, length: usize) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x726F_7567_6821_2121);
+    // With padding a group begins with a block: 48 bytes of it, and 24 of each frame, are not the records'.
+    const FIRST: usize = 4096 - 48 - 24;
+    const NEXT: usize = 4096 - 24;
+    let mut operation = |_| {
+        let operation = match rng.u32(..10) {
+            0..=3 => Op::Batch(vec![FIRST, NEXT, NEXT]),
+            4 | 5 => Op::Several(sizes(&mut rng)),
+            6 => Op::Append(size(&mut rng)),
+            7 => Op::TruncateAfter(rng.u8(..)),
+            8 => Op::TruncateBefore(rng.u8(..)),
+            _ => [Op::Reopen, Op::Kill, Op::Sync][rng.usize(..3)].clone(),
+        };
+        let ends = matches!(operation, Op::Reopen | Op::Kill);
+        if !ends && rng.bool() { Op::PowerCut(Box::new(operation)) } else { operation }
+    };
+    (0..length).map(&mut operation).collect()
+}
+
 /// What an operation may leave when it is cut short, and what it must leave when it is done.
 pub struct Plan {
     /// What a crash within it may leave.
@@ -132,6 +156,9 @@ fn part(model: &Model, part: u8) -> u64 {
 
 /// What `operation` means.
 pub fn plan(operation: &Op, before: &Model) -> Plan {
+    if let Op::PowerCut(within) = operation {
+        return plan(within, before);
+    }
     let mut after = before.clone();
     let mut lsn = Lsn::ZERO;
     match operation {
@@ -141,7 +168,7 @@ pub fn plan(operation: &Op, before: &Model) -> Plan {
             let last = all.len() - 1;
             all.iter().enumerate().for_each(|(index, bytes)| after.push(*bytes, index < last));
         }
-        Op::Sync | Op::Prepare | Op::Reopen | Op::Drop | Op::Kill => {}
+        Op::Sync | Op::Prepare | Op::Reopen | Op::Drop | Op::Kill | Op::PowerCut(_) => {}
         Op::TruncateBefore(to) => {
             after.first = part(before, *to) + 1;
             lsn = Lsn::new(after.first);
@@ -193,6 +220,7 @@ pub fn carry_out<D: Directory>(log: &Log<D>, operation: &Op, plan: &Plan) -> ink
         }
         Op::TruncateBefore(_) => log.truncate_before(plan.lsn),
         Op::TruncateAfter(_) => log.truncate_after(plan.lsn),
+        Op::PowerCut(within) => carry_out(log, within, plan),
         Op::Reopen | Op::Drop | Op::Kill => Ok(()),
     }
 }

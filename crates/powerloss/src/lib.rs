@@ -12,6 +12,7 @@
 //! | [`kernel`] | histories on real kernel file systems, on disks in memory that are cut at every write |
 //! | [`any`] | any writer and reader, crashed in between |
 //! | [`kill`] | writers that are killed with SIGKILL, and an outside witness |
+//! | [`mistakes`] | which lab catches which mistake that is built in, and how fast |
 //! | [`sim`] | histories on the simulated disk, crashed at every instant |
 #![forbid(unsafe_code)]
 
@@ -21,5 +22,6 @@ pub mod history;
 pub mod keep;
 pub mod kernel;
 pub mod kill;
+pub mod mistakes;
 pub mod model;
 pub mod sim;

@@ -4,6 +4,7 @@
 
 mod any;
 mod kill;
+mod mistakes;
 mod recording;
 mod run;
 mod sim;
@@ -41,6 +42,8 @@ enum PowerlossCommand {
     Kill(kill::KillArguments),
     /// Crash any program that writes, and hold what another reads against what was acknowledged
     Any(any::AnyArguments),
+    /// Build mistakes into the log and see which lab notices each, and how fast
+    Mistakes(mistakes::MistakesArguments),
     /// The writer of `run` and `record`
     #[command(hide = true)]
     Writer(writer::WriterArguments),
@@ -59,6 +62,7 @@ pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> an
         PowerlossCommand::Show(show) => recording::show(show),
         PowerlossCommand::Kill(kill) => kill::kill(kill, stop),
         PowerlossCommand::Any(any) => any::any(any, stop),
+        PowerlossCommand::Mistakes(mistakes) => mistakes::mistakes(mistakes, stop),
         PowerlossCommand::Writer(writer) => writer::write(writer),
         PowerlossCommand::KillWriter(writer) => kill::write(writer),
     }

@@ -4,7 +4,7 @@
 //! mean (`history.rs`).
 
 use inkstone::{Log, Lsn};
-use inkstone_sim::{SimDirectory, SimDisk};
+use inkstone_sim::{Effect, Fault, OperationKind, SimDirectory, SimDisk};
 
 use super::explore::{PATH, open};
 use super::variant::Variant;
@@ -168,6 +168,59 @@ fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen,
     }
     log.abandon();
     Ok(if last < model.last() { Seen::Less } else { Seen::Whole })
+}
+
+/// A log of a few records, and the disk that it is on.
+fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log<SimDirectory>, u64), String> {
+    let disk = SimDisk::new(seed, variant.disk);
+    let log = open(&disk, variant).map_err(|error| error.to_string())?;
+    let count = 2 + seed % 5;
+    for number in 0..count as usize {
+        let bytes = vec![number as u8; seed as usize % 97 * 100 + number];
+        log.append_durable(&bytes).map_err(|error| error.to_string())?;
+    }
+    Ok((disk, log, count))
+}
+
+/// The write of the very last group is lost, and nothing follows that could tell: a caller who knows better is believed.
+///
+/// # Errors
+/// When the log opens with less than its caller knows of.
+pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
+    let (disk, log, count) = a_few(seed, variant)?;
+    disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
+    let last = log.append_durable(b"the last").map_err(|error| error.to_string())?;
+    log.abandon();
+    disk.drop_caches();
+    let options = variant.options.clone().expect_durable(last);
+    match open(&disk, &Variant { options, ..variant.clone() }) {
+        Ok(log) if log.last() >= last => Ok(()),
+        Ok(log) => {
+            Err(format!("{last} was known to be durable, and it opens with {} of {count}", log.last()))
+        }
+        Err(error) if error.corruption().is_some() => Ok(()),
+        Err(error) => Err(format!("it does not open: {error}")),
+    }
+}
+
+/// The write of a truncation is lost, and that of another one is not: the promise in the second one tells, by its byte.
+///
+/// # Errors
+/// When the log opens and neither counts.
+pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
+    let (disk, log, _) = a_few(seed, variant)?;
+    disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
+    let first = Lsn::new(3);
+    let truncated = log.truncate_before(Lsn::new(2)).and_then(|()| log.truncate_before(first));
+    truncated.map_err(|error| error.to_string())?;
+    log.abandon();
+    disk.drop_caches();
+    match open(&disk, variant) {
+        Ok(log) if log.first() == first => Ok(()),
+        Ok(log) => Err(format!("{first} was the first, and it opens with {}", log.first())),
+        Err(error) if error.corruption().is_some() => Ok(()),
+        Err(error) => Err(format!("it does not open: {error}")),
+    }
 }
 
 /// Flips a bit somewhere in a segment that is in use.

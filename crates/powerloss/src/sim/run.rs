@@ -80,7 +80,8 @@ impl Run {
             self.explorer.variant.redraw_options(self.explorer.seed ^ self.steps);
         }
         let before = self.log().stats().segments_recycled;
-        let is_opening = matches!(operation, Op::Reopen | Op::Drop | Op::Kill);
+        // An opening counts from zero again.
+        let is_opening = matches!(operation, Op::Reopen | Op::Drop | Op::Kill | Op::PowerCut(_));
         match (operation, self.log.take()) {
             (Op::Reopen, Some(log)) => {
                 log.close().map_err(|error| format!("it does not close: {error}"))?;
@@ -97,6 +98,11 @@ impl Run {
                 let shown = self.open(&plan.during)?;
                 self.model.settle(shown);
             }
+            (Op::PowerCut(within), Some(log)) => {
+                carry_out(&log, within, &plan).map_err(|error| format!("it fails: {error}"))?;
+                log.abandon();
+                self.go_on_with_what_was_found(&plan.during, plan.after.numbers)?;
+            }
             (_, log) => {
                 self.log = log;
                 carry_out(self.log(), operation, &plan).map_err(|error| format!("it fails: {error}"))?;
@@ -108,6 +114,17 @@ impl Run {
         let after = self.log().stats().segments_recycled;
         self.recycled += after - if is_opening { 0 } else { before };
         self.look(&plan.during)
+    }
+
+    /// The power went at some instant of what was just done; the rest of the history is that of the disk that was found.
+    fn go_on_with_what_was_found(&mut self, during: &Allowed, numbers: u32) -> Result<(), String> {
+        let mut rng = fastrand::Rng::with_seed(self.explorer.seed ^ (self.steps << 32));
+        let cuts: Vec<_> = self.disk.take_epochs().into_iter().chain([self.disk.power_cut()]).collect();
+        self.disk = cuts[rng.usize(..cuts.len())].sample(rng.u64(..));
+        self.disk.record_epochs();
+        let shown = self.open(during).map_err(|why| format!("after the power cut: {why}"))?;
+        self.model = during.model(shown, numbers);
+        Ok(())
     }
 
     /// The last promise is left out only where the room is needed for other things.

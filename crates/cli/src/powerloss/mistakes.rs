@@ -1,0 +1,73 @@
+//! `inkstone powerloss mistakes`.
+//!
+//! *Owns*: its arguments, showing what was caught. *May not touch*: what a mistake does, what the labs judge.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use clap::Args;
+use inkstone::mistake::Mistake;
+use inkstone_io::NamedChoice;
+use inkstone_powerloss::mistakes::catches;
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone powerloss mistakes                          all of them, some minutes
+  inkstone powerloss mistakes no-sync renamed-first
+
+After each lab stands how many crash states it took: from seed 1, and the median of five hunts.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct MistakesArguments {
+    /// Which mistakes; all of them if none is named
+    #[arg(value_name = "MISTAKE", value_parser = str::parse::<Mistake>)]
+    mistakes: Vec<Mistake>,
+    /// Put the figures into the table of this page too (docs/powerloss.md)
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// Runs it and shows what caught what; fails if a mistake was not noticed.
+pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let all = if arguments.mistakes.is_empty() { Mistake::ALL } else { &arguments.mistakes };
+    // A panic is one way to be caught; it need not fill the terminal.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut out = std::io::stdout().lock();
+    let page = arguments.write.as_deref();
+    let read = |page: &Path| std::fs::read_to_string(page).with_context(|| page.display().to_string());
+    let mut text = page.map(read).transpose()?.unwrap_or_default();
+    let mut blind = 0;
+    for &mistake in all {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(ExitCode::from(130));
+        }
+        let labs: Vec<_> = catches(mistake).iter().map(ToString::to_string).collect();
+        blind += usize::from(labs.is_empty());
+        let labs = if labs.is_empty() { "NOT NOTICED".to_owned() } else { labs.join(", ") };
+        writeln!(out, "{mistake}: {}\n    {labs}", mistake.summary())?;
+        text = with_figures(&text, mistake, &labs);
+    }
+    if let Some(page) = page {
+        std::fs::write(page, text).with_context(|| page.display().to_string())?;
+    }
+    Ok(if blind == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The third cell of a mistake's row is the labs'.
+fn with_figures(page: &str, mistake: Mistake, labs: &str) -> String {
+    let begin = format!("| `{}`:", mistake.name());
+    let row = |line: &str| {
+        let mut cells: Vec<&str> = line.split('|').collect();
+        let labs = format!(" {labs} ");
+        if let Some(cell) = cells.get_mut(3) {
+            *cell = &labs;
+        }
+        cells.join("|")
+    };
+    let line = |line: &str| if line.starts_with(&begin) { row(line) } else { line.to_owned() };
+    page.lines().map(|text| line(text) + "\n").collect()
+}

@@ -1,0 +1,53 @@
+//! A mistake is caught: with it a promise is seen broken, and without it the same seeds are sound.
+//!
+//! *Owns*: that comparison, and the words by which promises are known. *May not touch*: which history is run.
+
+#![allow(dead_code, reason = "each test uses what it needs")]
+
+use inkstone::Options;
+use inkstone::mistake::Mistake;
+use inkstone_sim::PowerCut;
+use inkstone_sim::shrink::seeds;
+
+use crate::history::{Told, check};
+
+/// Counted, not timed: a history takes a millisecond or so.
+pub(crate) const SEEDS: u64 = 30;
+/// States found after each cut.
+pub(crate) const SAMPLES: u64 = 6;
+
+/// The promises that a mistake may break, by the words of the check.
+pub(crate) const LOST: &str = "were acknowledged and";
+pub(crate) const REFUSES: &str = "does not open";
+pub(crate) const UNREADABLE: &str = "cannot be read";
+pub(crate) const WRONG: &str = "was never appended";
+
+/// Runs the history over the seeds, with the mistake and without: it must be seen with it, in one of these ways, and
+/// must not be seen without.
+pub(crate) fn caught(
+    mistake: Mistake,
+    ways: &[&str],
+    history: impl Fn(Option<Mistake>, u64) -> Result<(), String>,
+) {
+    for seed in seeds(1, SEEDS) {
+        history(None, seed).unwrap_or_else(|reason| panic!("no mistake, and yet at seed {seed}: {reason}"));
+    }
+    let found: Vec<_> = seeds(1, SEEDS).filter_map(|seed| history(Some(mistake), seed).err()).collect();
+    let example = found.first().unwrap_or_else(|| panic!("{mistake} is not caught"));
+    println!("{mistake}: {} of {SEEDS} seeds, for example: {example}", found.len());
+    for way in ways {
+        assert!(
+            found.iter().any(|reason| reason.contains(way)),
+            "{mistake} is not caught as {way:?}: {found:?}"
+        );
+    }
+    for reason in &found {
+        assert!(ways.iter().any(|way| reason.contains(way)), "{mistake} breaks something else: {reason}");
+    }
+}
+
+/// Every promise holds in what a cut may leave.
+pub(crate) fn check_cut(cut: &PowerCut, options: &Options, seed: u64, told: Told) -> Result<(), String> {
+    (0..SAMPLES)
+        .try_for_each(|sample| check(&cut.sample(seed ^ sample << 20), options.clone(), told).map(drop))
+}

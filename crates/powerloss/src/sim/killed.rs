@@ -1,0 +1,185 @@
+//! A process that is killed at any call, between a write and its sync for example, while the kernel lives on: the next
+//! opening finds what the killed one left in memory, and what it shows must survive the power.
+//!
+//! *Owns*: the moment of death. *May not touch*: what is written before it; it all goes on to the simulated disk.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use inkstone::Log;
+use inkstone_io::{Completion, Directory, Engine, EngineKind, Error, OpenFile, Request, Result};
+use inkstone_sim::{SimDirectory, SimDisk, SimEngine, SimFile, SimLock};
+
+use super::explore::{Explorer, PATH};
+use crate::history::{Op, carry_out, plan};
+use crate::model::{Allowed, Model};
+
+/// No call is as far away as this.
+const NEVER: u64 = u64::MAX / 2;
+
+/// A directory of a process that has so many calls to live: after them nothing that it does reaches the disk.
+#[derive(Debug)]
+pub struct Mortal {
+    inner: SimDirectory,
+    left: Arc<AtomicU64>,
+}
+
+/// Its engine.
+#[derive(Debug)]
+pub struct MortalEngine {
+    inner: SimEngine,
+    path: std::path::PathBuf,
+    left: Arc<AtomicU64>,
+}
+
+/// Counts a call; an error if it comes after death. One thread makes all of them: `Relaxed` is enough.
+fn live(left: &AtomicU64, path: &Path) -> Result<()> {
+    let before = left.load(Ordering::Relaxed);
+    if before == 0 {
+        return Err(Error::invalid("call for", path, "the process was killed"));
+    }
+    left.store(before - 1, Ordering::Relaxed);
+    Ok(())
+}
+
+impl Engine for MortalEngine {
+    type File = SimFile;
+
+    fn submit(&mut self, request: Request<SimFile>) -> Result<()> {
+        live(&self.left, &self.path)?;
+        self.inner.submit(request)
+    }
+
+    fn complete(&mut self) -> Result<Option<Completion>> {
+        self.inner.complete()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+}
+
+impl Directory for Mortal {
+    type File = SimFile;
+    type Engine = MortalEngine;
+    type Lock = SimLock;
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
+        live(&self.left, self.path())?;
+        self.inner.open(name, how)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        live(&self.left, self.path())?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        live(&self.left, self.path())?;
+        self.inner.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn sync(&self) -> Result<()> {
+        live(&self.left, self.path())?;
+        self.inner.sync()
+    }
+
+    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
+        self.inner.lock(name)
+    }
+
+    fn locked_by(&self, name: &str) -> Result<Option<String>> {
+        self.inner.locked_by(name)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.inner.free_bytes()
+    }
+
+    fn random_bytes(&self) -> Result<[u8; 16]> {
+        self.inner.random_bytes()
+    }
+
+    fn engine(&self, kind: EngineKind, depth: usize) -> Result<MortalEngine> {
+        let (path, left) = (self.path().to_path_buf(), Arc::clone(&self.left));
+        Ok(MortalEngine { inner: self.inner.engine(kind, depth)?, path, left })
+    }
+}
+
+/// A log whose writers are killed.
+pub struct Killed {
+    /// Who looks at crashes.
+    pub explorer: Explorer,
+    disk: SimDisk,
+    rng: fastrand::Rng,
+    model: Model,
+}
+
+impl Killed {
+    /// No log yet.
+    pub fn new(explorer: Explorer) -> Self {
+        let disk = SimDisk::new(explorer.seed, explorer.variant.disk);
+        let rng = fastrand::Rng::with_seed(explorer.seed ^ 0x6B69_6C6C_6564_2121);
+        Self { explorer, disk, rng, model: Model::new() }
+    }
+
+    /// Each process has options of its own: what one left to a sync, the next makes durable by its writes.
+    fn open(&mut self, calls: &Arc<AtomicU64>) -> inkstone::Result<Log<Mortal>> {
+        self.explorer.variant.redraw_options(self.rng.u64(..));
+        let directory = Mortal { inner: self.disk.directory(PATH), left: Arc::clone(calls) };
+        Log::open_in(Arc::new(directory), self.explorer.variant.options.clone())
+    }
+
+    /// Runs a history: before each operation a process opens the log, in each it is killed, or after it.
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    pub fn all(&mut self, operations: &[Op]) -> std::result::Result<(), String> {
+        for (number, operation) in operations.iter().enumerate() {
+            self.one(operation).map_err(|why| format!("{number} {operation:?}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, operation: &Op) -> std::result::Result<(), String> {
+        let calls = Arc::new(AtomicU64::new(NEVER));
+        let allowed = self.model.allowed();
+        let log = self.open(&calls).map_err(|error| format!("it does not open: {error}"))?;
+        let shown = allowed.check(&log)?;
+        self.model.settle(shown);
+        self.look(&self.model.allowed(), "after the opening that followed a kill")?;
+        let plan = plan(operation, &self.model);
+        // A step of what an operation calls is one of a few: most deaths are within it.
+        calls.store(self.rng.u64(0..8), Ordering::Relaxed);
+        let result = carry_out(&log, operation, &plan);
+        let was_killed = calls.load(Ordering::Relaxed) == 0;
+        log.abandon();
+        self.model = match result {
+            Ok(()) => plan.after.clone(),
+            Err(_) if was_killed => Model { records: plan.during.records.to_vec(), ..plan.after.clone() },
+            Err(error) => return Err(format!("it fails: {error}")),
+        };
+        let now = if was_killed { plan.during } else { self.model.allowed() };
+        self.look(&now, "killed")?;
+        let calls = Arc::new(AtomicU64::new(NEVER));
+        let log = self.open(&calls).map_err(|error| format!("killed, it does not open: {error}"))?;
+        let shown = now.check(&log).map_err(|why| format!("killed: {why}"))?;
+        log.abandon();
+        self.model = now.model(shown, self.model.numbers);
+        self.look(&self.model.allowed(), "killed, opened")
+    }
+
+    fn look(&mut self, allowed: &Allowed, when: &str) -> std::result::Result<(), String> {
+        let cut = self.disk.power_cut();
+        self.explorer.cut(&cut, allowed).map_err(|why| format!("{when}, then crashed: {why}"))
+    }
+}

@@ -1,0 +1,94 @@
+//! The table of mistakes is true: every mistake has a row, and what its row says catches it.
+//!
+//! *Owns*: comparing docs/powerloss.md with the labs. *May not touch*: the labs.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use inkstone::mistake::Mistake;
+use inkstone_io::NamedChoice;
+use inkstone_powerloss::mistakes::{Bound, Lab, STARTS, THREADS, hunt};
+
+const PAGE: &str = include_str!("../../../docs/powerloss.md");
+/// Where the directed tests are.
+const DIRECTED: [&str; 2] =
+    [include_str!("../../log/tests/mistakes.rs"), include_str!("../../log/tests/mistakes_recovery.rs")];
+
+/// A row of the table.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    summary: String,
+    labs: Vec<(Lab, Option<u64>)>,
+    directed: Option<String>,
+}
+
+fn rows() -> Vec<Row> {
+    let (_, section) = PAGE.split_once("\n## Mistakes built in\n").expect("the section");
+    let section = section.split("\n## ").next().expect("a split has a first piece");
+    section.lines().filter(|line| line.starts_with("| `")).map(row).collect()
+}
+
+fn row(line: &str) -> Row {
+    let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+    let [mistake, harm, labs, directed] = cells[..] else { panic!("a row of four cells: {line}") };
+    assert!(harm.len() > 20, "what would happen? {line}");
+    let (name, summary) = mistake.split_once("`: ").expect("`name`: summary");
+    let labs = labs.split(", ").filter(|lab| *lab != "-").map(|lab| {
+        let mut words = lab.split(' ');
+        let lab = words.next().unwrap().parse().unwrap();
+        (lab, words.next().map(|states| states.parse().unwrap()))
+    });
+    Row {
+        name: name.trim_matches('`').to_owned(),
+        summary: summary.to_owned(),
+        labs: labs.collect(),
+        directed: (directed != "-").then(|| directed.trim_matches('`').to_owned()),
+    }
+}
+
+#[test]
+fn every_mistake_has_a_row_and_something_that_catches_it() {
+    let rows = rows();
+    assert_eq!(rows.len(), Mistake::ALL.len());
+    for (row, mistake) in rows.iter().zip(Mistake::ALL) {
+        assert_eq!((&row.name[..], &row.summary[..]), (mistake.name(), mistake.summary()));
+        assert!(!row.labs.is_empty() || row.directed.is_some(), "nothing catches {mistake}");
+        let Some(test) = &row.directed else { continue };
+        let body = DIRECTED.iter().find_map(|source| {
+            let (_, body) = source.split_once(&format!("#[test]\nfn {test}() {{\n"))?;
+            body.split("\n}\n").next()
+        });
+        let body = body.unwrap_or_else(|| panic!("there is no test {test}"));
+        let is_about = body.contains("caught(") && body.contains(&format!("Mistake::{mistake:?},"));
+        assert!(is_about, "{test} is not about {mistake}");
+    }
+}
+
+/// Each hunt ends with the first broken promise: what the table says is run, not more.
+#[test]
+fn every_lab_that_the_table_names_catches_the_mistake_in_so_many_states() {
+    for row in rows() {
+        let mistake = row.name.parse::<Mistake>().unwrap();
+        for (lab, states) in row.labs {
+            let Some(states) = states else {
+                assert!(!lab.is_of_the_seed(), "{mistake}: no figure for {lab}");
+                let caught = STARTS.iter().any(|&start| hunt(lab, Some(mistake), start, THREADS).is_some());
+                assert!(caught, "{lab} does not catch {mistake}");
+                continue;
+            };
+            let bound = Bound { seeds: 100_000, states };
+            let caught = hunt(lab, Some(mistake), STARTS[0], bound)
+                .unwrap_or_else(|| panic!("{lab} does not catch {mistake} in {states} states"));
+            assert!(caught.states <= states, "{lab} takes {} states for {mistake}", caught.states);
+        }
+    }
+}
+
+/// The labs of this module that no other test runs: without a mistake they find nothing.
+#[test]
+fn without_a_mistake_every_lab_finds_nothing() {
+    for &lab in Lab::ALL {
+        let bound = if lab.is_of_the_seed() { Bound { seeds: 200, states: 6_000 } } else { THREADS };
+        assert_eq!(hunt(lab, None, STARTS[0], bound), None, "{lab}");
+    }
+}
