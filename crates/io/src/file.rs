@@ -20,6 +20,7 @@ use crate::prepare;
 use crate::seam::{File, FileFacts, OpenFile, Persist, SyncKind};
 use crate::strategy::{Access, Durability, Preparation};
 use crate::stream::CStream;
+use crate::sys;
 use crate::transfer::{Direction, Transfer, retry};
 
 /// The numbers of file systems, as `statfs` gives them.
@@ -141,6 +142,27 @@ impl OsFile {
     /// When nothing is mapped there, or what the kernel answers.
     pub fn sync_mapped(&self, offset: u64, len: usize) -> Result<()> {
         self.with_mapping("msync", offset, |mapping| mapping.sync(offset, len))
+    }
+
+    /// For access stream: `fflush`. What was buffered in the process is in the kernel then, and not on the medium.
+    ///
+    /// # Errors
+    /// When the access is another one, or what the kernel answers.
+    pub fn flush_buffered(&self) -> Result<()> {
+        match &self.way {
+            Way::Stream(stream) => self.flush_stream(&mut lock(stream)),
+            _ => Err(Error::invalid("fflush", &self.path, "the file was not opened for access stream")),
+        }
+    }
+
+    /// `sync_file_range`: hands a range of the page cache to the device and waits until it has taken it. Nothing is durable by
+    /// this: neither metadata nor the device's cache is flushed.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn write_back(&self, offset: u64, len: u64) -> Result<()> {
+        retry(|| sys::sync_file_range(self.file.as_fd(), offset, len))
+            .map_err(|source| Error::new("sync_file_range", &self.path, source).at(offset))
     }
 
     fn with_mapping(

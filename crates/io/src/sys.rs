@@ -109,3 +109,18 @@ pub(crate) fn is_locked_by_other(fd: BorrowedFd<'_>) -> io::Result<bool> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// `sync_file_range` with all three flags: starts writing a range back and waits until the device has taken it. It flushes no
+/// device and writes no metadata.
+pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
+    let offset = libc::off64_t::try_from(offset).map_err(too_large)?;
+    let len = libc::off64_t::try_from(len).map_err(too_large)?;
+    let flags =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: no memory is passed; the descriptor is open for as long as it is borrowed.
+    match unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, len, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

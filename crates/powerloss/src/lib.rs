@@ -14,6 +14,7 @@
 //! | [`kill`] | writers that are killed with SIGKILL, and an outside witness |
 //! | [`mistakes`] | which lab catches which mistake that is built in, and how fast |
 //! | [`sim`] | histories on the simulated disk, crashed at every instant |
+//! | [`strategies`] | the plain ways in which programs write files, and what each loses |
 #![forbid(unsafe_code)]
 
 pub mod any;
@@ -25,3 +26,4 @@ pub mod kill;
 pub mod mistakes;
 pub mod model;
 pub mod sim;
+pub mod strategies;

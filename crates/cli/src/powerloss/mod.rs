@@ -8,6 +8,7 @@ mod mistakes;
 mod recording;
 mod run;
 mod sim;
+mod strategies;
 mod writer;
 
 use std::fs::File;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use inkstone_io::NamedChoice;
 use inkstone_powerloss::certificate::Certificate;
 
 #[derive(Debug, Args)]
@@ -32,6 +34,8 @@ enum PowerlossCommand {
     Sim(sim::SimArguments),
     /// Cut the power under real kernel file systems, at any write (root)
     Run(run::RunArguments),
+    /// The plain ways of writing files: what each loses, on which file system (root)
+    Strategies(strategies::StrategiesArguments),
     /// Record what one history of a log sends to its disk (root)
     Record(recording::RecordArguments),
     /// Look at crash states of a recording again (root)
@@ -47,6 +51,9 @@ enum PowerlossCommand {
     /// The writer of `run` and `record`
     #[command(hide = true)]
     Writer(writer::WriterArguments),
+    /// The writer of `strategies`
+    #[command(hide = true)]
+    StrategyWriter(strategies::StrategyWriterArguments),
     /// The writer that `kill` kills
     #[command(hide = true)]
     KillWriter(kill::WriterArguments),
@@ -57,6 +64,7 @@ pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> an
     match &arguments.command {
         PowerlossCommand::Sim(sim) => sim::sim(sim, stop),
         PowerlossCommand::Run(run) => run::run(run, stop),
+        PowerlossCommand::Strategies(strategies) => strategies::strategies(strategies, stop),
         PowerlossCommand::Record(record) => recording::record(record, stop),
         PowerlossCommand::Replay(replay) => recording::replay(replay, stop),
         PowerlossCommand::Show(show) => recording::show(show),
@@ -64,8 +72,14 @@ pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> an
         PowerlossCommand::Any(any) => any::any(any, stop),
         PowerlossCommand::Mistakes(mistakes) => mistakes::mistakes(mistakes, stop),
         PowerlossCommand::Writer(writer) => writer::write(writer),
+        PowerlossCommand::StrategyWriter(writer) => strategies::write(writer),
         PowerlossCommand::KillWriter(writer) => kill::write(writer),
     }
+}
+
+/// Those that were named, or all.
+fn all_or<T: NamedChoice>(chosen: &[T]) -> Vec<T> {
+    if chosen.is_empty() { T::ALL.to_vec() } else { chosen.to_vec() }
 }
 
 /// This command, so that a shell takes it again.

@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicBool;
 use anyhow::anyhow;
 use clap::Args;
 use inkstone::mistake::Mistake;
-use inkstone_io::NamedChoice;
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::kernel::run::{Campaign, run as run_campaign};
 use inkstone_powerloss::kernel::spec::Way;
@@ -58,16 +57,12 @@ pub(crate) struct RunArguments {
     mistake: Option<Mistake>,
 }
 
-fn all_or<T: NamedChoice>(chosen: &[T]) -> Vec<T> {
-    if chosen.is_empty() { T::ALL.to_vec() } else { chosen.to_vec() }
-}
-
 /// Runs it and shows what it found.
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
     let campaign = Campaign {
-        kinds: all_or(&arguments.kinds),
-        ways: all_or(&arguments.ways),
+        kinds: super::all_or(&arguments.kinds),
+        ways: super::all_or(&arguments.ways),
         mounted: arguments.mounted,
         projected: arguments.projected,
         seed: arguments.seed,

@@ -32,7 +32,7 @@ pub struct Program {
 }
 
 /// The writer's process; dropped, it is killed.
-struct Writer {
+pub(crate) struct Writer {
     child: Child,
     lines: Receiver<String>,
 }
@@ -46,7 +46,11 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    fn start(program: &Program, directory: &std::path::Path, spec: &Spec) -> Result<Self, String> {
+    pub(crate) fn start(
+        program: &Program,
+        directory: &std::path::Path,
+        spec: &impl std::fmt::Display,
+    ) -> Result<Self, String> {
         let fail = |error| format!("{}: {error}", program.path.display());
         let mut child = Command::new(&program.path)
             .args(&program.arguments)
@@ -65,7 +69,7 @@ impl Writer {
         Ok(Self { child, lines })
     }
 
-    fn line(&self, stop: &AtomicBool) -> Result<String, String> {
+    pub(crate) fn line(&self, stop: &AtomicBool) -> Result<String, String> {
         let start = Instant::now();
         loop {
             match self.lines.recv_timeout(LOOK_EVERY) {
@@ -82,7 +86,7 @@ impl Writer {
         }
     }
 
-    fn go(&mut self) -> Result<(), String> {
+    pub(crate) fn go(&mut self) -> Result<(), String> {
         let input = self.child.stdin.as_mut().ok_or("the writer has no input")?;
         writeln!(input, "{}", words::GO).map_err(|error| format!("the writer is gone: {error}"))
     }

@@ -1,0 +1,132 @@
+//! `inkstone powerloss strategies`, and the process that it starts to write.
+//!
+//! *Owns*: their arguments, and showing the table. *May not touch*: what a strategy does, how a verdict is found.
+
+use std::io::{BufReader, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use inkstone_powerloss::kernel::machine::FsKind;
+use inkstone_powerloss::kernel::record::Program;
+use inkstone_powerloss::strategies::moment::Moment;
+use inkstone_powerloss::strategies::plain::Plain;
+use inkstone_powerloss::strategies::report::{Report, Row};
+use inkstone_powerloss::strategies::run::{Campaign, again, run};
+use inkstone_powerloss::strategies::trial::Trial;
+use inkstone_powerloss::strategies::writer::write as write_steps;
+
+use crate::parse::names;
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone powerloss strategies                     every strategy on every file system, a few minutes
+  inkstone powerloss strategies --fs xfs --strategy replace,replace-no-sync --states 200
+  inkstone powerloss strategies --fs ext4 --strategy write-only --state ack:8/none      one state again
+
+Exit code 0: whatever may claim durability was there in every state, and whatever may not was caught losing. 1: not so, or
+nothing could run. What did not run is always said.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct StrategiesArguments {
+    /// File systems; all of them by default
+    #[arg(long = "fs", value_name = "LIST", value_delimiter = ',', value_parser = names::<FsKind>())]
+    kinds: Vec<FsKind>,
+    /// Strategies; all of them by default
+    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Plain>())]
+    strategies: Vec<Plain>,
+    /// States of each strategy on each file system
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    states: u32,
+    /// The first run's
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Look at this one state again
+    #[arg(long, value_name = "STATE")]
+    state: Option<Moment>,
+    /// Take that state out of a kept recording
+    #[arg(long, value_name = "FILE", requires = "state")]
+    recording: Option<PathBuf>,
+    /// Where file systems are mounted
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+    /// Keep the recording there of what is not as claimed
+    #[arg(long, value_name = "DIRECTORY")]
+    keep: Option<PathBuf>,
+    /// Write the certificates there, as JSON
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Write every row there, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StrategyWriterArguments {
+    /// Where it writes
+    directory: PathBuf,
+    /// What is done, in the words of a recording's first mark
+    #[arg(value_parser = str::parse::<Trial>)]
+    trial: Trial,
+}
+
+/// What went wrong has been said to the recorder.
+pub(crate) fn write(arguments: &StrategyWriterArguments) -> anyhow::Result<ExitCode> {
+    match write_steps(&arguments.trial, &arguments.directory, BufReader::new(stdin()), stdout()) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(_) => Ok(ExitCode::FAILURE),
+    }
+}
+
+fn save(path: Option<&Path>, what: &impl serde::Serialize) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let json = serde_json::to_string_pretty(what)?;
+    std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))
+}
+
+/// Runs it and shows the table.
+pub(crate) fn strategies(arguments: &StrategiesArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let writer = ["powerloss", "strategy-writer"].map(String::from).to_vec();
+    let campaign = Campaign {
+        kinds: super::all_or(&arguments.kinds),
+        strategies: super::all_or(&arguments.strategies),
+        states: arguments.states as usize,
+        seed: arguments.seed,
+        parent: arguments.directory.clone().unwrap_or_else(std::env::temp_dir),
+        keep_in: arguments.keep.clone(),
+        program: Program { path: std::env::current_exe()?, arguments: writer },
+        command: super::again(),
+    };
+    if let Some(moment) = arguments.state {
+        let row =
+            again(&campaign, arguments.recording.as_deref(), moment, stop).map_err(|why| anyhow!(why))?;
+        println!("{row}");
+        return Ok(if row.worst.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let (report, certificates) =
+        run(&campaign, stop, &mut |line| eprintln!("{line}")).map_err(|why| anyhow!(why))?;
+    show(&report);
+    save(arguments.certificate.as_deref(), &certificates)?;
+    save(arguments.json.as_deref(), &report)?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(130));
+    }
+    Ok(if report.is_as_claimed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(report: &Report) {
+    println!("{}", report.table());
+    report.not_run.iter().for_each(|why| println!("NOT RUN: {why}"));
+    let rows = |which: fn(&&Row) -> bool| report.rows.iter().filter(which);
+    rows(|row| row.not_run.is_some()).for_each(|row| println!("{row}"));
+    rows(|row| !row.as_claimed).for_each(|row| println!("NOT AS CLAIMED ({}): {row}", row.claim));
+    let verdict = match report.states() {
+        0 => "NOTHING RAN",
+        _ if report.is_as_claimed() => "every strategy is as claimed",
+        _ => "not every strategy is as claimed",
+    };
+    println!("{verdict}: {} states, Linux {}", report.states(), report.kernel);
+}

@@ -1,0 +1,293 @@
+//! The strategies: what each does in one step, and what it may claim.
+//!
+//! *Owns*: the names, the claims, the calls in their order. *May not touch*: making the calls; what is seen of them.
+
+use inkstone_io::{Access, Durability, named_choice};
+
+use crate::kernel::machine::FsKind;
+
+named_choice! {
+    /// A way in which programs write.
+    Plain, "strategy" {
+        AppendFdatasync = "append-fdatasync", "append to a file, fdatasync";
+        AppendFsync = "append-fsync", "append to a file, fsync";
+        AppendODsync = "append-o-dsync", "append to a file opened with O_DSYNC";
+        AppendOSync = "append-o-sync", "append to a file opened with O_SYNC";
+        AppendRwfDsync = "append-rwf-dsync", "append with RWF_DSYNC on each write";
+        OverwriteFdatasync = "overwrite-fdatasync", "overwrite a written file, fdatasync";
+        OverwriteODsync = "overwrite-o-dsync", "overwrite a written file opened with O_DSYNC";
+        OverwriteRwfDsync = "overwrite-rwf-dsync", "overwrite a written file with RWF_DSYNC on each write";
+        DirectAppendFdatasync = "direct-append-fdatasync", "append with O_DIRECT, fdatasync";
+        DirectAppendODsync = "direct-append-o-dsync", "append with O_DIRECT and O_DSYNC";
+        DirectOverwriteFdatasync = "direct-overwrite-fdatasync", "overwrite a written file with O_DIRECT, fdatasync";
+        DirectOverwriteODsync = "direct-overwrite-o-dsync", "overwrite a written file with O_DIRECT and O_DSYNC";
+        FallocatedFdatasync = "fallocated-fdatasync", "write into a fallocated file, fdatasync";
+        DirectFallocatedODsync = "direct-fallocated-o-dsync", "write into a fallocated file with O_DIRECT and O_DSYNC";
+        SparseFdatasync = "sparse-fdatasync", "set_len without a sync, write into the hole, fdatasync";
+        SetLenFsyncFdatasync = "set-len-fsync-fdatasync", "set_len and fsync once, then write into the hole, fdatasync";
+        MmapMsync = "mmap-msync", "store into a mapped written file, msync(MS_SYNC)";
+        MmapSparseMsync = "mmap-sparse-msync", "store into a mapped hole, msync(MS_SYNC)";
+        StdioFsync = "stdio-fsync", "fwrite, fflush, fsync of its descriptor";
+        StdioFdatasync = "stdio-fdatasync", "fwrite, fflush, fdatasync of its descriptor";
+        NewFileFsyncDirectory = "new-file-fsync-directory", "new file, fsync, fsync of its directory";
+        Replace = "replace", "write a new file, fsync, rename over the old one, fsync of the directory";
+        NewFileFdatasync = "new-file-fdatasync", "new file, fdatasync; its directory is never synced";
+        NewFileFsync = "new-file-fsync", "new file, fsync; its directory is never synced";
+        ReplaceNoDirectory = "replace-no-directory", "write a new file, fsync, rename; the directory is never synced";
+        WriteOnly = "write-only", "append to a file, no sync";
+        OverwriteOnly = "overwrite-only", "overwrite a written file, no sync";
+        DirectOnly = "direct-only", "overwrite a written file with O_DIRECT, no sync";
+        SyncFileRangeOnly = "sync-file-range-only", "overwrite a written file, sync_file_range, waited for";
+        StdioOnly = "stdio-only", "fwrite, no fflush, no sync";
+        StdioFflushOnly = "stdio-fflush-only", "fwrite, fflush, no sync";
+        MmapOnly = "mmap-only", "store into a mapped written file, no msync";
+        SetLenOnly = "set-len-only", "set_len, no sync: the size";
+        SparseOnly = "sparse-only", "set_len without a sync, write into the hole, no sync";
+        NewFileClose = "new-file-close", "new file, write, close";
+        ReplaceNoSync = "replace-no-sync", "write a new file, rename over the old one, no sync";
+    }
+}
+
+/// What may be said of an acknowledged step when the power goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// It is there, whole.
+    Durable,
+    /// If its name is there, it is whole. POSIX promises the name only after an fsync of the directory.
+    NameNotPromised,
+    /// Nothing. Many take it for durable.
+    Nothing,
+    /// It is there, whole, when it is acknowledged; but the next step may take it away before it is there itself.
+    DurableNotAtomic,
+    /// Nothing is promised, and what is seen is told.
+    NotPromised,
+}
+
+impl Claim {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Durable => "durable",
+            Self::NameNotPromised => "whole, the name not promised",
+            Self::Nothing => "none",
+            Self::DurableNotAtomic => "durable, not atomic",
+            Self::NotPromised => "not promised",
+        }
+    }
+}
+
+/// Where the steps go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// One file, each step a record at its own place.
+    Slots,
+    /// One file, which each step makes longer by a record; only its size counts.
+    Size,
+    /// Each step a file of its own.
+    Files,
+    /// One file, which each step replaces by another.
+    Replaced,
+}
+
+/// What is done to the file before the first step. Its name is durable by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing: it is empty.
+    Empty,
+    /// Other bytes were written over its whole length, and synced.
+    Written,
+    /// `fallocate` for its whole length, not synced.
+    Fallocated,
+    /// `set_len` to its whole length, not synced.
+    Sparse,
+    /// `set_len` to its whole length, then fsync.
+    SparseSynced,
+}
+
+/// One call of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Writes the record, in the file's way of access. Where each step has a file, this creates it.
+    Write,
+    /// Writes the record with `RWF_DSYNC`.
+    WriteDsync,
+    /// Makes the file longer by one record.
+    Grow,
+    /// `fflush`.
+    Fflush,
+    /// `sync_file_range` of the record.
+    WriteBack,
+    /// `fdatasync`.
+    Fdatasync,
+    /// `fsync`.
+    Fsync,
+    /// `msync(MS_SYNC)` of the record.
+    Msync,
+    /// Closes the file and renames it over the old one.
+    Rename,
+    /// `fsync` of the directory.
+    SyncDirectory,
+}
+
+/// A strategy taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// What may be said of it.
+    pub claim: Claim,
+    /// Where the steps go.
+    pub shape: Shape,
+    /// What is done first.
+    pub before: Before,
+    /// The way bytes get in.
+    pub access: Access,
+    /// Open flags.
+    pub durability: Durability,
+    /// The calls of one step.
+    pub acts: &'static [Act],
+}
+
+impl Plan {
+    const fn slots(before: Before, acts: &'static [Act]) -> Self {
+        let (access, durability) = (Access::Buffered, Durability::None);
+        Self { claim: Claim::Durable, shape: Shape::Slots, before, access, durability, acts }
+    }
+
+    const fn by(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    const fn opened(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    const fn claims(self, claim: Claim) -> Self {
+        Self { claim, ..self }
+    }
+
+    const fn files(shape: Shape, claim: Claim, acts: &'static [Act]) -> Self {
+        let before = if matches!(shape, Shape::Replaced) { Before::Written } else { Before::Empty };
+        Self { claim, shape, ..Self::slots(before, acts) }
+    }
+
+    /// The bytes of one step: a whole block where the way of writing asks for it, else a size that shares its blocks with its
+    /// neighbours, as records of a log do.
+    pub fn record_bytes(&self) -> usize {
+        match (self.shape, self.access) {
+            (Shape::Slots, Access::Buffered | Access::Stream) => 1000,
+            _ => 4096,
+        }
+    }
+}
+
+const RENAME_WITHOUT_JOURNAL: &str = "without a journal a rename is no single step: the directory's block and the freed inode \
+of the replaced file reach the disk in any order, so that the name can be gone, or belong to another file that took the inode";
+const WRITE_BACK_COMMITS: &str = "with data=journal ext4 commits its journal before it writes pages back, so that sync_file_range \
+happens to flush: nobody promises that";
+
+impl Plain {
+    /// What it may claim on this file system, and why it is not what it may claim elsewhere.
+    ///
+    /// These were seen first and explained then; docs/powerloss.md shows how.
+    pub fn claim_on(self, kind: FsKind) -> (Claim, Option<&'static str>) {
+        match (self, kind) {
+            (Self::Replace, FsKind::Ext4NoJournal) => (Claim::DurableNotAtomic, Some(RENAME_WITHOUT_JOURNAL)),
+            (Self::ReplaceNoDirectory, FsKind::Ext4NoJournal) => {
+                (Claim::NotPromised, Some(RENAME_WITHOUT_JOURNAL))
+            }
+            (Self::SyncFileRangeOnly, FsKind::Ext4DataJournal) => {
+                (Claim::NotPromised, Some(WRITE_BACK_COMMITS))
+            }
+            _ => (self.plan().claim, None),
+        }
+    }
+
+    /// What it does and claims.
+    pub fn plan(self) -> Plan {
+        use Access::{Direct, Mmap, Stream};
+        use Act::{
+            Fdatasync, Fflush, Fsync, Grow, Msync, Rename, SyncDirectory, Write, WriteBack, WriteDsync,
+        };
+        use Before::{Empty, Fallocated, Sparse, SparseSynced, Written};
+        use Claim::{NameNotPromised, Nothing};
+        use Durability::{ODsync, OSync};
+        let slots = Plan::slots;
+        match self {
+            Self::AppendFdatasync => slots(Empty, &[Write, Fdatasync]),
+            Self::AppendFsync => slots(Empty, &[Write, Fsync]),
+            Self::AppendODsync => slots(Empty, &[Write]).opened(ODsync),
+            Self::AppendOSync => slots(Empty, &[Write]).opened(OSync),
+            Self::AppendRwfDsync => slots(Empty, &[WriteDsync]),
+            Self::OverwriteFdatasync => slots(Written, &[Write, Fdatasync]),
+            Self::OverwriteODsync => slots(Written, &[Write]).opened(ODsync),
+            Self::OverwriteRwfDsync => slots(Written, &[WriteDsync]),
+            Self::DirectAppendFdatasync => slots(Empty, &[Write, Fdatasync]).by(Direct),
+            Self::DirectAppendODsync => slots(Empty, &[Write]).by(Direct).opened(ODsync),
+            Self::DirectOverwriteFdatasync => slots(Written, &[Write, Fdatasync]).by(Direct),
+            Self::DirectOverwriteODsync => slots(Written, &[Write]).by(Direct).opened(ODsync),
+            Self::FallocatedFdatasync => slots(Fallocated, &[Write, Fdatasync]),
+            Self::DirectFallocatedODsync => slots(Fallocated, &[Write]).by(Direct).opened(ODsync),
+            Self::SparseFdatasync => slots(Sparse, &[Write, Fdatasync]),
+            Self::SetLenFsyncFdatasync => slots(SparseSynced, &[Write, Fdatasync]),
+            Self::MmapMsync => slots(Written, &[Write, Msync]).by(Mmap),
+            Self::MmapSparseMsync => slots(Sparse, &[Write, Msync]).by(Mmap),
+            Self::StdioFsync => slots(Empty, &[Write, Fflush, Fsync]).by(Stream),
+            Self::StdioFdatasync => slots(Empty, &[Write, Fflush, Fdatasync]).by(Stream),
+            Self::NewFileFsyncDirectory => {
+                Plan::files(Shape::Files, Claim::Durable, &[Write, Fsync, SyncDirectory])
+            }
+            Self::Replace => {
+                Plan::files(Shape::Replaced, Claim::Durable, &[Write, Fsync, Rename, SyncDirectory])
+            }
+            Self::NewFileFdatasync => Plan::files(Shape::Files, NameNotPromised, &[Write, Fdatasync]),
+            Self::NewFileFsync => Plan::files(Shape::Files, NameNotPromised, &[Write, Fsync]),
+            Self::ReplaceNoDirectory => {
+                Plan::files(Shape::Replaced, NameNotPromised, &[Write, Fsync, Rename])
+            }
+            Self::WriteOnly => slots(Empty, &[Write]).claims(Nothing),
+            Self::OverwriteOnly => slots(Written, &[Write]).claims(Nothing),
+            Self::DirectOnly => slots(Written, &[Write]).by(Direct).claims(Nothing),
+            Self::SyncFileRangeOnly => slots(Written, &[Write, WriteBack]).claims(Nothing),
+            Self::StdioOnly => slots(Empty, &[Write]).by(Stream).claims(Nothing),
+            Self::StdioFflushOnly => slots(Empty, &[Write, Fflush]).by(Stream).claims(Nothing),
+            Self::MmapOnly => slots(Written, &[Write]).by(Mmap).claims(Nothing),
+            Self::SetLenOnly => Plan { shape: Shape::Size, ..slots(Empty, &[Grow]).claims(Nothing) },
+            Self::SparseOnly => slots(Sparse, &[Write]).claims(Nothing),
+            Self::NewFileClose => Plan::files(Shape::Files, Nothing, &[Write]),
+            Self::ReplaceNoSync => Plan::files(Shape::Replaced, Nothing, &[Write, Rename]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inkstone_io::NamedChoice;
+
+    use super::*;
+
+    /// Whether any call of a step makes something durable, whatever is claimed.
+    fn syncs(plan: &Plan) -> bool {
+        let durable = [Act::WriteDsync, Act::Fdatasync, Act::Fsync, Act::Msync, Act::SyncDirectory];
+        plan.durability.with_the_write() || plan.acts.iter().any(|act| durable.contains(act))
+    }
+
+    #[test]
+    fn what_claims_durability_syncs_and_what_does_not_claims_nothing() {
+        let mut counts = [0; 2];
+        for &strategy in Plain::ALL {
+            let plan = strategy.plan();
+            assert_eq!(plan.claim == Claim::Nothing, !syncs(&plan), "{strategy}");
+            let renames = plan.acts.contains(&Act::Rename);
+            assert_eq!(plan.shape == Shape::Replaced, renames, "{strategy}");
+            counts[usize::from(plan.claim == Claim::Nothing)] += 1;
+        }
+        assert!(counts.iter().all(|count| *count > 10), "{counts:?}");
+    }
+
+    #[test]
+    fn where_a_claim_differs_it_says_why() {
+        let all = Plain::ALL.iter().flat_map(|plain| FsKind::ALL.iter().map(move |kind| (*plain, *kind)));
+        let differs = all.filter(|(plain, kind)| plain.claim_on(*kind).0 != plain.plan().claim);
+        assert!(differs.clone().all(|(plain, kind)| plain.claim_on(kind).1.is_some()));
+        assert_eq!(differs.count(), 3);
+    }
+}

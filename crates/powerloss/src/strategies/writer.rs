@@ -1,0 +1,211 @@
+//! The process that writes: the steps of a strategy on the mounted file system, in step with the recorder.
+//!
+//! *Owns*: making the calls, and acknowledging. *May not touch*: disks, recordings.
+//!
+//! It says a line after each step and waits for an answer: by then the recorder has put a mark into the recording. After every
+//! third step it syncs a file that has nothing to do with the strategy, as other programs on a machine do: a file system then
+//! commits what it gathered, and what a strategy left in the wrong order shows.
+
+use std::fs;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use inkstone_io::{
+    Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, OsFile, Persist, Preparation, SyncKind,
+};
+
+use super::content::{DATA, NEW, bytes_of, file_of};
+use super::plain::{Act, Before, Plan, Shape};
+use super::trial::Trial;
+use crate::kernel::writer::words::{END, FAILED, GO};
+
+/// The writer is ready for its first step: what a strategy takes for granted is durable.
+pub const READY: &str = "ready";
+/// `ack 3`: the third step is acknowledged.
+pub const ACK: &str = "ack";
+/// The name of the directory in the file system that the strategy writes in.
+pub const DIRECTORY: &str = "strategy";
+const BYSTANDER: &str = "bystander";
+const BYSTANDER_EVERY: usize = 3;
+
+/// Does what `trial` says in `directory`, which is created.
+///
+/// # Errors
+/// What broke: it has been said on `output` too. Also that the recorder is gone.
+pub fn write(trial: &Trial, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
+    let mut told = Told { input, output };
+    let result = steps(trial, directory, &mut told);
+    if let Err(why) = &result {
+        // Nobody may be left to hear it.
+        let _ = told.say(&format!("{FAILED} {}", why.replace('\n', " ")));
+    }
+    result
+}
+
+struct Told<R, W> {
+    input: R,
+    output: W,
+}
+
+impl<R: BufRead, W: Write> Told<R, W> {
+    fn say(&mut self, line: &str) -> Result<(), String> {
+        let gone = |what: &dyn std::fmt::Display| format!("after {line:?} the recorder is gone: {what}");
+        writeln!(self.output, "{line}").and_then(|()| self.output.flush()).map_err(|error| gone(&error))?;
+        let mut answer = String::new();
+        self.input.read_line(&mut answer).map_err(|error| gone(&error))?;
+        if answer.trim_end() == GO { Ok(()) } else { Err(gone(&format!("it answers {answer:?}"))) }
+    }
+}
+
+fn steps(trial: &Trial, path: &Path, told: &mut Told<impl BufRead, impl Write>) -> Result<(), String> {
+    let failed = |error: inkstone_io::Error| error.to_string();
+    let directory = OsDirectory::create(path).map_err(failed)?;
+    let stepper = Stepper::new(trial, &directory).map_err(failed)?;
+    told.say(READY)?;
+    for step in 1..=trial.steps {
+        stepper.step(step).map_err(|error| format!("step {step}: {error}"))?;
+        told.say(&format!("{ACK} {step}"))?;
+        if step % BYSTANDER_EVERY == 0 {
+            bystander(path, step).map_err(|error| format!("the bystander: {error}"))?;
+        }
+    }
+    // The file is still open: whoever hears this may kill the process, and a buffer in it is not flushed by an orderly end.
+    told.say(END)
+}
+
+fn bystander(directory: &Path, step: usize) -> std::io::Result<()> {
+    let parent = directory.parent().unwrap_or(directory);
+    let mut file = fs::File::create(parent.join(BYSTANDER))?;
+    writeln!(file, "after step {step}")?;
+    file.sync_all()
+}
+
+struct Stepper<'a> {
+    trial: &'a Trial,
+    plan: Plan,
+    directory: &'a OsDirectory,
+    file: Option<OsFile>,
+}
+
+impl<'a> Stepper<'a> {
+    fn new(trial: &'a Trial, directory: &'a OsDirectory) -> inkstone_io::Result<Self> {
+        let plan = trial.strategy.plan();
+        let mut stepper = Self { trial, plan, directory, file: None };
+        match plan.shape {
+            Shape::Slots | Shape::Size => stepper.file = Some(stepper.prepared()?),
+            Shape::Replaced => stepper.durable_file(&stepper.bytes(0))?,
+            Shape::Files => {}
+        }
+        Ok(stepper)
+    }
+
+    fn bytes(&self, step: usize) -> Vec<u8> {
+        bytes_of(self.trial.seed, step, self.plan.record_bytes())
+    }
+
+    /// A file with these bytes and a name, all of it durable.
+    fn durable_file(&self, bytes: &[u8]) -> inkstone_io::Result<()> {
+        let file = self.directory.open(DATA, &OpenFile::new_file())?;
+        file.write_at(bytes, 0)?;
+        file.sync(SyncKind::All)?;
+        self.directory.sync()
+    }
+
+    fn prepared(&self) -> inkstone_io::Result<OsFile> {
+        let Plan { before, access, durability, .. } = self.plan;
+        let len_bytes = (self.plan.record_bytes() * self.trial.steps) as u64;
+        let old = if before == Before::Written { self.bytes(0).repeat(self.trial.steps) } else { Vec::new() };
+        self.durable_file(&old)?;
+        let file = self.directory.open(DATA, &OpenFile::existing().access(access).durability(durability))?;
+        match before {
+            Before::Empty | Before::Written => {}
+            Before::Fallocated => file.prepare(Preparation::Fallocate, len_bytes)?,
+            Before::Sparse => file.set_len(len_bytes)?,
+            Before::SparseSynced => {
+                file.set_len(len_bytes)?;
+                file.sync(SyncKind::All)?;
+            }
+        }
+        if access == Access::Mmap {
+            file.map(len_bytes)?;
+        }
+        Ok(file)
+    }
+
+    fn step(&self, step: usize) -> Result<(), String> {
+        let failed = |error: inkstone_io::Error| error.to_string();
+        let new = OpenFile::new_file();
+        let (mut own, offset) = match self.plan.shape {
+            Shape::Files => (Some(self.directory.open(&file_of(step), &new).map_err(failed)?), 0),
+            Shape::Replaced => (Some(self.directory.open(NEW, &new).map_err(failed)?), 0),
+            Shape::Slots | Shape::Size => (None, ((step - 1) * self.plan.record_bytes()) as u64),
+        };
+        // O_DIRECT asks for aligned memory; the others do not mind.
+        let mut bytes = AlignedBuf::zeroed(self.plan.record_bytes());
+        bytes.copy_from_slice(&self.bytes(step));
+        for act in self.plan.acts {
+            match act {
+                Act::Rename => {
+                    drop(own.take());
+                    self.directory.rename(NEW, DATA).map_err(failed)?;
+                }
+                Act::SyncDirectory => self.directory.sync().map_err(failed)?,
+                _ => {
+                    let file = own.as_ref().or(self.file.as_ref()).ok_or("no file is open")?;
+                    call(*act, file, &bytes, offset).map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes one call on a file.
+fn call(act: Act, file: &OsFile, bytes: &[u8], offset: u64) -> inkstone_io::Result<()> {
+    match act {
+        Act::Write => file.write_at(bytes, offset),
+        Act::WriteDsync => file.write_with(bytes, offset, Persist::Dsync),
+        Act::Grow => file.set_len(offset + bytes.len() as u64),
+        Act::Fflush => file.flush_buffered(),
+        Act::WriteBack => file.write_back(offset, bytes.len() as u64),
+        Act::Fdatasync => file.sync(SyncKind::Data),
+        Act::Fsync => file.sync(SyncKind::All),
+        Act::Msync => file.sync_mapped(offset, bytes.len()),
+        // Not of a file: of its directory.
+        Act::Rename | Act::SyncDirectory => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inkstone_io::NamedChoice;
+
+    use super::super::content::{Left, look};
+    use super::super::plain::Plain;
+    use super::*;
+    use crate::kernel::machine::FsKind;
+
+    #[test]
+    fn without_a_crash_every_strategy_has_done_all_its_steps() {
+        for &strategy in Plain::ALL {
+            let parent =
+                std::env::temp_dir().join(format!("inkstone-strategy-{}-{strategy}", std::process::id()));
+            fs::create_dir_all(&parent).expect("created");
+            let directory = parent.join(DIRECTORY);
+            let trial = Trial { kind: FsKind::Ext4, strategy, seed: 3, steps: 4 };
+            let mut output = Vec::new();
+            write(&trial, &directory, format!("{GO}\n").repeat(6).as_bytes(), &mut output).expect("it goes");
+            let said = String::from_utf8(output).expect("text");
+            assert_eq!(said, "ready\nack 1\nack 2\nack 3\nack 4\nend\n", "{strategy}");
+            assert_eq!(look(&trial, &directory, 4), Ok(Left::default()), "{strategy}");
+            // Five steps were not done: the look can tell.
+            let more = Trial { steps: 5, ..trial };
+            let beyond = look(&more, &directory, 5).expect("read");
+            assert_eq!(beyond.missing(), 1, "{strategy}");
+            fs::remove_dir_all(&parent).expect("removed");
+            let why = write(&trial, &directory, &b"go\n"[..], Vec::new()).expect_err("nobody answers");
+            assert!(why.contains("recorder is gone"), "{strategy}: {why}");
+            fs::remove_dir_all(&parent).expect("removed");
+        }
+    }
+}
