@@ -18,9 +18,10 @@ use inkstone_io::Directory;
 
 use crate::error::{Error, Result};
 use crate::event::{Event, SealedSegment};
+use crate::look::open_for_reading;
 use crate::mistake::Mistake;
 use crate::names;
-use crate::pool::{Blocks, ObtainError, Ready, open_for_groups};
+use crate::pool::{Blocks, ObtainError, Ready};
 use crate::recover::damage;
 use crate::segment::{Link, Segment, identity, lock};
 use crate::shared::Shared;
@@ -406,7 +407,7 @@ impl<D: Directory> Shared<D> {
             (segments.find(lsn).cloned(), segments.first_live)
         };
         let Some(link) = link else { return Err(Error::GivenUp { lsn, first: first_live }) };
-        let file = link.segment.file(&*self.directory, &open_for_groups(&self.options))?;
+        let file = link.segment.file(&*self.directory, &open_for_reading(&self.options))?;
         let decoder = link.segment.decoder_at(lsn, link.end, &file, &self.options)?;
         let mut walk = Walk::new(Window::new(file, 256 << 10), decoder);
         loop {

@@ -385,14 +385,12 @@ impl<D: Directory> Pool<D> {
         }
         // The name's number is only there to be another one each time: a file that could not be removed is in nobody's way.
         let name = names::new(self.next_made());
-        self.make_blocks(&name, bytes, options, reserve, rest)
-            .map(|blocks| Made { name: name.clone(), spare: None, blocks })
-            .map_err(|error| {
-                // It never had a segment's name: nothing relies on it.
-                let _ = self.directory.remove(&name);
-                lock(&self.files).used_bytes -= bytes;
-                ObtainError::Retry(no_room_or(bytes, error))
-            })
+        let made = self.make_blocks(&name, bytes, options, reserve, rest);
+        made.map(|blocks| Made { name: name.clone(), spare: None, blocks }).inspect_err(|_| {
+            // It never had a segment's name: nothing relies on it.
+            let _ = self.directory.remove(&name);
+            lock(&self.files).used_bytes -= bytes;
+        })
     }
 
     fn next_made(&self) -> SegmentNumber {
@@ -408,24 +406,31 @@ impl<D: Directory> Pool<D> {
         options: &Options,
         reserve: bool,
         rest: Rest<'_>,
-    ) -> inkstone_io::Result<Blocks> {
-        let file = self.directory.open(name, &OpenFile::new_file())?;
+    ) -> Obtained<Blocks> {
+        let retry = |error| ObtainError::Retry(no_room_or(bytes, error));
+        let file = self.directory.open(name, &OpenFile::new_file()).map_err(retry)?;
         let is_synced = !options.makes(Mistake::ZerosUnsynced) && !options.makes(Mistake::RenamedFirst);
         let blocks = if options.makes(Mistake::SizeNotAllocated) {
-            file.set_len(bytes)?;
+            file.set_len(bytes).map_err(retry)?;
             Blocks::Reserved
         } else if reserve || options.preparation_chosen() == Preparation::Fallocate {
-            file.prepare(Preparation::Fallocate, bytes)?;
+            file.prepare(Preparation::Fallocate, bytes).map_err(retry)?;
             Blocks::Reserved
         } else {
             match file.prepare(Preparation::WriteZeroes, bytes) {
-                Err(error) if is_not_to_be_had(&error) => self.write_zeros(&file, name, bytes, rest)?,
-                done => done?,
+                Err(error) if is_not_to_be_had(&error) => self.write_zeros(&file, name, bytes, rest),
+                done => done,
             }
+            .map_err(retry)?;
             Blocks::Written
         };
         if is_synced {
-            file.sync(SyncKind::All)?;
+            // Nothing relies on the file yet; but a device that fails a flush may have dropped what the log's own writes have
+            // put into its cache, and say yes to their flush.
+            file.sync(SyncKind::All).map_err(|error| match no_room_or(bytes, error) {
+                full @ Error::NoRoom { .. } => ObtainError::Retry(full),
+                failed => ObtainError::Poison(failed),
+            })?;
         }
         Ok(blocks)
     }

@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::look::open_for_reading;
 use crate::mistake::Mistake;
 use crate::options::Options;
-use crate::pool::open_for_groups;
 use crate::recovery::Recovery;
 use crate::segment::{Link, lock};
 use crate::shared::Shared;
@@ -75,7 +74,8 @@ impl<D: Directory> Source<D> {
     /// How segments' files are opened.
     pub(crate) fn how(&self) -> OpenFile {
         match self {
-            Self::Living(shared) => open_for_groups(&shared.options),
+            // Not for writing either: a file system that has gone read-only is to be readable to its end.
+            Self::Living(shared) => open_for_reading(&shared.options),
             Self::View(view) => open_for_reading(&view.options),
         }
     }

@@ -315,3 +315,19 @@ fn a_rename_that_fails_is_tried_again_with_the_next_append() {
         assert_eq!(log.reader().get(last).unwrap(), record);
     }
 }
+
+/// A device that fails a flush may have dropped what the log's own writes have put into its cache: the next flush says
+/// nothing about those. That the flush was one of a file that nobody relies on yet does not matter. A full disk does.
+#[test]
+fn a_failed_sync_of_a_file_made_ahead_poisons_and_a_full_disk_does_not() {
+    for (errno, poisons) in [(errno::EIO, true), (errno::ENOSPC, false)] {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let log = Log::open_in(Arc::new(disk.directory(PATH)), small()).unwrap();
+        log.append_durable(b"before").unwrap();
+        disk.inject(Fault::new(Effect::Error(errno)).on(OperationKind::Sync).file(".new"));
+        let error = log.prepare_now().unwrap_err();
+        assert_eq!(matches!(error, Error::Poisoned(_)), poisons, "{error}");
+        assert_eq!(log.append_durable(b"after").is_err(), poisons);
+        assert_eq!(log.reader().get(Lsn::FIRST).unwrap(), b"before");
+    }
+}
