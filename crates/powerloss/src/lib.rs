@@ -9,6 +9,7 @@
 //! | [`model`] | what a log may hold, and comparing a log with it |
 //! | [`history`] | what somebody does with a log, from a seed, and what each operation means to the model |
 //! | [`certificate`] | what a run has shown, for machines and people |
+//! | [`faults`] | a log in use on real kernel file systems whose disk fails |
 //! | [`kernel`] | histories on real kernel file systems, on disks in memory that are cut at every write |
 //! | [`any`] | any writer and reader, crashed in between |
 //! | [`kill`] | writers that are killed with SIGKILL, and an outside witness |
@@ -19,6 +20,7 @@
 
 pub mod any;
 pub mod certificate;
+pub mod faults;
 pub mod history;
 pub mod keep;
 pub mod kernel;

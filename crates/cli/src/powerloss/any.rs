@@ -8,9 +8,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_powerloss::any::{self, AnyError, AnyOptions, Killed};
+use inkstone_powerloss::any::{self, AnyError, AnyOptions, Killed, Place, PowerCut, States};
+use inkstone_powerloss::kernel::machine::FsKind;
 
-use crate::parse::duration;
+use crate::parse::{duration, names};
 
 const HELP: &str = "\
 The writer is given a directory (it stands where the command says {dir}). It makes one item after the other durable there, and \
@@ -45,6 +46,12 @@ pub(crate) struct AnyArguments {
     /// How many writers are started
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Let the power go under this file system, on a disk in memory (root), instead of killing the writer only
+    #[arg(long = "fs", value_name = "FS", value_parser = names::<FsKind>())]
+    kind: Option<FsKind>,
+    /// With --fs: crash states of each writer, half of them with a line just read and nothing kept that was not flushed
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    states: usize,
     /// How many writers go on in one directory before it is emptied
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     lives: u32,
@@ -62,10 +69,17 @@ pub(crate) struct AnyArguments {
     certificate: Option<PathBuf>,
 }
 
+fn place(arguments: &AnyArguments) -> Result<Box<dyn Place>, String> {
+    let AnyArguments { directory, kind, states, seed, lives, .. } = arguments;
+    let Some(kind) = *kind else { return Ok(Box::new(Killed::new(directory, *lives)?)) };
+    let states = States { at_lines: states / 2, sampled: states - states / 2, seed: *seed };
+    Ok(Box::new(PowerCut::new(directory, kind, states)?))
+}
+
 /// Crashes the writer and shows what the reader found.
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
-    let mut place = Killed::new(&arguments.directory, arguments.lives).map_err(anyhow::Error::msg)?;
+    let mut place = place(arguments).map_err(anyhow::Error::msg)?;
     let options = AnyOptions {
         writer: arguments.writer.clone(),
         reader: arguments.reader.clone(),
@@ -76,7 +90,7 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         keep_in: arguments.directory.clone(),
         command: super::again(),
     };
-    let outcome = match any::run(&options, &mut place, stop) {
+    let outcome = match any::run(&options, &mut *place, stop) {
         Ok(outcome) => outcome,
         Err(AnyError::Command(words)) => {
             eprintln!("inkstone: {words}");

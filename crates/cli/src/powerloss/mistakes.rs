@@ -47,9 +47,10 @@ pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyh
         }
         let labs: Vec<_> = catches(mistake).iter().map(ToString::to_string).collect();
         blind += usize::from(labs.is_empty());
-        let labs = if labs.is_empty() { "NOT NOTICED".to_owned() } else { labs.join(", ") };
-        writeln!(out, "{mistake}: {}\n    {labs}", mistake.summary())?;
-        text = with_figures(&text, mistake, &labs);
+        let labs = labs.join(", ");
+        let told = if labs.is_empty() { "NOT NOTICED" } else { &labs };
+        writeln!(out, "{mistake}: {}\n    {told}", mistake.summary())?;
+        text = with_figures(&text, mistake, if labs.is_empty() { "-" } else { &labs });
     }
     if let Some(page) = page {
         std::fs::write(page, text).with_context(|| page.display().to_string())?;

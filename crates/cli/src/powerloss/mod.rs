@@ -3,6 +3,7 @@
 //! *Owns*: which there are, and what becomes of a certificate. *May not touch*: crash states.
 
 mod any;
+mod faults;
 mod kill;
 mod mistakes;
 mod recording;
@@ -42,6 +43,8 @@ enum PowerlossCommand {
     Replay(recording::ReplayArguments),
     /// A recording or a certificate in words
     Show(recording::ShowArguments),
+    /// A log in use on real kernel file systems whose disk fails (root)
+    Faults(faults::FaultsArguments),
     /// Kill a writer of the log with SIGKILL at random moments, with an outside witness
     Kill(kill::KillArguments),
     /// Crash any program that writes, and hold what another reads against what was acknowledged
@@ -54,6 +57,9 @@ enum PowerlossCommand {
     /// The writer of `strategies`
     #[command(hide = true)]
     StrategyWriter(strategies::StrategyWriterArguments),
+    /// The process that uses the log in `faults`
+    #[command(hide = true)]
+    FaultsWorker(faults::WorkerArguments),
     /// The writer that `kill` kills
     #[command(hide = true)]
     KillWriter(kill::WriterArguments),
@@ -68,11 +74,13 @@ pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> an
         PowerlossCommand::Record(record) => recording::record(record, stop),
         PowerlossCommand::Replay(replay) => recording::replay(replay, stop),
         PowerlossCommand::Show(show) => recording::show(show),
+        PowerlossCommand::Faults(faults) => faults::faults(faults, stop),
         PowerlossCommand::Kill(kill) => kill::kill(kill, stop),
         PowerlossCommand::Any(any) => any::any(any, stop),
         PowerlossCommand::Mistakes(mistakes) => mistakes::mistakes(mistakes, stop),
         PowerlossCommand::Writer(writer) => writer::write(writer),
         PowerlossCommand::StrategyWriter(writer) => strategies::write(writer),
+        PowerlossCommand::FaultsWorker(worker) => faults::worker(worker),
         PowerlossCommand::KillWriter(writer) => kill::write(writer),
     }
 }

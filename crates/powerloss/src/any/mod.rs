@@ -15,6 +15,7 @@
 //! in flight.
 
 mod judge;
+mod kernel;
 mod kill;
 mod place;
 mod program;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use self::kernel::{PowerCut, States};
 pub use self::kill::Killed;
 pub use self::place::{CrashState, Ground, Place};
 use self::program::{Lines, Program, Written};

@@ -15,6 +15,9 @@ use super::fault::{Access, Effect, Faults};
 use super::image::{Image, SECTOR_BYTES};
 use super::recording::{Entry, Recording};
 
+/// A mark: here a flush failed, and what was not flushed is gone.
+pub const CACHE_DROPPED: &str = "the cache was dropped";
+
 /// Why a request was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
@@ -37,6 +40,8 @@ pub struct Counters {
 
 struct State {
     image: Image,
+    /// As of the last flush; only while faults ask for it.
+    flushed: Option<Image>,
     recording: Option<Recording>,
     faults: Faults,
     counters: Counters,
@@ -58,8 +63,13 @@ impl std::fmt::Debug for Disk {
 impl Disk {
     /// A disk of that name (a file name) which holds `image`.
     pub fn new(name: &str, image: Image) -> Self {
-        let state =
-            State { image, recording: None, faults: Faults::default(), counters: Counters::default() };
+        let state = State {
+            image,
+            flushed: None,
+            recording: None,
+            faults: Faults::default(),
+            counters: Counters::default(),
+        };
         Self { name: name.into(), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -197,10 +207,22 @@ impl Disk {
     /// By plan; then nothing became durable.
     pub fn flush(&self) -> Result<(), Failure> {
         self.lock().counters.flushes += 1;
-        if !self.meet(Access::Flush, 0..0)? {
-            self.lock().push(Entry::Flush);
+        let met = self.meet(Access::Flush, 0..0);
+        let mut state = self.lock();
+        match met {
+            Ok(false) => {
+                state.push(Entry::Flush);
+                state.flushed = state.faults.drops_cache.then(|| state.image.clone());
+            }
+            Err(_) => {
+                if let Some(flushed) = state.flushed.clone() {
+                    state.image = flushed;
+                    state.push(Entry::Mark(CACHE_DROPPED.into()));
+                }
+            }
+            Ok(true) => {}
         }
-        Ok(())
+        met.map(drop)
     }
 }
 

@@ -72,6 +72,8 @@ pub struct Faults {
     pub is_read_only: bool,
     /// How many blocks of 4 KiB may hold something else than zeros; a write that would take more gets `ENOSPC`.
     pub blocks_max: Option<usize>,
+    /// A flush that fails loses what was written since the last one that did not; from the first flush on that this was set for.
+    pub drops_cache: bool,
     /// How often something went wrong.
     pub fired: u64,
 }

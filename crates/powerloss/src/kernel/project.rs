@@ -47,10 +47,27 @@ pub struct Projection {
     owed: u64,
 }
 
+/// Why nothing can be projected on a kind of file system.
+fn never(kind: FsKind) -> Option<&'static str> {
+    match kind {
+        FsKind::Btrfs => {
+            Some("no mounted state refers to a block that is in flight, every write goes to a new place")
+        }
+        FsKind::Ext4DataJournal => {
+            Some("contents go through the journal, and are in their own place only later")
+        }
+        FsKind::Ext4 | FsKind::Ext4NoJournal | FsKind::Xfs => None,
+    }
+}
+
 impl Projection {
     /// Puts it into a certificate.
-    pub fn describe(&self, certificate: &mut Certificate, wanted: u64) {
+    pub fn describe(&self, certificate: &mut Certificate, kind: FsKind, wanted: u64) {
         if wanted == 0 {
+            return;
+        }
+        if let Some(why) = never(kind) {
+            certificate.not_run.push(format!("{wanted} projected states: {why}"));
             return;
         }
         certificate.classes.push(Class {
@@ -171,9 +188,8 @@ impl Projector<'_> {
             }
         }
         let mut places = Vec::new();
-        // Its extents are in addresses of its own; and where every write goes to a new place, no mounted state refers to a block
-        // that is still in flight.
-        if self.spec.kind == FsKind::Btrfs {
+        // Beside that, btrfs' extents are in addresses of its own.
+        if never(self.spec.kind).is_some() {
             return places;
         }
         for (index, unit) in self.cut.units.iter().enumerate() {

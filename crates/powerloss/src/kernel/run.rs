@@ -282,7 +282,7 @@ impl<'a> OneKind<'a> {
             ),
             class("cut again while they came up", self.again, None),
         ];
-        self.projection.describe(&mut certificate, self.campaign.projected);
+        self.projection.describe(&mut certificate, self.kind, self.campaign.projected);
         certificate.seconds = started.elapsed().as_secs_f64();
         certificate
     }

@@ -1,0 +1,185 @@
+//! Faults below the file system: each comes to pass, the log keeps its promises, and a log that does not is found out.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use inkstone::mistake::Mistake;
+use inkstone_io::NamedChoice;
+use inkstone_powerloss::faults::plan::Fault;
+use inkstone_powerloss::faults::run::{Campaign, Shown, run};
+use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
+use inkstone_powerloss::kernel::record::Program;
+use inkstone_powerloss::kernel::spec::Way;
+
+/// Two processors are enough for one run at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Whether it can run on this file system; if not, that is said loudly.
+fn can_run(test: &str, kind: FsKind) -> bool {
+    let Some(why) = missing().or_else(|| missing_for(kind)) else { return true };
+    // Past the test harness, which hides what a passing test prints.
+    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test} on {kind}: {why}\n").as_bytes());
+    false
+}
+
+fn campaign(parent: &Path, kind: FsKind) -> Campaign {
+    Campaign {
+        kinds: vec![kind],
+        faults: Fault::ALL.to_vec(),
+        ways: Way::ALL.to_vec(),
+        rounds: 2,
+        sampled: 2,
+        seed: 1,
+        parent: parent.to_path_buf(),
+        program: Program {
+            path: env!("CARGO_BIN_EXE_inkstone").into(),
+            arguments: ["powerloss", "faults-worker"].map(String::from).to_vec(),
+        },
+        mistake: None,
+    }
+}
+
+fn shown(campaign: &Campaign) -> Shown {
+    let mut shown = run(campaign, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert_eq!(shown.len(), 1);
+    shown.remove(0)
+}
+
+#[test]
+fn thirteen_faults_on_each_file_system_break_no_promise() {
+    let _one = ONE.lock();
+    let directory = tempfile::tempdir().unwrap();
+    for &kind in FsKind::ALL {
+        if !can_run("thirteen_faults", kind) {
+            continue;
+        }
+        // ext4 twice, since its journal makes it the one that most differs with what was hit.
+        let rounds = if kind == FsKind::Ext4 { 2 } else { 1 };
+        let (certificate, tallies) = shown(&Campaign { rounds, ..campaign(directory.path(), kind) });
+        assert!(certificate.is_clean(), "{certificate}");
+        assert_eq!(tallies.len(), Fault::ALL.len());
+        let mut poisoned = 0;
+        for (fault, tally) in &tallies {
+            // A fault that never came to pass would be no evidence; nor would a log that was not in use.
+            // Elsewhere may be: data=journal reads nothing back, and btrfs writes each block to a new place.
+            let can_pass_by = match fault {
+                Fault::ReadData | Fault::FileSystemFull => true,
+                Fault::WriteData | Fault::WriteDataForEver => kind == FsKind::Btrfs,
+                _ => false,
+            };
+            assert!(tally.fired == rounds || can_pass_by, "{kind}, {fault}: {certificate}");
+            // What a disk that drops its cache has lost ends the looking.
+            let looked = tally.states == 3 * rounds || fault.is_beyond_assumptions();
+            assert!(looked && tally.acknowledged >= rounds, "{kind}, {fault}: {certificate}");
+            poisoned += tally.outcomes.get("poisoned").copied().unwrap_or(0);
+        }
+        assert!(poisoned >= 6 * rounds, "{certificate}");
+    }
+}
+
+#[test]
+fn a_full_file_system_is_met_and_left_behind() {
+    let _one = ONE.lock();
+    if !can_run("a_full_file_system", FsKind::Ext4) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let faults = vec![Fault::FileSystemFull];
+    let campaign = Campaign { faults, rounds: 3, ..campaign(directory.path(), FsKind::Ext4) };
+    let (certificate, tallies) = shown(&campaign);
+    assert!(certificate.is_clean(), "{certificate}");
+    let tally = &tallies[&Fault::FileSystemFull];
+    assert!(tally.fired >= 1 && tally.outcomes.contains_key("refused, then went on"), "{certificate}");
+}
+
+#[test]
+fn a_log_that_tries_a_sync_again_or_makes_none_is_found_out() {
+    let _one = ONE.lock();
+    if !can_run("mistakes", FsKind::Ext4) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let ways = vec![Way::BufferedFdatasync];
+    for (mistake, fault) in [(Mistake::RetriesSync, Fault::WriteData), (Mistake::NoSync, Fault::Dead)] {
+        let base = Campaign {
+            faults: vec![fault],
+            ways: ways.clone(),
+            rounds: 3,
+            ..campaign(directory.path(), FsKind::Ext4)
+        };
+        let (sound, _) = shown(&base);
+        assert!(sound.is_clean(), "{sound}");
+        let (certificate, _) = shown(&Campaign { mistake: Some(mistake), ..base });
+        let is_loss =
+            |what: &str| what.contains("were acknowledged") || what.contains("promised to be durable");
+        let found = certificate.violations.iter().any(|found| is_loss(&found.what));
+        assert!(found, "{mistake}: {certificate}");
+    }
+}
+
+/// What strace saw of the syncs of one file: `Some(true)`: failed; and of the log's openings in between.
+fn syncs(trace: &str) -> Vec<(String, bool)> {
+    let mut seen = Vec::new();
+    for line in trace.lines() {
+        if line.contains("write(1") && line.contains("begin\\t0\\topen") {
+            seen.push((String::new(), false));
+        } else if line.contains(" fsync(") || line.contains(" fdatasync(") {
+            // `7 fdatasync(9</mnt/log/1.ink>) = -1 EIO (...)`, where the answer may stand on a later line of the thread.
+            let path = line.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(path, _)| path);
+            seen.push((path.unwrap_or_default().to_string(), line.contains("= -1 E")));
+        }
+    }
+    seen
+}
+
+/// An independent witness: the log does not ask a file for a sync again once that has refused one, until it is opened again.
+#[test]
+fn strace_sees_no_sync_tried_again() {
+    let _one = ONE.lock();
+    let strace = Path::new("/usr/bin/strace");
+    if !strace.exists() {
+        let _ = std::io::stderr()
+            .write_all(b"\nNOT RUN: strace_sees_no_sync_tried_again: strace is not installed\n");
+        return;
+    }
+    if !can_run("strace_sees_no_sync_tried_again", FsKind::Ext4) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let retried = |mistake: Option<Mistake>| {
+        let (mut failed, mut again) = (0, 0);
+        for seed in 1..=4 {
+            let trace = directory.path().join(format!("trace-{}-{seed}", mistake.is_some()));
+            let mut arguments: Vec<String> =
+                ["-f", "-qq", "-y", "-s", "40", "-e", "signal=none"].map(String::from).into();
+            arguments.extend(["-e", "trace=fsync,fdatasync,write", "-o"].map(String::from));
+            arguments.push(trace.display().to_string());
+            arguments
+                .extend([env!("CARGO_BIN_EXE_inkstone"), "powerloss", "faults-worker"].map(String::from));
+            let program = Program { path: strace.into(), arguments };
+            let (faults, ways) = (vec![Fault::WriteDataForEver], vec![Way::BufferedFdatasync]);
+            let base = campaign(directory.path(), FsKind::Ext4);
+            shown(&Campaign { faults, ways, program, mistake, seed, rounds: 1, sampled: 0, ..base });
+            let mut refused = std::collections::BTreeSet::new();
+            for (path, has_failed) in syncs(&std::fs::read_to_string(&trace).unwrap()) {
+                if path.is_empty() {
+                    refused.clear();
+                } else if refused.contains(&path) {
+                    again += 1;
+                } else if has_failed {
+                    refused.insert(path);
+                    failed += 1;
+                }
+            }
+        }
+        (failed, again)
+    };
+    let (failed, again) = retried(None);
+    assert!(failed >= 3 && again == 0, "{failed} syncs failed, {again} came after one that had");
+    let (_, again) = retried(Some(Mistake::RetriesSync));
+    assert!(again > 0, "the mistake is not seen");
+}

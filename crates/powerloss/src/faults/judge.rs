@@ -1,0 +1,181 @@
+//! States that a power cut leaves of a disk that had failed: on a sound disk, mounted, and the log in it compared.
+//!
+//! *Owns*: which states, mounting them, mending a file system first where it asks for it. *May not touch*: what is allowed
+//! (`told.rs`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use inkstone::{Log, Options};
+
+use super::told::Told;
+use super::words::Line;
+use crate::kernel::disk::{CACHE_DROPPED, Disk};
+use crate::kernel::image::Image;
+use crate::kernel::machine::{FsKind, Machine, Running};
+use crate::kernel::recording::{Entry, Recording};
+use crate::kernel::states::{Player, choose};
+
+/// What was looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// States that were mounted, opened and compared.
+    pub states: u64,
+    /// Of these, file systems that only came up after a repair.
+    pub repaired: u64,
+}
+
+/// What one use of a log has left.
+#[derive(Debug, Clone, Copy)]
+pub struct Left<'a> {
+    /// The file system.
+    pub kind: FsKind,
+    /// How the log is opened.
+    pub options: &'a Options,
+    /// Everything that reached the disk.
+    pub recording: &'a Recording,
+    /// Everything that was said.
+    pub lines: &'a [Line],
+    /// The entry at which the disk began to fail.
+    pub from: usize,
+}
+
+/// Leaves out what reached the disk's cache and was lost there with a flush that failed.
+pub fn without_dropped(recording: &Recording) -> Recording {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut durable = 0;
+    for entry in &recording.entries {
+        match entry {
+            Entry::Mark(text) if text == CACHE_DROPPED => {
+                let mut at = 0;
+                entries.retain(|entry| {
+                    at += 1;
+                    at <= durable || entry.is_mark()
+                });
+                durable = entries.len();
+            }
+            Entry::Flush => {
+                entries.push(entry.clone());
+                durable = entries.len();
+            }
+            _ => entries.push(entry.clone()),
+        }
+    }
+    Recording { entries }
+}
+
+/// Looks at states of `recording`: at its end with nothing that was not flushed, and `sampled` others, there and at places after the
+/// entry `from`.
+///
+/// # Errors
+/// Which promise is broken, and in which state.
+pub fn judge(machine: &Machine, left: &Left<'_>, sampled: usize, seed: u64) -> Result<Looked, String> {
+    let Left { kind, options, recording, lines, from } = left;
+    let end = recording.entries.len();
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut places: Vec<usize> = (0..sampled).map(|_| rng.usize((*from).min(end)..=end)).collect();
+    places.push(end);
+    places.sort_unstable();
+    let mut player = Player::new(recording, Image::new(kind.disk_bytes()));
+    let mut looked = Looked::default();
+    for (index, place) in places.iter().enumerate() {
+        player.play(*place);
+        let cut = player.cut();
+        let heard = recording.entries[..*place].iter().rev().find_map(|entry| match entry {
+            Entry::Mark(text) => text.parse::<usize>().ok(),
+            _ => None,
+        });
+        let told = Told::by(lines, heard.unwrap_or(0));
+        // The harshest one for sure, at the end.
+        let is_last = index + 1 == places.len();
+        let chosen = choose(&cut.units, 1, rng.u64(..));
+        let none = vec![false; cut.units.len()];
+        let (name, kept) = match chosen.into_iter().next() {
+            Some((subset, kept)) if !is_last => (subset.to_string(), kept),
+            _ => ("none".to_string(), none),
+        };
+        let repaired = look(machine, *kind, options, cut.state(&kept), &told).map_err(|why| {
+            format!(
+                "cut at entry {place} of {end}, {} unflushed sectors, kept {name}: {why}",
+                cut.units.len()
+            )
+        })?;
+        looked.states += 1;
+        looked.repaired += u64::from(repaired);
+    }
+    Ok(looked)
+}
+
+/// Mounts a state, opens the log, compares it, appends to it. Whether the file system had to be repaired first.
+fn look(
+    machine: &Machine,
+    kind: FsKind,
+    options: &Options,
+    state: Image,
+    told: &Told,
+) -> Result<bool, String> {
+    let disk = Disk::new("state", state);
+    let (running, repaired) = come_up(machine, kind, &disk)?;
+    let path = machine.target().join("log");
+    let open = || Log::open(&path, options.clone());
+    let log = open().map_err(|error| format!("it does not open: {error}"))?;
+    told.check(&log)?;
+    // A file system that was filled at this moment gets its room back: then it must go on.
+    let _ = std::fs::remove_file(machine.target().join("ballast"));
+    let last = log.last().get();
+    let lsn = log.append_durable(b"it goes on").map_err(|error| format!("it takes no more: {error}"))?;
+    if lsn.get() != last + 1 {
+        return Err(format!("after {last} comes {lsn}"));
+    }
+    log.close().map_err(|error| format!("it does not close: {error}"))?;
+    running.shut_down()?;
+    Ok(repaired)
+}
+
+fn come_up(machine: &Machine, kind: FsKind, disk: &Disk) -> Result<(Running, bool), String> {
+    let why = match machine.boot(disk, kind) {
+        Ok(running) => return Ok((running, false)),
+        Err(why) => why,
+    };
+    let device = machine.attach(disk)?;
+    let repair = |program: &str, arguments: &[&str]| {
+        let found =
+            [Path::new("/usr/sbin"), Path::new("/sbin"), Path::new("/usr/bin")].map(|at| at.join(program));
+        let path = found.into_iter().find(|path| path.exists()).unwrap_or_else(|| PathBuf::from(program));
+        let output = Command::new(path).args(arguments).arg(device.path()).output();
+        output.map(drop).map_err(|error| format!("{program}: {error}"))
+    };
+    match kind {
+        FsKind::Xfs => repair("xfs_repair", &["-L"])?,
+        FsKind::Btrfs => return Err(format!("the file system does not come up: {why}")),
+        _ => repair("e2fsck", &["-fy"])?,
+    }
+    device.detach().map_err(|error| error.to_string())?;
+    let again = machine.boot(disk, kind);
+    again
+        .map(|running| (running, true))
+        .map_err(|again| format!("the file system does not come up: {why}; repaired: {again}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_cache_lost_is_left_out_and_what_comes_later_is_not() {
+        let write = |sector| Entry::Write { sector, bytes: vec![1; 512].into() };
+        let mark = |text: &str| Entry::Mark(text.into());
+        let entries = vec![
+            write(0),
+            Entry::Flush,
+            write(1),
+            mark("7"),
+            mark(CACHE_DROPPED),
+            write(2),
+            Entry::Flush,
+            write(3),
+        ];
+        let left = without_dropped(&Recording { entries });
+        assert_eq!(left.entries, [write(0), Entry::Flush, mark("7"), write(2), Entry::Flush, write(3)]);
+    }
+}

@@ -1,0 +1,180 @@
+//! The faults, and arming a disk with one.
+//!
+//! *Owns*: what each means in rules of a disk. *May not touch*: when it is armed.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use inkstone_io::{ExtentMap, named_choice};
+
+use crate::kernel::disk::Disk;
+use crate::kernel::fault::{Access, Effect, Faults, Rule};
+use crate::kernel::image::SECTOR_BYTES;
+
+named_choice! {
+    /// What goes wrong.
+    Fault, "fault" {
+        WriteData = "write-data", "EIO for one write to the log's blocks";
+        WriteDataForEver = "write-data-for-ever", "EIO for each write to the log's blocks, from one on";
+        WriteMetadata = "write-metadata", "EIO for one write elsewhere on the disk";
+        WriteMetadataForEver = "write-metadata-for-ever", "EIO for each write elsewhere on the disk";
+        WriteNth = "write-nth", "EIO for one write, whatever it is";
+        ReadData = "read-data", "EIO for each read of the log's blocks";
+        FlushOnce = "flush-once", "EIO for one flush; what the disk's cache holds, the next flush saves";
+        FlushOnceDrops = "flush-once-drops", "EIO for one flush, and the disk's cache is lost; the next flush says that all is well";
+        FlushForEver = "flush-for-ever", "EIO for each flush, from one on";
+        FlushSlow = "flush-slow", "flushes take 300 ms for a while";
+        DiskFull = "disk-full", "the disk below takes no new block: ENOSPC";
+        FileSystemFull = "file-system-full", "the file system has no room, then it has";
+        Dead = "dead", "each write and each flush fails, from one moment on";
+    }
+}
+
+impl Fault {
+    /// Whether reads may fail.
+    pub fn reads_fail(self) -> bool {
+        self == Self::ReadData
+    }
+
+    /// Whether the log relies on a disk not to do this: then what is lost is counted, and is no violation. A flush that fails
+    /// may have been another's: of the log's own thread, of the file system's journal, of another program; the log is not told.
+    pub fn is_beyond_assumptions(self) -> bool {
+        self == Self::FlushOnceDrops
+    }
+
+    /// Whether the disk itself does what is wrong.
+    pub fn is_below(self) -> bool {
+        self != Self::FileSystemFull
+    }
+}
+
+/// Which sectors hold the files of the log in `directory` now.
+///
+/// # Errors
+/// What the operating system answers.
+pub fn sectors_of_log(directory: &Path) -> Result<Vec<Range<u64>>, String> {
+    let fail = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let mut ranges = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(|error| fail(directory, &error))? {
+        let path = entry.map_err(|error| fail(directory, &error))?.path();
+        // Taken away by the log in the meantime.
+        let Ok(file) = std::fs::File::open(&path) else { continue };
+        let map = ExtentMap::of(&file, &path).map_err(|error| error.to_string())?;
+        let sector = SECTOR_BYTES as u64;
+        ranges.extend(map.physical_ranges().into_iter().map(|r| r.start / sector..r.end.div_ceil(sector)));
+    }
+    ranges.sort_by_key(|range| range.start);
+    Ok(ranges)
+}
+
+fn gaps(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut at = 0;
+    for range in ranges {
+        if range.start > at {
+            gaps.push(at..range.start);
+        }
+        at = at.max(range.end);
+    }
+    gaps.push(at..u64::MAX);
+    gaps
+}
+
+/// Arms a disk on which the log has these sectors. `skip`: so many requests of that kind pass first.
+pub fn arm(fault: Fault, disk: &Disk, log: &[Range<u64>], skip: u64) {
+    let rule = |on, effect| Rule { skip, ..Rule::every(on, effect) };
+    let blocks = disk.image().blocks();
+    disk.change_faults(|faults| {
+        let within = |ranges: &[Range<u64>], rule: &Rule| -> Vec<Rule> {
+            ranges.iter().map(|range| rule.clone().within(range.clone())).collect()
+        };
+        faults.rules = match fault {
+            Fault::WriteData => within(log, &Rule::every(Access::Write, Effect::Error).once_after(skip)),
+            Fault::WriteDataForEver => within(log, &rule(Access::Write, Effect::Error)),
+            Fault::WriteMetadata => {
+                within(&gaps(log), &Rule::every(Access::Write, Effect::Error).once_after(skip))
+            }
+            Fault::WriteMetadataForEver => within(&gaps(log), &rule(Access::Write, Effect::Error)),
+            Fault::WriteNth => vec![Rule::every(Access::Write, Effect::Error).once_after(skip)],
+            Fault::ReadData => within(log, &Rule::every(Access::Read, Effect::Error)),
+            Fault::FlushOnce => vec![Rule::every(Access::Flush, Effect::Error).once_after(skip)],
+            // What was flushed before must be known: one flush goes well.
+            Fault::FlushOnceDrops => vec![Rule::every(Access::Flush, Effect::Error).once_after(skip + 1)],
+            Fault::FlushForEver => vec![rule(Access::Flush, Effect::Error)],
+            Fault::FlushSlow => {
+                vec![Rule { times: 6, ..rule(Access::Flush, Effect::Slow(Duration::from_millis(300))) }]
+            }
+            Fault::DiskFull | Fault::FileSystemFull | Fault::Dead => Vec::new(),
+        };
+        faults.drops_cache = fault == Fault::FlushOnceDrops;
+        faults.is_read_only = fault == Fault::Dead;
+        faults.blocks_max = (fault == Fault::DiskFull).then_some(blocks + skip as usize);
+    });
+}
+
+/// The disk is sound again. Says how often something went wrong.
+pub fn mend(disk: &Disk) -> u64 {
+    disk.change_faults(|faults| {
+        let fired = faults.fired;
+        *faults = Faults { fired, ..Faults::default() };
+        fired
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::disk::Failure;
+    use crate::kernel::image::Image;
+    use inkstone_io::NamedChoice;
+
+    #[test]
+    fn each_fault_of_the_disk_goes_wrong_and_is_mended() {
+        for &fault in Fault::ALL {
+            let disk = Disk::new("a", Image::new(1 << 20));
+            let log = [16..32, 40..48];
+            arm(fault, &disk, &log, 0);
+            let done = [
+                disk.write(20 * 512, &[1; 512]),
+                disk.write(100 * 512, &[1; 512]),
+                disk.read(20 * 512, 512).map(drop),
+                disk.flush(),
+                disk.flush(),
+            ];
+            let wrong: Vec<_> = done.iter().map(Result::is_err).collect();
+            let expected = match fault {
+                Fault::WriteData | Fault::WriteDataForEver | Fault::WriteNth => {
+                    [true, false, false, false, false]
+                }
+                Fault::WriteMetadata | Fault::WriteMetadataForEver => [false, true, false, false, false],
+                Fault::ReadData => [false, false, true, false, false],
+                Fault::FlushOnce => [false, false, false, true, false],
+                Fault::FlushOnceDrops => [false, false, false, false, true],
+                Fault::FlushForEver => [false, false, false, true, true],
+                Fault::FlushSlow | Fault::FileSystemFull => [false; 5],
+                Fault::DiskFull => [true, true, false, false, false],
+                Fault::Dead => [true, true, false, true, true],
+            };
+            assert_eq!(wrong, expected, "{fault}");
+            assert_eq!(done[0] == Err(Failure::NoSpace), fault == Fault::DiskFull, "{fault}");
+            assert_eq!(mend(&disk) > 0, fault.is_below(), "{fault}");
+            assert_eq!((disk.write(20 * 512, &[2; 512]), disk.flush()), (Ok(()), Ok(())), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_cache_that_is_dropped_is_gone_at_once() {
+        let disk = Disk::new("a", Image::new(1 << 20));
+        arm(Fault::FlushOnceDrops, &disk, &[], 0);
+        assert_eq!((disk.write(0, &[1; 512]), disk.flush()), (Ok(()), Ok(())));
+        assert_eq!((disk.write(0, &[2; 512]), disk.flush()), (Ok(()), Err(Failure::Error)));
+        assert_eq!(disk.read(0, 1), Ok(vec![1]));
+        assert_eq!((disk.flush(), disk.read(0, 1)), (Ok(()), Ok(vec![1])));
+    }
+
+    #[test]
+    fn gaps_are_all_the_rest() {
+        assert_eq!(gaps(&[2..4, 4..6, 5..9, 20..30]), [0..2, 9..20, 30..u64::MAX]);
+    }
+}
