@@ -7,6 +7,7 @@
 //! | module | |
 //! |---|---|
 //! | [`model`] | what a log may hold, and comparing a log with it |
+//! | [`verdict`] | opening what a crash left, comparing it, appending to it |
 //! | [`history`] | what somebody does with a log, from a seed, and what each operation means to the model |
 //! | [`certificate`] | what a run has shown, for machines and people |
 //! | [`faults`] | a log in use on real kernel file systems whose disk fails |
@@ -29,3 +30,4 @@ pub mod mistakes;
 pub mod model;
 pub mod sim;
 pub mod strategies;
+pub mod verdict;

@@ -14,7 +14,7 @@
 //! | module | |
 //! |---|---|
 //! | [`spec`], [`writer`], [`record`] | what is done with a log, the process that does it, and recording it |
-//! | [`chronicle`], [`verdict`] | what is allowed at each moment of a recording; looking at one log |
+//! | [`chronicle`] | what is allowed at each moment of a recording |
 //! | [`replay`], [`project`] | states that the kernel mounts, and those that follow from one without a mount |
 //! | [`run`] | all of it, and the certificate |
 
@@ -31,5 +31,4 @@ pub mod run;
 pub mod server;
 pub mod spec;
 pub mod states;
-pub mod verdict;
 pub mod writer;

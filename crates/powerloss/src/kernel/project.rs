@@ -21,9 +21,9 @@ use super::recording::Entry;
 use super::replay::{FoundFiles, Seen, read_files};
 use super::spec::Spec;
 use super::states::{Cut, Kept, Subset, Unit, choose};
-use super::verdict::{open_and_check, probe};
 use crate::certificate::{Certificate, Class};
 use crate::model::Allowed;
+use crate::verdict::{open_and_check, probe};
 
 /// One projected family in so many has one of its states mounted too.
 const COMPARE_EVERY: u64 = 4;

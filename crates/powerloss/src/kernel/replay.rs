@@ -14,8 +14,8 @@ use super::machine::Machine;
 use super::recording::Recording;
 use super::spec::Spec;
 use super::states::{Player, choose};
-use super::verdict::{open_and_check, probe};
 use crate::model::Allowed;
+use crate::verdict::{open_and_check, probe};
 
 /// In a second life: the log is open and has shown what it holds.
 const SHOWN: &str = "shown";

@@ -14,7 +14,8 @@ use inkstone_sim::{FaultRates, PowerCut, SimDirectory, SimDisk};
 
 use super::space::{Pick, Space, is_unread};
 use super::variant::Variant;
-use crate::model::{Allowed, Record, Shown};
+use crate::model::{Allowed, Shown};
+use crate::verdict::{self, probe};
 
 /// The directory of every log here.
 pub const PATH: &str = "/log";
@@ -101,29 +102,15 @@ pub fn open(disk: &SimDisk, variant: &Variant) -> inkstone::Result<Log<SimDirect
 }
 
 /// Opens what was found, reads it, and compares it.
+///
+/// # Errors
+/// Which promise is broken.
 pub fn open_and_check(
     disk: &SimDisk,
     variant: &Variant,
     allowed: &Allowed,
 ) -> Result<(Log<SimDirectory>, Shown), String> {
-    let log = open(disk, variant).map_err(|error| format!("it does not open: {error}"))?;
-    let shown = allowed.check(&log)?;
-    Ok((log, shown))
-}
-
-/// Appends one record, durably: it must get the next LSN and be there.
-pub fn probe(log: &Log<SimDirectory>, shown: Shown) -> Result<(), String> {
-    let lsn = log
-        .append_durable(Record::probe().payload())
-        .map_err(|error| format!("it takes no more: {error}"))?;
-    if lsn.get() != shown.last + 1 {
-        return Err(format!("after {} comes {lsn}", shown.last));
-    }
-    match log.reader().get(lsn) {
-        Ok(bytes) if bytes == Record::probe().payload() => Ok(()),
-        Ok(_) => Err(format!("LSN {lsn}, just appended, has other bytes")),
-        Err(error) => Err(format!("LSN {lsn}, just appended, cannot be read: {error}")),
-    }
+    verdict::open_and_check(disk.directory(PATH), variant.options.clone(), allowed)
 }
 
 /// Whether old bytes lie in the last segment behind the log's end, further than what an opening writes there.
