@@ -26,6 +26,8 @@ const EVERY: Duration = Duration::from_millis(100);
 /// A log has no smaller segments.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 const SEGMENT_BYTES_MAX: u64 = 32 << 20;
+/// What a segment has for its header and keeps for control groups, about.
+const KEPT_BYTES: f64 = 28.0 * 1024.0;
 /// Segments that the one that changes keeps, about.
 const KEEP_SEGMENTS: u64 = 4;
 /// How long each is measured, as a multiple of a row.
@@ -46,7 +48,7 @@ pub fn changes(
 ) -> ChangePair {
     let time = plan.time * ROWS;
     let block = inkstone_io::BLOCK_BYTES as f64;
-    let small = (bytes_per_s * EVERY.as_secs_f64() / block).round() * block;
+    let small = ((bytes_per_s * EVERY.as_secs_f64() + KEPT_BYTES) / block).round() * block;
     let small = (small as u64).clamp(SEGMENT_BYTES_MIN.max(8 * record_bytes), SEGMENT_BYTES_MAX);
     let mut pair = ChangePair { record_bytes, segment_bytes: small, ..ChangePair::default() };
     let (changing_path, steady_path) =
