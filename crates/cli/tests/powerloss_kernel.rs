@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+mod support;
+
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
+
+use inkstone_io::host::{loops_backed_under, mounts_under};
 
 /// Two processors are enough for one run at a time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -137,4 +142,47 @@ fn what_is_no_recording_is_an_error() {
     }
     let output = inkstone(&["run", "--fs", "ext3"], directory.path());
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+}
+
+/// A lab at work in `directory`: its file system is mounted when this returns.
+fn at_work(directory: &Path) -> std::process::Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    command.args(["powerloss", "run", "--fs", "ext4", "--mounted", "100000", "--directory"]).arg(directory);
+    let mut child =
+        command.stderr(Stdio::null()).stdout(Stdio::null()).current_dir(directory).spawn().unwrap();
+    while mounted_in(directory) < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it had mounted anything");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+fn mounted_in(directory: &Path) -> usize {
+    mounts_under(directory).unwrap().len()
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind_and_what_a_kill_leaves_the_next_start_takes_away() {
+    let _one = ONE.lock();
+    if !can_run("ctrl_c_leaves_nothing_behind") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap();
+    let nothing = || (mounted_in(&path), loops_backed_under(&path).unwrap().len());
+    let mut child = at_work(&path);
+    support::signal(&child, "-INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(nothing(), (0, 0));
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+
+    let mut child = at_work(&path);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(mounted_in(&path) > 0, "a kill takes nothing away");
+    let arguments = ["run", "--fs", "ext4", "--mounted", "3", "--projected", "0", "--directory", "."];
+    let output = inkstone(&arguments, &path);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(nothing(), (0, 0));
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
 }

@@ -3,16 +3,13 @@
 //! *Owns*: which states, mounting them, mending a file system first where it asks for it. *May not touch*: what is allowed
 //! (`told.rs`).
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use inkstone::{Log, Options};
 
 use super::told::Told;
 use super::words::Line;
 use crate::kernel::disk::{CACHE_DROPPED, Disk};
 use crate::kernel::image::Image;
-use crate::kernel::machine::{FsKind, Machine, Running};
+use crate::kernel::machine::{FsKind, Machine, Running, run};
 use crate::kernel::recording::{Entry, Recording};
 use crate::kernel::states::{Player, choose};
 
@@ -138,17 +135,10 @@ fn come_up(machine: &Machine, kind: FsKind, disk: &Disk) -> Result<(Running, boo
         Err(why) => why,
     };
     let device = machine.attach(disk)?;
-    let repair = |program: &str, arguments: &[&str]| {
-        let found =
-            [Path::new("/usr/sbin"), Path::new("/sbin"), Path::new("/usr/bin")].map(|at| at.join(program));
-        let path = found.into_iter().find(|path| path.exists()).unwrap_or_else(|| PathBuf::from(program));
-        let output = Command::new(path).args(arguments).arg(device.path()).output();
-        output.map(drop).map_err(|error| format!("{program}: {error}"))
-    };
     match kind {
-        FsKind::Xfs => repair("xfs_repair", &["-L"])?,
+        FsKind::Xfs => run("xfs_repair", &["-L"], device.path(), |_| true)?,
         FsKind::Btrfs => return Err(format!("the file system does not come up: {why}")),
-        _ => repair("e2fsck", &["-fy"])?,
+        _ => run("e2fsck", &["-fy"], device.path(), |_| true)?,
     }
     device.detach().map_err(|error| error.to_string())?;
     let again = machine.boot(disk, kind);

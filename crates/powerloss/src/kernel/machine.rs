@@ -102,7 +102,13 @@ pub fn missing_for(kind: FsKind) -> Option<String> {
     Some(format!("{kind}: {name} is not installed; it is in the package {package}"))
 }
 
-fn run(name: &str, arguments: &[&str], device: &Path, accept: fn(i32) -> bool) -> Result<(), String> {
+/// Runs a tool on a device; an error if it is missing, or ends with a code that is not accepted.
+pub(crate) fn run(
+    name: &str,
+    arguments: &[&str],
+    device: &Path,
+    accept: fn(i32) -> bool,
+) -> Result<(), String> {
     let program = tool(name).ok_or_else(|| format!("{name} is not installed"))?;
     let output = Command::new(program).args(arguments).arg(device).output();
     let output = output.map_err(|error| format!("{name}: {error}"))?;
