@@ -107,10 +107,14 @@ fn certificate_file(path: Option<&Path>) -> anyhow::Result<Option<File>> {
     path.map(create).transpose()
 }
 
+fn tell(certificates: &[Certificate]) {
+    certificates.iter().for_each(|certificate| println!("{certificate}\n"));
+}
+
 /// Shows what a run has shown, and keeps it where it is asked for, as a list. 0: every promise held; 1: one was broken, or
 /// nothing was looked at; 130: none was until it was stopped.
 fn conclude(certificates: &[Certificate], file: Option<File>, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    certificates.iter().for_each(|certificate| println!("{certificate}"));
+    tell(certificates);
     if let Some(mut file) = file {
         serde_json::to_writer_pretty(&mut file, certificates)?;
         file.write_all(b"\n")?;

@@ -158,7 +158,7 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     if bytes.first().is_some_and(|byte| *byte == b'[') {
         let certificates: Vec<Certificate> = serde_json::from_slice(&bytes)
             .with_context(|| format!("{} is no certificate", file.display()))?;
-        certificates.iter().for_each(|certificate| println!("{certificate}\n"));
+        super::tell(&certificates);
         return Ok(ExitCode::SUCCESS);
     }
     let recording = Recording::load(file).map_err(|why| anyhow!(why))?;
