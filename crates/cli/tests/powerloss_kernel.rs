@@ -72,6 +72,19 @@ fn three_hundred_mounted_states_of_five_file_systems_keep_every_promise() {
     }
 }
 
+/// The first run in which something is found: what is in flight at a cut is the kernel's affair, so some find nothing.
+fn found(run: &[&str], first_seed: u32, directory: &Path) -> Output {
+    for seed in (first_seed..).step_by(10).take(6) {
+        let output = inkstone(&[run, &["--seed", &seed.to_string()]].concat(), directory);
+        match output.status.code() {
+            Some(0) => {}
+            Some(1) => return output,
+            _ => panic!("{}", text(&output)),
+        }
+    }
+    panic!("{run:?}: nothing is found")
+}
+
 #[test]
 fn a_log_that_does_not_sync_is_found_and_shown_again() {
     let _one = ONE.lock();
@@ -81,10 +94,9 @@ fn a_log_that_does_not_sync_is_found_and_shown_again() {
     for kind in ["ext4", "ext4-nojournal", "ext4-data-journal", "xfs", "btrfs"] {
         let directory = tempfile::tempdir().unwrap();
         let mistake = ["run", "--fs", kind, "--strategy", "buffered-fdatasync", "--mistake", "no-sync"];
-        let output =
-            inkstone(&[&mistake[..], &["--mounted", "120", "--projected", "0"]].concat(), directory.path());
+        let mounted = [&mistake[..], &["--mounted", "120", "--projected", "0"]].concat();
+        let output = found(&mounted, 1, directory.path());
         let said = text(&output);
-        assert_eq!(output.status.code(), Some(1), "{kind}: {said}");
         assert!(said.contains("were acknowledged and"), "{kind}: {said}");
         // The command that it names shows the same.
         let again =
@@ -103,12 +115,11 @@ fn a_log_that_does_not_sync_its_directory_is_found_on_ext4() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let run = ["run", "--fs", "ext4", "--strategy", "direct-rwf-dsync", "--seed", "2", "--projected", "0"];
+    let run = ["run", "--fs", "ext4", "--strategy", "direct-rwf-dsync", "--projected", "0"];
     let mistake = ["--mounted", "120", "--mistake", "no-directory-sync"];
-    let output = inkstone(&[&run[..], &mistake].concat(), directory.path());
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let output = found(&[&run[..], &mistake].concat(), 2, directory.path());
     assert!(text(&output).contains("BROKEN"), "{}", text(&output));
-    let sound = inkstone(&[&run[..], &mistake[..2]].concat(), directory.path());
+    let sound = inkstone(&[&run[..], &mistake[..2], &["--seed", "2"]].concat(), directory.path());
     assert_eq!(sound.status.code(), Some(0), "{}", text(&sound));
 }
 
