@@ -16,6 +16,7 @@ pub mod bill;
 pub mod billing;
 pub mod cell;
 pub mod command;
+pub mod experiment;
 pub mod export;
 pub mod finding;
 pub mod histogram;

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::Experiment;
+
 /// Raised whenever the meaning or the name of a field changes.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -29,6 +31,9 @@ pub struct LabResult {
     pub harness: HarnessCost,
     /// The measured runs, one per place and experiment.
     pub runs: Vec<Run>,
+    /// Experiments whose rows are not commits of a cell, one per place and experiment.
+    #[serde(default)]
+    pub experiments: Vec<Experiment>,
     /// The fallocate atlas, one per place.
     pub fallocate: Vec<FallocateAtlas>,
     /// Pairs of identical arms: how often two equal things are called different.

@@ -82,6 +82,7 @@ impl Started {
             machine,
             harness: HarnessCost::default(),
             runs: Vec::new(),
+            experiments: Vec::new(),
             fallocate: Vec::new(),
             aa: None,
             warnings,

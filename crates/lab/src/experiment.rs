@@ -1,0 +1,72 @@
+//! What an experiment found whose rows are not commits of one cell: reads, pools, depths, loads, the practice.
+//!
+//! *Owns*: the data, its units and what they mean; part of the contract of [`crate::result`]. *May not touch*: how it is measured or
+//! printed. A figure that was not measured is not there, never 0.
+
+use serde::{Deserialize, Serialize};
+
+use crate::result::{Finding, Histogram, Place, Relative};
+
+/// Rows measured side by side in one place, in rounds, interleaved.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Experiment {
+    /// Short name: `pool`, `read`, `mixed`, `depth`, `log`, `practice`.
+    pub name: String,
+    /// What it shows, in one line for people.
+    pub title: String,
+    /// The command that makes it again.
+    pub command: String,
+    /// Where.
+    pub place: Place,
+    /// What a row's position on the horizontal axis means (`threads`, `writes in flight`, `bytes per write`); `None` where rows
+    /// have none.
+    pub x_name: Option<String>,
+    /// What is compared: `operations/s`, `bytes/s`. More is better.
+    pub unit: String,
+    /// Name of the row that the others are compared with.
+    pub baseline: Option<String>,
+    /// Rounds asked for.
+    pub rounds: u32,
+    /// Seed of the order of rows in each round and of the bytes.
+    pub seed: u64,
+    /// The rows, in the order asked for.
+    pub rows: Vec<ExperimentRow>,
+    /// Where a curve bends: (the series, the x after which it no longer rises).
+    pub knees: Vec<(String, f64)>,
+    /// What it means, in words.
+    pub finding: Option<Finding>,
+    /// What a reader should know of it: what could not be checked, rights that were missing.
+    pub notes: Vec<String>,
+}
+
+/// One row of an experiment.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ExperimentRow {
+    /// Its name, unique in the experiment: `pool, 8 threads`.
+    pub name: String,
+    /// Rows of one series are one curve: `pool`, `io_uring`.
+    pub series: String,
+    /// Its place on the horizontal axis.
+    pub x: Option<f64>,
+    /// Why there are no figures, in words.
+    pub invalid: Option<String>,
+    /// In the experiment's unit, one value per round.
+    pub samples: Vec<f64>,
+    /// Against the baseline, paired by round: above 1 is more per second.
+    pub relative: Option<Relative>,
+    /// Time of single operations, where they were timed one by one.
+    pub latency: Option<Histogram>,
+    /// What was counted or timed beside it, per operation unless the unit says otherwise.
+    pub figures: Vec<Figure>,
+}
+
+/// One figure beside a row.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// `context switches`, `system time`, `resident before`.
+    pub name: String,
+    /// `per operation`, `ns per operation`, `%`, `bytes/s`.
+    pub unit: String,
+    /// How much.
+    pub value: f64,
+}
