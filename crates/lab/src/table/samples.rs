@@ -313,6 +313,7 @@ pub(crate) fn result() -> LabResult {
         },
         harness: HarnessCost { commit_ns: 92.4, clock_ns: 21.0 },
         runs: vec![Run { finding: Some(finding()), ..run() }],
+        experiments: Vec::new(),
         fallocate: vec![atlas()],
         aa: Some(aa()),
         warnings: vec![Warning {

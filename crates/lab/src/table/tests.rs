@@ -164,6 +164,7 @@ fn the_whole_result_ends_in_words() {
 fn nothing_measured_says_so() {
     let empty = LabResult {
         runs: vec![],
+        experiments: Vec::new(),
         fallocate: vec![],
         aa: None,
         warnings: vec![],
