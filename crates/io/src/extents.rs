@@ -110,17 +110,27 @@ impl ExtentMap {
     }
 }
 
-/// Whether another file has some of this one's blocks too; false where the file system does not tell. Delayed data stays
-/// where it is: an extent that it is about to leave may still count.
-pub(crate) fn has_shared(file: &File, path: &Path) -> Result<bool> {
-    let mut is_shared = false;
+/// What a file's extents are, taken together; all false where the file system does not tell.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Kinds {
+    /// Another file has some of the blocks too.
+    pub(crate) shared: bool,
+    /// Some blocks are reserved and were never written.
+    pub(crate) unwritten: bool,
+}
+
+/// Which kinds of extents a file has. Delayed data stays where it is: an extent that it is about to leave may still count.
+pub(crate) fn kinds(file: &File, path: &Path) -> Result<Kinds> {
+    let mut kinds = Kinds::default();
     let walked = walk(file, path, 0, |batch| {
-        is_shared = batch.iter().any(|extent| extent.flags & sys::FIEMAP_EXTENT_SHARED != 0);
-        !is_shared
+        let any = |flag| batch.iter().any(|extent| extent.flags & flag != 0);
+        kinds.shared |= any(sys::FIEMAP_EXTENT_SHARED);
+        kinds.unwritten |= any(sys::FIEMAP_EXTENT_UNWRITTEN);
+        !(kinds.shared && kinds.unwritten)
     });
     match walked {
-        Err(error) if error.is_unsupported() => Ok(false),
-        walked => walked.map(|()| is_shared),
+        Err(error) if error.is_unsupported() => Ok(Kinds::default()),
+        walked => walked.map(|()| kinds),
     }
 }
 

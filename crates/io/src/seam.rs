@@ -69,6 +69,8 @@ pub struct FileFacts {
     pub hard_links: u64,
     /// Whether another file has some of its blocks too (reflinks, snapshots): an overwrite there goes elsewhere.
     pub has_shared_extents: bool,
+    /// Whether some of its blocks are only reserved: the first write of each changes metadata, which a sync then waits for.
+    pub has_unwritten_extents: bool,
 }
 
 /// Which promise a sync gives.
@@ -188,11 +190,19 @@ pub trait File: Send + Sync + 'static {
     fn len_bytes(&self) -> Result<u64>;
 
     /// Its identity and who else has its blocks, without writing anything back. Where the file system cannot tell
-    /// (Linux: no FIEMAP), `has_shared_extents` is false.
+    /// (Linux: no FIEMAP), what is said of its extents is false.
     ///
     /// # Errors
     /// What the file system answers.
     fn facts(&self) -> Result<FileFacts>;
+
+    /// Asks the file system whether it still takes changes of metadata, by changing the file's time stamp. When its journal
+    /// cannot be written a file system may call a sync a success that waited for that very journal; from then on it refuses
+    /// changes, so a sync after which this succeeds was none of those (docs/assumptions.md, A13).
+    ///
+    /// # Errors
+    /// It refuses: nothing is known about what was synced last.
+    fn check_takes_changes(&self) -> Result<()>;
 
     /// Sets the size in bytes. What lay beyond is gone, new bytes read as zeros from a hole. A size is metadata: durable
     /// after a [`File::sync`], and until then a crash may show either size.

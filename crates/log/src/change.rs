@@ -127,7 +127,7 @@ impl<D: Directory> Shared<D> {
             }
             self.tell_sealed(&mut state, durable);
         }
-        self.enter(&mut state, header, ready.file);
+        self.enter(&mut state, header, ready);
         (state, Ok(()))
     }
 
@@ -202,10 +202,10 @@ impl<D: Directory> Shared<D> {
     }
 
     /// From now on groups go into this segment.
-    fn enter(&self, state: &mut Guard<'_>, header: SegmentHeader, file: Arc<D::File>) {
+    fn enter(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>) {
         let segment = Arc::new(Segment::new(header));
-        segment.adopt(&file);
-        lock(&self.writer).file = file;
+        segment.adopt(&ready.file);
+        lock(&self.writer).enter(ready.file, ready.asks);
         let mut segments = lock(&self.segments);
         match header.predecessor {
             Some(end) => {

@@ -10,11 +10,12 @@ use inkstone_format::limits::{
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
 use inkstone_format::{Lsn, frame_bytes};
-use inkstone_io::{Access, Durability, Preparation, Reuse, Strategy};
+use inkstone_io::{Access, Durability, Preparation, Reuse};
 
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
 use crate::mistake::Mistake;
+use crate::strategy::Choice;
 
 /// A new log's first segments: its first commit is to wait for nothing large.
 const GROWTH_BYTES: [u64; 2] = [1 << 20, 8 << 20];
@@ -35,6 +36,8 @@ pub struct Options {
     pub(crate) access: Option<Access>,
     pub(crate) durability: Option<Durability>,
     pub(crate) free_segments_max: Option<usize>,
+    /// By rule alone ([`Choice::asks_after_sync`]).
+    pub(crate) asks_after_sync: bool,
     pub(crate) own_thread: bool,
     pub(crate) prepare_ahead: bool,
     pub(crate) linger: Duration,
@@ -60,6 +63,7 @@ impl Default for Options {
             access: None,
             durability: None,
             free_segments_max: None,
+            asks_after_sync: false,
             own_thread: true,
             prepare_ahead: true,
             linger: Duration::from_micros(200),
@@ -315,13 +319,15 @@ impl Options {
     }
 
     /// Fills in what was left open.
-    pub(crate) fn settled(self, choice: &Strategy) -> Self {
-        let kept = if choice.reuse == Reuse::New { 0 } else { self.free_segments_chosen() };
+    pub(crate) fn settled(self, choice: &Choice) -> Self {
+        let strategy = &choice.strategy;
+        let kept = if strategy.reuse == Reuse::New { 0 } else { self.free_segments_chosen() };
         Self {
-            preparation: Some(choice.preparation),
-            access: Some(choice.access),
-            durability: Some(choice.durability),
+            preparation: Some(strategy.preparation),
+            access: Some(strategy.access),
+            durability: Some(strategy.durability),
             free_segments_max: Some(kept),
+            asks_after_sync: choice.asks_after_sync,
             ..self
         }
     }

@@ -46,6 +46,8 @@ pub(crate) struct Ready<F> {
     pub(crate) file: Arc<F>,
     bytes: u64,
     pub(crate) blocks: Blocks,
+    /// A sync of its groups may have metadata to wait for, and the file system is to be asked then.
+    pub(crate) asks: bool,
     /// It was ready before it was asked for.
     pub(crate) was_waiting: bool,
 }
@@ -305,7 +307,13 @@ impl<D: Directory> Pool<D> {
         if options.makes(Mistake::RenamedFirst) {
             file.sync(SyncKind::All).map_err(|error| ObtainError::Poison(error.into()))?;
         }
-        Ok(Ready { number, file: Arc::new(file), bytes, blocks: made.blocks, was_waiting: false })
+        let mut asks = false;
+        if options.asks_after_sync {
+            // For its blocks, its size and its name, all synced by now.
+            file.check_takes_changes().map_err(|error| ObtainError::Poison(error.into()))?;
+            asks = file.facts().map_or(true, |facts| facts.has_unwritten_extents);
+        }
+        Ok(Ready { number, file: Arc::new(file), bytes, blocks: made.blocks, asks, was_waiting: false })
     }
 
     /// A file that did not get a segment's name.

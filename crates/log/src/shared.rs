@@ -10,8 +10,10 @@
 //! in case they do not come. A lone writer expects one, and never waits.
 //!
 //! **Results.** There is no flag of success that a later group could overwrite. The watermark only rises, by groups that
-//! are durable; the poison is set once. A record at or below the watermark is durable; one above it, in a poisoned log,
-//! never will be. Cuts start a new count of LSNs: a handle of before the cut was durable before it.
+//! are durable; the poison is set once, and from then on the watermark stands: a group that was in flight when another
+//! thread's sync failed is not acknowledged, whatever its own sync says (a file system that has just failed one sync may call
+//! the other a success: docs/assumptions.md, A13). A record at or below the watermark is durable; one above it, in a
+//! poisoned log, never will be. Cuts start a new count of LSNs: a handle of before the cut was durable before it.
 //!
 //! **Locks**, in this order: `state`, `writer` (held by whoever has the turn), `segments`. None but `writer` is held
 //! across a system call, and nobody waits for `writer`: the turn is waited for.
@@ -332,6 +334,10 @@ impl<D: Directory> Shared<D> {
                 self.set_durable(&mut state, last);
             }
             let poisoned = self.poison(&mut state, error);
+            return (state, Err(poisoned));
+        }
+        if let Some(poison) = &state.poison {
+            let poisoned = Error::Poisoned(poison.clone());
             return (state, Err(poisoned));
         }
         self.note_group(last, end, &state);

@@ -25,6 +25,10 @@ pub struct Choice {
     pub strategy: Strategy,
     /// Why, as a sentence without a full stop.
     pub reason: String,
+    /// Whether the file system is asked, after a sync that had metadata to wait for, if it still takes changes: one with a
+    /// journal (ext4, xfs) may call a sync a success whose journal write has failed (docs/assumptions.md, A13). Commits that
+    /// overwrite blocks which are written wait for no metadata, and ask nothing.
+    pub asks_after_sync: bool,
     /// What to know: a mount without barriers, memory instead of a disk.
     pub warnings: Vec<String>,
 }
@@ -79,7 +83,8 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<
     {
         return Err(Error::Invalid(format!("access direct: {why}; leave it open, or ask for buffered")));
     }
-    Ok(Choice { strategy, reason, warnings: found.map_or_else(Vec::new, warnings) })
+    let asks_after_sync = found.is_some_and(has_journal);
+    Ok(Choice { strategy, reason, asks_after_sync, warnings: found.map_or_else(Vec::new, warnings) })
 }
 
 fn in_words(strategy: &Strategy) -> String {
@@ -117,6 +122,15 @@ fn by_rule(found: &Capabilities) -> (Strategy, String) {
     };
     let reason = format!("{name} overwrites in place and has O_DIRECT; {fua}");
     (strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct), reason)
+}
+
+fn has_journal(found: &Capabilities) -> bool {
+    match found.mount.file_system.as_str() {
+        "xfs" => true,
+        // Where it cannot be told it has one.
+        "ext4" => found.journal != Some(false),
+        _ => false,
+    }
 }
 
 /// Why O_DIRECT is not to be had, if it is not.
@@ -179,8 +193,13 @@ mod tests {
         let ext4 = chosen(on("ext4", SECTORS, CopyOnWrite::Never));
         assert_eq!(ext4.strategy, strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct));
         assert_eq!(ext4.strategy.durability, Durability::RwfDsync);
+        let xfs = chosen(on("xfs", SECTORS, CopyOnWrite::SharedExtents));
+        let without = Capabilities { journal: Some(false), ..on("ext4", SECTORS, CopyOnWrite::Never) };
+        let asks = |choice: &Choice| choice.asks_after_sync;
+        assert_eq!((asks(&xfs), asks(&ext4), asks(&chosen(without))), (true, true, false));
         let btrfs = chosen(on("btrfs", SECTORS, CopyOnWrite::Always));
         assert_eq!(btrfs.strategy, strategy(Preparation::Fallocate, Reuse::New, Access::Buffered));
+        assert!(!btrfs.asks_after_sync);
         let huge = DioAlignment::Bytes { memory: 4, offset: 65536 };
         for direct in [DioAlignment::Refused, DioAlignment::NotTold, huge] {
             let other = chosen(on("other", direct, CopyOnWrite::Never));

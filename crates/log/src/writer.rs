@@ -34,10 +34,13 @@ pub(crate) struct Writer<D: Directory> {
     engine: D::Engine,
     pub(crate) file: Arc<D::File>,
     persist: Persist,
+    /// After a group it asks whether the file system still takes changes: the group's sync may have waited for metadata.
+    pub(crate) asks: bool,
     mistake: Option<Mistake>,
 }
 
 impl<D: Directory> Writer<D> {
+    /// The file's names and blocks may be as new as the opening of the log: the first groups ask.
     pub(crate) fn new(directory: &D, file: Arc<D::File>, options: &Options) -> Result<Self> {
         let persist = match options.durability_chosen() {
             Durability::Fsync => Persist::Sync(SyncKind::All),
@@ -48,7 +51,12 @@ impl<D: Directory> Writer<D> {
         };
         let persist = if options.makes(Mistake::NoSync) { Persist::Later } else { persist };
         let engine = directory.engine(EngineKind::Caller, 1)?;
-        Ok(Self { engine, file, persist, mistake: options.mistake() })
+        Ok(Self { engine, file, persist, asks: options.asks_after_sync, mistake: options.mistake() })
+    }
+
+    /// Goes on in another file.
+    pub(crate) fn enter(&mut self, file: Arc<D::File>, asks: bool) {
+        (self.file, self.asks) = (file, asks);
     }
 
     fn makes(&self, mistake: Mistake) -> bool {
@@ -66,7 +74,11 @@ impl<D: Directory> Writer<D> {
                 return cleared;
             }
         }
-        self.write(file, frozen.memory, frozen.len, frozen.offset, persist)
+        let mut written = self.write(Arc::clone(&file), frozen.memory, frozen.len, frozen.offset, persist);
+        if written.result.is_ok() && self.asks {
+            written.result = file.check_takes_changes().map_err(Into::into);
+        }
+        written
     }
 
     /// Writes a segment's header; durable when it returns `Ok`.

@@ -51,6 +51,8 @@ pub enum OperationKind {
     Allocate,
     /// A change of a file's size.
     Resize,
+    /// A change of a file's time stamp, made to see whether it is taken.
+    Touch,
     /// Taking a lock.
     Lock,
 }
@@ -240,7 +242,9 @@ pub(crate) fn draw(
         OperationKind::Create | OperationKind::Allocate => {
             happens(rates.no_space_ppm).then_some(Effect::Error(errno::ENOSPC))
         }
-        OperationKind::Resize => happens(rates.write_error_ppm).then_some(Effect::Error(errno::EIO)),
+        OperationKind::Resize | OperationKind::Touch => {
+            happens(rates.write_error_ppm).then_some(Effect::Error(errno::EIO))
+        }
         OperationKind::Read if happens(rates.read_error_ppm) => Some(Effect::Error(errno::EIO)),
         OperationKind::Read if happens(rates.rot_ppm) => Some(Effect::Rot),
         OperationKind::Read => happens(rates.short_ppm).then_some(Effect::Short(0)),

@@ -3,7 +3,7 @@
 //! *Owns*: a handle, and which calls of the file system the seam's calls are. *May not touch*: what those do.
 
 use std::path::{Path, PathBuf};
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use inkstone_io::{
     Access, Durability, Error, File, FileFacts, OpenFile, Persist, Preparation, Result, SyncKind,
@@ -11,7 +11,7 @@ use inkstone_io::{
 
 use crate::disk::SimDisk;
 use crate::durable::{Cover, Durably};
-use crate::fault::errno;
+use crate::fault::{Effect, OperationKind, errno};
 use crate::state::{State, os_error};
 use crate::transfer::{Target, Written};
 
@@ -158,8 +158,19 @@ impl File for SimFile {
     }
 
     fn facts(&self) -> Result<FileFacts> {
-        let hard_links = self.lock().names_of(self.inode);
-        Ok(FileFacts { inode: self.inode, hard_links, has_shared_extents: false })
+        let state = self.lock();
+        let has_unwritten_extents = state.inode(self.inode).blocks.reserved.count() > 0;
+        let hard_links = state.names_of(self.inode);
+        Ok(FileFacts { inode: self.inode, hard_links, has_shared_extents: false, has_unwritten_extents })
+    }
+
+    fn check_takes_changes(&self) -> Result<()> {
+        let mut state = self.lock();
+        let name = Arc::clone(&state.inode(self.inode).name);
+        match state.begin(OperationKind::Touch, &name, 0) {
+            Some(Effect::Error(code)) => Err(Error::new("futimens", &self.path, os_error(code))),
+            _ => Ok(()),
+        }
     }
 
     fn set_len(&self, len_bytes: u64) -> Result<()> {

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
-use inkstone_io::{Completion, Directory, Engine, EngineKind, OpenFile, Request, Result};
+use inkstone_io::{Capabilities, Completion, Directory, Engine, EngineKind, OpenFile, Request, Result};
 use inkstone_sim::{SimDirectory, SimEngine, SimFile, SimLock};
 
 /// Holds the next write that was submitted until it is let go.
@@ -63,11 +63,18 @@ impl Gate {
 pub(crate) struct GateDirectory {
     inner: SimDirectory,
     gate: Arc<Gate>,
+    capabilities: Option<Capabilities>,
 }
 
 impl GateDirectory {
     pub(crate) fn new(inner: SimDirectory, gate: Arc<Gate>) -> Self {
-        Self { inner, gate }
+        Self { inner, gate, capabilities: None }
+    }
+
+    /// Says that it is in this file system.
+    #[allow(dead_code, reason = "not every test that has a gate says where it is")]
+    pub(crate) fn on(self, capabilities: Capabilities) -> Self {
+        Self { capabilities: Some(capabilities), ..self }
     }
 }
 
@@ -138,6 +145,10 @@ impl Directory for GateDirectory {
 
     fn random_bytes(&self) -> Result<[u8; 16]> {
         self.inner.random_bytes()
+    }
+
+    fn capabilities(&self) -> Result<Option<Capabilities>> {
+        Ok(self.capabilities.clone())
     }
 
     fn engine(&self, kind: EngineKind, depth: usize) -> Result<GateEngine> {

@@ -1,0 +1,136 @@
+//! A file system whose journal fails may call a sync a success that waited for it (docs/assumptions.md, A13). Nothing of that is
+//! acknowledged, wherever the log can know it.
+//!
+//! *Owns*: two ways of knowing: another thread's sync failed meanwhile, and the file system takes no more changes. *May not
+//! touch*: the crate's insides. On real file systems: the example `false_sync` of `inkstone-powerloss`.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+#[path = "support/gate.rs"]
+mod gate;
+
+use std::sync::Arc;
+
+use gate::{Gate, GateDirectory};
+use inkstone::{Error, Log, Lsn, Options};
+use inkstone_io::{Barriers, Capabilities, CopyOnWrite, DioAlignment, MountFacts, Preparation};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
+
+fn disk() -> SimDisk {
+    SimDisk::new(1, DiskOptions::default())
+}
+
+fn options(preparation: Preparation) -> Options {
+    Options::small().own_thread(false).preparation(preparation)
+}
+
+fn xfs() -> Capabilities {
+    Capabilities {
+        directory: "/log".into(),
+        mount: MountFacts {
+            file_system: "xfs".into(),
+            target: "/".into(),
+            source: "/dev/x".into(),
+            options: "rw".into(),
+            read_only: false,
+            barriers: Barriers::On,
+        },
+        device: None,
+        direct: DioAlignment::Refused,
+        copy_on_write: CopyOnWrite::SharedExtents,
+        in_memory: false,
+        journal: None,
+    }
+}
+
+fn open(
+    disk: &SimDisk,
+    gate: &Arc<Gate>,
+    on: Option<Capabilities>,
+    options: Options,
+) -> inkstone::Result<Log<GateDirectory>> {
+    let directory = GateDirectory::new(disk.directory("/log"), Arc::clone(gate));
+    let directory = match on {
+        Some(capabilities) => directory.on(capabilities),
+        None => directory,
+    };
+    Log::open_in(Arc::new(directory), options)
+}
+
+/// The write of a group is called a success and never arrives; from then on the file system refuses changes.
+fn append_while_the_journal_fails(log: &Log<GateDirectory>, disk: &SimDisk) -> Result<Lsn, Error> {
+    disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
+    disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Touch));
+    let appended = log.append_durable(b"lost");
+    disk.clear_faults();
+    appended
+}
+
+#[test]
+fn a_sync_that_waited_for_metadata_is_not_believed_when_changes_are_refused() {
+    let (disk, gate) = (disk(), Arc::new(Gate::default()));
+    let log = open(&disk, &gate, Some(xfs()), options(Preparation::Fallocate)).unwrap();
+    log.append_durable(b"there").unwrap();
+    let refused = append_while_the_journal_fails(&log, &disk).unwrap_err();
+    assert!(matches!(refused, Error::Poisoned(_)) && refused.to_string().contains("futimens"), "{refused}");
+    assert!(matches!(log.append_durable(b"more").unwrap_err(), Error::Poisoned(_)));
+    log.abandon();
+    let found = disk.crash(1);
+    let log = Log::open_in(Arc::new(found.directory("/log")), options(Preparation::Fallocate)).unwrap();
+    assert_eq!(log.last(), Lsn::new(1));
+}
+
+/// Otherwise the test above would show nothing.
+#[test]
+fn where_nothing_is_asked_that_sync_is_believed() {
+    for (on, preparation) in [(None, Preparation::Fallocate), (Some(xfs()), Preparation::Zeros)] {
+        let (disk, gate) = (disk(), Arc::new(Gate::default()));
+        let log = open(&disk, &gate, on, options(preparation)).unwrap();
+        append_while_the_journal_fails(&log, &disk).unwrap();
+        log.abandon();
+    }
+}
+
+/// Written blocks need no metadata: nothing is asked for their sake, but for the name of each new file.
+#[test]
+fn a_file_system_that_refuses_changes_gives_no_new_segment() {
+    let (disk, gate) = (disk(), Arc::new(Gate::default()));
+    let log = open(&disk, &gate, Some(xfs()), options(Preparation::Zeros)).unwrap();
+    disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Touch));
+    let mut last = 0;
+    let refused = loop {
+        match log.append_durable(&[7; 4000]) {
+            Ok(lsn) => last = lsn.get(),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::Poisoned(_)) && last > 4, "{refused} after {last}");
+    log.abandon();
+    disk.clear_faults();
+    let touched = Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Touch);
+    disk.inject(touched);
+    let refused = open(&disk, &gate, Some(xfs()), options(Preparation::Zeros)).unwrap_err();
+    assert!(
+        refused.to_string().contains("futimens"),
+        "the first group of an opening asks for all that it relies on: {refused}"
+    );
+}
+
+#[test]
+fn a_group_in_flight_is_not_acknowledged_when_another_sync_fails_meanwhile() {
+    let (disk, gate) = (disk(), Arc::new(Gate::default()));
+    let options = options(Preparation::Fallocate).prepare_ahead(true);
+    let log = open(&disk, &gate, None, options).unwrap();
+    log.append_durable(b"there").unwrap();
+    gate.shut();
+    let first = std::thread::scope(|scope| {
+        let first = scope.spawn(|| log.append_durable(b"in flight"));
+        gate.wait_until_held();
+        disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::SyncDirectory));
+        assert!(matches!(log.prepare_some().unwrap_err(), Error::Poisoned(_)));
+        gate.let_go();
+        first.join().unwrap()
+    });
+    let Err(Error::Poisoned(poison)) = first else { panic!("{first:?}") };
+    assert_eq!((poison.durable(), log.durable()), (Lsn::new(1), Lsn::new(1)));
+}
