@@ -4,8 +4,8 @@
 //! (`shared.rs`, `writer.rs`), where files come from (`pool.rs`).
 //!
 //! The order of a roll: everything in the old segment durable; a file with the new segment's name, durable; its header,
-//! durable; a seal in the old segment that names it; then the first group. A crash between any two of them opens to the
-//! same records. The seal may be missing after a crash, so nobody waits for it: where there is a steward, that one syncs it.
+//! durable; then the first group. A crash between any two of them opens to the same records. A seal in the old segment names
+//! the new one, at any time after the header is durable: nobody waits for it where there is a steward to write it (`seal.rs`).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,12 +17,12 @@ use inkstone_format::{
 use inkstone_io::Directory;
 
 use crate::error::{Error, Result};
-use crate::event::{Event, SealedSegment};
+use crate::event::Event;
 use crate::look::open_for_reading;
 use crate::mistake::Mistake;
-use crate::names;
 use crate::pool::{Blocks, ObtainError, Ready};
 use crate::recover::damage;
+use crate::seal::Seal;
 use crate::segment::{Link, Segment, identity, lock};
 use crate::shared::Shared;
 use crate::state::{Guard, State};
@@ -121,29 +121,13 @@ impl<D: Directory> Shared<D> {
         self.count_segment(&mut state, &ready);
         if !is_cut {
             let result;
-            (state, result) = self.seal(state, header.number);
+            (state, result) = self.seal(state, header.number, durable);
             if result.is_err() {
                 return (state, result);
             }
-            self.tell_sealed(&mut state, durable);
         }
         self.enter(&mut state, header, ready);
         (state, Ok(()))
-    }
-
-    /// The segment that was the head holds nothing new any more, up to `last`.
-    fn tell_sealed(&self, state: &mut State, last: Lsn) {
-        if self.options.listener.is_none() {
-            return;
-        }
-        let segment = Arc::clone(&lock(&self.segments).head().segment);
-        state.events.push(Event::SegmentSealed(SealedSegment {
-            number: segment.number(),
-            path: self.directory.path().join(names::segment(segment.number())),
-            first: segment.header.first_lsn,
-            last,
-            _pin: segment,
-        }));
     }
 
     /// Whether a thread makes files ready.
@@ -182,9 +166,9 @@ impl<D: Directory> Shared<D> {
         Ok((header, ready))
     }
 
-    /// Says in the old segment which one comes next. Where an opening could not say its epoch there yet, that comes
-    /// first; where there is no room it is left out: the new header says it all.
-    fn seal<'a>(&'a self, mut state: Guard<'a>, next: SegmentNumber) -> (Guard<'a>, Result<()>) {
+    /// Says in the old segment, which ends with the record `last`, which one comes next. Where an opening could not say its
+    /// epoch there yet, that comes first; where there is no room it is left out: the new header says it all.
+    fn seal<'a>(&'a self, mut state: Guard<'a>, next: SegmentNumber, last: Lsn) -> (Guard<'a>, Result<()>) {
         if let Some(epoch) = state.epoch_due
             && state.filling.control(&epoch).is_err()
         {
@@ -192,13 +176,21 @@ impl<D: Directory> Shared<D> {
         }
         // Without room for the seal an epoch alone may be gathered; it says nothing wrong.
         let _ = state.filling.control(&Control::Seal(next));
-        let is_deferred = self.prepares_ahead();
-        let unsynced = is_deferred || self.options.makes(Mistake::FirstGroupEarly);
-        let (state, result) = self.write_group(state, unsynced);
-        if result.is_ok() && is_deferred {
-            self.pool.sync_later(Arc::clone(&lock(&self.writer).file));
+        let segment = Arc::clone(&lock(&self.segments).head().segment);
+        if !self.prepares_ahead() {
+            let (mut state, result) = self.write_group(state, self.options.makes(Mistake::FirstGroupEarly));
+            if result.is_ok() && self.options.listener.is_some() {
+                state.events.push(self.sealed(segment, last));
+            }
+            return (state, result);
         }
-        (state, result)
+        if !state.filling.is_empty() {
+            let frozen = self.freeze(&mut state);
+            let file = Arc::clone(&lock(&self.writer).file);
+            self.seal_later(Seal::of(&frozen, segment, file, last));
+            self.keep_memory(&mut state, Some(frozen.memory));
+        }
+        (state, Ok(()))
     }
 
     /// From now on groups go into this segment.

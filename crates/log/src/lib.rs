@@ -53,6 +53,7 @@ mod publish;
 mod reader;
 mod recover;
 mod recovery;
+mod seal;
 mod segment;
 mod shared;
 mod sleepers;

@@ -314,11 +314,11 @@ impl<D: Directory> Log<D> {
             result.and(retired)
         });
         self.end();
-        // With no thread left: what waits for its sync, and names of segments that are none.
-        let synced = self.shared.pool.sync_left().map(drop);
+        // With no thread left: seals that wait, unless nothing is to be written any more, and names of segments that are none.
+        let sealed = if result.is_ok() { self.shared.write_seals().map(drop) } else { Ok(()) };
         self.shared.pool.demote();
         self.writer_lock = None;
-        result.and(synced)
+        result.and(sealed)
     }
 
     /// Nothing is written any more.

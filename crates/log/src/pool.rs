@@ -89,8 +89,6 @@ struct Files<F> {
     free: Vec<Spare>,
     /// To be shrunk and removed; named as free ones are.
     doomed: Vec<Spare>,
-    /// Segments whose last bytes (a seal) nobody waited for.
-    unsynced: Vec<Arc<F>>,
     highest: Option<SegmentNumber>,
     /// The number in the name of the last file that was made.
     made: Option<SegmentNumber>,
@@ -145,7 +143,6 @@ impl<D: Directory> Pool<D> {
             ready: VecDeque::new(),
             free: Vec::new(),
             doomed: Vec::new(),
-            unsynced: Vec::new(),
             highest: listing.highest(),
             made: listing.unfinished.iter().max().copied(),
             used_bytes: live_bytes,
@@ -165,23 +162,6 @@ impl<D: Directory> Pool<D> {
     pub(crate) fn level(&self) -> (usize, usize) {
         let files = lock(&self.files);
         (files.ready.len(), files.free.len())
-    }
-
-    /// A segment is left whose last bytes are not durable; they need not be, but are soon to be.
-    pub(crate) fn sync_later(&self, file: Arc<D::File>) {
-        lock(&self.files).unsynced.push(file);
-    }
-
-    /// Syncs those; `false` when there were none.
-    ///
-    /// # Errors
-    /// When a sync failed: nothing was lost, but the device cannot be trusted any more.
-    pub(crate) fn sync_left(&self) -> Result<bool> {
-        let files = std::mem::take(&mut lock(&self.files).unsynced);
-        for file in &files {
-            file.sync(SyncKind::Data)?;
-        }
-        Ok(!files.is_empty())
     }
 
     /// The size of the file that was made ready last.

@@ -26,14 +26,15 @@ use std::time::Duration;
 
 use inkstone_format::limits::{CONTROL_RESERVE_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Lsn, Promise, PromiseReason};
-use inkstone_io::Directory;
+use inkstone_io::{AlignedBuf, Directory};
 
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
-use crate::filling::{memory_bytes, memory_for};
+use crate::filling::{Frozen, memory_bytes, memory_for};
 use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::pool::Pool;
+use crate::seal::Seal;
 use crate::segment::{Segments, lock};
 use crate::sleepers::Sleepers;
 use crate::state::{Guard, State};
@@ -64,6 +65,8 @@ pub(crate) struct Shared<D: Directory> {
     pub(crate) pool: Pool<D>,
     pub(crate) writer: Mutex<Writer<D>>,
     pub(crate) segments: Mutex<Segments<D::File>>,
+    /// Last groups of segments that were left, for the steward to write.
+    pub(crate) seals: Mutex<Vec<Seal<D::File>>>,
     /// The durable watermark, for who only wants to look. Written with `Release` under the state's lock when a group is
     /// durable; read with `Acquire` by handles and readers.
     durable: AtomicU64,
@@ -143,6 +146,7 @@ impl<D: Directory> Shared<D> {
             pool,
             writer: Mutex::new(writer),
             segments: Mutex::new(segments),
+            seals: Mutex::default(),
             durable,
             wanted: AtomicU64::new(0),
             panicked: AtomicBool::new(false),
@@ -295,8 +299,7 @@ impl<D: Directory> Shared<D> {
         self.write_group(state, false)
     }
 
-    /// As [`Shared::write_gathered`]; `unsynced` leaves durability to somebody else: a seal's to the steward. For all other
-    /// groups it is a mistake.
+    /// As [`Shared::write_gathered`]; to write it `unsynced` is a mistake.
     pub(crate) fn write_group<'a>(&'a self, mut state: Guard<'a>, unsynced: bool) -> (Guard<'a>, Result<()>) {
         if state.filling.is_empty() {
             return (state, Ok(()));
@@ -306,15 +309,8 @@ impl<D: Directory> Shared<D> {
         state.group += 1;
         // Whoever held the timer held it for this group: the next one's first arrival takes a timer of its own.
         state.timed = false;
-        let at = state.filling.at();
         let since = state.gathered_since.take();
-        let promise = match self.options.makes(Mistake::NoPromise) {
-            true => Promise { lsn: Lsn::ZERO, end: HEADER_BYTES as u64 },
-            false => Promise { lsn: state.durable, end: at },
-        };
-        let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
-        let pad = self.options.pad_groups && !self.options.makes(Mistake::PaddingForgotten);
-        let frozen = state.filling.freeze(promise, pad, memory);
+        let frozen = self.freeze(&mut state);
         let last = frozen.next_lsn.before().unwrap_or(Lsn::ZERO);
         let end = frozen.end;
         let bytes = frozen.len as u64;
@@ -328,7 +324,7 @@ impl<D: Directory> Shared<D> {
             self.tell(&Event::SlowCommit { took, bytes });
         }
         let mut state = self.lock();
-        state.spare = written.memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
+        self.keep_memory(&mut state, written.memory);
         if let Err(error) = written.result {
             if self.options.makes(Mistake::WatermarkOnFailure) {
                 self.set_durable(&mut state, last);
@@ -362,6 +358,22 @@ impl<D: Directory> Shared<D> {
         self.groups[(group % 2) as usize].notify_all();
         self.followers.notify_all();
         (state, Ok(()))
+    }
+
+    /// Ends the group that is gathered; it says what is durable now.
+    pub(crate) fn freeze(&self, state: &mut State) -> Frozen {
+        let promise = match self.options.makes(Mistake::NoPromise) {
+            true => Promise { lsn: Lsn::ZERO, end: HEADER_BYTES as u64 },
+            false => Promise { lsn: state.durable, end: state.filling.at() },
+        };
+        let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
+        let pad = self.options.pad_groups && !self.options.makes(Mistake::PaddingForgotten);
+        state.filling.freeze(promise, pad, memory)
+    }
+
+    /// Keeps a group's memory for the next one, unless it was grown.
+    pub(crate) fn keep_memory(&self, state: &mut State, memory: Option<AlignedBuf>) {
+        state.spare = memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
     }
 
     /// Lets readers begin at the end of this group.

@@ -1,7 +1,7 @@
 //! The thread that makes files ready before they are needed, and takes away what is not needed any more.
 //!
-//! *Owns*: when files are made ready, how fast, and how many. *May not touch*: how (`pool.rs`), or anything that a commit
-//! waits for: it never takes the turn.
+//! *Owns*: when files are made ready, how fast, and how many; that seals are written. *May not touch*: how (`pool.rs`,
+//! `seal.rs`), or anything that a commit waits for: it never takes the turn.
 //!
 //! **Pace.** Zeros compete with commits for the device. They are written in pieces with a pause after each, as long as the
 //! time until the file is needed allows: a log that fills slowly is hardly disturbed, one that fills fast is not left
@@ -85,7 +85,7 @@ pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<S
     if is_over {
         return Ok(Step::Stopped);
     }
-    match shared.pool.sync_left() {
+    match shared.write_seals() {
         Ok(true) => return Ok(Step::Done),
         Ok(false) => {}
         Err(error) => return Err(shared.poison_now(error)),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use inkstone::{Access, Durability, Error, Event, Log, Lsn, Options, Preparation};
-use inkstone_sim::{Counters, DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{Counters, DiskOptions, Fate, SimDirectory, SimDisk};
 
 fn disk() -> SimDisk {
     SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() })
@@ -161,6 +161,36 @@ fn who_listens_is_told_and_a_sealed_segment_that_is_held_is_not_used_again() {
     log.truncate_before(log.last()).unwrap();
     lone_writer(&disk, &log, 9);
     assert!(disk.image().iter().all(|(other, _)| *other != path), "let go, it is used again");
+}
+
+/// Where a thread makes files ready it writes the seals too: no commit waits for one, and when it is told of it is durable.
+#[test]
+fn a_segment_that_is_told_of_has_its_seal_on_the_medium() {
+    let disk = disk();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (ears, found) = (Arc::clone(&told), disk.clone());
+    let listener = move |event: &Event| {
+        if let Event::SegmentSealed(sealed) = event {
+            let durable = found.crash_with(|_| Fate::Dropped).image();
+            let bytes = durable.into_iter().find(|(path, _)| *path == sealed.path).map(|(_, bytes)| bytes);
+            ears.lock().unwrap().push((sealed.clone(), bytes));
+        }
+    };
+    let log = open(&disk, options().own_thread(true).prepare_ahead(true).listener(listener));
+    while log.stats().segments < 3 {
+        log.append_durable(&[7; 3000]).unwrap();
+    }
+    let changes = log.stats().segments;
+    log.close().unwrap();
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    assert_eq!(told.len() as u64, changes);
+    for (sealed, bytes) in told {
+        let now = disk.image().into_iter().find(|(path, _)| *path == sealed.path).map(|(_, bytes)| bytes);
+        assert_eq!(bytes, now, "{sealed:?}");
+        let bytes = bytes.unwrap();
+        let end = bytes.iter().rposition(|byte| *byte == 7).unwrap() + 1;
+        assert!(bytes[end..].iter().any(|byte| *byte != 0), "a seal behind the last record: {sealed:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! The last group of a segment that is left: a frame that names the next one.
+//!
+//! *Owns*: seals that wait to be written, and writing them. *May not touch*: the segment that is in use, or the turn. Nobody writes
+//! into a segment that was left, so a seal needs neither.
+//!
+//! The next segment's header says all that a seal says, so nobody waits for one, and a crash or a poison may leave it out. What
+//! it is for: an archiver sees where a segment ends from the segment alone.
+
+use std::sync::Arc;
+
+use inkstone_format::Lsn;
+use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File, Operation, Persist, Request, SyncKind};
+
+use crate::error::Result;
+use crate::event::{Event, SealedSegment};
+use crate::filling::Frozen;
+use crate::names;
+use crate::segment::{Segment, lock};
+use crate::shared::Shared;
+
+/// A seal that is to be written. It holds its segment: the file is used for nothing else meanwhile.
+#[derive(Debug)]
+pub(crate) struct Seal<F> {
+    pub(crate) segment: Arc<Segment<F>>,
+    pub(crate) file: Arc<F>,
+    /// The bytes of the seal alone, and where they go.
+    pub(crate) memory: AlignedBuf,
+    pub(crate) offset: u64,
+    /// The segment's last record.
+    pub(crate) last: Lsn,
+}
+
+impl<F> Seal<F> {
+    /// Takes the bytes out of a group's memory, which is wanted for the next group.
+    pub(crate) fn of(frozen: &Frozen, segment: Arc<Segment<F>>, file: Arc<F>, last: Lsn) -> Self {
+        let mut memory = AlignedBuf::zeroed(frozen.len);
+        memory.copy_from_slice(&frozen.memory[..frozen.len]);
+        Self { segment, file, memory, offset: frozen.offset, last }
+    }
+}
+
+impl<D: Directory> Shared<D> {
+    /// The steward is to write it.
+    pub(crate) fn seal_later(&self, seal: Seal<D::File>) {
+        lock(&self.seals).push(seal);
+    }
+
+    /// Writes the seals that wait, durably, and tells of their segments; `false` when there were none.
+    ///
+    /// # Errors
+    /// A write or a sync failed: nothing was lost, but the device cannot be trusted any more.
+    pub(crate) fn write_seals(&self) -> Result<bool> {
+        let seals = std::mem::take(&mut *lock(&self.seals));
+        if seals.is_empty() {
+            return Ok(false);
+        }
+        let mut engine = self.directory.engine(EngineKind::Caller, 1)?;
+        for Seal { segment, file, memory, offset, last } in seals {
+            let len = memory.len();
+            let write = Operation::Write { buffer: memory, len, offset, persist: Persist::Later };
+            engine.run(Request { token: 0, file: Arc::clone(&file), operation: write })?.result?;
+            file.sync(SyncKind::Data)?;
+            self.tell(&self.sealed(segment, last));
+        }
+        Ok(true)
+    }
+
+    /// The event that a segment is full and durable, up to `last`.
+    pub(crate) fn sealed(&self, segment: Arc<Segment<D::File>>, last: Lsn) -> Event {
+        Event::SegmentSealed(SealedSegment {
+            number: segment.number(),
+            path: self.directory.path().join(names::segment(segment.number())),
+            first: segment.header.first_lsn,
+            last,
+            _pin: segment,
+        })
+    }
+}
