@@ -11,12 +11,14 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod columns;
 mod lab;
 mod log;
 mod output;
 mod parse;
 mod powerloss;
 mod select;
+mod tune;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,6 +39,8 @@ enum Command {
     Lab(Box<lab::LabArguments>),
     /// Measure the log beside a bare overwrite of a written file
     Bench(bench::BenchArguments),
+    /// Measure for two seconds which way of writing is fastest here, and keep the choice beside the log
+    Tune(tune::TuneArguments),
     /// Cut the power, and look at what is left of a log
     Powerloss(powerloss::PowerlossArguments),
     #[command(flatten)]
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
     let outcome = stop_on_signals(&stop).and_then(|()| match arguments.command {
         Command::Lab(lab) => lab::lab(&lab, &stop),
         Command::Bench(bench) => bench::bench(&bench, &stop),
+        Command::Tune(tune) => tune::tune(&tune, &stop),
         Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
         Command::Log(command) => log::run(&command, &stop),
     });

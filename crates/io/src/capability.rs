@@ -119,6 +119,9 @@ pub struct Capabilities {
     pub in_memory: bool,
     /// ext4: whether it has a journal. `None` elsewhere.
     pub journal: Option<bool>,
+    /// The file system's own number (`f_fsid`), made from its UUID on ext4 and btrfs and from its device's number on xfs:
+    /// another file system on the same device has another. `None` where there is none.
+    pub file_system_id: Option<u64>,
 }
 
 impl Capabilities {
@@ -136,7 +139,18 @@ impl Capabilities {
         let copy_on_write = copy_on_write(&mount);
         let journal = device.as_ref().filter(|_| mount.file_system == "ext4").and_then(has_journal);
         let mount = mount_facts(mount);
-        Ok(Self { directory: absolute, mount, device, direct, copy_on_write, in_memory, journal })
+        let id = rustix::fs::statvfs(&absolute).ok().map(|answer| answer.f_fsid);
+        let file_system_id = id.filter(|id| *id != 0);
+        Ok(Self {
+            directory: absolute,
+            mount,
+            device,
+            direct,
+            copy_on_write,
+            in_memory,
+            journal,
+            file_system_id,
+        })
     }
 
     /// What in the chain below is memory, if anything is: the file system itself, a RAM disk, or the file system of a loop
@@ -335,6 +349,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let found = Capabilities::of(directory.path()).expect("capabilities");
         assert!(!found.mount.file_system.is_empty());
+        let again = Capabilities::of(directory.path()).expect("capabilities");
+        assert_eq!(again, found, "nothing in it changes from one look to the next");
         assert!(Capabilities::of(&directory.path().join("missing")).is_err());
     }
 }

@@ -31,4 +31,5 @@ pub mod site;
 pub mod stage;
 pub mod stats;
 pub mod table;
+pub mod tune;
 pub mod warnings;

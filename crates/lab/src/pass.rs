@@ -179,6 +179,17 @@ impl<E: Engine<File = OsFile>> Writer<E> {
         })
     }
 
+    /// One commit: the cell's write of this number, and its sync.
+    ///
+    /// # Errors
+    /// The error of either.
+    pub(crate) fn commit(&mut self, cell: &Cell, file: &Arc<OsFile>, number: u64) -> Result<(), CellError> {
+        let offset = number * cell.write_bytes;
+        self.write(cell, file, number, offset)?;
+        self.sync(cell, file, number, offset)?;
+        Ok(())
+    }
+
     fn write(&mut self, cell: &Cell, file: &Arc<OsFile>, token: u64, offset: u64) -> Result<(), CellError> {
         let durability = cell.strategy.durability;
         let persist = match (cell.strategy.engine, durability) {

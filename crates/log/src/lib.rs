@@ -76,4 +76,4 @@ pub use options::Options;
 pub use reader::Reader;
 pub use recovery::Recovery;
 pub use stats::{Stats, Times};
-pub use strategy::Choice;
+pub use strategy::{Choice, rule, tuned};

@@ -8,6 +8,7 @@
 //! | `00000000000000000003.free` | the blocks of what was segment 3, to be used again |
 //! | `00000000000000000008.new` | a file whose blocks are being made, the eighth; it becomes the next segment there is |
 //! | `inkstone.lock` | locked while a writer lives; it says which |
+//! | `inkstone.tuned` | the way of writing that `inkstone tune` chose (`strategy/tuned.rs`) |
 //!
 //! Only `.ink` files are ever read as a log, so nothing that is half prepared can look like a segment.
 
@@ -62,7 +63,15 @@ mod tests {
             assert_eq!(parse(&free(number)), Some(FileName::Free(number)));
             assert_eq!(parse(&new(number)), Some(FileName::New(number)));
         }
-        for name in ["", "1.ink", "00000000000000000000.ink", "99999999999999999999.ink", LOCK, "a.b.ink"] {
+        for name in [
+            "",
+            "1.ink",
+            "00000000000000000000.ink",
+            "99999999999999999999.ink",
+            LOCK,
+            "inkstone.tuned",
+            "a.b.ink",
+        ] {
             assert_eq!(parse(name), None, "{name}");
         }
     }

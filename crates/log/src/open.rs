@@ -22,6 +22,7 @@ use crate::recovery::Recovery;
 use crate::segment::{Link, Segment, Segments, identity, lock};
 use crate::shared::Shared;
 use crate::state::State;
+use crate::strategy::tuned::Stored;
 use crate::strategy::{Choice, choose};
 use crate::window::Window;
 use crate::writer::Writer;
@@ -31,7 +32,8 @@ pub(crate) fn open_shared<D: Directory>(
     directory: Arc<D>,
     options: Options,
 ) -> Result<(Shared<D>, Recovery, Choice)> {
-    let choice = choose(&options, directory.capabilities()?.as_ref())?;
+    let found = directory.capabilities()?;
+    let choice = choose(&options, found.as_ref(), Stored::of(&*directory, found.as_ref()))?;
     let options = options.settled(&choice);
     let listing = Listing::of(&*directory)?;
     let found = recover(&*directory, &options, &listing)?;

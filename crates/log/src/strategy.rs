@@ -1,9 +1,12 @@
 //! Which way of writing a log uses here, by rule and without I/O, and why.
 //!
-//! *Owns*: the rule. *May not touch*: files; what file system and device can do comes from `inkstone-io`.
+//! *Owns*: the rule, and what goes before what: what is asked for, then what was tuned ([`tuned`]), then the rule.
+//! *May not touch*: files; what file system and device can do comes from `inkstone-io`.
 //!
 //! The rule is what the lab measured (docs/lab.md): where blocks stay where they are, an overwrite past the page cache that
 //! carries its own durability is fastest; where every write moves, preparing and reusing blocks gains little.
+
+pub mod tuned;
 
 use std::fmt;
 
@@ -14,6 +17,7 @@ use inkstone_io::{
 
 use crate::error::{Error, Result};
 use crate::options::Options;
+use tuned::Stored;
 
 /// Groups are written in blocks of this size from memory aligned to it.
 const BLOCK_BYTES: u32 = inkstone_format::limits::BLOCK_BYTES as u32;
@@ -39,41 +43,38 @@ impl fmt::Display for Choice {
     }
 }
 
-/// What the options leave open is chosen by the file system and device; `None`: nothing is known about them.
+/// What the options leave open is as it was tuned, else by the file system and device; `found` is `None` where nothing is
+/// known about them.
 ///
 /// # Errors
 /// [`Error::Invalid`] when what was asked for contradicts itself or cannot be had here.
-pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<Choice> {
-    let (rule, mut reason) = found.map_or_else(unknown, by_rule);
-    let access = options.access.unwrap_or(rule.access);
+pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: Stored) -> Result<Choice> {
+    let mut warnings = found.map_or_else(Vec::new, warnings);
+    let (base, mut reason, how) = match (stored.usable(found), found) {
+        (Ok(Some(tuned)), _) => (tuned.strategy, tuned.in_words(), "as tuned"),
+        (not_used, found) => {
+            warnings.extend(not_used.err().map(|why| format!("{} is not used: {why}", tuned::FILE)));
+            let (rule, reason) = found.map_or_else(unknown, by_rule);
+            (rule, reason, "by rule")
+        }
+    };
+    let access = options.access.unwrap_or(base.access);
+    // Left open, it goes with the access, also with one that was asked for.
+    let open = if access == base.access { base.durability } else { durability_for(access) };
     let strategy = Strategy {
-        preparation: options.preparation.unwrap_or(rule.preparation),
+        preparation: options.preparation.unwrap_or(base.preparation),
         reuse: match options.free_segments_max {
             Some(0) => Reuse::New,
             Some(_) => Reuse::Reuse,
-            None => rule.reuse,
+            None => base.reuse,
         },
         access,
-        // Left open, it goes with the access, also with one that was asked for.
-        durability: options.durability.unwrap_or(durability_for(access)),
+        durability: options.durability.unwrap_or(open),
         engine: EngineKind::Caller,
     };
-    if strategy != rule {
-        let asked = |is_asked: bool, word: String| is_asked.then_some(word);
-        let words: Vec<_> = [
-            asked(options.preparation.is_some(), strategy.preparation.to_string()),
-            asked(
-                options.free_segments_max.is_some() && strategy.reuse != rule.reuse,
-                strategy.reuse.to_string(),
-            ),
-            asked(options.access.is_some(), strategy.access.to_string()),
-            asked(options.durability.is_some(), strategy.durability.to_string()),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        reason =
-            format!("asked for {}; by rule it would be {} ({reason})", words.join(", "), in_words(&rule));
+    if strategy != base {
+        let words = asked(options, &base, &strategy);
+        reason = format!("asked for {words}; {how} it would be {} ({reason})", in_words(&base));
     }
     strategy.check().map_err(Error::Invalid)?;
     // Where the kernel does not tell, who asks for it may try.
@@ -84,10 +85,34 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<
         return Err(Error::Invalid(format!("access direct: {why}; leave it open, or ask for buffered")));
     }
     let asks_after_sync = found.is_some_and(has_journal);
-    Ok(Choice { strategy, reason, asks_after_sync, warnings: found.map_or_else(Vec::new, warnings) })
+    Ok(Choice { strategy, reason, asks_after_sync, warnings })
 }
 
-fn in_words(strategy: &Strategy) -> String {
+/// The way of writing that the rule gives here, whatever was tuned, and why.
+pub fn rule(found: &Capabilities) -> Choice {
+    let (strategy, reason) = by_rule(found);
+    Choice { strategy, reason, asks_after_sync: has_journal(found), warnings: warnings(found) }
+}
+
+/// The coordinates that were asked for, in words.
+fn asked(options: &Options, base: &Strategy, strategy: &Strategy) -> String {
+    let asked = |is_asked: bool, word: String| is_asked.then_some(word);
+    let words: Vec<_> = [
+        asked(options.preparation.is_some(), strategy.preparation.to_string()),
+        asked(
+            options.free_segments_max.is_some() && strategy.reuse != base.reuse,
+            strategy.reuse.to_string(),
+        ),
+        asked(options.access.is_some(), strategy.access.to_string()),
+        asked(options.durability.is_some(), strategy.durability.to_string()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    words.join(", ")
+}
+
+pub(crate) fn in_words(strategy: &Strategy) -> String {
     format!("{}, {}, {}, {}", strategy.preparation, strategy.reuse, strategy.access, strategy.durability)
 }
 
@@ -182,6 +207,7 @@ mod tests {
             copy_on_write,
             in_memory: file_system == "tmpfs",
             journal: None,
+            file_system_id: None,
         }
     }
 
@@ -189,7 +215,8 @@ mod tests {
 
     #[test]
     fn the_rule_goes_by_what_blocks_do() {
-        let chosen = |found: Capabilities| choose(&Options::default(), Some(&found)).expect("a choice");
+        let chosen =
+            |found: Capabilities| choose(&Options::default(), Some(&found), Stored::None).expect("a choice");
         let ext4 = chosen(on("ext4", SECTORS, CopyOnWrite::Never));
         assert_eq!(ext4.strategy, strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct));
         assert_eq!(ext4.strategy.durability, Durability::RwfDsync);
@@ -209,22 +236,26 @@ mod tests {
         }
         let memory = chosen(on("tmpfs", DioAlignment::Refused, CopyOnWrite::Never));
         assert!(memory.warnings[0].contains("memory (tmpfs)"), "{:?}", memory.warnings);
-        let none = choose(&Options::default(), None).expect("a choice");
+        let none = choose(&Options::default(), None, Stored::None).expect("a choice");
         assert!(none.reason.contains("nothing is known"), "{none}");
     }
 
     #[test]
     fn what_is_asked_for_is_done_or_refused_and_said() {
         let ext4 = on("ext4", SECTORS, CopyOnWrite::Never);
-        let buffered = choose(&Options::new().access(Access::Buffered), Some(&ext4)).expect("buffered works");
+        let buffered = choose(&Options::new().access(Access::Buffered), Some(&ext4), Stored::None)
+            .expect("buffered works");
         assert_eq!(buffered.strategy.durability, Durability::Fdatasync, "left open, it goes with the access");
         assert!(buffered.reason.starts_with("asked for buffered; by rule it would be zeros, reuse, direct"));
         let tmpfs = on("tmpfs", DioAlignment::Refused, CopyOnWrite::Never);
-        let refused = choose(&Options::new().access(Access::Direct), Some(&tmpfs)).expect_err("no O_DIRECT");
+        let refused = choose(&Options::new().access(Access::Direct), Some(&tmpfs), Stored::None)
+            .expect_err("no O_DIRECT");
         assert!(refused.to_string().contains("has no O_DIRECT"), "{refused}");
         let not_told = on("old", DioAlignment::NotTold, CopyOnWrite::Never);
-        choose(&Options::new().access(Access::Direct), Some(&not_told)).expect("who asks may try");
-        let none = choose(&Options::new().free_segments_max(0), Some(&ext4)).expect("no recycling works");
+        choose(&Options::new().access(Access::Direct), Some(&not_told), Stored::None)
+            .expect("who asks may try");
+        let none = choose(&Options::new().free_segments_max(0), Some(&ext4), Stored::None)
+            .expect("no recycling works");
         assert_eq!(none.strategy.reuse, Reuse::New);
     }
 }

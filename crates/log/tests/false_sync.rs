@@ -40,6 +40,7 @@ fn xfs() -> Capabilities {
         copy_on_write: CopyOnWrite::SharedExtents,
         in_memory: false,
         journal: None,
+        file_system_id: None,
     }
 }
 

@@ -10,9 +10,9 @@ use inkstone::inspect::{self, Salvage};
 use inkstone::{Lsn, Options};
 use serde_json::{Value, json};
 
-use super::columns::{human, plural, range, table};
 use super::report::report_json;
 use super::{NewLogArguments, TruncateArguments, open_existing, said};
+use crate::columns::{human, plural, range, table};
 
 /// The file in which a salvaged log tells where it comes from.
 const SALVAGE_FILE: &str = "salvage.json";

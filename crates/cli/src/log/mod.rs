@@ -4,7 +4,6 @@
 
 mod append;
 mod change;
-mod columns;
 mod dump;
 mod input;
 mod read;

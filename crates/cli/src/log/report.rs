@@ -10,8 +10,8 @@ use inkstone::{Choice, Corruption, Verdict};
 use inkstone_io::NamedChoice as _;
 use serde_json::{Value, json};
 
-use super::columns::{human, plural, range, table};
 use super::{InfoArguments, ReportArguments, said};
+use crate::columns::{human, plural, range, table};
 
 /// Could not be found out.
 const UNKNOWN: u8 = 2;

@@ -33,6 +33,7 @@ pub use survey::{look_in, verify_in};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::recover::Listing;
+use crate::strategy::tuned::Stored;
 use crate::strategy::{Choice, choose};
 
 /// Reads the whole log in `path` and reports on every segment, and every damaged place that can be known.
@@ -54,12 +55,14 @@ pub fn look(path: impl AsRef<Path>) -> Result<Report> {
     look_in(&OsDirectory::open(path.as_ref())?)
 }
 
-/// The way of writing that a log in `path` gets by rule, where its options leave it open, and why.
+/// The way of writing that a log in `path` gets where its options leave it open, as tuned or by rule, and why.
 ///
 /// # Errors
 /// When the directory is missing, or the kernel's tables cannot be read.
 pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
-    choose(&Options::default(), OsDirectory::open(path.as_ref())?.capabilities()?.as_ref())
+    let directory = OsDirectory::open(path.as_ref())?;
+    let found = directory.capabilities()?;
+    choose(&Options::default(), found.as_ref(), Stored::of(&directory, found.as_ref()))
 }
 
 /// Where a new log is to be made: nothing of a log may be there yet.

@@ -5,7 +5,7 @@
 use unicode_width::UnicodeWidthStr as _;
 
 /// Rows under a heading, each column as wide as it must be. Columns of numbers stand right.
-pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let all = || {
         std::iter::once(heading.iter().map(|cell| (*cell).to_owned()).collect()).chain(rows.iter().cloned())
     };
@@ -34,7 +34,7 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// A size as people say it.
-pub(super) fn human(bytes: u64) -> String {
+pub(crate) fn human(bytes: u64) -> String {
     let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) if bytes.is_multiple_of(*unit) => format!("{} {name}", bytes / unit),
@@ -44,12 +44,12 @@ pub(super) fn human(bytes: u64) -> String {
 }
 
 /// `1 record`, `2 records`.
-pub(super) fn plural(count: u64, word: &str) -> String {
+pub(crate) fn plural(count: u64, word: &str) -> String {
     if count == 1 { format!("{count} {word}") } else { format!("{count} {word}s") }
 }
 
 /// First and last LSN of what may be nothing.
-pub(super) fn range(first: u64, last: u64) -> String {
+pub(crate) fn range(first: u64, last: u64) -> String {
     if last < first { "none".into() } else { format!("{first} to {last}") }
 }
 

@@ -1,0 +1,80 @@
+//! `inkstone tune`.
+//!
+//! *Owns*: its arguments, and how its answer looks. *May not touch*: measuring, choosing.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use inkstone_lab::result::Verdict;
+use inkstone_lab::tune::{Candidate, TuneResult, tune as run};
+
+use crate::columns::table;
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone tune orders              measures 2 s, and leaves its choice in orders/inkstone.tuned
+  inkstone tune orders --dry-run    only says what it would choose
+  inkstone info orders              the way of writing that an opening takes, and why
+  rm orders/inkstone.tuned          back to the rule
+
+The log uses the choice from its next opening on, as long as file system and device are the same, and where the \
+program's options do not ask for something else. All candidates are durable.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TuneArguments {
+    /// The log's directory; there need not be a log in it yet
+    directory: PathBuf,
+    /// Leave no choice behind
+    #[arg(long)]
+    dry_run: bool,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures, keeps the choice, and says why.
+pub(crate) fn tune(arguments: &TuneArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let result = run(&arguments.directory, !arguments.dry_run, stop)?;
+    let text = if arguments.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(if result.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+fn text(result: &TuneResult) -> String {
+    let mut text = format!("{}\n", result.sentence);
+    if !result.candidates.is_empty() {
+        let rows: Vec<_> = result.candidates.iter().map(|candidate| row(result, candidate)).collect();
+        text.push_str(&format!(
+            "\n{}",
+            table(&["way of writing", "us per commit", "speedup (95%)", ""], &rows)
+        ));
+    }
+    match &result.file {
+        Some(file) => text.push_str(&format!("\nKept in {file}; openings from now on use it.\n")),
+        None if !result.interrupted => text.push_str("\nNothing was kept.\n"),
+        None => {}
+    }
+    text
+}
+
+fn row(result: &TuneResult, candidate: &Candidate) -> Vec<String> {
+    let time = candidate.per_commit_ns.map_or("-".into(), |ns| format!("{:.1}", ns / 1000.0));
+    let speedup = match candidate.relative {
+        Some(found) if found.verdict == Verdict::Tie => format!("tie [{:.2}..{:.2}]", found.low, found.high),
+        Some(found) => format!("{:.2} [{:.2}..{:.2}]", found.speedup, found.low, found.high),
+        None => String::new(),
+    };
+    let mut notes = Vec::new();
+    if candidate.name == result.rule {
+        notes.push("by rule");
+    }
+    if Some(&candidate.name) == result.chosen.as_ref() {
+        notes.push("chosen");
+    }
+    notes.extend(candidate.invalid.as_deref());
+    vec![candidate.name.clone(), time, speedup, notes.join(", ")]
+}

@@ -1,0 +1,310 @@
+//! The way of writing that was measured to be best here, kept beside the log in the file `inkstone.tuned`.
+//!
+//! *Owns*: that file: its format, writing it, reading it, and whether it may be used. *May not touch*: measuring
+//! (`inkstone tune` does that), segments.
+//!
+//! The file is lines of text, a word and its value; the last line is the CRC-32C of all before it. It says for which file
+//! system and device it holds ([`Tuned::here`]), and anything that differs makes it void: the log then goes by rule and
+//! says why. It can only name ways that are durable, so that a wrong, old or forged one costs speed and nothing else.
+
+use std::fmt::Write as _;
+use std::io::ErrorKind;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use inkstone_format::checksum::crc32c;
+use inkstone_io::{
+    Access, Barriers, Capabilities, DioAlignment, Directory, Durability, EngineKind, File, NamedChoice,
+    OpenFile, Preparation, Reuse, Strategy, SyncKind,
+};
+
+use super::{in_words, no_direct};
+use crate::error::{Error, Result};
+use crate::options::Options;
+
+/// The file's name in the log's directory.
+pub const FILE: &str = "inkstone.tuned";
+/// Written first, then renamed.
+const NEW_FILE: &str = "inkstone.tuned.new";
+const FIRST_LINE: &str = "inkstone tuned 1";
+const SUM: &str = "crc32c ";
+/// No file that was written here is larger.
+const FILE_BYTES_MAX: u64 = 16 << 10;
+
+/// A way of writing that was chosen by measuring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tuned {
+    /// When, in seconds since 1970 (UTC).
+    pub unix_s: u64,
+    /// The way: durable, and one that [`Options`] can ask for.
+    pub strategy: Strategy,
+    /// Why, as a sentence without a full stop.
+    pub reason: String,
+    /// What was measured, a line each.
+    pub figures: Vec<String>,
+    /// The file system and device that it holds for: names and values.
+    pub here: Vec<(String, String)>,
+}
+
+impl Tuned {
+    /// A choice for the file system and device that were found, made now.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the way is not durable, the log cannot write so, or nothing is durable here anyway.
+    pub fn new(found: &Capabilities, strategy: Strategy, reason: &str, figures: &[String]) -> Result<Self> {
+        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let figures = figures.iter().map(|figure| one_line(figure)).collect();
+        let tuned = Self { unix_s, strategy, reason: one_line(reason), figures, here: here(found) };
+        tuned.check(found).map_err(Error::Invalid)?;
+        Ok(tuned)
+    }
+
+    /// Writes it into the directory of a log, in place of what was tuned before; openings after this use it. A log may be
+    /// open there.
+    ///
+    /// # Errors
+    /// What the file system answers; the old file is there then, or the new one, whole.
+    ///
+    /// # Durability
+    /// On `Ok` it is on stable storage.
+    pub fn write(&self, directory: &impl Directory) -> Result<()> {
+        match directory.remove(NEW_FILE) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let file = directory.open(NEW_FILE, &OpenFile::new_file())?;
+        file.write_at(self.to_text().as_bytes(), 0)?;
+        file.sync(SyncKind::All)?;
+        directory.rename(NEW_FILE, FILE)?;
+        Ok(directory.sync()?)
+    }
+
+    /// `2026-11-21`, of when it was made.
+    pub fn date(&self) -> String {
+        date(self.unix_s)
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        format!("tuned on {}: {}", self.date(), self.reason)
+    }
+
+    fn to_text(&self) -> String {
+        let Strategy { preparation, reuse, access, durability, .. } = self.strategy;
+        let mut text = format!(
+            "{FIRST_LINE}\nunix-s {}\npreparation {preparation}\nreuse {reuse}\naccess {access}\ndurability {durability}\nreason {}\n",
+            self.unix_s, self.reason
+        );
+        for (name, value) in &self.here {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "here {name} {value}");
+        }
+        for figure in &self.figures {
+            let _ = writeln!(text, "figure {figure}");
+        }
+        let sum = crc32c(text.as_bytes());
+        let _ = writeln!(text, "{SUM}{sum:08x}");
+        text
+    }
+
+    /// # Errors
+    /// Why the text is none of a choice.
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+        let version = text.lines().next().unwrap_or_default();
+        if version != FIRST_LINE {
+            return Err(format!("it does not begin with `{FIRST_LINE}`"));
+        }
+        let body = text.rfind(SUM).filter(|at| text[..*at].ends_with('\n'));
+        let body = &text[..body.ok_or("it has no checksum: it is not whole")?];
+        if text[body.len()..] != format!("{SUM}{:08x}\n", crc32c(body.as_bytes())) {
+            return Err("its checksum does not match: it is damaged, or was edited".into());
+        }
+        let value = |name: &str| {
+            let mut lines = body.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            lines.next().ok_or_else(|| format!("it has no line `{name}`"))
+        };
+        let lines = |name: &'static str| body.lines().filter_map(move |line| line.strip_prefix(name));
+        let pair = |line: &str| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Ok(Self {
+            unix_s: value("unix-s")?.parse().map_err(|_| "its time is no number".to_owned())?,
+            strategy: Strategy {
+                preparation: choice(value("preparation")?)?,
+                reuse: choice(value("reuse")?)?,
+                access: choice(value("access")?)?,
+                durability: choice(value("durability")?)?,
+                engine: EngineKind::Caller,
+            },
+            reason: value("reason")?.to_owned(),
+            figures: lines("figure ").map(str::to_owned).collect(),
+            here: lines("here ").filter_map(pair).collect(),
+        })
+    }
+
+    /// Whether it may be used on what was found.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check(&self, found: &Capabilities) -> std::result::Result<(), String> {
+        let Strategy { preparation, access, durability, .. } = self.strategy;
+        // Those that are durable, and no others: whatever a file says.
+        let asked = Options::new().preparation(preparation).access(access).durability(durability);
+        asked
+            .check()
+            .and_then(|()| self.strategy.check().map_err(Error::Invalid))
+            .map_err(|error| error.to_string())?;
+        if let Some(memory) = found.memory_below() {
+            return Err(format!("this is memory ({memory}), where no way is durable"));
+        }
+        if found.mount.barriers == Barriers::Off {
+            return Err("the mount is without barriers, where no way is durable".into());
+        }
+        let now = here(found);
+        for (name, value) in &now {
+            let then = self.here.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+            if then != Some(value.as_str()) {
+                let then = then.unwrap_or("nothing");
+                return Err(format!(
+                    "it was made where the {name} was {then}, and here it is {value}; tune again"
+                ));
+            }
+        }
+        match no_direct(found) {
+            Some(why) if access == Access::Direct => Err(why),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What lies beside a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// Nothing was tuned.
+    None,
+    /// A file that cannot be used, and why.
+    Void(String),
+    /// A whole file; whether it holds here is another question.
+    Whole(Box<Tuned>),
+}
+
+impl Stored {
+    /// Looks into the directory of a log. Never an error: whatever is wrong with the file makes it void.
+    pub(crate) fn of(directory: &impl Directory, found: Option<&Capabilities>) -> Self {
+        if found.is_none() {
+            // Nothing to hold it against.
+            return Self::None;
+        }
+        match read(directory) {
+            Ok(None) => Self::None,
+            Ok(Some(bytes)) => {
+                Tuned::parse(&bytes).map_or_else(Self::Void, |tuned| Self::Whole(Box::new(tuned)))
+            }
+            Err(error) => Self::Void(error.to_string()),
+        }
+    }
+
+    /// What of it can be used on what was found.
+    ///
+    /// # Errors
+    /// Why there is a file and it is not used.
+    pub(super) fn usable(self, found: Option<&Capabilities>) -> std::result::Result<Option<Tuned>, String> {
+        match (self, found) {
+            (Self::None, _) | (_, None) => Ok(None),
+            (Self::Void(why), _) => Err(why),
+            (Self::Whole(tuned), Some(found)) => tuned.check(found).map(|()| Some(*tuned)),
+        }
+    }
+}
+
+fn read(directory: &impl Directory) -> inkstone_io::Result<Option<Vec<u8>>> {
+    let file = match directory.open(FILE, &OpenFile::existing().read_only()) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // A longer one fails by its checksum.
+    let mut bytes = vec![0; file.len_bytes()?.min(FILE_BYTES_MAX) as usize];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(Some(bytes))
+}
+
+fn choice<T: NamedChoice>(name: &str) -> std::result::Result<T, String> {
+    T::from_name(name).ok_or_else(|| format!("no {} is called {name}", T::WHAT))
+}
+
+/// What must be the same for a choice to hold: another disk, another file system, another mount, and it is void.
+fn here(found: &Capabilities) -> Vec<(String, String)> {
+    let device = found.device.as_ref();
+    let told = |fact: Option<String>| fact.unwrap_or_else(|| "not-told".into());
+    let flag = |fact: Option<bool>| told(fact.map(|yes| if yes { "yes".into() } else { "no".into() }));
+    let direct = match found.direct {
+        DioAlignment::Bytes { memory, offset } => format!("{memory}/{offset}"),
+        DioAlignment::Refused => "refused".into(),
+        DioAlignment::NotTold => "not-told".into(),
+    };
+    let facts = [
+        ("file-system", found.mount.file_system.clone()),
+        ("file-system-id", told(found.file_system_id.map(|id| format!("{id:016x}")))),
+        ("mount-options", found.mount.options.clone()),
+        ("journal", flag(found.journal)),
+        ("direct-alignment", direct),
+        ("device", told(device.map(|device| device.name.clone()))),
+        ("model", told(device.and_then(|device| device.model.clone()))),
+        ("volatile-cache", flag(device.and_then(|device| device.volatile_cache))),
+        ("fua", flag(device.and_then(|device| device.fua))),
+        ("loop-direct", flag(device.and_then(|device| device.loop_direct))),
+    ];
+    facts.into_iter().map(|(name, value)| (name.to_owned(), one_line(&value))).collect()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The day of a time in seconds since 1970, after Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms"
+/// (`civil_from_days`).
+fn date(unix_s: u64) -> String {
+    // Any year that a clock can show; a nonsensical time stays a date.
+    let days = (unix_s / 86_400).min(100_000_000) + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The ways of writing that the log can be set to and that are worth measuring: blocks that are written, or only reserved,
+/// each by the calls that the caller's thread makes.
+pub fn candidates() -> Vec<Strategy> {
+    use {Access::*, Durability as D};
+    let written = [
+        (Buffered, D::Fdatasync),
+        (Buffered, D::ODsync),
+        (Direct, D::Fdatasync),
+        (Direct, D::ODsync),
+        (Direct, D::RwfDsync),
+    ];
+    let reserved = [(Buffered, D::Fdatasync), (Direct, D::RwfDsync)];
+    let way = |preparation, reuse| {
+        move |(access, durability)| Strategy {
+            preparation,
+            reuse,
+            access,
+            durability,
+            engine: EngineKind::Caller,
+        }
+    };
+    let written = written.into_iter().map(way(Preparation::Zeros, Reuse::Reuse));
+    written.chain(reserved.into_iter().map(way(Preparation::Fallocate, Reuse::New))).collect()
+}
+
+/// A way as the log's own messages name it: `zeros, reuse, direct, rwf-dsync`.
+pub fn name(strategy: &Strategy) -> String {
+    in_words(strategy)
+}
+
+#[cfg(test)]
+#[path = "tuned_tests.rs"]
+mod tests;
