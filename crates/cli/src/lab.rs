@@ -2,20 +2,23 @@
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Subcommand};
 use inkstone_io::NamedChoice;
 use inkstone_lab::command::{
-    AaOptions, AtlasOptions, Context, FilesystemsOptions, MeasureOptions, aa, fallocate, filesystems,
+    AaOptions, AtlasOptions, Context, FilesystemsOptions, MeasureOptions, aa, disks, fallocate, filesystems,
     measure, quick,
 };
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::presets::Preset;
 
+use crate::disks::text;
 use crate::output::{Output, View};
 use crate::parse::{names, size};
+use crate::results::{self, ResultCommand};
 use crate::select::{Billed, Running, Selection, Where, title};
 
 /// 256 commits of 4 KiB in a pass: a dozen file systems take minutes, not an hour.
@@ -27,6 +30,7 @@ const EXAMPLES: &str = "\
 Examples:
   inkstone lab                             the quick tier for the current directory, under a minute
   inkstone lab /var/lib/db --json out.json
+  inkstone lab /mnt/nvme /mnt/ssd          which of these disks should carry the log
   inkstone lab write --preset e1           every row of the published comparison, small
   inkstone lab write --preset e1 --published
   inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
@@ -40,8 +44,9 @@ Examples:
 pub(crate) struct LabArguments {
     #[command(subcommand)]
     command: Option<LabCommand>,
-    #[command(flatten)]
-    place: Where,
+    /// Directory on the disk to measure [default: the current one]; of several: which should carry a log
+    #[arg(value_name = "DIR")]
+    directories: Vec<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
@@ -120,6 +125,8 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
+    #[command(flatten)]
+    Results(ResultCommand),
     /// Identical arms against each other: how often equal things are called different
     #[command(after_help = EXAMPLES)]
     Aa {
@@ -138,16 +145,18 @@ enum LabCommand {
 
 /// Runs the subcommand, or the quick tier.
 pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    if let Some(LabCommand::Results(command)) = &arguments.command {
+        return results::run(command, stop);
+    }
     let output = output_of(arguments);
     output.check()?;
     let mut progress = output.progress();
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut context = Context { stop, progress: &mut progress, command };
     match &arguments.command {
-        None => {
-            let result = quick(arguments.place.directory.as_deref(), &mut context)?;
-            output.show(&result, View::Runs)
-        }
+        // The three have been answered above.
+        // Results have had their answer above.
+        None | Some(LabCommand::Results(_)) => quick_tier(arguments, &mut context),
         Some(LabCommand::Write { place, selection, running, .. }) => {
             let mut plan = running.plan(selection, Preset::E1, "")?;
             plan.title = title(&plan.cells);
@@ -204,9 +213,19 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
     }
 }
 
+/// In one directory, or in several: then the question is which.
+fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+    let LabArguments { directories, output, .. } = arguments;
+    if directories.len() > 1 {
+        let found = disks(directories, context)?;
+        return output.show_with(&found, &found.result, &text(&found));
+    }
+    output.show(&quick(directories.first().map(PathBuf::as_path), context)?, View::Runs)
+}
+
 fn output_of(arguments: &LabArguments) -> &Output {
     match &arguments.command {
-        None => &arguments.output,
+        None | Some(LabCommand::Results(_)) => &arguments.output,
         Some(
             LabCommand::Write { output, .. }
             | LabCommand::Bill { output, .. }

@@ -7,16 +7,22 @@
 //! | 0 | done; `powerloss`: every promise held; `verify`: intact (a torn tail is no damage); `append`: everything is durable; the reader closed the pipe |
 //! | 1 | failed, or nothing could be measured; `verify`: corrupt; any other that met damage; `powerloss`: a promise was broken |
 //! | 2 | the arguments make no sense; `verify`: it could not be found out (no log, an I/O error) |
+//! | 3, 4 | `lab compare`: something became slower beyond noise; nothing can be told |
 //! | 130 | ended by Ctrl-C, SIGTERM or SIGHUP, in order |
 #![forbid(unsafe_code)]
 
 mod bench;
 mod columns;
+mod compare;
+mod disks;
+mod engines;
 mod lab;
 mod log;
 mod output;
 mod parse;
 mod powerloss;
+mod results;
+mod score;
 mod select;
 mod tune;
 

@@ -74,15 +74,34 @@ impl Output {
 
     /// Shows the result. The exit code says whether anything was measured, and whether Ctrl-C ended it.
     pub(crate) fn show(&self, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
+        self.write(&to_json(result).context("make the JSON")?, result, || render(result, view, &style()))
+    }
+
+    /// As [`Output::show`], of something that holds a result and more: `whole` is the JSON, `answer` stands first.
+    pub(crate) fn show_with(
+        &self,
+        whole: &impl serde::Serialize,
+        result: &LabResult,
+        answer: &str,
+    ) -> anyhow::Result<ExitCode> {
+        let json = serde_json::to_string(whole).context("make the JSON")? + "\n";
+        self.write(&json, result, || format!("{answer}\n{}", render(result, View::Runs, &style())))
+    }
+
+    fn write(
+        &self,
+        json: &str,
+        result: &LabResult,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<ExitCode> {
         if let Some(path) = &self.json {
-            write_out(path, &to_json(result).context("make the JSON")?)?;
+            write_out(path, json)?;
         }
         if let Some(path) = &self.csv {
             write_out(path, &to_csv(result))?;
         }
         if !self.to_stdout() {
-            let text = render(result, view, &style());
-            std::io::stdout().lock().write_all(text.as_bytes())?;
+            std::io::stdout().lock().write_all(text().as_bytes())?;
         }
         Ok(match (result.interrupted, has_content(result)) {
             (true, _) => ExitCode::from(130),
@@ -115,6 +134,17 @@ impl BenchOutput {
 
     pub(crate) fn progress(&self) -> Progress {
         self.as_output().progress()
+    }
+
+    /// Writes the JSON where it was asked for, else or besides the text.
+    pub(crate) fn write(&self, json: &str, text: &str) -> anyhow::Result<()> {
+        if let Some(path) = &self.json {
+            write_out(path, json)?;
+        }
+        if !self.as_output().to_stdout() {
+            std::io::stdout().lock().write_all(text.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// As [`Output::show`].

@@ -3,17 +3,17 @@
 //! *Owns*: choosing and saying. *May not touch*: figures; it reads the result only, and says nothing that was not
 //! measured in this run.
 
+use crate::engines::advise;
 use crate::result::{
-    BillSource, CellDescription, CellResult, DurableFinding, EngineAdvice, Finding, Measured, Place,
-    Relative, Run, Verdict,
+    BillSource, CellDescription, CellResult, DurableFinding, Finding, Measured, Place, Relative, Run, Verdict,
 };
 use crate::run::ROUNDS_MIN;
 use crate::stats::{per_commit_ns, relative};
 
 /// A durable cell of a run.
-struct Durable<'a> {
-    cell: &'a CellResult,
-    measured: &'a Measured,
+pub(crate) struct Durable<'a> {
+    pub(crate) cell: &'a CellResult,
+    pub(crate) measured: &'a Measured,
 }
 
 /// What a run says of its best durable cell against its baseline; `None` where there is nothing to compare: fewer than
@@ -44,11 +44,12 @@ pub fn finding(run: &Run) -> Option<Finding> {
         best: Some(best.cell.name.clone()),
         naive,
         speedup: gain,
-        engines: engines(run),
+        engines: advise(run),
     })
 }
 
-fn durable_cells<'a>(run: &'a Run) -> Vec<Durable<'a>> {
+/// The cells of a run that are durable as far as can be seen.
+pub(crate) fn durable_cells<'a>(run: &'a Run) -> Vec<Durable<'a>> {
     let durable = |cell: &'a CellResult| {
         let measured = cell.outcome.measured()?;
         let fails =
@@ -58,7 +59,7 @@ fn durable_cells<'a>(run: &'a Run) -> Vec<Durable<'a>> {
     run.cells.iter().filter_map(durable).collect()
 }
 
-fn per_commit(durable: &Durable<'_>) -> f64 {
+pub(crate) fn per_commit(durable: &Durable<'_>) -> f64 {
     per_commit_ns(durable.measured).unwrap_or(f64::INFINITY)
 }
 
@@ -191,110 +192,12 @@ fn counts(measured: &Measured) -> Option<String> {
     })
 }
 
-/// Two cells of the run by name, compared: the first as baseline.
-fn compare(run: &Run, base: &str, other: &str) -> Option<Relative> {
-    let rounds = |name: &str| {
-        let cell = run.cells.iter().find(|cell| cell.name == name)?;
-        Some(&cell.outcome.measured()?.rounds)
-    };
-    let compared = relative(rounds(base)?, rounds(other)?, run.seed)?;
-    (compared.verdict != Verdict::Unknown).then_some(compared)
-}
-
-/// `2.1 times as fast here (95%: 2.0 to 2.3)`, or that it is a tie.
-fn figure(relative: &Relative) -> String {
-    let Relative { speedup, low, high, .. } = relative;
-    match relative.verdict {
-        Verdict::Faster => format!("{speedup:.2} times as fast here (95%: {low:.2} to {high:.2})"),
-        Verdict::Slower => format!("slower here: {speedup:.2} of the speed (95%: {low:.2} to {high:.2})"),
-        Verdict::Tie | Verdict::Unknown => {
-            format!("no measurable difference here ({speedup:.2}, 95%: {low:.2} to {high:.2})")
-        }
-    }
-}
-
-fn pick(relative: &Relative, faster: &str, slower: &str, tie: &str) -> String {
-    match relative.verdict {
-        Verdict::Faster => faster.into(),
-        Verdict::Slower => slower.into(),
-        Verdict::Tie | Verdict::Unknown => tie.into(),
-    }
-}
-
-/// What the run says of settings of engines that people run. Nothing where nothing was measured.
-fn engines(run: &Run) -> Vec<EngineAdvice> {
-    let mut advice = Vec::new();
-    let mut say = |engine: &str, setting: String, reason: String| {
-        advice.push(EngineAdvice { engine: engine.into(), setting, reason });
-    };
-    if let Some(reuse) = compare(run, "new fdatasync", "reuse fdatasync") {
-        let setting =
-            pick(&reuse, "wal_recycle = on (the default)", "wal_recycle = off", "wal_recycle: either");
-        say(
-            "PostgreSQL",
-            setting,
-            format!("a recycled WAL file is overwritten, a new one grows: {}", figure(&reuse)),
-        );
-    }
-    if let Some(zeros) = compare(run, "fallocate fdatasync", "zeros fdatasync") {
-        let setting =
-            pick(&zeros, "wal_init_zero = on (the default)", "wal_init_zero = off", "wal_init_zero: either");
-        let reason = format!("files filled with zeros against files only reserved: {}", figure(&zeros));
-        say("PostgreSQL", setting, reason);
-    }
-    if let Some(dsync) = compare(run, "reuse fdatasync", "reuse o-dsync") {
-        let setting = pick(
-            &dsync,
-            "wal_sync_method = open_datasync",
-            "wal_sync_method = fdatasync (the default)",
-            "wal_sync_method = fdatasync (the default; open_datasync is no faster)",
-        );
-        say(
-            "PostgreSQL",
-            setting,
-            format!("O_DSYNC writes against fdatasync on recycled files: {}", figure(&dsync)),
-        );
-    }
-    if let Some(reuse) = compare(run, "fallocate fdatasync", "reuse fdatasync") {
-        let setting = pick(
-            &reuse,
-            "recycle_log_file_num > 0, with a wal_recovery_mode that keeps it on",
-            "recycle_log_file_num = 0 (the default)",
-            "recycle_log_file_num: either",
-        );
-        let reason = format!(
-            "a recycled WAL is overwritten, a fallocated one converts unwritten blocks at each sync: {}; \
-             some recovery modes switch recycling off silently",
-            figure(&reuse)
-        );
-        say("RocksDB", setting, reason);
-        let etcd = match reuse.verdict {
-            Verdict::Faster => "no setting helps: give its WAL the disk with the fastest sync (--wal-dir)",
-            _ => "nothing to change: its fallocated WAL loses nothing here",
-        };
-        let reason = format!("etcd reserves its WAL with fallocate; overwriting would be {}", figure(&reuse));
-        say("etcd", etcd.into(), reason);
-    }
-    if let Some(reuse) = compare(run, "new fdatasync", "reuse fdatasync") {
-        let setting = pick(
-            &reuse,
-            "journal_mode = WAL and journal_size_limit = -1 (the default): never truncate the WAL",
-            "journal_mode = WAL; keeping a long WAL file gains nothing",
-            "journal_mode = WAL; keeping or truncating the WAL file makes no difference",
-        );
-        let reason =
-            format!("after a checkpoint SQLite overwrites its WAL from the start: {}", figure(&reuse));
-        say("SQLite", setting, reason);
-    }
-    advice
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::result::{Histogram, Outcome, Round};
 
-    fn cell(name: &str, us: f64, durable: DurableFinding) -> CellResult {
+    pub(crate) fn cell(name: &str, us: f64, durable: DurableFinding) -> CellResult {
         let parts: Vec<&str> = name.split(' ').collect();
         let rounds = (0..10).map(|number| Round {
             number,
@@ -328,7 +231,7 @@ mod tests {
         CellResult { name: name.into(), what, outcome: Outcome::Measured(Box::new(measured)) }
     }
 
-    fn run(cells: Vec<CellResult>) -> Run {
+    pub(crate) fn run(cells: Vec<CellResult>) -> Run {
         let baseline = cells.first().map(|cell| cell.name.clone());
         let place = Place { file_system: "ext4".into(), device: Some("vda".into()), ..Place::default() };
         Run { cells, baseline, place, seed: 1, ..Run::default() }
@@ -377,25 +280,5 @@ mod tests {
     fn no_gain_is_no_recommendation() {
         let found = of(run(vec![cell("new fsync", 100.0, seen()), cell("reuse fdatasync", 99.9, seen())]));
         assert!(found.sentence.contains("no durable way is measurably faster"), "{}", found.sentence);
-    }
-
-    #[test]
-    fn engines_are_spoken_of_only_where_their_cells_were_measured() {
-        assert!(
-            of(run(vec![cell("new fsync", 300.0, seen()), cell("reuse rwf-dsync", 100.0, seen())]))
-                .engines
-                .is_empty()
-        );
-        let with = of(run(vec![
-            cell("new fsync", 300.0, seen()),
-            cell("new fdatasync", 250.0, seen()),
-            cell("reuse fdatasync", 100.0, seen()),
-        ]));
-        assert!(
-            with.engines
-                .iter()
-                .any(|advice| advice.engine == "PostgreSQL" && advice.setting.contains("wal_recycle = on"))
-        );
-        assert!(with.engines.iter().all(|advice| advice.reason.contains("2.5")));
     }
 }

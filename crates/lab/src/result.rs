@@ -568,6 +568,9 @@ pub struct EngineAdvice {
     pub setting: String,
     /// Why, with the figure behind it.
     pub reason: String,
+    /// Where it is written what the setting does.
+    #[serde(default)]
+    pub source: String,
 }
 
 /// Something that a reader should know, and what to do about it.

@@ -127,64 +127,106 @@ impl Arm {
 
 /// Runs the plan. Always gives a result: of an interrupted run, what was measured until then.
 pub fn run(site: &Site, plan: &Plan, stop: &AtomicBool, progress: &mut Progress) -> Run {
-    let session = site.session(stop);
+    run_side_by_side(&[site], plan, stop, progress).pop().unwrap_or_default()
+}
+
+/// Runs the plan in several places at once: each round in all of them, one after the other, in another random order.
+pub fn run_side_by_side(
+    sites: &[&Site],
+    plan: &Plan,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> Vec<Run> {
     let payload = incompressible(PAYLOAD_BYTES, plan.seed);
-    let mut arms: Vec<Arm> = Vec::new();
-    for (number, cell) in plan.cells.iter().enumerate() {
-        let mut name = cell.name();
-        let same = arms.iter().filter(|arm| arm.cell.name() == name).count();
-        if same > 0 {
-            name = format!("{name} #{}", same + 1);
+    let mut places: Vec<Running<'_>> = sites.iter().map(|site| Running::new(site, plan, stop)).collect();
+    let ended = rounds(plan, &payload, &mut places, progress);
+    for place in &mut places {
+        if ended.is_ok() {
+            bills(place.site, plan, &place.session, &payload, &mut place.arms, progress);
         }
-        let mut arm = Arm::new(number, *cell, name);
-        arm.failed = cell.check().and_then(|()| site.can(cell)).err();
-        arms.push(arm);
     }
-    let ended = rounds(site, plan, &session, &payload, &mut arms, progress);
-    if ended.is_ok() {
-        bills(site, plan, &session, &payload, &mut arms, progress);
+    places.into_iter().map(|place| result_of(place.site, plan, place.arms)).collect()
+}
+
+/// One place of a run.
+struct Running<'a> {
+    site: &'a Site,
+    session: Session<'a>,
+    arms: Vec<Arm>,
+}
+
+impl<'a> Running<'a> {
+    fn new(site: &'a Site, plan: &Plan, stop: &'a AtomicBool) -> Self {
+        let mut arms: Vec<Arm> = Vec::new();
+        for (number, cell) in plan.cells.iter().enumerate() {
+            let mut name = cell.name();
+            let same = arms.iter().filter(|arm| arm.cell.name() == name).count();
+            if same > 0 {
+                name = format!("{name} #{}", same + 1);
+            }
+            let mut arm = Arm::new(number, *cell, name);
+            arm.failed = cell.check().and_then(|()| site.can(cell)).err();
+            arms.push(arm);
+        }
+        Self { site, session: site.session(stop), arms }
     }
-    result_of(site, plan, arms)
 }
 
 fn rounds(
-    site: &Site,
     plan: &Plan,
-    session: &Session<'_>,
     payload: &AlignedBuf,
-    arms: &mut [Arm],
+    places: &mut [Running<'_>],
     progress: &mut Progress,
 ) -> Result<(), CellError> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
-    let mut order: Vec<usize> = (0..arms.len()).collect();
+    let mut order: Vec<usize> = (0..plan.cells.len()).collect();
+    let mut turns: Vec<usize> = (0..places.len()).collect();
     let begin = Instant::now();
     for number in 0..plan.rounds {
         if number >= ROUNDS_MIN && plan.deadline.is_some_and(|deadline| begin.elapsed() > deadline) {
             break;
         }
-        if plan.order == Order::Random {
-            random.shuffle(&mut order);
+        if places.len() > 1 {
+            random.shuffle(&mut turns);
         }
-        for (turn, &index) in order.iter().enumerate() {
-            let arm = &mut arms[index];
-            progress.step(&arm.name);
-            if arm.failed.is_some() {
-                continue;
+        for &place in &turns {
+            if plan.order == Order::Random {
+                random.shuffle(&mut order);
             }
-            let timed = timed_round(site, session, arm, payload, plan.limits);
-            arm.after_turn(session, plan.leftover);
-            match timed {
-                Ok((totals, preparation_ns)) => arm.rounds.push(Round {
-                    number,
-                    turn: turn as u32,
-                    commits: totals.commits,
-                    total_ns: totals.total_ns,
-                    closing_sync_ns: totals.closing_sync_ns,
-                    preparation_ns,
-                }),
-                Err(CellError::Interrupted) => return Err(CellError::Interrupted),
-                Err(error) => arm.fail(session, &error),
-            }
+            one_round(plan, payload, &mut places[place], &order, number, progress)?;
+        }
+    }
+    Ok(())
+}
+
+fn one_round(
+    plan: &Plan,
+    payload: &AlignedBuf,
+    place: &mut Running<'_>,
+    order: &[usize],
+    number: u32,
+    progress: &mut Progress,
+) -> Result<(), CellError> {
+    let Running { site, session, arms } = place;
+    for (turn, &index) in order.iter().enumerate() {
+        let arm = &mut arms[index];
+        progress.step(&arm.name);
+        if arm.failed.is_some() {
+            continue;
+        }
+        let timed = timed_round(site, session, arm, payload, plan.limits);
+        arm.after_turn(session, plan.leftover);
+        match timed {
+            Ok((totals, preparation_ns)) => arm.rounds.push(Round {
+                number,
+                turn: turn as u32,
+                commits: totals.commits,
+                total_ns: totals.total_ns,
+                closing_sync_ns: totals.closing_sync_ns,
+                preparation_ns,
+            }),
+            Err(CellError::Interrupted) => return Err(CellError::Interrupted),
+            Err(error) => arm.fail(session, &error),
         }
     }
     Ok(())

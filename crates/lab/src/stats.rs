@@ -168,6 +168,11 @@ fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize) -> (f64, f64
     (low.min(centre), high.max(centre))
 }
 
+/// The Hodges-Lehmann centre of values; 0 where there are none.
+pub(crate) fn hodges_lehmann_of(values: &[f64]) -> f64 {
+    if values.is_empty() { 0.0 } else { hodges_lehmann(values, &mut Vec::new()) }
+}
+
 /// The Hodges-Lehmann centre: the median of the averages of all pairs, each value with itself too.
 fn hodges_lehmann(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
     scratch.clear();

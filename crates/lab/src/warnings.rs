@@ -7,7 +7,7 @@ use std::time::Duration;
 use inkstone_io::host::{BlockStat, block_stat};
 use inkstone_io::{Barriers, Capabilities};
 
-use crate::result::{Machine, Measured, Run, Warning};
+use crate::result::{CellResult, Machine, Measured, Run, Warning};
 
 /// A cache flush or FUA write that is faster than this reached no medium that is sold: about a microsecond is a
 /// system call's own cost, the fastest persistent-memory and Optane devices take five to ten.
@@ -141,20 +141,35 @@ pub fn of_run(run: &Run) -> Vec<Warning> {
             "take a larger --size or more --rounds",
         ));
     }
-    let volatile = run.place.write_cache.as_deref() == Some("write back");
-    let fast = cells.iter().find(|(_, m)| volatile && m.sync.count > 0 && m.sync.p50_ns < FLUSH_NS_MIN);
-    if let Some((name, m)) = fast {
+    if let Some((name, took_ns)) = too_fast(run) {
         warnings.push(warning(
             "flush-too-fast",
-            format!(
-                "{name}: a sync takes {} ns, and no medium behind a volatile cache is that fast",
-                m.sync.p50_ns
-            ),
+            format!("{name}: a sync takes {took_ns} ns, and no medium behind a volatile cache is that fast"),
             "look for a RAM disk, a hypervisor with cache=unsafe, or barriers switched off below",
         ));
     }
     warnings.extend(spread(run, &cells));
     warnings
+}
+
+/// A cell that claims durability and whose sync is faster than [`FLUSH_NS_MIN`], on a device that says that it has a volatile
+/// cache, with its median. Persistent memory (`pmem0`) is its own medium, and may be that fast.
+pub(crate) fn too_fast(run: &Run) -> Option<(&str, u64)> {
+    let volatile = run.place.write_cache.as_deref() == Some("write back");
+    let is_memory_that_keeps = run.place.device.as_deref().is_some_and(|device| device.starts_with("pmem"));
+    if !volatile || is_memory_that_keeps {
+        return None;
+    }
+    let took = |cell: &'_ CellResult| {
+        let measured = cell.outcome.measured()?;
+        let carries = matches!(cell.what.durability.as_str(), "o-sync" | "o-dsync" | "rwf-dsync");
+        let calls =
+            if measured.sync.count > 0 { Some(&measured.sync) } else { carries.then_some(&measured.write) };
+        calls.filter(|calls| calls.count > 0).map(|calls| calls.p50_ns)
+    };
+    let fast =
+        |cell| Some((cell, took(cell)?)).filter(|(_, took_ns): &(&CellResult, u64)| *took_ns < FLUSH_NS_MIN);
+    run.cells.iter().find_map(fast).map(|(cell, took_ns)| (cell.name.as_str(), took_ns))
 }
 
 fn spread(run: &Run, cells: &[(String, Measured)]) -> Option<Warning> {

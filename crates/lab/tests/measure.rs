@@ -13,8 +13,8 @@ use inkstone_lab::command::{
 use inkstone_lab::pass::Limits;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{DurableFinding, LabResult, Outcome, Verdict};
-use inkstone_lab::run::{Order, Plan};
-use inkstone_lab::site::SiteError;
+use inkstone_lab::run::{Order, Plan, run_side_by_side};
+use inkstone_lab::site::{OpenSite, SiteError};
 use inkstone_lab::stage::Leftover;
 
 /// Says that a test did not run: past the test harness, which hides what a passing test prints.
@@ -59,6 +59,36 @@ fn run(directory: &Path, plan: Plan, stop: bool) -> Result<LabResult, LabError> 
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
     measure(&MeasureOptions { directory: Some(directory.into()), plan, conclude: true }, &mut context)
+}
+
+#[test]
+fn several_places_have_each_round_together() {
+    let parents = [(), ()].map(|()| tempfile::tempdir().expect("a directory"));
+    let opened = [0, 1].map(|index: usize| {
+        let path = parents[index].path();
+        OpenSite::open(path, &format!("place {index}"), 1 << 20).expect("a site")
+    });
+    let cells = vec![
+        small(strategy(Reuse::New, Durability::Fsync)),
+        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
+    ];
+    let sites: Vec<_> = opened.iter().map(|open| &open.site).collect();
+    let runs = run_side_by_side(&sites, &plan(cells), &AtomicBool::new(false), &mut Progress::silent());
+    assert_eq!(runs.len(), 2);
+    for (index, run) in runs.iter().enumerate() {
+        assert_eq!(run.place.name, format!("place {index}"));
+        for cell in &run.cells {
+            let rounds = &cell.outcome.measured().expect("measured").rounds;
+            assert_eq!(
+                rounds.iter().map(|round| round.number).collect::<Vec<_>>(),
+                [0, 1, 2, 3, 4],
+                "{}",
+                cell.name
+            );
+        }
+    }
+    opened.into_iter().for_each(|open| open.close().expect("closed"));
+    assert!(parents.iter().all(|parent| is_empty(parent.path())));
 }
 
 fn is_empty(directory: &Path) -> bool {

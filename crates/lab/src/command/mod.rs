@@ -5,6 +5,7 @@
 mod aa;
 mod atlas;
 mod bench;
+mod disks;
 mod filesystems;
 mod measure;
 mod quick;
@@ -16,6 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use aa::{AaOptions, aa};
 pub use atlas::{AtlasOptions, fallocate};
 pub use bench::{BenchOptions, bench};
+pub use disks::disks;
 pub use filesystems::{FilesystemsOptions, filesystems};
 pub use measure::{MeasureOptions, measure};
 pub use quick::quick;

@@ -73,7 +73,7 @@ fn measure(
     Ok(())
 }
 
-fn plan() -> Plan {
+pub(super) fn plan() -> Plan {
     let cells = Preset::Quick.cells().into_iter().map(|cell| Cell { file_bytes: FILE_BYTES, ..cell });
     Plan {
         name: Preset::Quick.to_string(),

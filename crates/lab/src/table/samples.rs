@@ -329,6 +329,7 @@ fn finding() -> Finding {
         engine: engine.into(),
         setting: setting.into(),
         reason: reason.into(),
+        source: "its documentation".into(),
     };
     Finding {
         sentence:

@@ -1,0 +1,72 @@
+//! `inkstone lab compare`.
+//!
+//! *Owns*: its arguments, and how its answer looks. *May not touch*: comparing.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use inkstone_lab::compare::{Change, Comparison, Line, Read, compare as run, read};
+
+use crate::columns::table;
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone lab --json before.json; ...; inkstone lab --json after.json
+  inkstone lab compare before.json after.json      in a script: 3 means something became slower
+  inkstone lab compare here.json elsewhere.json    two machines: which ways stand differently there
+
+Exit codes: 0 nothing became slower; 3 something did, beyond noise; 4 nothing can be told; 1 not readable.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CompareArguments {
+    /// The result to compare with, as `inkstone lab --json` or `inkstone bench --json` wrote it
+    first: PathBuf,
+    /// The result in question
+    second: PathBuf,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Compares and says what changed.
+pub(crate) fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
+    let (first, second) = (read_file(&arguments.first)?, read_file(&arguments.second)?);
+    let found = run(&first, &second).map_err(anyhow::Error::msg)?;
+    let text = if arguments.json { serde_json::to_string(&found)? + "\n" } else { text(&found) };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(ExitCode::from(found.exit_code()))
+}
+
+fn read_file(path: &Path) -> anyhow::Result<Read> {
+    let named = |why: &dyn std::fmt::Display| anyhow::anyhow!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    read(&text).map_err(|why| named(&why))
+}
+
+fn text(found: &Comparison) -> String {
+    let rows: Vec<_> = found.lines.iter().map(row).collect();
+    let heading = ["run", "way", "time, second / first (95%)", "change"];
+    let mut text = format!("{}\n\n{}", found.sentence, table(&heading, &rows));
+    for note in &found.notes {
+        text.push_str(&format!("\n{note}"));
+    }
+    text + "\n"
+}
+
+fn row(line: &Line) -> Vec<String> {
+    let ratio = match (line.ratio, line.low, line.high) {
+        (Some(ratio), Some(low), Some(high)) => format!("{ratio:.2} [{low:.2}..{high:.2}]"),
+        _ => "-".into(),
+    };
+    let change = match line.change {
+        Change::Same => "same",
+        Change::Faster => "faster",
+        Change::Slower => "SLOWER",
+        Change::CannotTell => "cannot tell",
+    };
+    let change = line.why.as_ref().map_or_else(|| change.to_owned(), |why| format!("{change}: {why}"));
+    vec![line.group.clone(), line.name.clone(), ratio, change]
+}

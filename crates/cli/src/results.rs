@@ -1,0 +1,31 @@
+//! The subcommands of `inkstone lab` that are about results and choices, not about measuring one thing.
+//!
+//! *Owns*: which there are. *May not touch*: what each does.
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use clap::Subcommand;
+
+use crate::compare::{CompareArguments, compare};
+use crate::engines::{EnginesArguments, engines};
+use crate::score::{ScoreArguments, score};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ResultCommand {
+    /// Score the rule and the tuned choice, head to head with the best durable way
+    Score(ScoreArguments),
+    /// What a result means for the settings of PostgreSQL, RocksDB, MySQL, SQLite and etcd
+    Engines(EnginesArguments),
+    /// Compare two results: what became slower, beyond noise
+    Compare(CompareArguments),
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: &ResultCommand, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    match command {
+        ResultCommand::Score(arguments) => score(arguments, stop),
+        ResultCommand::Engines(arguments) => engines(arguments),
+        ResultCommand::Compare(arguments) => compare(arguments),
+    }
+}

@@ -1,0 +1,79 @@
+//! `inkstone lab compare` as scripts use it.
+
+mod support;
+
+use serde_json::Value;
+use support::{directory, json, run, text};
+
+const WRITE: [&str; 13] = [
+    "lab",
+    "write",
+    "--preset",
+    "quick",
+    "--size",
+    "64KiB",
+    "--rounds",
+    "1",
+    "--bill-commits",
+    "0",
+    "--quiet",
+    "--json",
+    "result.json",
+];
+
+/// A real result whose times are made up, so that nothing depends on this machine's noise: every cell takes the same, one ten
+/// times as long where that is asked for.
+fn with_times(mut result: Value, slowed: Option<&str>) -> String {
+    for cell in result["runs"][0]["cells"].as_array_mut().expect("cells") {
+        if cell["outcome"]["kind"] != "measured" {
+            continue;
+        }
+        let slow = if slowed.is_some_and(|name| cell["name"] == name) { 10 } else { 1 };
+        let one = cell["outcome"]["rounds"][0].clone();
+        let rounds = (0..10_u64).map(|number| {
+            let mut round = one.clone();
+            round["number"] = number.into();
+            round["commits"] = 100.into();
+            round["total_ns"] = (slow * (10_000_000 + number % 3 * 100_000)).into();
+            round
+        });
+        cell["outcome"]["rounds"] = rounds.collect();
+    }
+    result.to_string()
+}
+
+#[test]
+fn a_result_is_the_same_as_itself_and_one_slow_cell_is_named() {
+    let directory = directory();
+    let at = directory.path();
+    let measured = run(at, &WRITE);
+    assert!(measured.status.success(), "{}", text(&measured.stderr));
+    let result = json(&std::fs::read(at.join("result.json")).expect("a result"));
+    std::fs::write(at.join("first.json"), with_times(result.clone(), None)).expect("written");
+    std::fs::write(at.join("slow.json"), with_times(result, Some("reuse fdatasync"))).expect("written");
+    let same = run(at, &["lab", "compare", "first.json", "first.json"]);
+    assert_eq!(same.status.code(), Some(0), "{}", text(&same.stdout));
+    assert!(text(&same.stdout).starts_with("Nothing became slower: "), "{}", text(&same.stdout));
+    let slow = run(at, &["lab", "compare", "first.json", "slow.json", "--json"]);
+    assert_eq!(slow.status.code(), Some(3), "{}", text(&slow.stdout));
+    let found = json(&slow.stdout);
+    let lines = found["lines"].as_array().expect("lines").iter();
+    let slower: Vec<_> = lines.filter(|line| line["change"] == "slower").map(|line| &line["name"]).collect();
+    assert_eq!(slower, ["reuse fdatasync"]);
+    let back = run(at, &["lab", "compare", "slow.json", "first.json"]);
+    assert_eq!(back.status.code(), Some(0), "{}", text(&back.stdout));
+    // One round is too little to tell anything, as it was measured.
+    assert_eq!(run(at, &["lab", "compare", "result.json", "result.json"]).status.code(), Some(4));
+}
+
+#[test]
+fn what_is_no_result_is_named() {
+    let directory = directory();
+    let at = directory.path();
+    std::fs::write(at.join("none.json"), "{}").expect("written");
+    for (file, word) in [("none.json", "none.json: it is no result"), ("missing.json", "missing.json: ")] {
+        let refused = run(at, &["lab", "compare", file, file]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text(&refused.stderr).contains(word), "{}", text(&refused.stderr));
+    }
+}

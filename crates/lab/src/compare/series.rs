@@ -1,0 +1,274 @@
+//! Results as series of times per round, and the yardstick that each run brings along.
+//!
+//! *Owns*: reading both kinds of result, and measuring a series by its run's yardstick. *May not touch*: verdicts.
+//!
+//! A bench's row has its own yardstick: the bare overwrite measured beside it, round by round. Cells of a run, and rows of an
+//! experiment, have the *level*: what a round did to all of them (the median of how far they are from their own centres), and what
+//! the second run as a whole did (the median of their shifts). One cell that is slow, or the baseline on a bad day, does not move a
+//! median, where a single cell as the yardstick would make all others look changed. With fewer than [`LEVEL_MIN`] cells a median is
+//! no level, and the run's baseline has to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::bench::result::{BENCH_SCHEMA_VERSION, BenchResult, BenchRow};
+use crate::experiment::{Experiment, ExperimentRow};
+use crate::result::{LabResult, Machine, Outcome, Place, Round, Run, SCHEMA_VERSION};
+use crate::run::ROUNDS_MIN;
+use crate::stats::{hodges_lehmann_of, median};
+
+use super::judge::Shift;
+
+/// With so many cells one of them cannot move their median far.
+pub(super) const LEVEL_MIN: usize = 5;
+
+/// A result, read for comparing.
+#[derive(Debug, Clone)]
+pub struct Read {
+    /// `a result of the lab`, `a bench`.
+    pub(super) kind: &'static str,
+    pub(super) machine: Machine,
+    pub(super) places: Vec<Place>,
+    pub(super) version: String,
+    pub(super) groups: Vec<Group>,
+}
+
+/// Series measured side by side.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) baseline: Option<String>,
+    /// Whether each series is measured by its own floor already.
+    pub(super) has_floors: bool,
+    pub(super) series: Vec<Series>,
+}
+
+/// One cell or row.
+#[derive(Debug, Clone)]
+pub(super) struct Series {
+    pub(super) name: String,
+    /// What must be the same for two to be compared.
+    pub(super) what: String,
+    pub(super) invalid: Option<String>,
+    /// Logarithm of the time per commit or operation, by number of the round.
+    pub(super) logs: BTreeMap<u32, f64>,
+}
+
+/// Reads the JSON of `inkstone lab` or `inkstone bench`.
+///
+/// # Errors
+/// When it is neither, or of another version, in words.
+pub fn read(json: &str) -> Result<Read, String> {
+    let value: serde_json::Value =
+        serde_json::from_str(json).map_err(|error| format!("it is no JSON: {error}"))?;
+    let version = value.get("schema_version").and_then(serde_json::Value::as_u64);
+    let (kind, expected) = match (value.get("runs").is_some(), value.get("rows").is_some()) {
+        (true, _) => ("a result of the lab", SCHEMA_VERSION),
+        (false, true) => ("a bench", BENCH_SCHEMA_VERSION),
+        (false, false) => return Err("it is no result of `inkstone lab` or `inkstone bench`".into()),
+    };
+    if version != Some(expected.into()) {
+        let found = version.map_or("none".into(), |version| version.to_string());
+        return Err(format!("its schema_version is {found}, and this inkstone reads {expected}"));
+    }
+    let wrong = |error: serde_json::Error| format!("it is not as {kind} should be: {error}");
+    if value.get("runs").is_some() {
+        Ok(of_lab(&serde_json::from_value(value).map_err(wrong)?))
+    } else {
+        Ok(of_bench(&serde_json::from_value(value).map_err(wrong)?))
+    }
+}
+
+pub(super) fn of_lab(result: &LabResult) -> Read {
+    let mut groups: Vec<Group> = result.runs.iter().map(of_run).collect();
+    groups.extend(result.experiments.iter().map(of_experiment));
+    tell_apart(&mut groups);
+    let places = result.runs.iter().map(|run| run.place.clone());
+    let places = places.chain(result.experiments.iter().map(|experiment| experiment.place.clone())).collect();
+    let kind = "a result of the lab";
+    Read { kind, machine: result.machine.clone(), places, version: result.inkstone_version.clone(), groups }
+}
+
+/// Names of the second and later groups of the same name get a number.
+fn tell_apart(groups: &mut [Group]) {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for group in groups {
+        let count = seen.entry(group.name.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            group.name = format!("{} #{count}", group.name);
+        }
+    }
+}
+
+/// Directories differ from machine to machine and from day to day; the images' names do not. Of several disks each has its own.
+fn group_name(name: &str, place: &Place) -> String {
+    if place.name.contains(" loop") || name == "disks" {
+        format!("{name} ({})", place.name)
+    } else {
+        name.into()
+    }
+}
+
+fn of_run(run: &Run) -> Group {
+    let series = run.cells.iter().map(|cell| {
+        let (invalid, logs) = match &cell.outcome {
+            Outcome::Measured(measured) => (None, round_logs(&measured.rounds)),
+            Outcome::Invalid { reason } => (Some(reason.clone()), BTreeMap::new()),
+            Outcome::NotRun => (Some("it did not run".into()), BTreeMap::new()),
+        };
+        let what = format!("{} bytes per write, files of {}", cell.what.write_bytes, cell.what.file_bytes);
+        Series { name: cell.name.clone(), what, invalid: invalid.or_else(|| too_few(&logs)), logs }
+    });
+    Group {
+        name: group_name(&run.name, &run.place),
+        baseline: run.baseline.clone(),
+        has_floors: false,
+        series: series.collect(),
+    }
+}
+
+fn round_logs(rounds: &[Round]) -> BTreeMap<u32, f64> {
+    let usable = rounds.iter().filter(|round| round.commits > 0 && round.total_ns > 0);
+    usable.map(|round| (round.number, round.per_commit_ns().ln())).collect()
+}
+
+fn too_few(logs: &BTreeMap<u32, f64>) -> Option<String> {
+    let rounds = logs.len();
+    (rounds < ROUNDS_MIN as usize).then(|| format!("{rounds} rounds, and {ROUNDS_MIN} are needed"))
+}
+
+fn of_experiment(experiment: &Experiment) -> Group {
+    let series = |row: &ExperimentRow| {
+        let per_second = row.samples.iter().zip(0..).filter(|(value, _)| value.is_finite() && **value > 0.0);
+        let logs = per_second.map(|(value, number)| (number, -value.ln())).collect();
+        let invalid = row.invalid.clone().or_else(|| too_few(&logs));
+        Series { name: row.name.clone(), what: experiment.unit.clone(), invalid, logs }
+    };
+    Group {
+        name: group_name(&experiment.name, &experiment.place),
+        baseline: experiment.baseline.clone(),
+        has_floors: false,
+        series: experiment.rows.iter().map(series).collect(),
+    }
+}
+
+pub(super) fn of_bench(result: &BenchResult) -> Read {
+    let series = result.rows.iter().map(of_row).collect();
+    let group = Group { name: "bench".into(), baseline: None, has_floors: true, series };
+    Read {
+        kind: "a bench",
+        machine: result.machine.clone(),
+        places: vec![result.place.clone()],
+        version: result.inkstone_version.clone(),
+        groups: vec![group],
+    }
+}
+
+/// The log's time per commit by that of one overwrite in the same round.
+fn of_row(row: &BenchRow) -> Series {
+    let floor = row.floor.as_ref();
+    let floors = floor.map(|floor| round_logs(&floor.rounds)).unwrap_or_default();
+    let logs = round_logs(&row.rounds);
+    let logs =
+        logs.into_iter().filter_map(|(number, log)| Some((number, log - floors.get(&number)?))).collect();
+    Series {
+        name: format!("{}, {} B", row.load, row.record_bytes),
+        what: format!(
+            "records of {} bytes, a floor of {} bytes",
+            row.record_bytes,
+            floor.map_or(0, |f| f.write_bytes)
+        ),
+        invalid: row.failed.clone().or_else(|| too_few(&logs)),
+        logs,
+    }
+}
+
+/// What the series of a group are measured by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Yardstick {
+    /// Each has its own floor.
+    Floors,
+    /// The median of all, round by round.
+    Level,
+    /// The baseline of this name.
+    Baseline(String),
+    /// There is nothing.
+    Nothing,
+}
+
+impl Yardstick {
+    pub(super) fn of(group: &Group, usable: &[(&Series, &Series)]) -> Self {
+        let has = |name: &&String| usable.iter().any(|(series, _)| &series.name == *name);
+        match group.baseline.as_ref().filter(has) {
+            _ if group.has_floors => Self::Floors,
+            _ if usable.len() >= LEVEL_MIN => Self::Level,
+            Some(name) => Self::Baseline(name.clone()),
+            None => Self::Nothing,
+        }
+    }
+
+    /// How far the second of each pair stands from the first, each by the yardstick of its own result, or why there is no
+    /// telling; one answer for each pair.
+    pub(super) fn shifts(&self, pairs: &[(&Series, &Series)]) -> Vec<Result<Shift, String>> {
+        let firsts: Vec<&Series> = pairs.iter().map(|(first, _)| *first).collect();
+        let seconds: Vec<&Series> = pairs.iter().map(|(_, second)| *second).collect();
+        let (first, second) = (self.measured(&firsts), self.measured(&seconds));
+        let shift = |name: &str, a: &[f64], b: &[f64]| match self {
+            Self::Nothing => Err(format!(
+                "with fewer than {LEVEL_MIN} cells and no baseline there is nothing to measure it by"
+            )),
+            Self::Baseline(baseline) if baseline == name => {
+                Err("it is what the others are measured by".into())
+            }
+            _ if a.len().min(b.len()) < ROUNDS_MIN as usize => {
+                Err("too few of its rounds have a yardstick beside them".into())
+            }
+            _ => Ok(Shift::between(a, b)),
+        };
+        let measured = firsts.iter().zip(first.iter().zip(&second));
+        let mut shifts: Vec<Result<Shift, String>> =
+            measured.map(|(series, (a, b))| shift(&series.name, a, b)).collect();
+        if *self == Self::Level {
+            // What all of them share is the second run as a whole.
+            let logs: Vec<f64> = shifts.iter().flatten().map(|shift| shift.log).collect();
+            let whole = median(&logs).unwrap_or(0.0);
+            shifts.iter_mut().flatten().for_each(|shift| shift.log -= whole);
+        }
+        shifts
+    }
+
+    /// Each series, round by round, without what its round did to all of them.
+    fn measured(&self, all: &[&Series]) -> Vec<Vec<f64>> {
+        let rounds: BTreeSet<u32> = all.iter().flat_map(|series| series.logs.keys().copied()).collect();
+        let yards: BTreeMap<u32, f64> = match self {
+            Self::Floors => rounds.into_iter().map(|number| (number, 0.0)).collect(),
+            Self::Level => levels(all, &rounds),
+            Self::Baseline(name) => all
+                .iter()
+                .find(|series| series.name == *name)
+                .map(|series| series.logs.clone())
+                .unwrap_or_default(),
+            Self::Nothing => BTreeMap::new(),
+        };
+        let against = |series: &&Series| {
+            series.logs.iter().filter_map(|(number, log)| Some(log - yards.get(number)?)).collect()
+        };
+        all.iter().map(against).collect()
+    }
+}
+
+/// Of each round that all have: the median of how far they are from their own centres.
+fn levels(all: &[&Series], rounds: &BTreeSet<u32>) -> BTreeMap<u32, f64> {
+    let centres: Vec<f64> =
+        all.iter().map(|series| centre(&series.logs.values().copied().collect::<Vec<_>>())).collect();
+    let level = |&number: &u32| {
+        let away = all.iter().zip(&centres).map(|(series, centre)| Some(series.logs.get(&number)? - centre));
+        let away: Option<Vec<f64>> = away.collect();
+        Some((number, median(&away?)?))
+    };
+    rounds.iter().filter_map(level).collect()
+}
+
+pub(super) fn centre(values: &[f64]) -> f64 {
+    hodges_lehmann_of(values)
+}

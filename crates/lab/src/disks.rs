@@ -1,0 +1,241 @@
+//! Which of several disks should carry the log.
+//!
+//! *Owns*: comparing the runs of several places, refusing those where nothing is durable, the answer in words.
+//! *May not touch*: measuring (`command::disks` does, interleaved over all places).
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::{Durable, durable_cells, per_commit};
+use crate::result::{LabResult, Relative, Run, Verdict};
+use crate::stats::{per_commit_ns, relative};
+use crate::warnings::too_fast;
+
+/// The answer, with what it stands on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DisksResult {
+    /// The answer, in words.
+    pub sentence: String,
+    /// The directories, best first; those where nothing is durable last.
+    pub disks: Vec<Disk>,
+    /// The runs themselves, one per directory in the order given.
+    #[serde(flatten)]
+    pub result: LabResult,
+}
+
+/// One of the directories.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Disk {
+    /// As it was given.
+    pub directory: String,
+    /// Its block device, where there is one.
+    pub device: Option<String>,
+    /// Why it must not carry a log, whatever its speed; or why nothing was measured.
+    pub refused: Option<String>,
+    /// Its fastest durable way.
+    pub best: Option<String>,
+    /// The median time of a commit in that way, in nanoseconds.
+    pub per_commit_ns: Option<f64>,
+    /// The best disk's way against this one's, paired by round: below 1, this one is slower. `None` for the best.
+    pub relative: Option<Relative>,
+}
+
+/// What is known of a place before anything is measured that forbids a log there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// What is memory below it.
+    pub(crate) memory: Option<String>,
+    /// Whether the mount is without barriers.
+    pub(crate) no_barriers: bool,
+}
+
+/// Judges the runs, one per place with what was known of each.
+pub(crate) fn judge(runs: &[Run], known: &[Known]) -> (String, Vec<Disk>) {
+    let mut judged: Vec<(Disk, Option<Durable<'_>>, u64)> =
+        runs.iter().zip(known).map(|(run, known)| one(run, known)).collect();
+    let time = |entry: &(Disk, Option<Durable<'_>>, u64)| match (&entry.0.refused, &entry.1) {
+        (None, Some(best)) => per_commit(best),
+        _ => f64::INFINITY,
+    };
+    judged.sort_by(|a, b| time(a).total_cmp(&time(b)));
+    if let Some((first, rest)) = judged.split_first_mut()
+        && let (None, Some(best)) = (&first.0.refused, &first.1)
+    {
+        for (disk, other, seed) in rest.iter_mut().filter(|(disk, ..)| disk.refused.is_none()) {
+            disk.relative = other
+                .as_ref()
+                .and_then(|other| relative(&best.measured.rounds, &other.measured.rounds, *seed));
+        }
+    }
+    let disks: Vec<Disk> = judged.into_iter().map(|(disk, ..)| disk).collect();
+    (sentence(&disks), disks)
+}
+
+fn one<'a>(run: &'a Run, known: &Known) -> (Disk, Option<Durable<'a>>, u64) {
+    let best = durable_cells(run).into_iter().min_by(|a, b| per_commit(a).total_cmp(&per_commit(b)));
+    let device = run.place.device.as_deref().unwrap_or("its device");
+    let refused = if let Some(memory) = &known.memory {
+        Some(format!("it is memory ({memory}), and nothing there survives a power loss"))
+    } else if known.no_barriers {
+        Some("it is mounted without barriers, so that a sync does not reach the medium; mount it with barrier=1".into())
+    } else if let Some((cell, took_ns)) = too_fast(run) {
+        Some(format!(
+            "{device} says that it has a volatile cache, and `{cell}` makes a write durable in {:.1} us: no medium behind a cache \
+             is that fast, so something below lies about flushes",
+            took_ns as f64 / 1000.0
+        ))
+    } else if best.is_none() {
+        Some("no durable way could be measured there".into())
+    } else {
+        None
+    };
+    let disk = Disk {
+        directory: run.place.name.clone(),
+        device: run.place.device.clone(),
+        refused,
+        best: best.as_ref().map(|best| best.cell.name.clone()),
+        per_commit_ns: best.as_ref().and_then(|best| per_commit_ns(best.measured)),
+        relative: None,
+    };
+    (disk, best, run.seed)
+}
+
+fn sentence(disks: &[Disk]) -> String {
+    let usable: Vec<&Disk> = disks.iter().filter(|disk| disk.refused.is_none()).collect();
+    let us = |disk: &Disk| disk.per_commit_ns.unwrap_or(f64::NAN) / 1000.0;
+    let refused =
+        disks.iter().filter_map(|disk| Some(format!(" Not {}: {}.", disk.directory, disk.refused.as_ref()?)));
+    let refused: String = refused.collect();
+    let Some((first, others)) = usable.split_first() else {
+        return format!("None of these should carry a log.{refused}");
+    };
+    let told = |disk: &&&Disk| disk.relative.is_some_and(|found| found.verdict == Verdict::Slower);
+    let way = first.best.as_deref().unwrap_or_default();
+    let said = match others.iter().find(|disk| !told(disk)) {
+        _ if others.is_empty() => format!(
+            "Give the log {}: it is the only one left, at {:.0} us per durable commit (`{way}`).",
+            first.directory,
+            us(first)
+        ),
+        None => {
+            let factors = others.iter().filter_map(|disk| {
+                let Relative { speedup, low, high, .. } = disk.relative?;
+                Some(format!(
+                    "{:.2} times as fast as {} (95%: {:.2} to {:.2})",
+                    1.0 / speedup,
+                    disk.directory,
+                    1.0 / high,
+                    1.0 / low
+                ))
+            });
+            let factors: Vec<String> = factors.collect();
+            format!(
+                "Give the log {}: {:.0} us per durable commit (`{way}`), {}.",
+                first.directory,
+                us(first),
+                factors.join(", ")
+            )
+        }
+        Some(_) => {
+            let ties: Vec<&str> =
+                others.iter().filter(|disk| !told(disk)).map(|disk| disk.directory.as_str()).collect();
+            let slower: Vec<&str> = others.iter().filter(told).map(|disk| disk.directory.as_str()).collect();
+            let slower =
+                if slower.is_empty() { String::new() } else { format!("; slower: {}", slower.join(", ")) };
+            let between: Vec<String> = others
+                .iter()
+                .filter(|disk| !told(disk))
+                .filter_map(|disk| {
+                    let found = disk.relative?;
+                    Some(format!("[{:.2}..{:.2}]", 1.0 / found.high, 1.0 / found.low))
+                })
+                .collect();
+            format!(
+                "{} and {} can't be told apart here: {:.0} us per durable commit on the first, the ratio {} holds 1 or is within 3% of it{slower}.",
+                first.directory,
+                ties.join(", "),
+                us(first),
+                between.join(", ")
+            )
+        }
+    };
+    format!("{said}{}{refused}", same_device(&usable))
+}
+
+fn same_device(disks: &[&Disk]) -> String {
+    for (index, disk) in disks.iter().enumerate() {
+        let same =
+            disks[index + 1..].iter().find(|other| disk.device.is_some() && other.device == disk.device);
+        if let (Some(other), Some(device)) = (same, &disk.device) {
+            return format!(" {} and {} are on the same device, {device}.", disk.directory, other.directory);
+        }
+    }
+    String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::tests::{cell, run};
+    use crate::result::DurableFinding;
+
+    fn place(name: &str, us: f64) -> Run {
+        let seen = || DurableFinding::Seen { commits: 10 };
+        let mut run = run(vec![cell("new fsync", us * 2.0, seen()), cell("reuse fdatasync", us, seen())]);
+        run.place.name = name.into();
+        run.place.device = Some(format!("disk-of-{name}"));
+        run.place.write_cache = Some("write back".into());
+        run
+    }
+
+    fn none(count: usize) -> Vec<Known> {
+        vec![Known::default(); count]
+    }
+
+    #[test]
+    fn the_faster_disk_is_named_and_equal_ones_cannot_be_told_apart() {
+        let (sentence, disks) = judge(&[place("/slow", 300.0), place("/fast", 100.0)], &none(2));
+        assert!(
+            sentence.starts_with("Give the log /fast: 100 us")
+                || sentence.starts_with("Give the log /fast: 101 us"),
+            "{sentence}"
+        );
+        assert!(sentence.contains("3.00 times as fast as /slow"), "{sentence}");
+        assert_eq!(disks[0].directory, "/fast");
+        let (sentence, _) = judge(&[place("/a", 100.0), place("/b", 101.0), place("/c", 900.0)], &none(3));
+        assert!(sentence.starts_with("/a and /b can't be told apart here: "), "{sentence}");
+        assert!(sentence.contains("slower: /c"), "{sentence}");
+        let mut same = [place("/a", 100.0), place("/b", 300.0)];
+        same[1].place.device = same[0].place.device.clone();
+        assert!(judge(&same, &none(2)).0.contains("on the same device, disk-of-/a"), "the same disk");
+    }
+
+    #[test]
+    fn what_is_not_durable_is_never_recommended_however_fast() {
+        let memory = Known { memory: Some("zram0".into()), ..Known::default() };
+        let open = Known { no_barriers: true, ..Known::default() };
+        let runs = [place("/ram", 1.0), place("/nobarrier", 20.0), place("/disk", 500.0)];
+        let (sentence, disks) = judge(&runs, &[memory, open, Known::default()]);
+        assert!(sentence.starts_with("Give the log /disk: it is the only one left"), "{sentence}");
+        assert!(sentence.contains("Not /ram: it is memory (zram0)"), "{sentence}");
+        assert!(sentence.contains("Not /nobarrier: it is mounted without barriers"), "{sentence}");
+        assert_eq!((disks[0].directory.as_str(), disks[1].refused.is_some()), ("/disk", true));
+        // A sync of 4 us behind a volatile cache, and the same where the device has none.
+        let mut liar = place("/liar", 6.0);
+        for cell in &mut liar.cells {
+            if let crate::result::Outcome::Measured(measured) = &mut cell.outcome {
+                (measured.sync.count, measured.sync.p50_ns) = (100, 4_000);
+            }
+        }
+        let (sentence, _) = judge(&[liar.clone(), place("/disk", 500.0)], &none(2));
+        assert!(
+            sentence.starts_with("Give the log /disk") && sentence.contains("lies about flushes"),
+            "{sentence}"
+        );
+        liar.place.write_cache = Some("write through".into());
+        let (sentence, _) = judge(&[liar, place("/disk", 500.0)], &none(2));
+        assert!(sentence.starts_with("Give the log /liar"), "{sentence}");
+        let (sentence, _) =
+            judge(&[place("/ram", 1.0)], &[Known { memory: Some("tmpfs".into()), ..Known::default() }]);
+        assert!(sentence.starts_with("None of these should carry a log. Not /ram"), "{sentence}");
+    }
+}

@@ -1,0 +1,261 @@
+//! How good the rule and the tuned choice are: each head to head against the best durable way of the place.
+//!
+//! *Owns*: finding the winner, the second run, the verdict in words. *May not touch*: choosing (`tune`, `inkstone::rule`).
+//!
+//! The winner is found by a run of all durable cells: being the best of many it was lucky too, so its figures there say more
+//! than it can do. Therefore winner, rule and tuned choice run again, side by side, and only that run is counted.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use inkstone::tuned::candidates;
+use inkstone_io::{Directory as _, NamedChoice as _, Preparation, Reuse, Strategy, is_root};
+
+use crate::cell::Cell;
+use crate::command::{Context, LabError, Started};
+use crate::experiment::{Experiment, ExperimentRow};
+use crate::finding::{durable_cells, per_commit};
+use crate::image::{Image, ImageKind, LoopMode};
+use crate::pass::Limits;
+use crate::presets::Preset;
+use crate::progress::Progress;
+use crate::result::{CellResult, Finding, LabResult, Place, Relative, Run};
+use crate::run::{Order, Plan, room_needed_bytes, run};
+use crate::site::{OpenSite, Site};
+use crate::stage::{CellError, Leftover};
+use crate::stats::relative;
+use crate::tune;
+
+/// The tuned choice is to be within this of the best.
+pub const TUNED_WITHIN: f64 = 1.10;
+/// The rule, which costs nothing, within this.
+pub const RULE_WITHIN: f64 = 1.20;
+
+const FILE_BYTES: u64 = 4 << 20;
+const FIND_ROUNDS: u32 = 7;
+const FIND_PASS: Duration = Duration::from_millis(50);
+const HEAD_ROUNDS: u32 = 25;
+const HEAD_PASS: Duration = Duration::from_millis(80);
+const IMAGE_BYTES: u64 = 512 << 20;
+
+/// Scores the directory itself, or file systems made in it.
+///
+/// # Errors
+/// When the directory cannot be measured in; file systems without root.
+pub fn score(
+    directory: &Path,
+    kinds: &[ImageKind],
+    context: &mut Context<'_>,
+) -> Result<LabResult, LabError> {
+    if !kinds.is_empty() && !is_root() {
+        let text =
+            "making and mounting file systems needs root: run it with sudo, or leave --file-systems out";
+        return Err(LabError::Refused(text.into()));
+    }
+    let mut started = Started::new(context);
+    let room = if kinds.is_empty() { room_needed_bytes(&find_plan()) } else { IMAGE_BYTES };
+    let open = OpenSite::open(directory, &directory.display().to_string(), room)?;
+    started.swept(&open.swept);
+    let places = kinds.len().max(1) as u64;
+    let cells = u64::from(FIND_ROUNDS) * find_plan().cells.len() as u64 + u64::from(HEAD_ROUNDS) * 3;
+    context.progress.start(places * cells, "score", 15.0 * places as f64);
+    let mut experiments = Vec::new();
+    if kinds.is_empty() {
+        experiments.push(score_site(&open.site, context.stop, context.progress));
+    }
+    for &kind in kinds {
+        if context.interrupted() {
+            break;
+        }
+        experiments.push(on_image(open.site.directory.path(), kind, context.stop, context.progress));
+    }
+    context.progress.finish();
+    open.close()?;
+    started.result.experiments = experiments;
+    Ok(started.finish(context))
+}
+
+/// What fails here is the place's own matter: its experiment says why.
+fn on_image(workdir: &Path, kind: ImageKind, stop: &AtomicBool, progress: &mut Progress) -> Experiment {
+    let name = format!("{kind}, {} loop", LoopMode::Direct.name());
+    let scored = Image::make(workdir, kind, LoopMode::Direct, IMAGE_BYTES).and_then(|image| {
+        let open = OpenSite::open(image.path(), &name, room_needed_bytes(&find_plan()));
+        let mut open = open.map_err(|error| CellError::Invalid(error.to_string()))?;
+        open.site.private = true;
+        let scored = score_site(&open.site, stop, progress);
+        open.close().map_err(|error| CellError::Invalid(error.to_string()))?;
+        image.remove()?;
+        Ok(scored)
+    });
+    scored.unwrap_or_else(|error| failed(Place { name, ..Place::default() }, &error.to_string()))
+}
+
+/// Scores one place.
+pub fn score_site(site: &Site, stop: &AtomicBool, progress: &mut Progress) -> Experiment {
+    let tuned = match tune::measure(site, Instant::now(), stop) {
+        Ok((_, Some(strategy))) => strategy,
+        Ok((result, None)) => return failed(site.place.clone(), &result.sentence),
+        Err(error) => return failed(site.place.clone(), &error.to_string()),
+    };
+    let rule = inkstone::rule(&site.capabilities).strategy;
+    let found = run(site, &find_plan(), stop, progress);
+    let best = durable_cells(&found).into_iter().min_by(|a, b| per_commit(a).total_cmp(&per_commit(b)));
+    let cells = find_plan().cells;
+    let winner = best.and_then(|best| cells.iter().find(|cell| cell.name() == best.cell.name).copied());
+    let Some(winner) = winner else { return failed(site.place.clone(), "no durable way could be measured") };
+    let (rule, tuned) = (cell_of(&rule), cell_of(&tuned));
+    let mut plan = Plan { cells: vec![winner], rounds: HEAD_ROUNDS, seed: fastrand::u64(..), ..find_plan() };
+    plan.limits.time = HEAD_PASS;
+    for cell in [rule, tuned] {
+        if !plan.cells.contains(&cell) {
+            plan.cells.push(cell);
+        }
+    }
+    let head = run(site, &plan, stop, progress);
+    experiment(&head, &winner, &rule, &tuned)
+}
+
+/// Every way that the lab's quick tier has or the log can be set to.
+fn find_plan() -> Plan {
+    let mut cells: Vec<Cell> =
+        Preset::Quick.cells().into_iter().map(|cell| Cell { file_bytes: FILE_BYTES, ..cell }).collect();
+    for cell in candidates().iter().map(cell_of) {
+        if !cells.contains(&cell) {
+            cells.push(cell);
+        }
+    }
+    Plan {
+        name: "score".into(),
+        title: "The rule and the tuned choice, head to head with the best durable way".into(),
+        cells,
+        baseline: 0,
+        rounds: FIND_ROUNDS,
+        order: Order::Random,
+        leftover: Leftover::Kept,
+        limits: Limits { commits: u64::MAX, time: FIND_PASS },
+        deadline: None,
+        bill_commits: 0,
+        bill_time: Duration::MAX,
+        timeline_commits: 0,
+        seed: fastrand::u64(..),
+    }
+}
+
+/// The cell that is the log's steady state in this way: recycled blocks are overwritten.
+fn cell_of(strategy: &Strategy) -> Cell {
+    let strategy = match strategy.reuse {
+        Reuse::Reuse => Strategy { preparation: Preparation::None, ..*strategy },
+        Reuse::New => *strategy,
+    };
+    Cell { file_bytes: FILE_BYTES, ..Cell::of(strategy) }
+}
+
+fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experiment {
+    let of = |cell: &Cell| head.cells.iter().find(|found| found.name == cell.name());
+    let row = |role: &str, cell: &Cell| {
+        let found = of(cell).and_then(|found| found.outcome.measured());
+        let samples =
+            found.map(|measured| measured.rounds.iter().map(|round| 1e9 / round.per_commit_ns()).collect());
+        let compared = of(winner).zip(of(cell)).and_then(|(winner, cell)| against(winner, cell, head.seed));
+        ExperimentRow {
+            name: format!("{role}: {}", cell.name()),
+            series: role.into(),
+            samples: samples.unwrap_or_default(),
+            invalid: found.is_none().then(|| "it was not measured".into()),
+            relative: compared.filter(|_| cell != winner),
+            latency: found.map(|measured| measured.commit.clone()),
+            ..ExperimentRow::default()
+        }
+    };
+    let rows = vec![row("best", winner), row("rule", rule), row("tuned", tuned)];
+    let said = |row: &ExperimentRow, within: f64| match (&row.invalid, row.relative) {
+        (Some(why), _) => format!("{why} (`{}`)", row.name),
+        (None, None) => format!("it is the best durable way, `{}`", winner.name()),
+        (None, Some(found)) => format!("{} of `{}`", verdict(&found, within), winner.name()),
+    };
+    let sentence =
+        format!("The rule: {}. Tuned: {}.", said(&rows[1], RULE_WITHIN), said(&rows[2], TUNED_WITHIN));
+    Experiment {
+        name: "score".into(),
+        title: head.title.clone(),
+        command: "inkstone lab score".into(),
+        place: head.place.clone(),
+        unit: "commits/s".into(),
+        baseline: rows.first().map(|row| row.name.clone()),
+        rounds: HEAD_ROUNDS,
+        seed: head.seed,
+        rows,
+        finding: Some(Finding { sentence, ..Finding::default() }),
+        ..Experiment::default()
+    }
+}
+
+fn against(winner: &CellResult, cell: &CellResult, seed: u64) -> Option<Relative> {
+    relative(&winner.outcome.measured()?.rounds, &cell.outcome.measured()?.rounds, seed)
+}
+
+/// Whether a choice at this speed, with the winner's as 1, is near enough.
+pub fn verdict(found: &Relative, within: f64) -> String {
+    let percent = (within - 1.0) * 100.0;
+    let said = if found.low >= 1.0 / within {
+        format!("within {percent:.0}%")
+    } else if found.speedup >= 1.0 / within {
+        format!("within {percent:.0}% by its centre, and its interval reaches beyond")
+    } else {
+        format!("NOT within {percent:.0}%")
+    };
+    format!("{said}: {:.2} [{:.2}..{:.2}] of the speed", found.speedup, found.low, found.high)
+}
+
+fn failed(place: Place, why: &str) -> Experiment {
+    let row = ExperimentRow { name: "score".into(), invalid: Some(why.into()), ..ExperimentRow::default() };
+    Experiment {
+        name: "score".into(),
+        place,
+        rows: vec![row],
+        unit: "commits/s".into(),
+        ..Experiment::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Verdict;
+
+    #[test]
+    fn every_choice_of_the_log_is_among_the_cells_that_are_measured() {
+        let cells = find_plan().cells;
+        for strategy in candidates() {
+            let cell = cell_of(&strategy);
+            assert_eq!(cell.check(), Ok(()), "{}", cell.name());
+            assert!(cells.contains(&cell), "{}", cell.name());
+        }
+        let names: std::collections::BTreeSet<String> = cells.iter().map(Cell::name).collect();
+        assert_eq!(names.len(), cells.len());
+    }
+
+    #[test]
+    fn near_enough_is_said_with_the_interval_in_mind() {
+        let found = |low, speedup, high| Relative { speedup, low, high, verdict: Verdict::Tie };
+        assert_eq!(verdict(&found(0.95, 0.98, 1.02), 1.1), "within 10%: 0.98 [0.95..1.02] of the speed");
+        assert!(verdict(&found(0.85, 0.95, 1.02), 1.1).starts_with("within 10% by its centre"));
+        assert!(verdict(&found(0.7, 0.8, 0.9), 1.1).starts_with("NOT within 10%"));
+        assert!(verdict(&found(0.84, 0.9, 0.95), 1.2).starts_with("within 20%: "));
+    }
+
+    #[test]
+    fn the_second_run_alone_counts_and_the_winner_is_its_own_measure() {
+        use crate::finding::tests::{cell, run};
+        let winner = cell_of(&candidates()[0]);
+        let other = cell_of(&candidates()[5]);
+        let seen = || crate::result::DurableFinding::Seen { commits: 1 };
+        let head = run(vec![cell(&winner.name(), 100.0, seen()), cell(&other.name(), 200.0, seen())]);
+        let scored = experiment(&head, &winner, &other, &winner);
+        let sentence = scored.finding.expect("a sentence").sentence;
+        assert!(sentence.starts_with("The rule: NOT within 20%: 0.50 ["), "{sentence}");
+        assert!(sentence.contains("Tuned: it is the best durable way, `reuse fdatasync`"), "{sentence}");
+        assert_eq!(scored.rows[1].samples.len(), 10);
+    }
+}
