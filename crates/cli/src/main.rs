@@ -18,6 +18,7 @@ mod disks;
 mod engines;
 mod lab;
 mod log;
+mod manual;
 mod output;
 mod parse;
 mod powerloss;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 #[derive(Debug, Parser)]
 #[command(name = "inkstone", version, about, max_term_width = 100)]
@@ -51,6 +52,8 @@ enum Command {
     Powerloss(powerloss::PowerlossArguments),
     #[command(flatten)]
     Log(log::LogCommand),
+    #[command(flatten)]
+    Manual(manual::ManualCommand),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Tune(tune) => tune::tune(&tune, &stop),
         Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
         Command::Log(command) => log::run(&command, &stop),
+        Command::Manual(command) => manual::run(&command, Arguments::command()),
     });
     match outcome {
         Ok(code) => code,

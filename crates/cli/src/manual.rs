@@ -1,0 +1,61 @@
+//! `inkstone completions` and `inkstone man`: made from the command line's own definition.
+//!
+//! *Owns*: where they go. *May not touch*: what they say.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Command, Subcommand};
+use clap_complete::Shell;
+
+const COMPLETIONS: &str = "\
+Examples:
+  inkstone completions bash > /etc/bash_completion.d/inkstone
+  inkstone completions zsh > ~/.zfunc/_inkstone
+  inkstone completions fish > ~/.config/fish/completions/inkstone.fish";
+const MAN: &str = "\
+Examples:
+  inkstone man | man -l -                      the page of the command itself
+  inkstone man /usr/local/share/man/man1       a page for each subcommand too";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ManualCommand {
+    /// Print what makes a shell complete this command's arguments
+    #[command(after_help = COMPLETIONS)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, or write it and one for each subcommand into a directory
+    #[command(after_help = MAN)]
+    Man {
+        /// An existing directory [default: the first page to stdout]
+        directory: Option<PathBuf>,
+    },
+}
+
+/// Prints or writes what was asked for.
+pub(crate) fn run(command: &ManualCommand, mut definition: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        ManualCommand::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut definition, "inkstone", &mut script);
+            std::io::stdout().lock().write_all(&script)?;
+        }
+        ManualCommand::Man { directory: None } => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(definition).render(&mut page)?;
+            std::io::stdout().lock().write_all(&page)?;
+        }
+        ManualCommand::Man { directory: Some(directory) } => write_pages(directory, definition)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_pages(directory: &Path, definition: Command) -> anyhow::Result<()> {
+    let named = || format!("write pages into {}", directory.display());
+    anyhow::ensure!(directory.is_dir(), "{}: there is no such directory; make it first", directory.display());
+    clap_mangen::generate_to(definition, directory).with_context(named)
+}
