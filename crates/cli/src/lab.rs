@@ -36,6 +36,8 @@ Examples:
   inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
   sudo inkstone lab bill --timeline        what one commit costs at the block layer, request by request
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
+  inkstone lab compare before.json after.json   what became slower; exit code 3 if anything did
+  inkstone lab engines out.json            what it means for PostgreSQL, RocksDB, MySQL, SQLite, etcd
   inkstone lab fallocate                   what each mode of fallocate does to a file
   inkstone lab aa --pairs 200              how often two identical arms are called different";
 

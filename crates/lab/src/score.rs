@@ -20,7 +20,7 @@ use crate::image::{Image, ImageKind, LoopMode};
 use crate::pass::Limits;
 use crate::presets::Preset;
 use crate::progress::Progress;
-use crate::result::{CellResult, Finding, LabResult, Place, Relative, Run};
+use crate::result::{CellResult, Finding, LabResult, Outcome, Place, Relative, Run};
 use crate::run::{Order, Plan, room_needed_bytes, run};
 use crate::site::{OpenSite, Site};
 use crate::stage::{CellError, Leftover};
@@ -35,8 +35,8 @@ pub const RULE_WITHIN: f64 = 1.20;
 const FILE_BYTES: u64 = 4 << 20;
 const FIND_ROUNDS: u32 = 7;
 const FIND_PASS: Duration = Duration::from_millis(50);
-const HEAD_ROUNDS: u32 = 25;
-const HEAD_PASS: Duration = Duration::from_millis(80);
+const HEAD_ROUNDS: u32 = 40;
+const HEAD_PASS: Duration = Duration::from_millis(60);
 const IMAGE_BYTES: u64 = 512 << 20;
 
 /// Scores the directory itself, or file systems made in it.
@@ -112,8 +112,19 @@ pub fn score_site(site: &Site, stop: &AtomicBool, progress: &mut Progress) -> Ex
             plan.cells.push(cell);
         }
     }
+    if let Err(error) = clear(site) {
+        return failed(site.place.clone(), &error.to_string());
+    }
     let head = run(site, &plan, stop, progress);
     experiment(&head, &winner, &rule, &tuned)
+}
+
+/// Takes the first run's files away: an arm of the second has the name of another cell's, and would reuse its blocks.
+fn clear(site: &Site) -> inkstone_io::Result<()> {
+    for name in site.directory.list()?.iter().filter(|name| name.starts_with("arm-")) {
+        site.directory.remove(name)?;
+    }
+    site.directory.sync()
 }
 
 /// Every way that the lab's quick tier has or the log can be set to.
@@ -162,7 +173,7 @@ fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experimen
             name: format!("{role}: {}", cell.name()),
             series: role.into(),
             samples: samples.unwrap_or_default(),
-            invalid: found.is_none().then(|| "it was not measured".into()),
+            invalid: of(cell).and_then(|found| why_not(&found.outcome)),
             relative: compared.filter(|_| cell != winner),
             latency: found.map(|measured| measured.commit.clone()),
             ..ExperimentRow::default()
@@ -191,6 +202,14 @@ fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experimen
     }
 }
 
+fn why_not(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Measured(_) => None,
+        Outcome::Invalid { reason } => Some(reason.clone()),
+        Outcome::NotRun => Some("it was ended before".into()),
+    }
+}
+
 fn against(winner: &CellResult, cell: &CellResult, seed: u64) -> Option<Relative> {
     relative(&winner.outcome.measured()?.rounds, &cell.outcome.measured()?.rounds, seed)
 }
@@ -202,6 +221,8 @@ pub fn verdict(found: &Relative, within: f64) -> String {
         format!("within {percent:.0}%")
     } else if found.speedup >= 1.0 / within {
         format!("within {percent:.0}% by its centre, and its interval reaches beyond")
+    } else if found.high >= 1.0 / within {
+        format!("not within {percent:.0}% by its centre, and its interval reaches inside")
     } else {
         format!("NOT within {percent:.0}%")
     };
@@ -241,6 +262,7 @@ mod tests {
         let found = |low, speedup, high| Relative { speedup, low, high, verdict: Verdict::Tie };
         assert_eq!(verdict(&found(0.95, 0.98, 1.02), 1.1), "within 10%: 0.98 [0.95..1.02] of the speed");
         assert!(verdict(&found(0.85, 0.95, 1.02), 1.1).starts_with("within 10% by its centre"));
+        assert!(verdict(&found(0.7, 0.8, 0.95), 1.1).starts_with("not within 10% by its centre"));
         assert!(verdict(&found(0.7, 0.8, 0.9), 1.1).starts_with("NOT within 10%"));
         assert!(verdict(&found(0.84, 0.9, 0.95), 1.2).starts_with("within 20%: "));
     }

@@ -31,7 +31,7 @@ pub struct Options {
     pub(crate) expect_durable: Lsn,
     pub(crate) begin_at: Lsn,
     pub(crate) pad_groups: bool,
-    /// What is left open is chosen by rule (`strategy.rs`), and filled in then.
+    /// What is left open is chosen as tuned or by rule (`strategy.rs`), and filled in then.
     pub(crate) preparation: Option<Preparation>,
     pub(crate) access: Option<Access>,
     pub(crate) durability: Option<Durability>,
@@ -142,21 +142,21 @@ impl Options {
     }
 
     /// How a new segment's blocks are made ready: [`Preparation::Zeros`] (really written, so that a commit changes no
-    /// metadata) or [`Preparation::Fallocate`] (quick to make, and slower to write). Left open, by rule: zeros where
-    /// blocks stay where they are.
+    /// metadata) or [`Preparation::Fallocate`] (quick to make, and slower to write). Left open: as tuned
+    /// ([`crate::tuned`]), else by rule: zeros where blocks stay where they are.
     pub fn preparation(self, preparation: Preparation) -> Self {
         Self { preparation: Some(preparation), ..self }
     }
 
-    /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page cache). Left open, by
-    /// rule: direct where it is to be had and blocks stay where they are.
+    /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page cache). Left open:
+    /// as tuned ([`crate::tuned`]), else by rule: direct where it is to be had and blocks stay where they are.
     pub fn access(self, access: Access) -> Self {
         Self { access: Some(access), ..self }
     }
 
     /// What makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`, `ODsync` or `OSync`. All of them do;
-    /// which is fastest depends on the file system and the device (`inkstone lab`). Left open, by rule: `RwfDsync` with
-    /// direct access, else `Fdatasync`.
+    /// which is fastest depends on the file system and the device (`inkstone lab`). Left open: as tuned for that access
+    /// ([`crate::tuned`]), else by rule: `RwfDsync` with direct access, else `Fdatasync`.
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability: Some(durability), ..self }
     }
@@ -180,8 +180,8 @@ impl Options {
         Self { idle, ..self }
     }
 
-    /// How many segments that are not needed any more are kept for their blocks. 0 removes them. Left open, by rule: 2, or
-    /// none where every write goes to a new place anyway.
+    /// How many segments that are not needed any more are kept for their blocks. 0 removes them. Left open: as tuned
+    /// ([`crate::tuned`]), else by rule: 2, or none where every write goes to a new place anyway.
     pub fn free_segments_max(self, count: usize) -> Self {
         Self { free_segments_max: Some(count), ..self }
     }

@@ -4,8 +4,9 @@
 //! (`inkstone::tuned` writes it).
 //!
 //! The candidates commit 4 KiB at a time, a few commits each, round after round in another random order. The rule's own
-//! way stays unless another is faster beyond what the rounds scatter: a wrong change costs as much as a missed one, and
-//! the rule stands on many more measurements than two seconds allow.
+//! way stays unless another is the best in the first half of the rounds *and* faster in the second half too, both beyond
+//! what they scatter: the best of several was lucky as well, a wrong change costs as much as a missed one, and the rule
+//! stands on many more measurements than two seconds allow.
 
 mod arm;
 
@@ -73,6 +74,10 @@ pub struct Candidate {
     pub per_commit_ns: Option<f64>,
     /// Against the rule's own way, paired by round: above 1 is faster.
     pub relative: Option<Relative>,
+    /// The same of the first half of the rounds: by this a candidate is picked.
+    pub first_half: Option<Relative>,
+    /// The same of the second half: by this it is confirmed.
+    pub second_half: Option<Relative>,
 }
 
 /// Measures in `directory` and, with `keep`, leaves the choice there for the log.
@@ -151,11 +156,18 @@ pub(crate) fn measure(
     let candidate = |(index, arm): (usize, &Arm)| {
         let means: Vec<f64> = arm.rounds.iter().map(crate::result::Round::per_commit_ns).collect();
         let against = base.filter(|&base| base != index && arm.failed.is_none());
+        let middle = arm.rounds.len() / 2;
+        let compared = |from: usize, to: usize| {
+            let part = arm.rounds.get(from..to)?;
+            relative(&arms[against?].rounds, part, seed)
+        };
         Candidate {
             name: tuned::name(&strategies[index]),
             invalid: arm.failed.clone(),
             per_commit_ns: median(&means).filter(|_| arm.failed.is_none()),
-            relative: against.and_then(|base| relative(&arms[base].rounds, &arm.rounds, seed)),
+            relative: compared(0, arm.rounds.len()),
+            first_half: compared(0, middle),
+            second_half: compared(middle, arm.rounds.len()),
         }
     };
     result.candidates = arms.iter().enumerate().map(candidate).collect();
@@ -222,7 +234,7 @@ fn decide(result: &mut TuneResult, base: usize, base_is_rule: bool) -> usize {
     let us = |candidate: &Candidate| candidate.per_commit_ns.unwrap_or(f64::NAN) / 1000.0;
     let whose = if base_is_rule { "the rule's own way" } else { "the first that works here" };
     let own = &result.candidates[base];
-    if result.rounds < ROUNDS_MIN {
+    if result.rounds < 2 * ROUNDS_MIN {
         result.sentence = format!(
             "In {} s there were {} rounds, too few to tell ways apart: `{}` stays, {whose}.",
             TIME_MAX.as_secs(),
@@ -231,14 +243,17 @@ fn decide(result: &mut TuneResult, base: usize, base_is_rule: bool) -> usize {
         );
         return base;
     }
-    let faster = |candidate: &Candidate| {
-        candidate.relative.filter(|found| found.verdict == Verdict::Faster).map_or(0.0, |found| found.speedup)
-    };
-    let best = result.candidates.iter().enumerate().max_by(|a, b| faster(a.1).total_cmp(&faster(b.1)));
-    match best.and_then(|(index, candidate)| Some((index, candidate, candidate.relative?))) {
-        Some((index, candidate, found)) if found.verdict == Verdict::Faster => {
+    let is_faster = |found: &Relative| found.verdict == Verdict::Faster;
+    let gain =
+        |candidate: &Candidate| candidate.first_half.filter(is_faster).map_or(0.0, |found| found.speedup);
+    let best = result.candidates.iter().enumerate().max_by(|a, b| gain(a.1).total_cmp(&gain(b.1)));
+    let best = best.filter(|(_, candidate)| gain(candidate) > 0.0);
+    match best
+        .and_then(|(index, candidate)| Some((index, candidate, candidate.second_half.filter(is_faster)?)))
+    {
+        Some((index, candidate, found)) => {
             result.sentence = format!(
-                "`{}` commits 4 KiB in {:.0} us, `{}` ({whose}) in {:.0} us: {:.2} times as fast (95%: {:.2} to {:.2}, {} rounds).",
+                "`{}` commits 4 KiB in {:.0} us, `{}` ({whose}) in {:.0} us: {:.2} times as fast (95%: {:.2} to {:.2}, by the second half of {} rounds).",
                 candidate.name,
                 us(candidate),
                 own.name,
@@ -274,14 +289,18 @@ fn figure(candidate: &Candidate) -> String {
 mod tests {
     use super::*;
 
-    fn candidate(name: &str, us: f64, speedup: Option<(f64, f64, f64)>) -> Candidate {
-        let relative = speedup.map(|(low, speedup, high)| Relative {
-            speedup,
-            low,
-            high,
-            verdict: crate::stats::verdict(low, high, speedup),
-        });
-        Candidate { name: name.into(), per_commit_ns: Some(us * 1000.0), relative, ..Candidate::default() }
+    fn found((low, speedup, high): (f64, f64, f64)) -> Relative {
+        Relative { speedup, low, high, verdict: crate::stats::verdict(low, high, speedup) }
+    }
+
+    fn candidate(name: &str, us: f64, halves: Option<[(f64, f64, f64); 2]>) -> Candidate {
+        Candidate {
+            name: name.into(),
+            per_commit_ns: Some(us * 1000.0),
+            first_half: halves.map(|halves| found(halves[0])),
+            second_half: halves.map(|halves| found(halves[1])),
+            ..Candidate::default()
+        }
     }
 
     fn decided(rounds: u32, others: &[Candidate]) -> (usize, String) {
@@ -294,17 +313,21 @@ mod tests {
 
     #[test]
     fn the_rule_stays_unless_another_way_is_faster_beyond_doubt() {
-        let clear = candidate("clear", 70.0, Some((1.2, 1.4, 1.6)));
-        let best = candidate("best", 60.0, Some((1.3, 1.7, 2.0)));
-        let doubtful = candidate("doubtful", 50.0, Some((0.9, 2.0, 4.0)));
-        let small = candidate("small", 98.0, Some((1.01, 1.02, 1.03)));
+        let clear = candidate("clear", 70.0, Some([(1.2, 1.4, 1.6), (1.1, 1.3, 1.5)]));
+        let best = candidate("best", 60.0, Some([(1.3, 1.7, 2.0), (1.2, 1.6, 1.9)]));
+        let lucky = candidate("lucky", 50.0, Some([(1.5, 2.0, 4.0), (0.7, 1.1, 1.4)]));
+        let doubtful = candidate("doubtful", 50.0, Some([(0.9, 2.0, 4.0), (0.9, 2.0, 4.0)]));
+        let small = candidate("small", 98.0, Some([(1.01, 1.02, 1.03), (1.01, 1.02, 1.03)]));
         let (index, sentence) = decided(20, &[clear.clone(), best, doubtful.clone(), small.clone()]);
         assert_eq!(index, 2);
         assert!(sentence.starts_with("`best` commits 4 KiB in 60 us, `own`"), "{sentence}");
-        let (index, sentence) = decided(20, &[doubtful, small]);
-        assert_eq!(index, 0);
-        assert!(sentence.contains("no other way is measurably faster"), "{sentence}");
-        let (index, sentence) = decided(4, &[clear]);
+        assert!(sentence.contains("1.60 times"), "of the half that did not pick it: {sentence}");
+        for others in [vec![doubtful, small], vec![clear.clone(), lucky], vec![]] {
+            let (index, sentence) = decided(20, &others);
+            assert_eq!(index, 0);
+            assert!(sentence.contains("no other way is measurably faster"), "{sentence}");
+        }
+        let (index, sentence) = decided(9, &[clear]);
         assert_eq!(index, 0);
         assert!(sentence.contains("too few"), "{sentence}");
     }
