@@ -2,6 +2,8 @@
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering.
 
+mod experiments;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +18,7 @@ use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::presets::Preset;
 
 use crate::disks::text;
+use self::experiments::ExperimentCommand;
 use crate::output::{Output, View};
 use crate::parse::{names, size};
 use crate::results::{self, ResultCommand};
@@ -129,6 +132,8 @@ enum LabCommand {
     },
     #[command(flatten)]
     Results(ResultCommand),
+    #[command(flatten)]
+    Experiment(ExperimentCommand),
     /// Identical arms against each other: how often equal things are called different
     #[command(after_help = EXAMPLES)]
     Aa {
@@ -208,6 +213,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
             };
             output.show(&filesystems(&options, &mut context)?, view)
         }
+        Some(LabCommand::Experiment(command)) => command.run(&mut context),
         Some(LabCommand::Aa { place, pairs, rounds, .. }) => {
             let options = AaOptions { directory: place.directory.clone(), pairs: *pairs, rounds: *rounds };
             output.show(&aa(&options, &mut context)?, View::Aa)
@@ -228,6 +234,7 @@ fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Re
 fn output_of(arguments: &LabArguments) -> &Output {
     match &arguments.command {
         None | Some(LabCommand::Results(_)) => &arguments.output,
+        Some(LabCommand::Experiment(command)) => command.output(),
         Some(
             LabCommand::Write { output, .. }
             | LabCommand::Bill { output, .. }

@@ -168,7 +168,9 @@ impl BenchOutput {
 fn has_content(result: &LabResult) -> bool {
     let measured =
         result.runs.iter().flat_map(|run| &run.cells).any(|cell| cell.outcome.measured().is_some());
-    measured || !result.fallocate.is_empty() || result.aa.as_ref().is_some_and(|aa| aa.pairs > 0)
+    let mut rows = result.experiments.iter().flat_map(|experiment| &experiment.rows);
+    let sampled = rows.any(|row| !row.samples.is_empty());
+    measured || sampled || !result.fallocate.is_empty() || result.aa.as_ref().is_some_and(|aa| aa.pairs > 0)
 }
 
 fn is_stdout(path: &Path) -> bool {

@@ -308,7 +308,7 @@ impl Billed {
 }
 
 /// Another seed at each start; it stands in the result.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
 }
 

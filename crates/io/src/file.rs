@@ -165,11 +165,11 @@ impl OsFile {
             .map_err(|source| Error::new("sync_file_range", &self.path, source).at(offset))
     }
 
-    fn with_mapping(
+    pub(crate) fn with_mapping(
         &self,
         what: &'static str,
         offset: u64,
-        act: impl Fn(&Mapping) -> io::Result<()>,
+        mut act: impl FnMut(&Mapping) -> io::Result<()>,
     ) -> Result<()> {
         let Way::Map(mapping) = &self.way else {
             return Err(Error::invalid(what, &self.path, "the file was not opened for access mmap"));

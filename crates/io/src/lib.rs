@@ -12,6 +12,7 @@
 //! transfers are handled in one place, [`transfer`], whatever the engine.
 
 mod buffer;
+mod cached;
 mod capability;
 mod directory;
 pub mod engine;
@@ -29,6 +30,7 @@ mod sys;
 pub mod transfer;
 
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
+pub use cached::{Advice, Residency};
 
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,

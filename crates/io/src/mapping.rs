@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
 
 /// `len` bytes of a file from its start, mapped shared.
 #[derive(Debug)]
@@ -41,6 +41,35 @@ impl Mapping {
         // cannot overlap memory which only this type points to.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
         Ok(())
+    }
+
+    /// Copies bytes out; whoever writes to the file meanwhile may be seen half.
+    pub(crate) fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let at = self.checked(offset, bytes.len())?;
+        // SAFETY: `checked` made sure that the range lies inside the mapping, and the target is an exclusive slice of ours
+        // that cannot overlap memory which only this type points to.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.start.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len())
+        };
+        Ok(())
+    }
+
+    /// `madvise` over the whole mapping.
+    pub(crate) fn advise(&self, advice: Advice) -> io::Result<()> {
+        // SAFETY: the range is the mapping, which is ours; the kinds passed here change no contents.
+        unsafe { madvise(self.start.as_ptr().cast(), self.len, advice)? };
+        Ok(())
+    }
+
+    /// How many of its pages are in memory, by `mincore`. The kernel tells that only of files that the caller may write to.
+    pub(crate) fn resident_pages(&self) -> io::Result<u64> {
+        let mut states = vec![0_u8; self.len.div_ceil(rustix::param::page_size())];
+        // SAFETY: the range is the mapping, and there is a byte for each of its pages.
+        let answer = unsafe { libc::mincore(self.start.as_ptr().cast(), self.len, states.as_mut_ptr()) };
+        match answer {
+            0 => Ok(states.iter().filter(|state| *state & 1 != 0).count() as u64),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// `msync(MS_SYNC)` of the pages that hold the range.

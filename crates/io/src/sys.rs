@@ -124,3 +124,46 @@ pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// Number of `cachestat` (Linux 6.5); new calls have one number on all architectures but alpha.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// `struct cachestat_range`.
+#[repr(C)]
+struct CachestatRange {
+    offset: u64,
+    len: u64,
+}
+
+/// `struct cachestat`: pages of the range, by state.
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// How many pages of the range the page cache holds.
+pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
+    let range = CachestatRange { offset, len };
+    let mut answer = Cachestat::default();
+    // SAFETY: both structures are live and laid out as the kernel's; it reads the first, fills the second, and keeps neither.
+    let code = unsafe {
+        libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut answer, 0 as libc::c_uint)
+    };
+    if code == 0 { Ok(answer.cached) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `readahead`: starts reading a range into the page cache.
+pub(crate) fn readahead(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
+    let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
+    let offset = libc::off64_t::try_from(offset).map_err(too_large)?;
+    // SAFETY: no memory is passed; the descriptor is open for as long as it is borrowed.
+    match unsafe { libc::readahead(fd.as_raw_fd(), offset, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -76,7 +76,7 @@ fn nothing_durable(run: &Run) -> String {
 }
 
 /// `this disk (ext4 without a journal on vda)`.
-fn place_words(place: &Place) -> String {
+pub(crate) fn place_words(place: &Place) -> String {
     let journal = match place.journal {
         Some(true) => " with a journal",
         Some(false) => " without a journal",

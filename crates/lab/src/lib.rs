@@ -19,6 +19,7 @@ pub mod command;
 pub mod compare;
 pub mod disks;
 pub mod engines;
+mod crowd;
 pub mod experiment;
 pub mod export;
 pub mod finding;

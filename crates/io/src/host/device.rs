@@ -1,7 +1,7 @@
-//! Block devices by number, their counters, and the clock and counters of the calling thread.
+//! Block devices by number, their counters, and the clock.
 //!
-//! *Owns*: the two spellings of a device number, sysfs's `stat`, `CLOCK_MONOTONIC`, page faults, the list of
-//! our threads, and dropping cached pages. *May not touch*: the contents of any file or device.
+//! *Owns*: the two spellings of a device number, sysfs's `stat`, `CLOCK_MONOTONIC`, the list of our threads, and
+//! dropping cached pages. *May not touch*: the contents of any file or device.
 
 use std::fmt;
 use std::fs;
@@ -213,16 +213,6 @@ fn clock_ns(clock: libc::clockid_t, call: ClockCall) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Page faults of the calling thread so far: (minor: served from memory, major: had to wait for a device).
-pub fn thread_faults() -> (u64, u64) {
-    // SAFETY: rusage is plain integers, for which all zeros is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the call writes one rusage to a valid, exclusive pointer.
-    let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
-    assert!(answer == 0, "getrusage knows RUSAGE_THREAD since Linux 2.6.26");
-    (u64::try_from(usage.ru_minflt).unwrap_or(0), u64::try_from(usage.ru_majflt).unwrap_or(0))
-}
-
 /// The thread ids of this process, io_uring's own workers included, in its own pid namespace. Empty without
 /// /proc.
 pub fn own_threads() -> Vec<u32> {
@@ -283,14 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn clocks_threads_and_faults_answer() {
+    fn clocks_and_threads_answer() {
         let first = monotonic_ns();
         assert!(monotonic_ns() >= first);
         let hz = 1_000_000_000 / tick_ns();
         assert!([100, 250, 300, 1000].contains(&hz), "{hz}");
-        let (before, _) = thread_faults();
-        let touched = vec![1u8; 8 << 20];
-        assert!(thread_faults().0 > before, "{}", touched.len());
         assert!(own_threads().contains(&std::process::id()));
     }
 

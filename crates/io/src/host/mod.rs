@@ -24,11 +24,12 @@ mod trace_event;
 mod trace_format;
 mod tracefs;
 mod tree;
+mod usage;
 mod workdir;
 
 pub use device::{
     BlockStat, DeviceNumber, NotADeviceNumber, block_stat, drop_cached_pages, monotonic_ns, own_threads,
-    process_cpu_ns, thread_faults,
+    process_cpu_ns,
 };
 pub use layout::log_area;
 pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
@@ -38,4 +39,5 @@ pub use signal::{Signal, has_ended, signal_group, signal_process};
 pub use trace::{BlockTrace, Trace};
 pub use trace_event::{Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};
+pub use usage::{Usage, process_usage, thread_faults, thread_usage};
 pub use workdir::{WorkDir, sweep};

@@ -3,13 +3,12 @@
 //! *Owns*: the loops between two readings of the clock. *May not touch*: what the figures mean.
 
 use std::path::Path;
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use inkstone::{Log, Lsn};
-use inkstone_io::host::{monotonic_ns, process_cpu_ns};
+use inkstone_io::host::monotonic_ns;
 
+use crate::crowd::together;
 use crate::histogram::Recorder;
 use crate::pass::{CommitSpan, Limits};
 use crate::stage::CellError;
@@ -75,51 +74,21 @@ impl Task<'_> {
     /// # Errors
     /// The first error of the log, the system having no threads to give, or the user's wish to stop.
     pub fn run(&self, workers: &mut [Worker], limits: Limits) -> Result<Slice, CellError> {
-        let gate = RwLock::new(());
-        let called_off = AtomicBool::new(false);
         let share = Limits { commits: limits.commits.div_ceil(workers.len().max(1) as u64), ..limits };
-        thread::scope(|scope| {
-            let closed = gate.write();
-            let mut threads = Vec::with_capacity(workers.len());
-            for (index, worker) in workers.iter_mut().enumerate() {
-                let (gate, called_off) = (&gate, &called_off);
-                let body = move || {
-                    worker.thread = this_thread();
-                    drop(gate.read());
-                    if called_off.load(Ordering::Acquire) {
-                        return Ok((0, 0));
-                    }
-                    let done = match self.load {
-                        Load::Closed(_) => self.closed_loop(worker, share, index == 0),
-                        Load::Async => self.append_only(worker, share),
-                    };
-                    done.map(|commits| (commits, monotonic_ns()))
-                };
-                match thread::Builder::new().spawn_scoped(scope, body) {
-                    Ok(thread) => threads.push(thread),
-                    Err(error) => {
-                        called_off.store(true, Ordering::Release);
-                        return Err(CellError::Invalid(format!("thread {}: {error}", index + 1)));
-                    }
-                }
-            }
-            let (cpu_begin_ns, begin_ns) = (process_cpu_ns(), monotonic_ns());
-            drop(closed);
-            let mut slice = Slice::default();
-            let mut ended = Ok(());
-            for thread in threads {
-                match thread.join() {
-                    Ok(Ok((commits, end_ns))) => {
-                        slice.commits += commits;
-                        slice.total_ns = slice.total_ns.max(end_ns.saturating_sub(begin_ns));
-                    }
-                    Ok(Err(error)) => ended = Err(error),
-                    Err(_) => ended = Err(CellError::Invalid("a thread of the bench panicked".into())),
-                }
-            }
-            slice.cpu_ns = process_cpu_ns() - cpu_begin_ns;
-            ended.map(|()| slice)
-        })
+        let all = together(workers, |index, worker| {
+            worker.thread = this_thread();
+            let done = match self.load {
+                Load::Closed(_) => self.closed_loop(worker, share, index == 0),
+                Load::Async => self.append_only(worker, share),
+            };
+            done.map(|commits| (commits, monotonic_ns()))
+        })?;
+        let mut slice = Slice { cpu_ns: all.usage.user_ns + all.usage.system_ns, ..Slice::default() };
+        for (commits, end_ns) in all.outcomes {
+            slice.commits += commits;
+            slice.total_ns = slice.total_ns.max(end_ns.saturating_sub(all.begin_ns));
+        }
+        Ok(slice)
     }
 
     fn keep_records(&self, record: &[u8]) -> u64 {

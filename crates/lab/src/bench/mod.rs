@@ -92,7 +92,7 @@ const FRAME_BYTES: u64 = 24;
 pub const ROOM_NEEDED_BYTES: u64 = BUDGET_BYTES + FLOOR_BYTES;
 
 /// What every log of the bench has in common.
-fn options(segment_bytes: u64, record_bytes: u64) -> Options {
+pub(crate) fn options(segment_bytes: u64, record_bytes: u64) -> Options {
     Options::new()
         .segment_bytes(segment_bytes)
         .record_bytes_max(record_bytes.max(128) as usize)
@@ -100,7 +100,7 @@ fn options(segment_bytes: u64, record_bytes: u64) -> Options {
 }
 
 /// Opens a log, and waits a moment until its next segment is ready: what is measured is the steady state.
-fn open(path: &Path, options: Options) -> Result<Log, CellError> {
+pub(crate) fn open(path: &Path, options: Options) -> Result<Log, CellError> {
     let log = Log::open(path, options).map_err(refused)?;
     await_ready(&log);
     Ok(log)

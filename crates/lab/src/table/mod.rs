@@ -8,10 +8,11 @@ mod aa;
 mod bench;
 mod bill;
 mod cells;
+mod experiment;
 mod fallocate;
 mod finding;
 mod grid;
-mod numbers;
+pub(crate) mod numbers;
 #[cfg(test)]
 pub(crate) mod samples;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod timeline;
 pub use aa::render_aa;
 pub use bench::{bill_text, render_bench};
 pub use bill::render_bill;
+pub use experiment::render_experiment;
 pub use fallocate::render_fallocate;
 pub use timeline::render_timeline;
 
@@ -56,7 +58,7 @@ impl Default for TableStyle {
     }
 }
 
-/// The whole result: each run, the fallocate atlas, identical arms, warnings, the finding, the machine.
+/// The whole result: each run, the experiments, the fallocate atlas, identical arms, warnings, the finding, the machine.
 pub fn render(result: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
     // Of several runs each has its finding below its table; of one, it is the last word.
@@ -68,6 +70,9 @@ pub fn render(result: &LabResult, style: &TableStyle) -> String {
             render_finding(run, style, &mut out);
         }
     }
+    for experiment in &result.experiments {
+        out.push_str(&render_experiment(experiment, style));
+    }
     for atlas in &result.fallocate {
         out.push_str(&render_fallocate(atlas, style));
         out.push('\n');
@@ -76,7 +81,8 @@ pub fn render(result: &LabResult, style: &TableStyle) -> String {
         out.push_str(&render_aa(aa, style));
         out.push('\n');
     }
-    if result.runs.is_empty() && result.fallocate.is_empty() && result.aa.is_none() {
+    let has_runs = !result.runs.is_empty() || !result.experiments.is_empty();
+    if !has_runs && result.fallocate.is_empty() && result.aa.is_none() {
         out.push_str("Nothing was measured.\n\n");
     }
     out.push_str(&render_warnings(result, style));

@@ -6,7 +6,7 @@
 pub(super) const NOTHING: &str = "-";
 
 /// Three significant digits: `0.123`, `61.1`, `1640`, `16,400`; `-` for what is not finite.
-pub(super) fn sig3(value: f64) -> String {
+pub(crate) fn sig3(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.into();
     }
@@ -64,7 +64,7 @@ pub(super) fn per(count: f64) -> String {
 }
 
 /// Bytes in powers of 1024: `512`, `4.0K`, `64K`, `1.5G`.
-pub(super) fn bytes(count: f64) -> String {
+pub(crate) fn bytes(count: f64) -> String {
     if !count.is_finite() {
         return NOTHING.into();
     }
@@ -118,7 +118,7 @@ impl TimeUnit {
 }
 
 /// A duration by itself, with its unit: `611 us`, `1.20 s`.
-pub(super) fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     let unit = match ns.abs() {
         size if size < 1e3 => NS,
         size if size < 1e6 => US,

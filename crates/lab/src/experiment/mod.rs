@@ -3,6 +3,26 @@
 //! *Owns*: the data, its units and what they mean; part of the contract of [`crate::result`]. *May not touch*: how it is measured or
 //! printed. A figure that was not measured is not there, never 0.
 
+mod depth;
+mod flight;
+mod load;
+mod log;
+mod pattern;
+mod pool;
+mod practice;
+mod read;
+mod rounds;
+mod scratch;
+mod words;
+
+pub use depth::DepthPlan;
+pub use load::Load;
+pub use log::LogPlan;
+pub use pool::PoolPlan;
+pub use practice::PracticePlan;
+pub use read::{ReadOrder, ReadPlan};
+pub use rounds::Pace;
+
 use serde::{Deserialize, Serialize};
 
 use crate::result::{Finding, Histogram, Place, Relative};
@@ -10,7 +30,7 @@ use crate::result::{Finding, Histogram, Place, Relative};
 /// Rows measured side by side in one place, in rounds, interleaved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Short name: `pool`, `read`, `mixed`, `depth`, `log`, `practice`.
+    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`, `log`, `practice`.
     pub name: String,
     /// What it shows, in one line for people.
     pub title: String,
@@ -69,4 +89,9 @@ pub struct Figure {
     pub unit: String,
     /// How much.
     pub value: f64,
+}
+
+/// Where the curve of this series bends, if it does.
+pub(crate) fn knee_of(experiment: &Experiment, series: &str) -> Option<f64> {
+    experiment.knees.iter().find(|(name, _)| name == series).map(|(_, x)| *x)
 }

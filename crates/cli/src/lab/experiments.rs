@@ -1,0 +1,188 @@
+//! `inkstone lab pool`, `read`, `mixed`, `depth`, `log`, `practice`.
+//!
+//! *Owns*: their arguments. *May not touch*: measuring, rendering.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use inkstone_lab::command::{Context, ExperimentOptions, experiment};
+use inkstone_lab::experiment::{DepthPlan, Load, LogPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan};
+
+use crate::output::{Output, View};
+use crate::parse::{duration, names, size};
+use crate::select::{Where, seed};
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone lab pool                        threads that block, and io_uring, on the current directory's disk
+  inkstone lab read --order random --seconds 20
+  inkstone lab depth /var/lib/db --json depth.json
+  inkstone lab pool --published --rounds 5  at the published size: minutes to hours";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExperimentCommand {
+    /// Threads that block in pwrite, fsync and pread, and the same load from one thread through io_uring (E7)
+    #[command(after_help = EXAMPLES)]
+    Pool {
+        #[command(flatten)]
+        common: Common,
+        /// Threads; for io_uring as many requests in flight
+        #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,8,64,128,256,512", value_parser = threads)]
+        threads: Vec<usize>,
+        /// Writes of a turn at most, and as many reads [default: 16384]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..=1_000_000_000), conflicts_with = "published")]
+        operations: Option<u64>,
+    },
+    /// How many durable writes a second by how many are in flight, and bytes a second by the size of each
+    #[command(after_help = EXAMPLES)]
+    Depth {
+        #[command(flatten)]
+        common: Common,
+        /// Bytes of the file [default: 64MiB]
+        #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
+        size: Option<u64>,
+    },
+    /// Ways of reading a file, in order and at random, with its pages in memory and without (E8)
+    #[command(after_help = EXAMPLES)]
+    Read {
+        #[command(flatten)]
+        common: Common,
+        /// In which order [default: both]
+        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ReadOrder>())]
+        order: Vec<ReadOrder>,
+        /// Bytes of the file [default: 64MiB]
+        #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
+        size: Option<u64>,
+    },
+    /// What a change of segment costs: created on demand, prepared ahead, recycled, and our log (E10)
+    #[command(after_help = EXAMPLES)]
+    Practice {
+        #[command(flatten)]
+        common: Common,
+        /// Bytes of a segment [default: 1MiB]
+        #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
+        segment_size: Option<u64>,
+    },
+    /// A key-value store's log: 8 threads that wait for 128-byte records, on our log beside the raw floor (E5)
+    #[command(after_help = EXAMPLES)]
+    Log {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// What all of them take.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    place: Where,
+    /// Rounds; every row has a turn in each [default: 7, with --published 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// For all rounds of all rows together [default: as the experiment needs; with --published: no limit]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    seconds: Option<Duration>,
+    /// The published size
+    #[arg(long)]
+    published: bool,
+    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A turn of a row that is shorter than a moment says nothing.
+const ROUNDS: u32 = 7;
+/// As many requests as a ring takes with their linked syncs.
+const THREADS_MAX: usize = 1024;
+
+impl Common {
+    fn pace(&self, default_s: u64) -> Pace {
+        let default = (!self.published).then_some(Duration::from_secs(default_s));
+        Pace {
+            rounds: self.rounds.unwrap_or(if self.published { 1 } else { ROUNDS }),
+            budget: self.seconds.or(default),
+            seed: self.seed.unwrap_or_else(seed),
+        }
+    }
+
+    fn or_published<T: Default>(&self, published: T) -> T {
+        if self.published { published } else { T::default() }
+    }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
+        _ => Err(format!("{text:?}: take a number of threads from 1 to {THREADS_MAX}")),
+    }
+}
+
+/// Whole blocks, for O_DIRECT.
+fn file_size(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        bytes if bytes >= 64 << 10 && bytes.is_multiple_of(4096) => Ok(bytes),
+        _ => Err(format!("{text:?}: take a multiple of 4KiB of at least 64KiB")),
+    }
+}
+
+impl ExperimentCommand {
+    pub(crate) fn output(&self) -> &Output {
+        &self.common().output
+    }
+
+    fn common(&self) -> &Common {
+        match self {
+            Self::Pool { common, .. }
+            | Self::Read { common, .. }
+            | Self::Depth { common, .. }
+            | Self::Practice { common, .. }
+            | Self::Log { common } => common,
+        }
+    }
+
+    /// The experiment with its sizes, and how many seconds it takes by itself.
+    fn load(&self) -> (Load, u64) {
+        match self {
+            Self::Pool { common, threads, operations } => {
+                let mut plan = common.or_published(PoolPlan::published());
+                plan.threads.clone_from(threads);
+                plan.operations = operations.unwrap_or(plan.operations);
+                (Load::Pool(plan), 40)
+            }
+            Self::Practice { common, segment_size } => {
+                let mut plan = common.or_published(PracticePlan::published());
+                plan.segment_bytes = segment_size.unwrap_or(plan.segment_bytes);
+                (Load::Practice(plan), 25)
+            }
+            Self::Log { .. } => (Load::Log(LogPlan::default()), 10),
+            Self::Depth { common, size } => {
+                let mut plan = common.or_published(DepthPlan::published());
+                plan.file_bytes = size.unwrap_or(plan.file_bytes);
+                (Load::Depth(plan), 25)
+            }
+            Self::Read { common, order, size } => {
+                let mut plan = common.or_published(ReadPlan::published());
+                plan.file_bytes = size.unwrap_or(plan.file_bytes);
+                if !order.is_empty() {
+                    plan.orders.clone_from(order);
+                }
+                (Load::Read(plan), 30)
+            }
+        }
+    }
+
+    /// Runs it and shows what it found.
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+        let common = self.common();
+        let (load, default_s) = self.load();
+        let options = ExperimentOptions {
+            directory: common.place.directory.clone(),
+            load,
+            pace: common.pace(default_s),
+        };
+        common.output.show(&experiment(&options, context)?, View::Runs)
+    }
+}

@@ -1,0 +1,67 @@
+//! `inkstone lab pool`, `read`, `mixed`, `depth`, `log`, `practice`: the experiments whose rows are not commits of a cell.
+//!
+//! *Owns*: the order of steps. *May not touch*: how an experiment is measured (`crate::experiment`).
+
+use std::path::PathBuf;
+
+use crate::experiment::{Experiment, Load, Pace};
+use crate::result::LabResult;
+use crate::site::{OpenSite, Site};
+use crate::stage::CellError;
+use crate::warnings;
+
+use super::{Context, LabError, Started, directory_or_here};
+
+/// What to measure where.
+#[derive(Debug, Clone)]
+pub struct ExperimentOptions {
+    /// The directory; `None` = the current one.
+    pub directory: Option<PathBuf>,
+    /// What to do there.
+    pub load: Load,
+    /// How often and how long.
+    pub pace: Pace,
+}
+
+/// When nothing says how long it takes.
+const EXPECT_S: f64 = 120.0;
+
+/// Runs one experiment in its directory, and leaves nothing there.
+///
+/// # Errors
+/// When nothing can be measured there at all: a missing or read-only directory, no room.
+pub fn experiment(options: &ExperimentOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
+    let ExperimentOptions { directory, load, pace } = options;
+    let directory = directory_or_here(directory.as_deref());
+    let mut started = Started::new(context);
+    let name = directory.display().to_string();
+    let open = OpenSite::open(&directory, &name, load.room_needed_bytes())?;
+    started.swept(&open.swept);
+    started.result.warnings.extend(warnings::of_place(&open.site.capabilities));
+    let measured = measured(&open.site, load, pace, context);
+    open.close()?;
+    started.result.experiments = measured?;
+    Ok(started.finish(context))
+}
+
+/// The experiments of one load in a place that is open; none where the user wants to stop before the first.
+pub(super) fn measured(
+    site: &Site,
+    load: &Load,
+    pace: &Pace,
+    context: &mut Context<'_>,
+) -> Result<Vec<Experiment>, LabError> {
+    let session = site.session(context.stop);
+    let expect_s = pace.budget.map_or(EXPECT_S, |budget| budget.as_secs_f64());
+    context.progress.start(load.steps(pace), load.name(), expect_s);
+    let measured = load.measure(site, &session, pace, context.progress);
+    context.progress.finish();
+    let mut found = match measured {
+        Err(CellError::Interrupted) => Vec::new(),
+        other => other?,
+    };
+    for experiment in &mut found {
+        experiment.command = context.command.clone();
+    }
+    Ok(found)
+}

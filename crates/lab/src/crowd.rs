@@ -1,0 +1,88 @@
+//! Threads that begin together and are measured together.
+//!
+//! *Owns*: starting them before the clock, and collecting what they came to. *May not touch*: what they do.
+
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use inkstone_io::host::{Usage, monotonic_ns, process_usage};
+
+use crate::stage::CellError;
+
+/// What a crowd came to.
+#[derive(Debug)]
+pub(crate) struct Together<T> {
+    /// What each thread gave, in the order of the workers.
+    pub(crate) outcomes: Vec<T>,
+    /// When they were let go, by `CLOCK_MONOTONIC`.
+    pub(crate) begin_ns: u64,
+    /// What the process used from then until the last had ended.
+    pub(crate) usage: Usage,
+}
+
+/// Runs `body` once for each worker, each on a thread of its own. All threads are there before the first begins.
+///
+/// # Errors
+/// The first error of a body; the system having no threads to give; a panic.
+pub(crate) fn together<W: Send, T: Send>(
+    workers: &mut [W],
+    body: impl Fn(usize, &mut W) -> Result<T, CellError> + Sync,
+) -> Result<Together<T>, CellError> {
+    let gate = RwLock::new(());
+    let called_off = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let closed = gate.write();
+        let mut threads = Vec::with_capacity(workers.len());
+        for (index, worker) in workers.iter_mut().enumerate() {
+            let (gate, called_off, body) = (&gate, &called_off, &body);
+            let waiting = move || {
+                drop(gate.read());
+                if called_off.load(Ordering::Acquire) {
+                    return Err(CellError::Interrupted);
+                }
+                body(index, worker)
+            };
+            match thread::Builder::new().spawn_scoped(scope, waiting) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    called_off.store(true, Ordering::Release);
+                    return Err(CellError::Invalid(format!("thread {}: {error}", index + 1)));
+                }
+            }
+        }
+        let (before, begin_ns) = (process_usage(), monotonic_ns());
+        drop(closed);
+        let mut outcomes = Vec::with_capacity(threads.len());
+        let mut ended = Ok(());
+        for thread in threads {
+            match thread.join() {
+                Ok(Ok(outcome)) => outcomes.push(outcome),
+                Ok(Err(error)) => ended = ended.and(Err(error)),
+                Err(_) => ended = ended.and(Err(CellError::Invalid("a thread of the lab panicked".into()))),
+            }
+        }
+        let usage = process_usage().since(&before);
+        ended.map(|()| Together { outcomes, begin_ns, usage })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_come_in_order_and_the_first_error_counts() {
+        let mut workers = [1, 2, 3];
+        let all = together(&mut workers, |index, worker| {
+            *worker += 10;
+            Ok(index)
+        });
+        assert_eq!(all.expect("all").outcomes, [0, 1, 2]);
+        assert_eq!(workers, [11, 12, 13]);
+        let failed = together(&mut workers, |index, _| {
+            if index == 1 { Err(CellError::Invalid("the second".into())) } else { Ok(()) }
+        });
+        assert_eq!(failed.expect_err("one failed").to_string(), "the second");
+    }
+}

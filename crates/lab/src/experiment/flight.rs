@@ -1,0 +1,290 @@
+//! Requests in flight: an engine kept full from one source of work, each answer looked at and timed.
+//!
+//! *Owns*: the buffers, which of them are out, and the clock around each request. *May not touch*: what is read or written where;
+//! a [`Source`] says that. With the caller's own thread as engine and a depth of 1 it is a plain loop of calls, so that threads and
+//! rings go through the same code.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use inkstone_io::engine::OsEngine;
+use inkstone_io::host::{Usage, monotonic_ns};
+use inkstone_io::{AlignedBuf, Engine, EngineKind, Operation, OsFile, Persist, Request};
+
+use crate::crowd::together;
+use crate::histogram::Recorder;
+use crate::result::Histogram;
+use crate::stage::{CellError, Session};
+
+use super::rounds::Turn;
+
+/// One thing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Where in the file.
+    pub(crate) offset: u64,
+    /// How many bytes, from the front of the buffer.
+    pub(crate) len: usize,
+    /// `None` reads; otherwise the write becomes durable like this.
+    pub(crate) write: Option<Persist>,
+}
+
+/// Where work comes from and answers go to.
+pub(crate) trait Source {
+    /// The next thing to do, its bytes in `buffer` if it is a write; `None` when there is nothing more.
+    fn next(&mut self, buffer: &mut [u8]) -> Option<Work>;
+
+    /// Looks at what came back.
+    ///
+    /// # Errors
+    /// It is not what it should be.
+    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError>;
+}
+
+/// An engine with its buffers.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    engine: OsEngine,
+    /// One for each request in flight; taken while the engine has it.
+    buffers: Vec<Option<AlignedBuf>>,
+    out: Vec<(Work, u64)>,
+    /// From before a request is submitted until its answer is there.
+    pub(crate) latency: Recorder,
+}
+
+impl Flight {
+    /// With `depth` buffers of `buffer_bytes`, filled with `payload` over and over.
+    ///
+    /// # Errors
+    /// The engine is not to be had here.
+    pub(crate) fn new(
+        kind: EngineKind,
+        depth: usize,
+        buffer_bytes: usize,
+        payload: &[u8],
+    ) -> Result<Self, CellError> {
+        let engine = OsEngine::open(kind, depth)?;
+        let buffer = |_| {
+            let mut buffer = AlignedBuf::zeroed(buffer_bytes);
+            for part in buffer.chunks_mut(payload.len().max(1)) {
+                part.copy_from_slice(&payload[..part.len()]);
+            }
+            Some(buffer)
+        };
+        let idle = Work { offset: 0, len: 0, write: None };
+        Ok(Self {
+            engine,
+            buffers: (0..depth).map(buffer).collect(),
+            out: vec![(idle, 0); depth],
+            latency: Recorder::new(),
+        })
+    }
+
+    /// Carries out what `source` has until it has nothing more, or `end_ns` has come; gives the number of requests.
+    ///
+    /// # Errors
+    /// The first request that fails or comes back wrong; the user's wish to stop. It is not to be used again then.
+    pub(crate) fn run(
+        &mut self,
+        session: &Session<'_>,
+        file: &Arc<OsFile>,
+        end_ns: u64,
+        source: &mut impl Source,
+    ) -> Result<u64, CellError> {
+        let mut free: Vec<usize> = (0..self.buffers.len()).rev().collect();
+        let mut has_more = true;
+        let mut done = 0;
+        loop {
+            while has_more && let Some(slot) = free.pop() {
+                if session.stop.load(Ordering::Relaxed) {
+                    return Err(CellError::Interrupted);
+                }
+                has_more = monotonic_ns() < end_ns && self.submit(slot, file, source)?;
+            }
+            let Some(completion) = self.engine.complete()? else { return Ok(done) };
+            let slot = completion.token as usize;
+            let (work, begin_ns) = self.out[slot];
+            self.latency.record(monotonic_ns() - begin_ns);
+            let Some(buffer) = completion.buffer else {
+                return Err(CellError::Invalid("a buffer did not come back from the engine".into()));
+            };
+            let bytes = completion.result?;
+            if bytes != work.len {
+                let Work { offset, len, .. } = work;
+                return Err(CellError::Invalid(format!(
+                    "{bytes} of {len} bytes at {offset}: the file is short"
+                )));
+            }
+            source.done(&work, &buffer[..work.len])?;
+            self.buffers[slot] = Some(buffer);
+            free.push(slot);
+            done += 1;
+        }
+    }
+
+    /// Whether there was something to submit.
+    fn submit(
+        &mut self,
+        slot: usize,
+        file: &Arc<OsFile>,
+        source: &mut impl Source,
+    ) -> Result<bool, CellError> {
+        let Some(mut buffer) = self.buffers[slot].take() else {
+            return Err(CellError::Invalid("a buffer is out that should be free".into()));
+        };
+        let Some(work) = source.next(&mut buffer) else {
+            self.buffers[slot] = Some(buffer);
+            return Ok(false);
+        };
+        let Work { offset, len, write } = work;
+        let operation = match write {
+            Some(persist) => Operation::Write { buffer, len, offset, persist },
+            None => Operation::Read { buffer, len, offset },
+        };
+        self.out[slot] = (work, monotonic_ns());
+        self.engine.submit(Request { token: slot as u64, file: Arc::clone(file), operation })?;
+        Ok(true)
+    }
+}
+
+/// What flights came to together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flown {
+    /// Requests carried out.
+    pub(crate) operations: u64,
+    /// From when all began until the last had ended.
+    pub(crate) total_ns: u64,
+    /// What the process used.
+    pub(crate) usage: Usage,
+}
+
+/// Lets each flight run on a thread of its own, all at once, until its source has nothing more or the turn's time is over.
+///
+/// # Errors
+/// As [`Flight::run`]; the system having no threads to give.
+pub(crate) fn fly<S: Source>(
+    flights: &mut [Flight],
+    turn: &Turn<'_>,
+    file: &Arc<OsFile>,
+    source: impl Fn(usize) -> S + Sync,
+) -> Result<Flown, CellError> {
+    let all = together(flights, |index, flight| {
+        let end_ns = turn.end_ns(monotonic_ns());
+        let done = flight.run(turn.session, file, end_ns, &mut source(index))?;
+        Ok((done, monotonic_ns()))
+    })?;
+    let end_ns = all.outcomes.iter().map(|(_, end_ns)| *end_ns).max().unwrap_or(all.begin_ns);
+    Ok(Flown {
+        operations: all.outcomes.iter().map(|(done, _)| done).sum(),
+        total_ns: end_ns.saturating_sub(all.begin_ns),
+        usage: all.usage,
+    })
+}
+
+/// The latencies of all flights.
+pub(crate) fn latency_of(flights: &[Flight]) -> Option<Histogram> {
+    let (first, rest) = flights.split_first()?;
+    let mut all = first.latency.clone();
+    rest.iter().for_each(|flight| all.merge(&flight.latency));
+    Some(all.finish())
+}
+
+/// Threads that each do one blocking call after the other.
+///
+/// # Errors
+/// As [`Flight::new`].
+pub(crate) fn threads(count: usize, buffer_bytes: usize, payload: &[u8]) -> Result<Vec<Flight>, CellError> {
+    (0..count).map(|_| Flight::new(EngineKind::Caller, 1, buffer_bytes, payload)).collect()
+}
+
+/// One thread with an engine that has `depth` requests in flight.
+///
+/// # Errors
+/// As [`Flight::new`].
+pub(crate) fn one_thread(
+    kind: EngineKind,
+    depth: usize,
+    buffer_bytes: usize,
+    payload: &[u8],
+) -> Result<Vec<Flight>, CellError> {
+    Ok(vec![Flight::new(kind, depth, buffer_bytes, payload)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use inkstone_io::{Access, File, OsDirectory};
+
+    use super::*;
+    use crate::experiment::pattern;
+    use crate::experiment::scratch::written_file;
+
+    const BLOCK: u64 = 4096;
+
+    /// Reads blocks and checks each.
+    struct Reader {
+        at: Vec<u64>,
+        seed: u64,
+    }
+
+    impl Source for Reader {
+        fn next(&mut self, _: &mut [u8]) -> Option<Work> {
+            Some(Work { offset: self.at.pop()? * BLOCK, len: BLOCK as usize, write: None })
+        }
+
+        fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError> {
+            pattern::check(buffer, work.offset, self.seed).map_err(CellError::Invalid)
+        }
+    }
+
+    fn read_all(kind: EngineKind, depth: usize, swap: bool) -> Result<u64, CellError> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = OsDirectory::open(directory.path()).expect("a directory");
+        let stop = AtomicBool::new(false);
+        let session = Session { directory: &files, stop: &stop, device: None };
+        let file = written_file(&session, "file", 16 * BLOCK, Access::Buffered, 5)?;
+        if swap {
+            let mut blocks = [[0; BLOCK as usize]; 2];
+            let [first, second] = &mut blocks;
+            file.read_at(first, 3 * BLOCK)?;
+            file.read_at(second, 9 * BLOCK)?;
+            file.write_at(second, 3 * BLOCK)?;
+            file.write_at(first, 9 * BLOCK)?;
+        }
+        let mut flight = Flight::new(kind, depth, BLOCK as usize, &[0])?;
+        let mut reader = Reader { at: (0..16).collect(), seed: 5 };
+        flight.run(&session, &Arc::new(file), u64::MAX, &mut reader)
+    }
+
+    #[test]
+    fn each_request_comes_back_once_and_right_and_two_swapped_blocks_are_rejected() {
+        for (kind, depth) in [(EngineKind::Caller, 1), (EngineKind::Pool, 4), (EngineKind::Uring, 8)] {
+            match read_all(kind, depth, false) {
+                Ok(done) => assert_eq!(done, 16, "{kind}"),
+                Err(CellError::Io(error)) if kind == EngineKind::Uring => {
+                    let why = format!("\nNOT RUN: reading through io_uring: {error}\n");
+                    let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+                    continue;
+                }
+                Err(error) => panic!("{kind}: {error}"),
+            }
+            let said = read_all(kind, depth, true).expect_err("swapped").to_string();
+            assert!(said.contains("byte 12289 ") || said.contains("byte 36865 "), "{kind}: {said}");
+        }
+    }
+
+    #[test]
+    fn no_request_begins_after_its_time() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = OsDirectory::open(directory.path()).expect("a directory");
+        let stop = AtomicBool::new(false);
+        let session = Session { directory: &files, stop: &stop, device: None };
+        let file = Arc::new(written_file(&session, "file", BLOCK, Access::Buffered, 5).expect("written"));
+        let turn = Turn { session: &session, time: Duration::ZERO, seed: 1 };
+        let mut flights = threads(2, BLOCK as usize, &[0]).expect("threads");
+        let flown = fly(&mut flights, &turn, &file, |_| Reader { at: vec![0], seed: 5 }).expect("flown");
+        assert_eq!(flown.operations, 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! The experiments by name: what each needs of the disk, and how it is run.
+//!
+//! *Owns*: the list. *May not touch*: what any of them measures.
+
+use crate::progress::Progress;
+use crate::site::Site;
+use crate::stage::{CellError, Session};
+
+use super::Experiment;
+use super::depth::{DepthPlan, depth};
+use super::log::{LogPlan, log};
+use super::pool::{PoolPlan, pool};
+use super::practice::{PracticePlan, practice};
+use super::read::{ReadPlan, read};
+use super::rounds::Pace;
+
+/// One experiment with its sizes.
+#[derive(Debug, Clone)]
+pub enum Load {
+    /// Durable writes in flight, and bytes of each.
+    Depth(DepthPlan),
+    /// Ways of reading.
+    Read(ReadPlan),
+    /// Threads that block, and io_uring.
+    Pool(PoolPlan),
+    /// Where the next segment comes from.
+    Practice(PracticePlan),
+    /// Our log beside the raw floor.
+    Log(LogPlan),
+}
+
+impl Load {
+    /// Its name, as the command line has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Depth(_) => "depth",
+            Self::Read(_) => "read",
+            Self::Pool(_) => "pool",
+            Self::Practice(_) => "practice",
+            Self::Log(_) => "log",
+        }
+    }
+
+    /// Bytes of disk that it needs at the same time.
+    pub fn room_needed_bytes(&self) -> u64 {
+        match self {
+            Self::Depth(plan) => plan.file_bytes,
+            Self::Read(plan) => plan.file_bytes,
+            Self::Pool(plan) => plan.file_bytes(),
+            Self::Practice(plan) => plan.room_needed_bytes(),
+            Self::Log(_) => crate::bench::ROOM_NEEDED_BYTES,
+        }
+    }
+
+    /// The steps that it reports to its progress.
+    pub fn steps(&self, pace: &Pace) -> u64 {
+        match self {
+            Self::Depth(plan) => plan.steps(pace),
+            Self::Read(plan) => plan.steps(pace),
+            Self::Pool(plan) => plan.steps(pace),
+            Self::Practice(plan) => plan.steps(pace),
+            Self::Log(_) => 1,
+        }
+    }
+
+    /// Runs it; files that it makes are removed.
+    ///
+    /// # Errors
+    /// What concerns no single row: the file could not be made, or the user wants to stop before there is anything.
+    pub(crate) fn measure(
+        &self,
+        site: &Site,
+        session: &Session<'_>,
+        pace: &Pace,
+        progress: &mut Progress,
+    ) -> Result<Vec<Experiment>, CellError> {
+        match self {
+            Self::Depth(plan) => depth(site, session, plan, pace, progress),
+            Self::Read(plan) => read(site, session, plan, pace, progress),
+            Self::Pool(plan) => pool(site, session, plan, pace, progress),
+            Self::Practice(plan) => practice(site, session, plan, pace, progress),
+            Self::Log(plan) => log(site, session, plan, pace, progress),
+        }
+    }
+}

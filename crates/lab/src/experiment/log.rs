@@ -1,0 +1,138 @@
+//! A key-value store's log, as published: threads that each wait for their 128-byte record, on our log beside the raw floor.
+//!
+//! *Owns*: turning a row of the bench into rows of an experiment. *May not touch*: how it is measured: that is
+//! [`crate::bench::rows`].
+
+use std::time::Duration;
+
+use crate::bench::result::BenchRow;
+use crate::bench::{BenchPlan, Load, rows};
+use crate::cell::size_name;
+use crate::finding::place_words;
+use crate::progress::Progress;
+use crate::result::{Finding, Round};
+use crate::site::Site;
+use crate::stage::{CellError, Session};
+use crate::stats::relative;
+use crate::table::numbers::sig3;
+
+use super::rounds::{Pace, figure};
+use super::{Experiment, ExperimentRow};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct LogPlan {
+    /// Threads, each of which waits for its record.
+    pub threads: u32,
+    /// Bytes of a record.
+    pub record_bytes: u64,
+}
+
+impl Default for LogPlan {
+    /// The published load: 8 threads, 128 B.
+    fn default() -> Self {
+        Self { threads: 8, record_bytes: 128 }
+    }
+}
+
+/// Without a budget: the published run is 1,000 synced records a thread, which takes less on any disk.
+const TIME: Duration = Duration::from_secs(10);
+/// Of the budget the log gets this much, and its floor as much again.
+const SHARE: f64 = 0.42;
+
+/// The load on the log, and the floor.
+pub(crate) fn log(
+    site: &Site,
+    session: &Session<'_>,
+    plan: &LogPlan,
+    pace: &Pace,
+    progress: &mut Progress,
+) -> Result<Vec<Experiment>, CellError> {
+    let bench = BenchPlan {
+        loads: vec![Load::Closed(plan.threads)],
+        record_bytes: vec![plan.record_bytes],
+        time: pace.budget.map_or(TIME, |budget| budget.mul_f64(SHARE)),
+        bill_commits: 0,
+        changes: false,
+        seed: pace.seed,
+    };
+    progress.step("the log and its floor");
+    let row = rows::row(site, session, &bench, Load::Closed(plan.threads), plan.record_bytes);
+    Ok(vec![experiment(site, plan, pace, &row)])
+}
+
+fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Experiment {
+    let per_group = row.commits() as f64 / row.log.groups.max(1) as f64;
+    let floor = row.floor.as_ref();
+    // A write of the floor stands for a group: it has as many bytes, and so it could have as many records.
+    let carried: Vec<Round> = floor.map_or_else(Vec::new, |floor| {
+        let carry = |round: &Round| Round { commits: (round.commits as f64 * per_group) as u64, ..*round };
+        floor.rounds.iter().map(carry).collect()
+    });
+    let per_s = |rounds: &[Round]| -> Vec<f64> {
+        let rate = |round: &Round| round.commits as f64 * 1e9 / round.total_ns.max(1) as f64;
+        rounds.iter().map(rate).collect()
+    };
+    let log = ExperimentRow {
+        name: "inkstone".into(),
+        series: "log".into(),
+        invalid: row.failed.clone(),
+        samples: per_s(&row.rounds),
+        relative: relative(&carried, &row.rounds, pace.seed),
+        latency: (row.latency.count > 0).then(|| row.latency.clone()),
+        figures: vec![
+            figure("records per flush", "per flush", per_group),
+            figure("CPU time", "ns per operation", row.cpu_ns as f64 / row.commits().max(1) as f64),
+        ],
+        ..ExperimentRow::default()
+    };
+    let write_bytes = floor.map_or(0, |floor| floor.write_bytes);
+    let raw = ExperimentRow {
+        name: FLOOR.into(),
+        series: "floor".into(),
+        invalid: floor
+            .is_none()
+            .then(|| "the log could not be measured, and the floor is paired with it".into()),
+        samples: per_s(&carried),
+        latency: floor.map(|floor| floor.latency.clone()),
+        figures: vec![figure("bytes per write", "bytes", write_bytes as f64)],
+        ..ExperimentRow::default()
+    };
+    let mut found = Experiment {
+        name: "log".into(),
+        title: format!(
+            "{} threads, records of {}, each durable before its append returns",
+            plan.threads,
+            size_name(plan.record_bytes)
+        ),
+        place: site.place.clone(),
+        unit: "operations/s".into(),
+        baseline: (!carried.is_empty()).then(|| FLOOR.into()),
+        rounds: row.rounds.len() as u32,
+        seed: pace.seed,
+        rows: vec![raw, log],
+        notes: vec![
+            "raw floor: one thread that overwrites a written file in the log's own way, with as many bytes per write as the log's \
+             groups have, counted as if each write carried as many records as a group: no log that shares flushes like this one can be faster"
+                .into(),
+            format!("the log's way: {}", row.strategy),
+        ],
+        ..Experiment::default()
+    };
+    found.finding = finding(&found, per_group);
+    found
+}
+
+const FLOOR: &str = "raw floor";
+
+fn finding(found: &Experiment, per_group: f64) -> Option<Finding> {
+    let log = super::words::row(found, "inkstone")?;
+    let sentence = format!(
+        "On {} the log makes {} such records durable a second, {} to a flush: {}.",
+        place_words(&found.place),
+        sig3(super::words::median_of(log)?),
+        sig3(per_group),
+        super::words::compared(log.relative.as_ref(), FLOOR),
+    );
+    Some(Finding { sentence, best: None, naive: None, ..Finding::default() })
+}

@@ -1,0 +1,267 @@
+//! A pool of threads that block, as published: sequential durable writes, then random reads of the same file, each byte checked; and
+//! the same load from one thread through io_uring.
+//!
+//! *Owns*: the two phases. *May not touch*: the loop (`flight`), the rounds, where the curve bends (`rounds`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use inkstone_io::{Access, EngineKind, OsFile, Persist, SyncKind};
+
+use crate::finding::place_words;
+use crate::progress::Progress;
+use crate::result::Finding;
+use crate::site::Site;
+use crate::stage::{CellError, Session};
+use crate::table::numbers::sig3;
+
+use super::flight::{Flight, Source, Work, fly, one_thread, threads};
+use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, steps_of, usage_figures};
+use super::scratch::written_file;
+use super::words::{best_in, compared, figure_of, median_of};
+use super::{Experiment, knee_of, pattern};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct PoolPlan {
+    /// Threads, and for io_uring requests in flight.
+    pub threads: Vec<usize>,
+    /// Writes of a turn at most, and as many reads.
+    pub operations: u64,
+}
+
+const BLOCK_BYTES: u64 = 4096;
+const FILE: &str = "pool";
+/// Of a turn's time at most this is for the writes; as many reads take little beside them.
+const WRITES_SHARE: f64 = 0.8;
+
+impl Default for PoolPlan {
+    /// The published numbers of threads, and 16,384 operations.
+    fn default() -> Self {
+        Self { threads: vec![2, 8, 64, 128, 256, 512], operations: 16_384 }
+    }
+}
+
+impl PoolPlan {
+    /// 500,000 writes and as many reads.
+    pub fn published() -> Self {
+        Self { operations: 500_000, ..Self::default() }
+    }
+
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.operations * BLOCK_BYTES
+    }
+
+    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
+        steps_of(pace, 2 * self.threads.len())
+    }
+}
+
+/// Both curves.
+pub(crate) fn pool(
+    site: &Site,
+    session: &Session<'_>,
+    plan: &PoolPlan,
+    pace: &Pace,
+    progress: &mut Progress,
+) -> Result<Vec<Experiment>, CellError> {
+    let file = written_file(session, FILE, plan.file_bytes(), Access::Buffered, pace.seed)?;
+    let file = Arc::new(file);
+    let arm = |flights: Result<Vec<Flight>, CellError>| {
+        flights.map(|flights| Mixed { flights, file: Arc::clone(&file), operations: plan.operations })
+    };
+    let mut rows = Vec::new();
+    for &count in &plan.threads {
+        let flights = threads(count, BLOCK_BYTES as usize, &[0]);
+        rows.push(Row::new(pool_name(count), "pool", Some(count as f64), arm(flights)));
+    }
+    for &count in &plan.threads {
+        let flights = one_thread(EngineKind::UringLinked, count, BLOCK_BYTES as usize, &[0]);
+        let name = format!("io_uring, {count} in flight");
+        rows.push(Row::new(name, "io_uring", Some(count as f64), arm(flights)));
+    }
+    let frame = Frame {
+        name: "pool",
+        title: "4 KiB writes in sequence, each with its fsync, then as many random reads, every byte checked"
+            .into(),
+        x_name: Some("threads, or requests in flight"),
+        unit: "operations/s",
+        baseline: plan.threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
+    };
+    let mut found = measure(site, session, pace, &frame, rows, progress);
+    found.notes = vec![
+        "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, each write linked to its fsync".into(),
+        "as published, operations are writes and reads over the time of both, and the reads come from the page cache; the file's \
+         blocks are written before, so that no row grows it"
+            .into(),
+        "io_uring hands each fsync to a kernel thread: those are counted as this process's".into(),
+    ];
+    found.finding = finding(&found);
+    session.clear(FILE)?;
+    Ok(vec![found])
+}
+
+fn pool_name(count: usize) -> String {
+    format!("pool, {count} threads")
+}
+
+/// Flights that write together, then read together.
+struct Mixed {
+    flights: Vec<Flight>,
+    file: Arc<OsFile>,
+    operations: u64,
+}
+
+impl Arm for Mixed {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let next = AtomicU64::new(0);
+        let writing = Turn { time: turn.time.mul_f64_or_max(WRITES_SHARE), ..*turn };
+        let writes = fly(&mut self.flights, &writing, &self.file, |_| Writes {
+            next: &next,
+            operations: self.operations,
+            seed: turn.seed,
+        })?;
+        // What was taken was written: a flight ends with nothing in flight.
+        let written = writes.operations.max(1);
+        let taken = AtomicU64::new(0);
+        let reads = fly(&mut self.flights, turn, &self.file, |index| Reads {
+            taken: &taken,
+            written,
+            random: fastrand::Rng::with_seed(turn.seed ^ (index as u64 + 1)),
+            seed: turn.seed,
+        })?;
+        let amount = writes.operations + reads.operations;
+        let mut usage = writes.usage;
+        usage.voluntary_switches += reads.usage.voluntary_switches;
+        usage.involuntary_switches += reads.usage.involuntary_switches;
+        usage.system_ns += reads.usage.system_ns;
+        usage.user_ns += reads.usage.user_ns;
+        let per_s = |operations: u64, ns: u64| operations as f64 * 1e9 / ns.max(1) as f64;
+        let mut figures = usage_figures(&usage, amount);
+        figures.push(figure("durable writes", "per second", per_s(writes.operations, writes.total_ns)));
+        figures.push(figure("reads", "per second", per_s(reads.operations, reads.total_ns)));
+        Ok(Sample { amount, total_ns: writes.total_ns + reads.total_ns, figures })
+    }
+}
+
+/// A part of a time that may be endless.
+trait OrMax {
+    fn mul_f64_or_max(self, share: f64) -> Self;
+}
+
+impl OrMax for std::time::Duration {
+    fn mul_f64_or_max(self, share: f64) -> Self {
+        if self == Self::MAX { self } else { self.mul_f64(share) }
+    }
+}
+
+/// The next block of the file, whoever comes first.
+struct Writes<'a> {
+    next: &'a AtomicU64,
+    operations: u64,
+    seed: u64,
+}
+
+impl Source for Writes<'_> {
+    fn next(&mut self, buffer: &mut [u8]) -> Option<Work> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= self.operations {
+            return None;
+        }
+        let offset = number * BLOCK_BYTES;
+        pattern::fill(&mut buffer[..BLOCK_BYTES as usize], offset, self.seed);
+        Some(Work { offset, len: BLOCK_BYTES as usize, write: Some(Persist::Sync(SyncKind::All)) })
+    }
+
+    fn done(&mut self, _: &Work, _: &[u8]) -> Result<(), CellError> {
+        Ok(())
+    }
+}
+
+/// Any block that was written in this turn.
+struct Reads<'a> {
+    taken: &'a AtomicU64,
+    written: u64,
+    random: fastrand::Rng,
+    seed: u64,
+}
+
+impl Source for Reads<'_> {
+    fn next(&mut self, _: &mut [u8]) -> Option<Work> {
+        let more = self.taken.fetch_add(1, Ordering::Relaxed) < self.written;
+        let offset = self.random.u64(..self.written) * BLOCK_BYTES;
+        more.then_some(Work { offset, len: BLOCK_BYTES as usize, write: None })
+    }
+
+    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError> {
+        pattern::check(buffer, work.offset, self.seed).map_err(CellError::Invalid)
+    }
+}
+
+fn finding(found: &Experiment) -> Option<Finding> {
+    let base = found.baseline.as_deref()?;
+    let best = best_in(found, "pool")?;
+    let last = found.rows.iter().rev().find(|row| row.series == "pool" && median_of(row).is_some())?;
+    let bend = match knee_of(found, "pool") {
+        Some(knee) => format!("its knee is at {knee:.0} threads"),
+        None => "no knee was found".into(),
+    };
+    let switches = |row| figure_of(row, "context switches").map_or_else(|| "?".into(), sig3);
+    let ring = best_in(found, "io_uring").and_then(|ring| Some((ring, median_of(ring)?)));
+    let ring = ring.map_or_else(String::new, |(ring, rate)| {
+        format!(" One thread with `{}` does {}.", ring.name, sig3(rate))
+    });
+    let sentence = format!(
+        "On {} the pool does most at `{}`, {} operations a second ({}); {bend}. `{}` does {}, with {} context switches per \
+         operation instead of {}.{ring}",
+        place_words(&found.place),
+        best.name,
+        sig3(median_of(best)?),
+        compared(best.relative.as_ref(), base),
+        last.name,
+        sig3(median_of(last)?),
+        switches(last),
+        switches(best),
+    );
+    Some(Finding { sentence, best: Some(best.name.clone()), naive: Some(base.into()), ..Finding::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use inkstone_io::{File, OsDirectory};
+
+    #[test]
+    fn each_turn_writes_each_block_once_and_reads_as_often_what_it_wrote() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = OsDirectory::open(directory.path()).expect("a directory");
+        let stop = AtomicBool::new(false);
+        let session = Session { directory: &files, stop: &stop, device: None };
+        let plan = PoolPlan { threads: vec![4], operations: 64 };
+        let file = written_file(&session, FILE, plan.file_bytes(), Access::Buffered, 1).expect("written");
+        let file = Arc::new(file);
+        let flights = threads(4, BLOCK_BYTES as usize, &[0]).expect("threads");
+        let mut arm = Mixed { flights, file: Arc::clone(&file), operations: 64 };
+        for seed in [2, 3] {
+            let turn = Turn { session: &session, time: Duration::MAX, seed };
+            assert_eq!(arm.turn(&turn).expect("a turn").amount, 128);
+            let mut bytes = vec![0; plan.file_bytes() as usize];
+            file.read_at(&mut bytes, 0).expect("read");
+            assert_eq!(pattern::check(&bytes, 0, seed), Ok(()), "the whole file is of this turn");
+        }
+    }
+
+    #[test]
+    fn a_reader_rejects_what_an_earlier_turn_left() {
+        let taken = AtomicU64::new(0);
+        let random = fastrand::Rng::with_seed(1);
+        let mut reads = Reads { taken: &taken, written: 1, random, seed: 2 };
+        let mut old = vec![0; BLOCK_BYTES as usize];
+        pattern::fill(&mut old, 0, 1);
+        let work = reads.next(&mut []).expect("one");
+        assert!(reads.done(&work, &old).is_err() && reads.next(&mut []).is_none());
+    }
+}

@@ -1,0 +1,586 @@
+//! Reading a file fast: front to back and at random, with its pages in memory and without, every byte checked.
+//!
+//! *Owns*: the ways of reading, and proving before each turn that the pages are where the row says. *May not touch*: writing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use inkstone_io::host::{monotonic_ns, process_usage};
+use inkstone_io::{
+    Access, Advice, AlignedBuf, Directory, EngineKind, File, NamedChoice, OpenFile, OsFile, Residency,
+};
+
+use crate::cell::{Cache, size_name};
+use crate::finding::place_words;
+use crate::histogram::Recorder;
+use crate::progress::Progress;
+use crate::result::{Finding, Histogram};
+use crate::site::Site;
+use crate::stage::{CellError, Session};
+use crate::table::numbers::{bytes, sig3};
+
+use super::flight::{Flight, Source, Work};
+use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, steps_of, usage_figures};
+use super::scratch::written_file;
+use super::words::{best, compared, median_of, row};
+use super::{Experiment, Figure, pattern};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct ReadPlan {
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Each with the pages in memory and without.
+    pub orders: Vec<ReadOrder>,
+}
+
+inkstone_io::named_choice! {
+    /// In which order the file is read.
+    ReadOrder, "order" {
+        Sequential = "sequential", "from front to back";
+        Random = "random", "4 KiB here and there, no block twice in a turn";
+    }
+}
+
+impl Default for ReadPlan {
+    /// 64 MiB.
+    fn default() -> Self {
+        Self { file_bytes: 64 << 20, orders: ReadOrder::ALL.to_vec() }
+    }
+}
+
+const FILE: &str = "read";
+const BLOCK: usize = 4096;
+const LARGE: usize = 1 << 20;
+/// What the engines read at a time, and how many are in flight.
+const PIECE: usize = 256 << 10;
+const PIECES: usize = 8;
+/// Random reads in flight.
+const RANDOM_DEPTH: usize = 16;
+/// `readahead(2)` is asked for this much at once (the kernel takes no more of one call) so far ahead of the reader.
+const AHEAD_STEP: usize = 128 << 10;
+const AHEAD_BYTES: u64 = 1 << 20;
+/// And, of random blocks that are known beforehand, for so many.
+const AHEAD_BLOCKS: usize = 16;
+/// How often pages are asked to go, or to come: some are still in a list of a processor.
+const TRIES: u32 = 5;
+
+impl ReadPlan {
+    /// A file of 1 GiB.
+    pub fn published() -> Self {
+        Self { file_bytes: 1 << 30, ..Self::default() }
+    }
+
+    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
+        self.orders.iter().map(|&order| 2 * steps_of(pace, ways(order).len())).sum()
+    }
+}
+
+/// One way of reading.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    name: &'static str,
+    block: usize,
+    how: How,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum How {
+    /// `pread`, one after the other.
+    Calls { advice: Option<Advice>, ahead: bool },
+    /// Copying out of a mapping.
+    Map { advice: Option<Advice>, ahead: bool },
+    /// Several in flight.
+    Flight { kind: EngineKind, depth: usize, access: Access },
+}
+
+fn ways(order: ReadOrder) -> Vec<Way> {
+    use How::{Calls, Flight, Map};
+    let way = |name, block, how| Way { name, block, how };
+    let plain = Calls { advice: None, ahead: false };
+    let plain_map = Map { advice: None, ahead: false };
+    let ahead = Calls { advice: None, ahead: true };
+    let map_ahead = Map { advice: None, ahead: true };
+    let flight = |kind, depth, access| Flight { kind, depth, access };
+    match order {
+        ReadOrder::Sequential => vec![
+            way("read, 4 KiB", BLOCK, plain),
+            way("read, 64 KiB", 64 << 10, plain),
+            way("read, 1 MiB", LARGE, plain),
+            way(
+                "fadvise(SEQUENTIAL), 4 KiB",
+                BLOCK,
+                Calls { advice: Some(Advice::Sequential), ahead: false },
+            ),
+            way("readahead(2) ahead, 4 KiB", BLOCK, ahead),
+            way("mmap", BLOCK, plain_map),
+            way("mmap + madvise", BLOCK, Map { advice: Some(Advice::Sequential), ahead: false }),
+            way("mmap + readahead(2)", BLOCK, map_ahead),
+            way("O_DIRECT, 1 MiB, one at a time", LARGE, flight(EngineKind::Caller, 1, Access::Direct)),
+            way("O_DIRECT, 8 x 256 KiB, AIO", PIECE, flight(EngineKind::Aio, PIECES, Access::Direct)),
+            way("O_DIRECT, 8 x 256 KiB, io_uring", PIECE, flight(EngineKind::Uring, PIECES, Access::Direct)),
+            way("io_uring, 8 x 256 KiB", PIECE, flight(EngineKind::Uring, PIECES, Access::Buffered)),
+        ],
+        ReadOrder::Random => vec![
+            way("read", BLOCK, plain),
+            way("fadvise(RANDOM)", BLOCK, Calls { advice: Some(Advice::Random), ahead: false }),
+            way("readahead(2) of the next 16", BLOCK, ahead),
+            way("mmap", BLOCK, plain_map),
+            way("mmap + madvise", BLOCK, Map { advice: Some(Advice::Random), ahead: false }),
+            way("mmap + readahead(2)", BLOCK, map_ahead),
+            way("O_DIRECT, one at a time", BLOCK, flight(EngineKind::Caller, 1, Access::Direct)),
+            way("O_DIRECT, 16, AIO", BLOCK, flight(EngineKind::Aio, RANDOM_DEPTH, Access::Direct)),
+            way("O_DIRECT, 16, io_uring", BLOCK, flight(EngineKind::Uring, RANDOM_DEPTH, Access::Direct)),
+            way("io_uring, 16", BLOCK, flight(EngineKind::Uring, RANDOM_DEPTH, Access::Buffered)),
+        ],
+    }
+}
+
+/// Each order, cold and warm.
+pub(crate) fn read(
+    site: &Site,
+    session: &Session<'_>,
+    plan: &ReadPlan,
+    pace: &Pace,
+    progress: &mut Progress,
+) -> Result<Vec<Experiment>, CellError> {
+    drop(written_file(session, FILE, plan.file_bytes, Access::Buffered, pace.seed)?);
+    let mut found = Vec::new();
+    let parts = (2 * plan.orders.len()).max(1) as u32;
+    let part = Pace { budget: pace.budget.map(|budget| budget / parts), ..*pace };
+    for &order in &plan.orders {
+        for cache in [Cache::Cold, Cache::Warm] {
+            if session.check().is_err() {
+                break;
+            }
+            found.push(one(site, session, plan, &part, (order, cache), progress));
+        }
+    }
+    session.clear(FILE)?;
+    Ok(found)
+}
+
+fn one(
+    site: &Site,
+    session: &Session<'_>,
+    plan: &ReadPlan,
+    pace: &Pace,
+    (order, cache): (ReadOrder, Cache),
+    progress: &mut Progress,
+) -> Experiment {
+    let ways = ways(order);
+    let rows = ways.iter().map(|&way| {
+        let arm = can(site, way).and_then(|()| Reading::new(way, order, cache, plan, pace.seed));
+        Row::new(way.name, order.name(), None, arm)
+    });
+    let frame = Frame {
+        name: match (order, cache) {
+            (ReadOrder::Sequential, Cache::Cold) => "read-sequential-cold",
+            (ReadOrder::Sequential, Cache::Warm) => "read-sequential-warm",
+            (ReadOrder::Random, Cache::Cold) => "read-random-cold",
+            (ReadOrder::Random, Cache::Warm) => "read-random-warm",
+        },
+        title: title(order, cache, plan.file_bytes),
+        x_name: None,
+        unit: if order == ReadOrder::Sequential { "bytes/s" } else { "operations/s" },
+        baseline: ways.first().map(|way| way.name.to_owned()).unwrap_or_default(),
+    };
+    let mut found = measure(site, session, pace, &frame, rows.collect(), progress);
+    found.notes = notes(order, cache);
+    found.finding = finding(&found, order, cache);
+    found
+}
+
+fn title(order: ReadOrder, cache: Cache, file_bytes: u64) -> String {
+    let what = match order {
+        ReadOrder::Sequential => format!("Reading a file of {} from front to back", size_name(file_bytes)),
+        ReadOrder::Random => format!("Reading 4 KiB at random from a file of {}", size_name(file_bytes)),
+    };
+    let pages = match cache {
+        Cache::Cold => "none of its pages in memory",
+        Cache::Warm => "all of its pages in memory",
+    };
+    format!("{what}, {pages}")
+}
+
+fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
+    let mut notes = vec!["every byte is checked against where it belongs: part of every row's time".into()];
+    if cache == Cache::Cold {
+        notes.push(
+            "cold: out of this system's page cache; what a hypervisor or the device itself remembers cannot be dropped".into(),
+        );
+    } else {
+        notes.push("O_DIRECT reads past the pages that are in memory".into());
+    }
+    if order == ReadOrder::Random {
+        notes.push(
+            "readahead(2): the blocks that come next are known to the reader, as in a scan of an index"
+                .into(),
+        );
+    }
+    notes
+}
+
+fn can(site: &Site, way: Way) -> Result<(), CellError> {
+    let direct = matches!(way.how, How::Flight { access: Access::Direct, .. });
+    if direct && site.capabilities.direct == inkstone_io::DioAlignment::Refused {
+        let file_system = &site.capabilities.mount.file_system;
+        return Err(CellError::Invalid(format!("{file_system} has no O_DIRECT here")));
+    }
+    Ok(())
+}
+
+/// One way of reading one file.
+struct Reading {
+    way: Way,
+    order: ReadOrder,
+    cache: Cache,
+    file_bytes: u64,
+    /// Of the bytes that were written.
+    seed: u64,
+    flight: Option<Flight>,
+    latency: Recorder,
+}
+
+impl Reading {
+    fn new(way: Way, order: ReadOrder, cache: Cache, plan: &ReadPlan, seed: u64) -> Result<Self, CellError> {
+        let flight = match way.how {
+            How::Flight { kind, depth, .. } => Some(Flight::new(kind, depth, way.block, &[0])?),
+            How::Calls { .. } | How::Map { .. } => None,
+        };
+        let file_bytes = plan.file_bytes;
+        Ok(Self { way, order, cache, file_bytes, seed, flight, latency: Recorder::new() })
+    }
+
+    /// Where to read, in order; the last piece of a file may be shorter.
+    fn offsets(&self, seed: u64) -> Vec<u64> {
+        let mut offsets: Vec<u64> = (0..self.file_bytes).step_by(self.way.block).collect();
+        if self.order == ReadOrder::Random {
+            fastrand::Rng::with_seed(seed).shuffle(&mut offsets);
+        }
+        offsets
+    }
+
+    fn open(&self, session: &Session<'_>) -> Result<OsFile, CellError> {
+        let access = match self.way.how {
+            How::Calls { .. } => Access::Buffered,
+            How::Map { .. } => Access::Mmap,
+            How::Flight { access, .. } => access,
+        };
+        // A mapping is made for writing too.
+        Ok(session.directory.open(FILE, &OpenFile::existing().access(access))?)
+    }
+
+    fn piece(&self, offset: u64) -> usize {
+        (self.file_bytes - offset).min(self.way.block as u64) as usize
+    }
+
+    /// One read after the other, until the time is over; gives the reads and their bytes.
+    fn one_by_one(
+        &mut self,
+        turn: &Turn<'_>,
+        file: &OsFile,
+        offsets: &[u64],
+        is_mapped: bool,
+        ahead: bool,
+    ) -> Result<(u64, u64), CellError> {
+        let mut buffer = AlignedBuf::zeroed(self.way.block);
+        let mut asked = 0;
+        let (mut reads, mut bytes) = (0, 0);
+        let mut start_ns = monotonic_ns();
+        let end_ns = turn.end_ns(start_ns);
+        for (index, &offset) in offsets.iter().enumerate() {
+            if turn.session.stop.load(Ordering::Relaxed) {
+                return Err(CellError::Interrupted);
+            }
+            if start_ns >= end_ns {
+                break;
+            }
+            if ahead {
+                self.ask_ahead(file, offsets, index, &mut asked)?;
+            }
+            let len = self.piece(offset);
+            let piece = &mut buffer[..len];
+            if is_mapped {
+                file.read_mapped(piece, offset)?;
+            } else if file.read_at(piece, offset)? != len {
+                return Err(CellError::Invalid(format!("the file ends before byte {}", offset + len as u64)));
+            }
+            let now_ns = monotonic_ns();
+            self.latency.record(now_ns - start_ns);
+            pattern::check(piece, offset, self.seed).map_err(CellError::Invalid)?;
+            (reads, bytes) = (reads + 1, bytes + len as u64);
+            start_ns = monotonic_ns();
+        }
+        Ok((reads, bytes))
+    }
+
+    /// Asks for what comes next; `asked` is how far that was done.
+    fn ask_ahead(
+        &self,
+        file: &OsFile,
+        offsets: &[u64],
+        index: usize,
+        asked: &mut u64,
+    ) -> Result<(), CellError> {
+        match self.order {
+            ReadOrder::Sequential => {
+                let until = (offsets[index] + AHEAD_BYTES).min(self.file_bytes);
+                while *asked < until {
+                    file.read_ahead(*asked, AHEAD_STEP)?;
+                    *asked += AHEAD_STEP as u64;
+                }
+            }
+            ReadOrder::Random => {
+                let until = (index + AHEAD_BLOCKS).min(offsets.len());
+                for &offset in &offsets[(*asked as usize).min(until)..until] {
+                    file.read_ahead(offset, BLOCK)?;
+                }
+                *asked = until as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Arm for Reading {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let residency = bring(turn.session, self.cache)?;
+        let offsets = self.offsets(turn.seed);
+        let file = self.open(turn.session)?;
+        let begin_ns;
+        let before;
+        let (reads, bytes) = match self.way.how {
+            How::Calls { advice, ahead } => {
+                (before, begin_ns) = (process_usage(), monotonic_ns());
+                if let Some(advice) = advice {
+                    file.advise(advice)?;
+                }
+                self.one_by_one(turn, &file, &offsets, false, ahead)?
+            }
+            How::Map { advice, ahead } => {
+                // Mapping is part of it: so is unmapping for others, but not for the bytes to be there.
+                (before, begin_ns) = (process_usage(), monotonic_ns());
+                file.map(self.file_bytes)?;
+                if let Some(advice) = advice {
+                    file.advise_mapped(advice)?;
+                }
+                self.one_by_one(turn, &file, &offsets, true, ahead)?
+            }
+            How::Flight { .. } => {
+                let file = Arc::new(file);
+                let mut source = Offsets {
+                    offsets: offsets.iter(),
+                    reading: (self.way.block, self.file_bytes, self.seed),
+                    bytes: 0,
+                };
+                let Some(flight) = &mut self.flight else {
+                    return Err(CellError::Invalid("no engine".into()));
+                };
+                (before, begin_ns) = (process_usage(), monotonic_ns());
+                let end_ns = turn.end_ns(begin_ns);
+                let reads = flight.run(turn.session, &file, end_ns, &mut source)?;
+                (reads, source.bytes)
+            }
+        };
+        let total_ns = monotonic_ns() - begin_ns;
+        let used = process_usage().since(&before);
+        let (amount, unit) = match self.order {
+            ReadOrder::Sequential => (bytes, bytes.div_ceil(LARGE as u64)),
+            ReadOrder::Random => (reads, reads),
+        };
+        let mut figures = vec![resident(&residency)];
+        figures.extend(usage_figures(&used, unit));
+        let faults = (used.minor_faults + used.major_faults) as f64 / unit.max(1) as f64;
+        figures.push(figure("page faults", "per operation", faults));
+        if self.order == ReadOrder::Sequential {
+            for figure in &mut figures {
+                figure.unit = figure.unit.replace("per operation", "per MiB");
+            }
+        }
+        Ok(Sample { amount, total_ns, figures })
+    }
+
+    fn latency(&self) -> Option<Histogram> {
+        Some(self.flight.as_ref().map_or(&self.latency, |flight| &flight.latency).finish())
+    }
+}
+
+fn resident(residency: &Residency) -> Figure {
+    figure("resident before", "%", 100.0 * residency.resident_pages as f64 / residency.pages.max(1) as f64)
+}
+
+/// Brings the file's pages where the row says that they are, and lets the kernel say so.
+///
+/// # Errors
+/// They are not: the row would be something else than its name.
+fn bring(session: &Session<'_>, cache: Cache) -> Result<Residency, CellError> {
+    let file = session.directory.open(FILE, &OpenFile::existing())?;
+    let mut found = None;
+    for _ in 0..TRIES {
+        session.check()?;
+        match cache {
+            Cache::Cold => file.forget_cached()?,
+            Cache::Warm => {
+                let mut buffer = AlignedBuf::zeroed(LARGE);
+                let mut at = 0;
+                while let read @ 1.. = file.read_at(&mut buffer, at)? {
+                    at += read as u64;
+                }
+            }
+        }
+        let now = file.residency()?;
+        let wanted = if cache == Cache::Cold { 0 } else { now.pages };
+        if now.resident_pages == wanted {
+            return Ok(now);
+        }
+        found = Some(now);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let what = if cache == Cache::Cold { "out of" } else { "in" };
+    let told = found.map_or_else(String::new, |Residency { resident_pages, pages, told_by }| {
+        format!(", and {resident_pages} of {pages} are in it, by {told_by}")
+    });
+    Err(CellError::Invalid(format!("all its pages should be {what} memory{told}")))
+}
+
+/// Work for a flight: each offset once, each answer checked.
+struct Offsets<'a> {
+    offsets: std::slice::Iter<'a, u64>,
+    /// Bytes of a piece, of the file; the seed.
+    reading: (usize, u64, u64),
+    bytes: u64,
+}
+
+impl Source for Offsets<'_> {
+    fn next(&mut self, _: &mut [u8]) -> Option<Work> {
+        let offset = *self.offsets.next()?;
+        let (block, file_bytes, _) = self.reading;
+        Some(Work { offset, len: (file_bytes - offset).min(block as u64) as usize, write: None })
+    }
+
+    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError> {
+        self.bytes += work.len as u64;
+        pattern::check(buffer, work.offset, self.reading.2).map_err(CellError::Invalid)
+    }
+}
+
+fn finding(found: &Experiment, order: ReadOrder, cache: Cache) -> Option<Finding> {
+    let base = found.baseline.as_deref()?;
+    let plain = median_of(row(found, base)?)?;
+    let best = best(found)?;
+    let rate = |value: f64| match order {
+        ReadOrder::Sequential => format!("{}B/s", bytes(value)),
+        ReadOrder::Random => format!("{} reads/s", sig3(value)),
+    };
+    let pages = if cache == Cache::Cold { "cold" } else { "warm" };
+    let sentence = format!(
+        "{pages} and {}, on {}: `{base}` {}; the fastest is `{}` with {}, {}.",
+        if order == ReadOrder::Sequential { "front to back" } else { "at random" },
+        place_words(&found.place),
+        rate(plain),
+        best.name,
+        rate(median_of(best)?),
+        compared(best.relative.as_ref(), base),
+    );
+    let mut letters = sentence.chars();
+    let sentence: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    Some(Finding { sentence, best: Some(best.name.clone()), naive: Some(base.into()), ..Finding::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    use inkstone_io::OsDirectory;
+
+    /// Beside the test's own program: /tmp may be a tmpfs, which never drops a page.
+    fn on_disk(test: impl FnOnce(&Session<'_>)) {
+        let program = std::env::current_exe().expect("a program");
+        let directory = tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
+        let files = OsDirectory::open(directory.path()).expect("a directory");
+        let stop = AtomicBool::new(false);
+        test(&Session { directory: &files, stop: &stop, device: None });
+    }
+
+    fn plan() -> ReadPlan {
+        // No multiple of the large pieces: the last one is short.
+        ReadPlan { file_bytes: (2 << 20) + (12 << 10), ..ReadPlan::default() }
+    }
+
+    #[test]
+    fn every_way_reads_every_byte_once() {
+        on_disk(|session| {
+            let plan = plan();
+            drop(written_file(session, FILE, plan.file_bytes, Access::Buffered, 3).expect("written"));
+            for order in ReadOrder::ALL.iter().copied() {
+                for way in ways(order) {
+                    let mut arm = match Reading::new(way, order, Cache::Warm, &plan, 3) {
+                        Ok(arm) => arm,
+                        Err(error) => {
+                            let why = format!("\nNOT RUN: {}: {error}\n", way.name);
+                            let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+                            continue;
+                        }
+                    };
+                    let turn = Turn { session, time: Duration::MAX, seed: 9 };
+                    let sample = arm.turn(&turn).unwrap_or_else(|error| panic!("{}: {error}", way.name));
+                    let blocks = plan.file_bytes / BLOCK as u64;
+                    let wanted = if order == ReadOrder::Random { blocks } else { plan.file_bytes };
+                    assert_eq!(sample.amount, wanted, "{}", way.name);
+                    assert!(sample.figures.iter().any(|f| f.name == "resident before" && f.value == 100.0));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn two_swapped_blocks_end_every_way() {
+        on_disk(|session| {
+            let plan = plan();
+            let file = written_file(session, FILE, plan.file_bytes, Access::Buffered, 3).expect("written");
+            let mut blocks = [[0; BLOCK]; 2];
+            for (block, number) in blocks.iter_mut().zip([7, 300]) {
+                file.read_at(block, number * BLOCK as u64).expect("read");
+            }
+            for (block, number) in blocks.iter().zip([300, 7]) {
+                file.write_at(block, number * BLOCK as u64).expect("written");
+            }
+            file.sync(inkstone_io::SyncKind::All).expect("synced");
+            for order in ReadOrder::ALL.iter().copied() {
+                for way in ways(order) {
+                    let Ok(mut arm) = Reading::new(way, order, Cache::Warm, &plan, 3) else { continue };
+                    let turn = Turn { session, time: Duration::MAX, seed: 9 };
+                    let said = arm.turn(&turn).expect_err(way.name).to_string();
+                    assert!(
+                        said.contains("byte 28673 ") || said.contains("byte 1228801 "),
+                        "{}: {said}",
+                        way.name
+                    );
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_cold_is_refused() {
+        on_disk(|session| {
+            // Pages that somebody has mapped stay.
+            drop(written_file(session, FILE, 64 << 10, Access::Buffered, 3).expect("written"));
+            let mapped =
+                session.directory.open(FILE, &OpenFile::existing().access(Access::Mmap)).expect("opened");
+            mapped.map(64 << 10).expect("mapped");
+            mapped.read_mapped(&mut [0; 64 << 10], 0).expect("read");
+            let said = bring(session, Cache::Cold).expect_err("its pages are mapped").to_string();
+            assert!(said.contains("out of memory") && said.contains("of 16 are in it"), "{said}");
+            drop(mapped);
+            if let Err(error) = bring(session, Cache::Cold) {
+                let why = format!("\nNOT RUN: cold reads: {error}\n");
+                let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+            }
+            assert_eq!(bring(session, Cache::Warm).expect("warm").resident_pages, 16);
+        });
+    }
+}

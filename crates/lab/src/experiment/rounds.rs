@@ -1,0 +1,336 @@
+//! The frame of every experiment: rows side by side, in rounds, in another random order each, within a budget of time.
+//!
+//! *Owns*: the order of turns, what becomes of a row that fails, the comparison with the baseline, where a curve bends. *May not
+//! touch*: what a row does in its turn.
+
+use std::time::{Duration, Instant};
+
+use inkstone_io::host::Usage;
+
+use crate::progress::Progress;
+use crate::result::{Histogram, Round, Verdict};
+use crate::site::Site;
+use crate::stage::{CellError, Session};
+use crate::stats::{median, relative};
+
+use super::{Experiment, ExperimentRow, Figure};
+
+/// How often and how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Rounds; every row has a turn in each.
+    pub rounds: u32,
+    /// For all turns together, with what comes before each; `None`: as long as it takes.
+    pub budget: Option<Duration>,
+    /// Seed of the orders and of the bytes.
+    pub seed: u64,
+}
+
+/// Of a row's part of the budget this much is measured; the rest brings the file into its state.
+const MEASURED_SHARE: f64 = 0.6;
+/// A turn shorter than this measures the clock.
+const TURN_MIN: Duration = Duration::from_millis(10);
+/// Once the budget is used up this many times, the rounds end even if there are fewer than an interval needs.
+const BUDGETS_MAX: f64 = 1.25;
+
+impl Pace {
+    /// How long one of `rows` may be measured in one turn.
+    pub(crate) fn turn(&self, rows: usize) -> Duration {
+        let turns = f64::from(self.rounds.max(1)) * rows.max(1) as f64;
+        self.budget.map_or(Duration::MAX, |budget| budget.mul_f64(MEASURED_SHARE / turns).max(TURN_MIN))
+    }
+}
+
+/// One turn of one row.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<'a> {
+    /// Where, and the user's wish to stop.
+    pub(crate) session: &'a Session<'a>,
+    /// How long it may be measured.
+    pub(crate) time: Duration,
+    /// Another number for each turn.
+    pub(crate) seed: u64,
+}
+
+impl Turn<'_> {
+    /// When a turn that begins at `begin_ns` ends.
+    pub(crate) fn end_ns(&self, begin_ns: u64) -> u64 {
+        begin_ns.saturating_add(u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sample {
+    /// Operations, or bytes: what the experiment's unit counts.
+    pub(crate) amount: u64,
+    /// In this time.
+    pub(crate) total_ns: u64,
+    /// Beside it; the row's figure is the median over its turns.
+    pub(crate) figures: Vec<Figure>,
+}
+
+/// What a row does.
+pub(crate) trait Arm {
+    /// Has its turn.
+    ///
+    /// # Errors
+    /// The row is over then, with this reason.
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError>;
+
+    /// Time of single operations in all turns so far.
+    fn latency(&self) -> Option<Histogram> {
+        None
+    }
+}
+
+/// A row on its way through the rounds.
+pub(crate) struct Row<'a> {
+    shown: ExperimentRow,
+    arm: Option<Box<dyn Arm + 'a>>,
+    rounds: Vec<Round>,
+    figures: Vec<Vec<Figure>>,
+}
+
+impl<'a> Row<'a> {
+    /// A row; one whose arm could not be made has its reason instead.
+    pub(crate) fn new<A: Arm + 'a>(
+        name: impl Into<String>,
+        series: &str,
+        x: Option<f64>,
+        arm: Result<A, CellError>,
+    ) -> Self {
+        let mut shown =
+            ExperimentRow { name: name.into(), series: series.into(), x, ..ExperimentRow::default() };
+        let arm = match arm {
+            Ok(arm) => Some(Box::new(arm) as Box<dyn Arm + 'a>),
+            Err(error) => {
+                shown.invalid = Some(error.to_string());
+                None
+            }
+        };
+        Self { shown, arm, rounds: Vec::new(), figures: Vec::new() }
+    }
+}
+
+/// What an experiment is called and compared with.
+pub(crate) struct Frame {
+    pub(crate) name: &'static str,
+    pub(crate) title: String,
+    pub(crate) x_name: Option<&'static str>,
+    pub(crate) unit: &'static str,
+    /// Name of the row that the others are compared with.
+    pub(crate) baseline: String,
+}
+
+/// Steps that [`measure`] reports to its progress.
+pub(crate) fn steps_of(pace: &Pace, rows: usize) -> u64 {
+    u64::from(pace.rounds) * rows as u64
+}
+
+/// Takes the rows through their rounds. What was measured until Ctrl-C is kept.
+pub(crate) fn measure(
+    site: &Site,
+    session: &Session<'_>,
+    pace: &Pace,
+    frame: &Frame,
+    mut rows: Vec<Row<'_>>,
+    progress: &mut Progress,
+) -> Experiment {
+    let mut random = fastrand::Rng::with_seed(pace.seed);
+    let time = pace.turn(rows.len());
+    let begin = Instant::now();
+    let used = || pace.budget.map_or(0.0, |budget| begin.elapsed().div_duration_f64(budget));
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    'rounds: for number in 0..pace.rounds {
+        random.shuffle(&mut order);
+        // A round that is begun is ended, unless it is far too slow: a row with fewer rounds than others is compared by less.
+        if used() >= 1.0 {
+            break;
+        }
+        for (turn, &index) in order.iter().enumerate() {
+            if session.check().is_err() || used() > BUDGETS_MAX {
+                break 'rounds;
+            }
+            let row = &mut rows[index];
+            progress.step(&row.shown.name);
+            let seed = random.u64(..);
+            let Some(arm) = &mut row.arm else { continue };
+            match arm.turn(&Turn { session, time, seed }) {
+                Ok(sample) => row.take(number, turn as u32, sample),
+                Err(CellError::Interrupted) => break 'rounds,
+                Err(error) => row.fail(&error),
+            }
+        }
+    }
+    finish(site, pace, frame, rows)
+}
+
+impl Row<'_> {
+    fn take(&mut self, number: u32, turn: u32, sample: Sample) {
+        let Sample { amount, total_ns, figures } = sample;
+        self.rounds.push(Round { number, turn, commits: amount, total_ns, ..Round::default() });
+        self.figures.push(figures);
+    }
+
+    fn fail(&mut self, error: &CellError) {
+        self.shown.invalid = Some(error.to_string());
+        self.arm = None;
+        self.rounds.clear();
+    }
+
+    fn finish(mut self, base: &[Round], is_base: bool, seed: u64) -> ExperimentRow {
+        let per_s = |round: &Round| round.commits as f64 * 1e9 / round.total_ns.max(1) as f64;
+        self.shown.samples = self.rounds.iter().map(per_s).collect();
+        if self.rounds.is_empty() {
+            return self.shown;
+        }
+        self.shown.relative = if is_base { None } else { relative(base, &self.rounds, seed) };
+        self.shown.latency = self.arm.as_ref().and_then(|arm| arm.latency());
+        for figure in self.figures.iter().flatten() {
+            if !self.shown.figures.iter().any(|known| known.name == figure.name) {
+                let values: Vec<f64> = self
+                    .figures
+                    .iter()
+                    .flatten()
+                    .filter(|f| f.name == figure.name)
+                    .map(|f| f.value)
+                    .collect();
+                let value = median(&values).unwrap_or(figure.value);
+                self.shown.figures.push(Figure { value, ..figure.clone() });
+            }
+        }
+        self.shown
+    }
+}
+
+fn finish(site: &Site, pace: &Pace, frame: &Frame, rows: Vec<Row<'_>>) -> Experiment {
+    let base = rows.iter().find(|row| row.shown.name == frame.baseline && !row.rounds.is_empty());
+    let base_rounds = base.map(|row| row.rounds.clone()).unwrap_or_default();
+    let baseline = base.map(|row| row.shown.name.clone());
+    let knees = knees(&rows, pace.seed);
+    let rows = rows.into_iter().map(|row| {
+        let is_base = baseline.as_ref() == Some(&row.shown.name);
+        row.finish(&base_rounds, is_base, pace.seed)
+    });
+    Experiment {
+        name: frame.name.into(),
+        title: frame.title.clone(),
+        command: String::new(),
+        place: site.place.clone(),
+        x_name: frame.x_name.map(str::to_owned),
+        unit: frame.unit.into(),
+        rounds: pace.rounds,
+        seed: pace.seed,
+        rows: rows.collect(),
+        baseline,
+        knees: if frame.x_name.is_some() { knees } else { Vec::new() },
+        finding: None,
+        notes: Vec::new(),
+    }
+}
+
+/// Where each series stops to rise.
+fn knees(rows: &[Row<'_>], seed: u64) -> Vec<(String, f64)> {
+    let mut series: Vec<&str> = Vec::new();
+    for row in rows {
+        if !series.contains(&row.shown.series.as_str()) {
+            series.push(&row.shown.series);
+        }
+    }
+    let knee_of = |name: &&str| {
+        let points: Vec<(f64, &[Round])> = rows
+            .iter()
+            .filter(|row| row.shown.series == *name && !row.rounds.is_empty())
+            .filter_map(|row| Some((row.shown.x?, row.rounds.as_slice())))
+            .collect();
+        Some(((*name).to_owned(), knee(&points, seed)?))
+    };
+    series.iter().filter_map(knee_of).collect()
+}
+
+/// Where a curve bends: the smallest x such that no larger one is *measurably* better, by the same rule as every comparison. `None`
+/// where it rises to its last point, and where there are too few points or rounds to say so.
+fn knee(points: &[(f64, &[Round])], seed: u64) -> Option<f64> {
+    let mut points = points.to_vec();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let verdict = |from: &[Round], to: &[Round]| relative(from, to, seed).map(|relative| relative.verdict);
+    for (index, (x, rounds)) in points.iter().enumerate() {
+        let verdicts: Vec<Option<Verdict>> =
+            points[index + 1..].iter().map(|(_, later)| verdict(rounds, later)).collect();
+        if verdicts.iter().any(|verdict| matches!(verdict, None | Some(Verdict::Unknown))) {
+            return None;
+        }
+        if !verdicts.contains(&Some(Verdict::Faster)) {
+            return (index + 1 < points.len()).then_some(*x);
+        }
+    }
+    None
+}
+
+/// What the process used, per operation.
+pub(crate) fn usage_figures(usage: &Usage, operations: u64) -> Vec<Figure> {
+    let per = |value: u64| value as f64 / operations.max(1) as f64;
+    vec![
+        figure("context switches", "per operation", per(usage.switches())),
+        figure("system time", "ns per operation", per(usage.system_ns)),
+        figure("user time", "ns per operation", per(usage.user_ns)),
+    ]
+}
+
+/// A figure.
+pub(crate) fn figure(name: &str, unit: &str, value: f64) -> Figure {
+    Figure { name: name.into(), unit: unit.into(), value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(per_s: f64) -> Vec<Round> {
+        let one = |number: u32| Round {
+            number,
+            commits: 1000,
+            total_ns: (1e12 / per_s * (1.0 + f64::from(number % 3) * 0.004)) as u64,
+            ..Round::default()
+        };
+        (0..7).map(one).collect()
+    }
+
+    fn knee_of(curve: &[(f64, f64)]) -> Option<f64> {
+        let rounds: Vec<(f64, Vec<Round>)> = curve.iter().map(|&(x, y)| (x, rounds(y))).collect();
+        let points: Vec<(f64, &[Round])> = rounds.iter().map(|(x, rounds)| (*x, rounds.as_slice())).collect();
+        knee(&points, 1)
+    }
+
+    #[test]
+    fn the_published_curves_bend_where_one_sees_it() {
+        let nvme = [(2.0, 32505.0), (8.0, 65828.0), (64.0, 79173.0), (128.0, 48901.0), (256.0, 22956.0)];
+        assert_eq!(knee_of(&nvme), Some(64.0));
+        let sata = [(2.0, 29600.0), (8.0, 39530.0), (64.0, 37836.0), (128.0, 34354.0)];
+        assert_eq!(knee_of(&sata), Some(8.0));
+    }
+
+    #[test]
+    fn what_only_rises_has_no_knee_and_what_only_falls_has_its_first_point() {
+        assert_eq!(knee_of(&[(1.0, 100.0), (2.0, 150.0), (4.0, 220.0)]), None);
+        assert_eq!(knee_of(&[(1.0, 100.0), (2.0, 90.0), (4.0, 50.0)]), Some(1.0));
+        assert_eq!(knee_of(&[(4.0, 50.0), (1.0, 100.0), (2.0, 101.0)]), Some(1.0), "1% is no rise");
+        assert_eq!(knee_of(&[(1.0, 100.0)]), None);
+        assert_eq!(knee_of(&[]), None);
+    }
+
+    #[test]
+    fn few_rounds_say_nothing_of_a_knee() {
+        let few: Vec<Round> = rounds(100.0).into_iter().take(2).collect();
+        assert_eq!(knee(&[(1.0, &few), (2.0, &few)], 1), None);
+    }
+
+    #[test]
+    fn a_turn_is_a_part_of_the_budget() {
+        let pace = Pace { rounds: 5, budget: Some(Duration::from_secs(10)), seed: 1 };
+        assert_eq!(pace.turn(6), Duration::from_millis(200));
+        assert_eq!(pace.turn(10_000), TURN_MIN);
+        assert_eq!(Pace { budget: None, ..pace }.turn(6), Duration::MAX);
+    }
+}

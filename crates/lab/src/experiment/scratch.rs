@@ -1,0 +1,73 @@
+//! The files that experiments work on: written, synced, and known by their bytes.
+//!
+//! *Owns*: making them, and which way of writing durably is the plainest here. *May not touch*: the measured part.
+
+use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, OsFile, Persist, SyncKind};
+
+use crate::site::Site;
+use crate::stage::{CellError, Session};
+
+use super::pattern;
+
+/// What is written at a time.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// A new file of this size with the pattern of `seed`, all of it on the medium; opened again with `access`.
+///
+/// # Errors
+/// What the file system answers, or the user's wish to stop.
+pub(crate) fn written_file(
+    session: &Session<'_>,
+    name: &str,
+    len_bytes: u64,
+    access: Access,
+    seed: u64,
+) -> Result<OsFile, CellError> {
+    session.remove(name)?;
+    let file = session.directory.open(name, &OpenFile::new_file().access(access))?;
+    fill(session, &file, len_bytes, seed)?;
+    session.directory.sync()?;
+    Ok(file)
+}
+
+/// Writes the pattern over the first `len_bytes` of a file, and syncs it.
+///
+/// # Errors
+/// As [`written_file`].
+pub(crate) fn fill(session: &Session<'_>, file: &OsFile, len_bytes: u64, seed: u64) -> Result<(), CellError> {
+    let mut piece = AlignedBuf::zeroed(PIECE_BYTES.min(len_bytes.max(1)) as usize);
+    let mut at = 0;
+    while at < len_bytes {
+        session.check()?;
+        let len = (len_bytes - at).min(piece.len() as u64) as usize;
+        pattern::fill(&mut piece[..len], at, seed);
+        file.write_at(&piece[..len], at)?;
+        at += len as u64;
+    }
+    Ok(file.sync(SyncKind::All)?)
+}
+
+/// A way of overwriting that is durable with the write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DurableWay {
+    pub(crate) access: Access,
+    /// For people: `O_DIRECT + RWF_DSYNC`.
+    pub(crate) words: &'static str,
+}
+
+impl DurableWay {
+    /// Past the page cache where the file system does that.
+    pub(crate) fn of(site: &Site) -> Self {
+        match site.capabilities.direct {
+            DioAlignment::Refused => Self { access: Access::Buffered, words: "buffered + RWF_DSYNC" },
+            DioAlignment::Bytes { .. } | DioAlignment::NotTold => {
+                Self { access: Access::Direct, words: "O_DIRECT + RWF_DSYNC" }
+            }
+        }
+    }
+
+    /// How the write carries it.
+    pub(crate) fn persist(self) -> Persist {
+        Persist::Dsync
+    }
+}

@@ -1,0 +1,233 @@
+//! Experiments whose rows are not commits of a cell: a row each, figures beside it, knees marked.
+//!
+//! *Owns*: which columns there are, and in which order they go where there is no room. *May not touch*: figures.
+
+use super::TableStyle;
+use super::grid::{Align, Column, Grid, Text};
+use super::numbers::{NOTHING, bytes, per, ratio, sig3};
+use super::text::{Tint, paragraph};
+use crate::experiment::{Experiment, ExperimentRow, Figure};
+use crate::result::{Histogram, Relative, Verdict};
+use crate::stats::median;
+
+/// One experiment: its heading, its table, what it means.
+pub fn render_experiment(experiment: &Experiment, style: &TableStyle) -> String {
+    let mut out = String::new();
+    let title = if experiment.title.is_empty() { &experiment.name } else { &experiment.title };
+    paragraph(&mut out, style, "", title, Tint::Strong);
+    super::place_lines(&experiment.place, style, &mut out);
+    let Experiment { rounds, seed, .. } = experiment;
+    let rounds = if *rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
+    let text = format!("{rounds}, rows in random order, seed {seed}");
+    paragraph(&mut out, style, "  ", &text, Tint::Dim);
+    if experiment.rows.is_empty() {
+        paragraph(&mut out, style, "  ", "Nothing was measured.", Tint::Plain);
+    } else {
+        rows(experiment, style, &mut out);
+    }
+    for note in &experiment.notes {
+        paragraph(&mut out, style, "  ", note, Tint::Dim);
+    }
+    if let Some(finding) = &experiment.finding {
+        super::finding::finding(finding, style, &mut out);
+    } else {
+        out.push('\n');
+    }
+    out
+}
+
+fn rows(experiment: &Experiment, style: &TableStyle, out: &mut String) {
+    let all = &experiment.rows;
+    let mut grid = Grid::new(all.len(), 2);
+    let cells = |cell: &dyn Fn(&ExperimentRow) -> Text| all.iter().map(cell).collect::<Vec<_>>().into_iter();
+    grid.push(Column::new("", Align::Left, 0, cells(&|row| row.name.as_str().into())));
+    let in_bytes = experiment.unit.starts_with("bytes");
+    let value = cells(&|row| match median(&row.samples) {
+        Some(value) if in_bytes => format!("{}B", bytes(value)).into(),
+        Some(value) => sig3(value).into(),
+        None => NOTHING.into(),
+    });
+    grid.push(Column::new(if in_bytes { "per s" } else { &experiment.unit }, Align::Right, 0, value));
+    let best = all.iter().filter_map(|row| median(&row.samples)).fold(0.0, f64::max);
+    let mark = cells(&|row| mark(experiment, row, best));
+    grid.push(Column::new("", Align::Left, 1, mark));
+    let relative = cells(&|row| beside(experiment, row));
+    let short = cells(&|row| {
+        row.relative
+            .as_ref()
+            .map_or_else(|| beside(experiment, row), |relative| ratio(relative.speedup).into())
+    });
+    let short = Column::new("rel.", Align::Left, 1, short);
+    grid.push(Column::new("relative", Align::Left, 2, relative).instead(short));
+    latency(&mut grid, all);
+    figures(&mut grid, all);
+    for (index, row) in all.iter().enumerate() {
+        if let Some(reason) = &row.invalid {
+            grid.span(index, &row.name, Text::new(Tint::Bad, reason));
+        }
+    }
+    let dropped = grid.render(style, out);
+    if let Some(base) = &experiment.baseline {
+        let mut text = format!("relative: against `{base}`, paired by round, with the 95% interval.");
+        if !experiment.knees.is_empty() {
+            text.push_str(" knee: no row of its curve beyond it is measurably better.");
+        }
+        let dropped: Vec<&str> = dropped.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
+        if !dropped.is_empty() {
+            text.push_str(&format!(" No room for: {} (they are in --json).", dropped.join(", ")));
+        }
+        paragraph(out, style, "  ", &text, Tint::Dim);
+    }
+}
+
+/// `knee`, `best`.
+fn mark(experiment: &Experiment, row: &ExperimentRow, best: f64) -> Text {
+    let is_knee = experiment.knees.iter().any(|(name, x)| *name == row.series && Some(*x) == row.x);
+    let is_best = best > 0.0 && median(&row.samples) == Some(best);
+    match (is_knee, is_best) {
+        (true, true) => Text::new(Tint::Good, "knee, best"),
+        (true, false) => Text::new(Tint::Strong, "knee"),
+        (false, true) => Text::new(Tint::Good, "best"),
+        (false, false) => Text::default(),
+    }
+}
+
+fn beside(experiment: &Experiment, row: &ExperimentRow) -> Text {
+    match &row.relative {
+        Some(Relative { speedup, low, high, verdict }) => {
+            let tie = if *verdict == Verdict::Tie { ", tie" } else { "" };
+            format!("{} [{}..{}]{tie}", ratio(*speedup), ratio(*low), ratio(*high)).into()
+        }
+        None if experiment.baseline.as_ref() == Some(&row.name) => Text::new(Tint::Dim, "1"),
+        None => NOTHING.into(),
+    }
+}
+
+fn latency(grid: &mut Grid, all: &[ExperimentRow]) {
+    type Quantile = fn(&Histogram) -> u64;
+    let columns: [(&str, u32, Quantile); 3] =
+        [("p50", 3, |l| l.p50_ns), ("p99", 6, |l| l.p99_ns), ("p99.9", 4, |l| l.p999_ns)];
+    let group = ["latency, us".to_owned(), "us".to_owned()];
+    for (head, rank, quantile) in columns {
+        let cell = |row: &ExperimentRow| match &row.latency {
+            Some(latency) if latency.count > 0 => Text::from(sig3(quantile(latency) as f64 / 1e3)),
+            _ => Text::default(),
+        };
+        let cells: Vec<Text> = all.iter().map(cell).collect();
+        grid.push(Column::new(head, Align::Right, rank, cells.into_iter()).group(&group));
+    }
+}
+
+/// A column for each name, in the order in which they first come; the first stay longest.
+fn figures(grid: &mut Grid, all: &[ExperimentRow]) {
+    let mut known: Vec<(&str, &str)> = Vec::new();
+    for Figure { name, unit, .. } in all.iter().flat_map(|row| &row.figures) {
+        if !known.iter().any(|(other, _)| other == name) {
+            known.push((name, unit));
+        }
+    }
+    for (index, (name, unit)) in known.into_iter().enumerate() {
+        let cell = |row: &ExperimentRow| {
+            let figure = row.figures.iter().find(|figure| figure.name == name);
+            figure.map_or_else(Text::default, |figure| shown(figure).into())
+        };
+        let cells: Vec<Text> = all.iter().map(cell).collect();
+        let head = head_of(name, unit);
+        grid.push(Column::new(&head, Align::Right, 5 + index as u32, cells.into_iter()));
+    }
+}
+
+/// Times in microseconds, as everywhere in tables.
+fn head_of(name: &str, unit: &str) -> String {
+    match unit {
+        "%" => format!("{name} %"),
+        unit if unit.starts_with("ns") => format!("{name}, us"),
+        _ => name.to_owned(),
+    }
+}
+
+fn shown(figure: &Figure) -> String {
+    match figure.unit.as_str() {
+        "%" => format!("{:.0}", figure.value),
+        unit if unit.starts_with("ns") => sig3(figure.value / 1e3),
+        unit if unit.starts_with("bytes") => bytes(figure.value),
+        unit if unit.starts_with("per ") => per(figure.value),
+        _ => sig3(figure.value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Place;
+
+    fn experiment() -> Experiment {
+        let row = |name: &str, x: f64, per_s: f64| ExperimentRow {
+            name: name.into(),
+            series: "pool".into(),
+            x: Some(x),
+            samples: vec![per_s; 5],
+            relative: (x > 2.0).then_some(Relative {
+                speedup: per_s / 30_000.0,
+                low: per_s / 31_000.0,
+                high: per_s / 29_000.0,
+                verdict: Verdict::Faster,
+            }),
+            figures: vec![
+                Figure { name: "context switches".into(), unit: "per operation".into(), value: 2.345 },
+                Figure { name: "system time".into(), unit: "ns per operation".into(), value: 12_345.0 },
+            ],
+            ..ExperimentRow::default()
+        };
+        Experiment {
+            name: "pool".into(),
+            title: "A pool of threads".into(),
+            place: Place { file_system: "ext4".into(), ..Place::default() },
+            x_name: Some("threads".into()),
+            unit: "operations/s".into(),
+            baseline: Some("pool, 2 threads".into()),
+            rounds: 5,
+            rows: vec![
+                row("pool, 2 threads", 2.0, 30_000.0),
+                row("pool, 8 threads", 8.0, 60_000.0),
+                ExperimentRow {
+                    name: "io_uring".into(),
+                    invalid: Some("this kernel has none".into()),
+                    ..ExperimentRow::default()
+                },
+            ],
+            knees: vec![("pool".into(), 8.0)],
+            ..Experiment::default()
+        }
+    }
+
+    #[test]
+    fn rows_knees_figures_and_reasons_stand_in_their_place() {
+        let text = render_experiment(&experiment(), &TableStyle::default());
+        let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+        for word in ["60,000", "knee, best", "2.00 [1.94..2.07]", "2.35", "12.3"] {
+            assert!(line("pool, 8 threads").contains(word), "{word}: {text}");
+        }
+        assert!(!line("pool, 2 threads").contains("knee"), "{text}");
+        assert!(line("io_uring").contains("this kernel has none"), "{text}");
+    }
+
+    #[test]
+    fn nothing_overflows_and_what_has_no_room_is_named() {
+        for width in [40, 60, 80, 120] {
+            let style = TableStyle { width, ..TableStyle::default() };
+            let text = render_experiment(&experiment(), &style);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+            assert!(text.contains("60,000"), "{width}: {text}");
+        }
+        let narrow = render_experiment(&experiment(), &TableStyle { width: 60, ..TableStyle::default() });
+        let said = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("No room for: context switches, system time"), "{narrow}");
+    }
+
+    #[test]
+    fn an_empty_experiment_says_so() {
+        let text = render_experiment(&Experiment::default(), &TableStyle::default());
+        assert!(text.contains("Nothing was measured."), "{text}");
+    }
+}
