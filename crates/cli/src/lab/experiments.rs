@@ -1,12 +1,12 @@
-//! `inkstone lab pool`, `read`, `mixed`, `depth`, `log`, `practice`.
+//! `inkstone lab all`, `pool`, `read`, `mixed`, `depth`, `log`, `practice`.
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
-use inkstone_lab::command::{Context, ExperimentOptions, experiment};
+use clap::{ArgGroup, Args, Subcommand};
+use inkstone_lab::command::{AllOptions, Context, ExperimentOptions, Tier, all, experiment};
 use inkstone_lab::experiment::{DepthPlan, Load, LogPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan};
 
 use crate::output::{Output, View};
@@ -15,6 +15,7 @@ use crate::select::{Where, seed};
 
 const EXAMPLES: &str = "\
 Examples:
+  inkstone lab all --json all.json         every experiment, at most a minute
   inkstone lab pool                        threads that block, and io_uring, on the current directory's disk
   inkstone lab read --order random --seconds 20
   inkstone lab depth /var/lib/db --json depth.json
@@ -22,6 +23,9 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExperimentCommand {
+    /// Every experiment in one result, within a time that is known beforehand
+    #[command(after_help = EXAMPLES)]
+    All(AllArguments),
     /// Threads that block in pwrite, fsync and pread, and the same load from one thread through io_uring (E7)
     #[command(after_help = EXAMPLES)]
     Pool {
@@ -55,6 +59,15 @@ pub(crate) enum ExperimentCommand {
         #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
         size: Option<u64>,
     },
+    /// The fio load suggested for a device, half reads and half durable writes, and fio itself beside it (E6)
+    #[command(after_help = EXAMPLES)]
+    Mixed {
+        #[command(flatten)]
+        common: Common,
+        /// Bytes of the file [default: 64MiB]
+        #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
+        size: Option<u64>,
+    },
     /// What a change of segment costs: created on demand, prepared ahead, recycled, and our log (E10)
     #[command(after_help = EXAMPLES)]
     Practice {
@@ -72,7 +85,42 @@ pub(crate) enum ExperimentCommand {
     },
 }
 
-/// What all of them take.
+/// What `lab all` takes.
+#[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("tier").args(["quick", "standard", "full"])))]
+pub(crate) struct AllArguments {
+    #[command(flatten)]
+    place: Where,
+    /// At most a minute (the default)
+    #[arg(long)]
+    quick: bool,
+    /// At most 6 minutes
+    #[arg(long)]
+    standard: bool,
+    /// Larger files, more rounds, more file systems: up to half an hour
+    #[arg(long)]
+    full: bool,
+    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl AllArguments {
+    fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+        let tier = match (self.standard, self.full) {
+            (_, true) => Tier::Full,
+            (true, _) => Tier::Standard,
+            _ => Tier::Quick,
+        };
+        let directory = self.place.directory.clone();
+        let options = AllOptions { directory, tier, seed: self.seed.unwrap_or_else(seed) };
+        self.output.show(&all(&options, context)?, View::Runs)
+    }
+}
+
+/// What the others take.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
     #[command(flatten)]
@@ -108,6 +156,13 @@ impl Common {
         }
     }
 
+    /// Runs it, for `default_s` seconds if nothing else is said, and shows what it found.
+    fn run(&self, load: Load, default_s: u64, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+        let options =
+            ExperimentOptions { directory: self.place.directory.clone(), load, pace: self.pace(default_s) };
+        self.output.show(&experiment(&options, context)?, View::Runs)
+    }
+
     fn or_published<T: Default>(&self, published: T) -> T {
         if self.published { published } else { T::default() }
     }
@@ -130,38 +185,26 @@ fn file_size(text: &str) -> Result<u64, String> {
 
 impl ExperimentCommand {
     pub(crate) fn output(&self) -> &Output {
-        &self.common().output
-    }
-
-    fn common(&self) -> &Common {
         match self {
+            Self::All(all) => &all.output,
             Self::Pool { common, .. }
             | Self::Read { common, .. }
             | Self::Depth { common, .. }
             | Self::Practice { common, .. }
-            | Self::Log { common } => common,
+            | Self::Mixed { common, .. }
+            | Self::Log { common } => &common.output,
         }
     }
 
-    /// The experiment with its sizes, and how many seconds it takes by itself.
-    fn load(&self) -> (Load, u64) {
+    /// Runs it and shows what it found.
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         match self {
+            Self::All(all) => all.run(context),
             Self::Pool { common, threads, operations } => {
                 let mut plan = common.or_published(PoolPlan::published());
                 plan.threads.clone_from(threads);
                 plan.operations = operations.unwrap_or(plan.operations);
-                (Load::Pool(plan), 40)
-            }
-            Self::Practice { common, segment_size } => {
-                let mut plan = common.or_published(PracticePlan::published());
-                plan.segment_bytes = segment_size.unwrap_or(plan.segment_bytes);
-                (Load::Practice(plan), 25)
-            }
-            Self::Log { .. } => (Load::Log(LogPlan::default()), 10),
-            Self::Depth { common, size } => {
-                let mut plan = common.or_published(DepthPlan::published());
-                plan.file_bytes = size.unwrap_or(plan.file_bytes);
-                (Load::Depth(plan), 25)
+                common.run(Load::Pool(plan), 40, context)
             }
             Self::Read { common, order, size } => {
                 let mut plan = common.or_published(ReadPlan::published());
@@ -169,20 +212,24 @@ impl ExperimentCommand {
                 if !order.is_empty() {
                     plan.orders.clone_from(order);
                 }
-                (Load::Read(plan), 30)
+                common.run(Load::Read(plan), 30, context)
             }
+            Self::Depth { common, size } => {
+                let mut plan = common.or_published(DepthPlan::published());
+                plan.file_bytes = size.unwrap_or(plan.file_bytes);
+                common.run(Load::Depth(plan), 25, context)
+            }
+            Self::Practice { common, segment_size } => {
+                let mut plan = common.or_published(PracticePlan::published());
+                plan.segment_bytes = segment_size.unwrap_or(plan.segment_bytes);
+                common.run(Load::Practice(plan), 25, context)
+            }
+            Self::Mixed { common, size } => {
+                let mut plan = common.or_published(MixedPlan::published());
+                plan.file_bytes = size.unwrap_or(plan.file_bytes);
+                common.run(Load::Mixed(plan), 30, context)
+            }
+            Self::Log { common } => common.run(Load::Log(LogPlan::default()), 10, context),
         }
-    }
-
-    /// Runs it and shows what it found.
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
-        let common = self.common();
-        let (load, default_s) = self.load();
-        let options = ExperimentOptions {
-            directory: common.place.directory.clone(),
-            load,
-            pace: common.pace(default_s),
-        };
-        common.output.show(&experiment(&options, context)?, View::Runs)
     }
 }

@@ -38,7 +38,7 @@ pub fn experiment(options: &ExperimentOptions, context: &mut Context<'_>) -> Res
     let open = OpenSite::open(&directory, &name, load.room_needed_bytes())?;
     started.swept(&open.swept);
     started.result.warnings.extend(warnings::of_place(&open.site.capabilities));
-    let measured = measured(&open.site, load, pace, context);
+    let measured = measured(&open.site, load, pace, load.name(), context);
     open.close()?;
     started.result.experiments = measured?;
     Ok(started.finish(context))
@@ -49,11 +49,12 @@ pub(super) fn measured(
     site: &Site,
     load: &Load,
     pace: &Pace,
+    title: &str,
     context: &mut Context<'_>,
 ) -> Result<Vec<Experiment>, LabError> {
     let session = site.session(context.stop);
     let expect_s = pace.budget.map_or(EXPECT_S, |budget| budget.as_secs_f64());
-    context.progress.start(load.steps(pace), load.name(), expect_s);
+    context.progress.start(load.steps(pace), title, expect_s);
     let measured = load.measure(site, &session, pace, context.progress);
     context.progress.finish();
     let mut found = match measured {

@@ -86,7 +86,7 @@ fn check(options: &FilesystemsOptions) -> Result<(), LabError> {
 }
 
 /// Everything that fails here is the run's own matter: its cells say why, and the next file system has its turn.
-fn on_image(
+pub(super) fn on_image(
     workdir: &Path,
     kind: ImageKind,
     mode: LoopMode,

@@ -3,6 +3,7 @@
 //! *Owns*: the order of steps in each command. *May not touch*: the terminal, beyond [`Progress`].
 
 mod aa;
+mod all;
 mod atlas;
 mod bench;
 mod disks;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use aa::{AaOptions, aa};
+pub use all::{AllOptions, Tier, all};
 pub use atlas::{AtlasOptions, fallocate};
 pub use bench::{BenchOptions, bench};
 pub use disks::disks;

@@ -9,6 +9,7 @@ use crate::stage::{CellError, Session};
 use super::Experiment;
 use super::depth::{DepthPlan, depth};
 use super::log::{LogPlan, log};
+use super::mixed::{MixedPlan, mixed};
 use super::pool::{PoolPlan, pool};
 use super::practice::{PracticePlan, practice};
 use super::read::{ReadPlan, read};
@@ -27,6 +28,8 @@ pub enum Load {
     Practice(PracticePlan),
     /// Our log beside the raw floor.
     Log(LogPlan),
+    /// Reads and durable writes, beside fio.
+    Mixed(MixedPlan),
 }
 
 impl Load {
@@ -38,6 +41,7 @@ impl Load {
             Self::Pool(_) => "pool",
             Self::Practice(_) => "practice",
             Self::Log(_) => "log",
+            Self::Mixed(_) => "mixed",
         }
     }
 
@@ -46,6 +50,7 @@ impl Load {
         match self {
             Self::Depth(plan) => plan.file_bytes,
             Self::Read(plan) => plan.file_bytes,
+            Self::Mixed(plan) => plan.file_bytes,
             Self::Pool(plan) => plan.file_bytes(),
             Self::Practice(plan) => plan.room_needed_bytes(),
             Self::Log(_) => crate::bench::ROOM_NEEDED_BYTES,
@@ -60,6 +65,7 @@ impl Load {
             Self::Pool(plan) => plan.steps(pace),
             Self::Practice(plan) => plan.steps(pace),
             Self::Log(_) => 1,
+            Self::Mixed(plan) => plan.steps(pace),
         }
     }
 
@@ -80,6 +86,7 @@ impl Load {
             Self::Pool(plan) => pool(site, session, plan, pace, progress),
             Self::Practice(plan) => practice(site, session, plan, pace, progress),
             Self::Log(plan) => log(site, session, plan, pace, progress),
+            Self::Mixed(plan) => mixed(site, session, plan, pace, progress),
         }
     }
 }

@@ -1,0 +1,427 @@
+//! `inkstone lab all`: every experiment in one result, within a time that is known beforehand.
+//!
+//! *Owns*: which parts there are, how the time is shared out, what is left out when it is used up. *May not touch*: how any part is
+//! measured.
+//!
+//! The time that is left is shared out anew before each part, by weight: a part that is quick leaves more to those after it, a slow
+//! one less. A part that takes far more than its share is ended as by Ctrl-C, with what it has until then.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use inkstone_io::{Directory, NamedChoice, is_root};
+
+use crate::atlas::{atlas, atlas_steps};
+use crate::cell::Cell;
+use crate::experiment::{DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadPlan};
+use crate::finding::finding;
+use crate::image::{IMAGE_BYTES_MIN, ImageKind, LoopMode};
+use crate::pass::Limits;
+use crate::presets::Preset;
+use crate::result::{Finding, LabResult, Run, Warning};
+use crate::run::{Order, Plan, ROUNDS_MIN, run, steps_of};
+use crate::site::OpenSite;
+use crate::stage::{CellError, Leftover};
+
+use super::filesystems::{FilesystemsOptions, on_image};
+use super::{Context, LabError, Started, directory_or_here};
+
+inkstone_io::named_choice! {
+    /// How much time there is.
+    Tier, "tier" {
+        Quick = "quick", "every experiment, small: at most a minute";
+        Standard = "standard", "every experiment with narrower intervals: at most 6 minutes";
+        Full = "full", "larger files, more rounds, more file systems: up to half an hour";
+    }
+}
+
+/// What to run where.
+#[derive(Debug, Clone)]
+pub struct AllOptions {
+    /// The directory; `None` = the current one.
+    pub directory: Option<PathBuf>,
+    /// How much.
+    pub tier: Tier,
+    /// Seed of orders and bytes.
+    pub seed: u64,
+}
+
+impl Tier {
+    /// For all parts. What comes before and after them, and a part that is ended late, fit into what is promised.
+    fn time(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Quick => 48,
+            Self::Standard => 310,
+            Self::Full => 1700,
+        })
+    }
+
+    fn rounds(self) -> u32 {
+        match self {
+            Self::Quick => ROUNDS_MIN,
+            Self::Standard => 9,
+            Self::Full => 15,
+        }
+    }
+
+    /// Of each arm of a run.
+    fn arm_bytes(self) -> u64 {
+        match self {
+            Self::Quick => 1 << 20,
+            Self::Standard => 4 << 20,
+            Self::Full => 16 << 20,
+        }
+    }
+
+    /// Of the files of experiments.
+    fn file_bytes(self) -> u64 {
+        match self {
+            Self::Quick => 16 << 20,
+            Self::Standard => 64 << 20,
+            Self::Full => 512 << 20,
+        }
+    }
+
+    fn bill_commits(self) -> u64 {
+        match self {
+            Self::Quick => 32,
+            Self::Standard | Self::Full => 128,
+        }
+    }
+
+    fn kinds(self) -> &'static [ImageKind] {
+        match self {
+            Self::Quick | Self::Standard => &[ImageKind::Ext4, ImageKind::Ext4NoJournal],
+            Self::Full => ImageKind::ALL,
+        }
+    }
+}
+
+/// One part of the whole.
+#[derive(Debug, Clone)]
+enum Part {
+    /// Cells of a preset, and whether each has a bill.
+    Cells(Preset, bool),
+    /// E3 at 512 B; at 4 KiB the bills of E1 are it.
+    SmallBills,
+    /// E4.
+    Atlas,
+    /// E2 on a file system made for it.
+    Image(ImageKind),
+    /// The rest.
+    Load(Load),
+}
+
+impl Part {
+    fn name(&self) -> String {
+        match self {
+            Self::Cells(preset, _) => preset.to_string(),
+            Self::SmallBills => "bills at 512 B".into(),
+            Self::Atlas => "fallocate".into(),
+            Self::Image(kind) => format!("e2 on {kind}"),
+            Self::Load(load) => load.name().into(),
+        }
+    }
+}
+
+/// The parts with their weights. Those that say most come first: the time may end.
+fn parts(tier: Tier) -> Vec<(Part, f64)> {
+    let file_bytes = tier.file_bytes();
+    let quick = tier == Tier::Quick;
+    let pool = PoolPlan {
+        operations: file_bytes / 4096,
+        threads: if quick { vec![2, 8, 64, 512] } else { PoolPlan::default().threads },
+    };
+    let mut parts = vec![
+        (Part::Cells(Preset::Quick, true), 6.0),
+        (Part::Load(Load::Depth(DepthPlan { file_bytes, ..DepthPlan::default() })), 5.0),
+        (Part::Load(Load::Practice(PracticePlan { changes: 4, ..PracticePlan::default() })), 4.0),
+        (Part::Load(Load::Log(LogPlan::default())), 3.0),
+        (
+            Part::Load(Load::Mixed(MixedPlan { file_bytes, asynchronous: !quick, ..MixedPlan::default() })),
+            5.0,
+        ),
+        (Part::Load(Load::Pool(pool)), 6.0),
+        (Part::Load(Load::Read(ReadPlan { file_bytes, ..ReadPlan::default() })), 8.0),
+        (Part::Cells(Preset::E1, true), 5.0),
+        (Part::Cells(Preset::E6, !quick), 5.0),
+        (Part::SmallBills, 2.0),
+        (Part::Atlas, 1.5),
+    ];
+    if is_root() {
+        parts.extend(tier.kinds().iter().map(|&kind| (Part::Image(kind), 4.0)));
+    }
+    parts
+}
+
+/// A part with less than this says nothing.
+const SHARE_MIN: Duration = Duration::from_millis(300);
+/// A part that takes so many times its share is ended.
+const SHARES_MAX: f64 = 1.3;
+/// Making an image and taking it away, which no share makes shorter, on an ordinary disk.
+const IMAGE_TIME_MIN: Duration = Duration::from_secs(3);
+const ZEROING_BYTES: u64 = 16 << 20;
+
+/// Runs everything in the directory, and leaves nothing there.
+///
+/// # Errors
+/// When nothing can be measured there at all.
+pub fn all(options: &AllOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
+    let directory = directory_or_here(options.directory.as_deref());
+    let mut started = Started::new(context);
+    let open = OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(options.tier))?;
+    started.swept(&open.swept);
+    let begin = Instant::now();
+    let looked = started.look_around(&open.site, context);
+    if looked.is_ok() {
+        in_turn(&open, options, begin, context, &mut started);
+    }
+    context.progress.finish();
+    open.close()?;
+    looked?;
+    Ok(started.finish(context))
+}
+
+/// The most that any part has on the disk at a time.
+fn room_needed_bytes(tier: Tier) -> u64 {
+    let arms = tier.arm_bytes() * Preset::E6.cells().len() as u64;
+    let loads = parts(tier).into_iter().filter_map(|(part, _)| match part {
+        Part::Load(load) => Some(load.room_needed_bytes()),
+        _ => None,
+    });
+    loads.chain([arms, if is_root() { image_bytes(tier) } else { 0 }]).max().unwrap_or(0)
+}
+
+fn image_bytes(tier: Tier) -> u64 {
+    let cells = Preset::E2.cells().len() as u64;
+    (tier.arm_bytes() * cells + (192 << 20)).max(IMAGE_BYTES_MIN)
+}
+
+fn in_turn(
+    open: &OpenSite,
+    options: &AllOptions,
+    begin: Instant,
+    context: &mut Context<'_>,
+    started: &mut Started,
+) {
+    let parts = parts(options.tier);
+    let time = options.tier.time();
+    for (index, (part, weight)) in parts.iter().enumerate() {
+        if context.interrupted() {
+            return;
+        }
+        let rest: f64 = parts[index..].iter().map(|(_, weight)| weight).sum();
+        let share = time.saturating_sub(begin.elapsed()).mul_f64(weight / rest);
+        let least = if matches!(part, Part::Image(_)) { IMAGE_TIME_MIN } else { SHARE_MIN };
+        if share < least {
+            started.result.warnings.push(left_out(&part.name()));
+            continue;
+        }
+        let title = format!("{}/{} {}", index + 1, parts.len(), part.name());
+        let (stop, command) = (context.stop, context.command.clone());
+        let (done, was_cut) = within(stop, share.mul_f64(SHARES_MAX), |stop| {
+            let mut context = Context { stop, progress: context.progress, command };
+            one(open, options, part, (&title, share), &mut context, started)
+        });
+        if was_cut {
+            started.result.warnings.push(cut_short(&part.name()));
+        }
+        if let Err(error) = done {
+            started.result.warnings.push(Warning {
+                name: "part-failed".into(),
+                text: format!("{} is missing: {error}", part.name()),
+                cure: "see the reason".into(),
+            });
+        }
+        clear(open);
+    }
+}
+
+/// Runs `body` with a flag that is set when the user wants to stop or `limit` is over; whether it was the limit.
+fn within<T>(stop: &AtomicBool, limit: Duration, body: impl FnOnce(&AtomicBool) -> T) -> (T, bool) {
+    const LOOK: Duration = Duration::from_millis(20);
+    let ended = AtomicBool::new(stop.load(Ordering::Relaxed));
+    let (alive, gone) = channel::<()>();
+    std::thread::scope(|scope| {
+        let ended = &ended;
+        let watch = scope.spawn(move || {
+            let begin = Instant::now();
+            while gone.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                let is_over = begin.elapsed() >= limit;
+                if is_over || stop.load(Ordering::Relaxed) {
+                    ended.store(true, Ordering::Relaxed);
+                    return is_over;
+                }
+            }
+            false
+        });
+        let done = body(ended);
+        drop(alive);
+        (done, watch.join().unwrap_or(false))
+    })
+}
+
+fn one(
+    open: &OpenSite,
+    options: &AllOptions,
+    part: &Part,
+    (title, share): (&str, Duration),
+    context: &mut Context<'_>,
+    started: &mut Started,
+) -> Result<(), LabError> {
+    let AllOptions { tier, seed, .. } = *options;
+    let site = &open.site;
+    match part {
+        Part::Cells(preset, bills) => {
+            let commits = if *bills { tier.bill_commits() } else { 0 };
+            let plan = plan(*preset, options, share, commits);
+            context.progress.start(steps_of(site, &plan), title, share.as_secs_f64());
+            let mut run = run(site, &plan, context.stop, context.progress);
+            run.finding = conclusion(&run, *preset);
+            started.result.runs.push(run);
+        }
+        Part::SmallBills => {
+            let mut plan = plan(Preset::E1, options, share, tier.bill_commits());
+            (plan.name, plan.title) = ("bill".into(), "Commits of 512B, one after the other".into());
+            (plan.rounds, plan.deadline) = (1, None);
+            plan.cells.iter_mut().for_each(|cell| cell.write_bytes = 512);
+            context.progress.start(steps_of(site, &plan), title, share.as_secs_f64());
+            started.result.runs.push(run(site, &plan, context.stop, context.progress));
+        }
+        Part::Atlas => {
+            context.progress.start(atlas_steps(), title, share.as_secs_f64());
+            let found = atlas(site, &site.session(context.stop), ZEROING_BYTES, context.progress);
+            match found {
+                Ok(found) => started.result.fallocate.push(found),
+                Err(CellError::Interrupted) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Part::Image(kind) => image(site.directory.path(), *kind, options, (title, share), context, started),
+        Part::Load(load) => {
+            let pace = Pace { rounds: tier.rounds(), budget: Some(share), seed };
+            let found = super::experiment::measured(site, load, &pace, title, context)?;
+            started.result.experiments.extend(found);
+        }
+    }
+    Ok(())
+}
+
+fn image(
+    workdir: &Path,
+    kind: ImageKind,
+    options: &AllOptions,
+    (title, share): (&str, Duration),
+    context: &mut Context<'_>,
+    started: &mut Started,
+) {
+    // Making it takes its part.
+    let plan = plan(Preset::E2, options, share.mul_f64(0.5), options.tier.bill_commits().min(32));
+    let mode = LoopMode::Direct;
+    let image_bytes = image_bytes(options.tier);
+    let steps = plan.cells.len() as u64 * u64::from(plan.rounds + 1);
+    context.progress.start(steps, title, share.as_secs_f64());
+    let options =
+        FilesystemsOptions { directory: None, kinds: vec![kind], modes: vec![mode], image_bytes, plan };
+    started.result.runs.push(on_image(workdir, kind, mode, &options, context));
+}
+
+/// Rounds of short passes: half of the share is measured, the rest brings files into their states.
+fn plan(preset: Preset, options: &AllOptions, share: Duration, bill_commits: u64) -> Plan {
+    let tier = options.tier;
+    let cells = preset.cells().into_iter().map(|cell| Cell { file_bytes: tier.arm_bytes(), ..cell });
+    let cells: Vec<Cell> = cells.collect();
+    let billed = if bill_commits > 0 { 0.7 } else { 0.9 };
+    let passes = cells.len() as f64 * f64::from(tier.rounds());
+    Plan {
+        name: preset.to_string(),
+        title: format!("Durable 4 KiB commits: {}", preset.summary()),
+        baseline: preset.baseline(),
+        limits: Limits { commits: u64::MAX, time: share.mul_f64(0.4 * billed / passes) },
+        deadline: Some(share.mul_f64(billed)),
+        bill_commits,
+        bill_time: share.mul_f64(0.15 / cells.len() as f64),
+        cells,
+        rounds: tier.rounds(),
+        order: Order::Random,
+        leftover: Leftover::Kept,
+        timeline_commits: if preset == Preset::Quick && bill_commits > 0 { 3 } else { 0 },
+        seed: options.seed,
+    }
+}
+
+/// What it means for engines is said once, where the durable ways that matter stand side by side.
+fn conclusion(run: &Run, preset: Preset) -> Option<Finding> {
+    let found = finding(run)?;
+    Some(if preset == Preset::Quick { found } else { Finding { engines: Vec::new(), ..found } })
+}
+
+/// Files of one part must not be taken for those of the next.
+fn clear(open: &OpenSite) {
+    for name in open.site.directory.list().unwrap_or_default() {
+        // What cannot be removed goes with the working directory.
+        let _ = open.site.directory.remove(&name);
+    }
+}
+
+fn left_out(name: &str) -> Warning {
+    Warning {
+        name: "left-out".into(),
+        text: format!("{name} was left out: the time was used up by the parts before it"),
+        cure: "take --standard or --full, or run its own command".into(),
+    }
+}
+
+fn cut_short(name: &str) -> Warning {
+    Warning {
+        name: "cut-short".into(),
+        text: format!(
+            "{name} took far longer than its share of the time and was ended: fewer rounds than the others"
+        ),
+        cure: "take --standard or --full, or run its own command".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_takes_too_long_is_ended_and_one_that_does_not_is_not() {
+        let user = AtomicBool::new(false);
+        let wait = |stop: &AtomicBool| {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        assert!(within(&user, Duration::from_millis(30), wait).1);
+        assert!(!within(&user, Duration::from_secs(600), |_| ()).1);
+        user.store(true, Ordering::Relaxed);
+        assert!(!within(&user, Duration::from_secs(600), wait).1, "it was the user");
+    }
+
+    #[test]
+    fn every_experiment_is_in_every_tier() {
+        for &tier in Tier::ALL {
+            let names: Vec<String> = parts(tier).iter().map(|(part, _)| part.name()).collect();
+            for name in
+                ["quick", "e1", "e6", "fallocate", "pool", "read", "depth", "log", "practice", "mixed"]
+            {
+                assert!(names.iter().any(|part| part == name), "{tier}: {name}");
+            }
+            assert_eq!(is_root(), names.iter().any(|name| name.starts_with("e2")), "{tier}");
+        }
+    }
+
+    #[test]
+    fn shares_make_plans_that_can_be_run() {
+        let options = AllOptions { directory: None, tier: Tier::Quick, seed: 1 };
+        for preset in [Preset::Quick, Preset::E1, Preset::E2, Preset::E6] {
+            let plan = plan(preset, &options, SHARE_MIN, 0);
+            assert!(plan.limits.time > Duration::ZERO && plan.baseline < plan.cells.len());
+            assert!(plan.cells.iter().all(|cell| cell.check().is_ok()));
+        }
+    }
+}
