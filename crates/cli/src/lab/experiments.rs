@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
 use inkstone_lab::command::{AllOptions, Context, ExperimentOptions, Tier, all, experiment};
-use inkstone_lab::experiment::{DepthPlan, Load, LogPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan};
+use inkstone_lab::experiment::{
+    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan,
+};
 
 use crate::output::{Output, View};
 use crate::parse::{duration, names, size};

@@ -208,6 +208,7 @@ fn in_turn(
 ) {
     let parts = parts(options.tier);
     let time = options.tier.time();
+    let kept = open.site.directory.list().unwrap_or_default();
     for (index, (part, weight)) in parts.iter().enumerate() {
         if context.interrupted() {
             return;
@@ -235,7 +236,7 @@ fn in_turn(
                 cure: "see the reason".into(),
             });
         }
-        clear(open);
+        clear(open, &kept);
     }
 }
 
@@ -358,11 +359,13 @@ fn conclusion(run: &Run, preset: Preset) -> Option<Finding> {
     Some(if preset == Preset::Quick { found } else { Finding { engines: Vec::new(), ..found } })
 }
 
-/// Files of one part must not be taken for those of the next.
-fn clear(open: &OpenSite) {
+/// Files of one part must not be taken for those of the next; `kept` were there before the first (the lock is among them).
+fn clear(open: &OpenSite, kept: &[String]) {
     for name in open.site.directory.list().unwrap_or_default() {
-        // What cannot be removed goes with the working directory.
-        let _ = open.site.directory.remove(&name);
+        if !kept.contains(&name) {
+            // What cannot be removed goes with the working directory.
+            let _ = open.site.directory.remove(&name);
+        }
     }
 }
 

@@ -140,7 +140,7 @@ fn one(
             .into(),
     ];
     found.notes.extend(fio.clone().ok().map(|version| format!("beside it: {version}")));
-    found.finding = finding(&found, pace);
+    found.finding = finding(&found);
     found
 }
 
@@ -359,20 +359,29 @@ fn fio_version() -> Result<String, String> {
     }
 }
 
-fn finding(found: &Experiment, pace: &Pace) -> Option<Finding> {
+/// Ours is to be as near to fio's.
+const FAR: f64 = 1.15;
+
+fn finding(found: &Experiment) -> Option<Finding> {
     let ours = row(found, OURS)?;
     let rate = sig3(median_of(ours)?);
     let place = place_words(&found.place);
-    let sentence = match (&ours.relative, pace.rounds) {
-        (Some(relative), _) => {
-            let far = (relative.speedup.max(1.0 / relative.speedup) - 1.0) * 100.0;
-            let close = if far <= 15.0 { "within" } else { "not within" };
+    let sentence = match &ours.relative {
+        Some(relative) => {
+            let is_near = |ratio: f64| (1.0 / FAR..=FAR).contains(&ratio);
+            let how = match (is_near(relative.speedup), is_near(relative.low) && is_near(relative.high)) {
+                (true, true) => "within 15%, and so is the interval",
+                (true, false) => {
+                    "within 15%, but the interval is wider: more rounds, or a quieter machine, would tell"
+                }
+                (false, _) => "more than 15% away",
+            };
+            let beside = compared(Some(relative), FIO);
             format!(
-                "On {place} this load does {rate} operations a second; beside fio on the same file it is {}: {close} 15%.",
-                compared(Some(relative), FIO)
+                "On {place} this load does {rate} operations a second; beside fio on the same file it is {beside}: {how}."
             )
         }
-        (None, _) => {
+        None => {
             format!("On {place} this load does {rate} operations a second; fio was not there to check it.")
         }
     };
