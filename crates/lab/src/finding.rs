@@ -211,6 +211,7 @@ pub(crate) mod tests {
             write: Histogram::default(),
             sync: Histogram::default(),
             commit: Histogram::default(),
+            over_time: Vec::new(),
             relative: None,
             bill: None,
             durable,

@@ -26,6 +26,7 @@ pub mod finding;
 pub mod histogram;
 pub mod image;
 pub mod machine;
+pub mod over_time;
 pub mod pass;
 pub mod presets;
 pub mod progress;

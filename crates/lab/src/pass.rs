@@ -17,6 +17,7 @@ use inkstone_io::{
 
 use crate::cell::Cell;
 use crate::histogram::Recorder;
+use crate::over_time::Series;
 use crate::result::HarnessCost;
 use crate::stage::{CellError, Session, closing_sync};
 use crate::stats::median;
@@ -56,12 +57,19 @@ pub struct Recorders {
     pub sync: Recorder,
     /// Both.
     pub commit: Recorder,
+    /// The same in the order of commits, of the last pass only.
+    pub over_time: Series,
 }
 
 impl Recorders {
     /// Empty ones.
     pub fn new() -> Self {
-        Self { write: Recorder::new(), sync: Recorder::new(), commit: Recorder::new() }
+        Self {
+            write: Recorder::new(),
+            sync: Recorder::new(),
+            commit: Recorder::new(),
+            over_time: Series::default(),
+        }
     }
 }
 
@@ -134,6 +142,7 @@ impl<E: Engine<File = OsFile>> Writer<E> {
         mut spans: Option<&mut Vec<CommitSpan>>,
     ) -> Result<PassTotals, CellError> {
         let commits = cell.commits().min(limits.commits);
+        recorders.over_time.begin(commits);
         let faults_before = thread_faults();
         let begin_ns = monotonic_ns();
         let end_ns = begin_ns.saturating_add(u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX));
@@ -159,6 +168,7 @@ impl<E: Engine<File = OsFile>> Writer<E> {
                 recorders.sync.record(ack_ns - written_ns);
             }
             recorders.commit.record(ack_ns - start_ns);
+            recorders.over_time.record(ack_ns - start_ns);
             if let Some(spans) = spans.as_deref_mut() {
                 spans.push(CommitSpan { start_ns, ack_ns });
             }

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::Experiment;
+use crate::over_time::Slice;
 
 /// Raised whenever the meaning or the name of a field changes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -204,6 +205,10 @@ pub struct Measured {
     pub sync: Histogram,
     /// From before the write to the acknowledgement.
     pub commit: Histogram,
+    /// Latency over time: for each round its slices, each (time that its commits took together, median and highest of a
+    /// commit) in ns.
+    #[serde(default)]
+    pub over_time: Vec<Vec<Slice>>,
     /// Against the baseline of the run; `None` for the baseline itself.
     pub relative: Option<Relative>,
     /// What reached the device per commit, from a round of its own that is not timed.
@@ -504,7 +509,7 @@ pub struct FileFacts {
     pub size_bytes: u64,
     /// `st_blocks`, in units of 512 B.
     pub blocks: u64,
-    /// Extents, in words: `0..8192 written`.
+    /// Extents, in words, each from where and how long: `0B+8KiB written`.
     pub extents: Vec<String>,
     /// The bytes read back, as runs: `8192 x data`, `57344 x zero`.
     pub content: Vec<String>,

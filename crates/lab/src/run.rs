@@ -16,6 +16,7 @@ use crate::bill::shared_counters;
 use crate::billing::{Billing, bill_round};
 use crate::cell::{Cell, Pass};
 use crate::histogram::Recorder;
+use crate::over_time::{Slice, slices_per_round};
 use crate::pass::{Limits, PassTotals, Recorders, Writer};
 use crate::progress::Progress;
 use crate::result::{Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Round, Run};
@@ -78,6 +79,7 @@ struct Arm {
     recorders: Recorders,
     preparation: Recorder,
     rounds: Vec<Round>,
+    over_time: Vec<Vec<Slice>>,
     failed: Option<String>,
     counted: Counted,
     faults: (u64, u64),
@@ -102,6 +104,7 @@ impl Arm {
             recorders: Recorders::new(),
             preparation: Recorder::new(),
             rounds: Vec::new(),
+            over_time: Vec::new(),
             failed: None,
             counted: Counted::default(),
             faults: (0, 0),
@@ -217,14 +220,17 @@ fn one_round(
         let timed = timed_round(site, session, arm, payload, plan.limits);
         arm.after_turn(session, plan.leftover);
         match timed {
-            Ok((totals, preparation_ns)) => arm.rounds.push(Round {
-                number,
-                turn: turn as u32,
-                commits: totals.commits,
-                total_ns: totals.total_ns,
-                closing_sync_ns: totals.closing_sync_ns,
-                preparation_ns,
-            }),
+            Ok((totals, preparation_ns)) => {
+                arm.over_time.push(arm.recorders.over_time.slices(slices_per_round(plan.rounds)));
+                arm.rounds.push(Round {
+                    number,
+                    turn: turn as u32,
+                    commits: totals.commits,
+                    total_ns: totals.total_ns,
+                    closing_sync_ns: totals.closing_sync_ns,
+                    preparation_ns,
+                });
+            }
             Err(CellError::Interrupted) => return Err(CellError::Interrupted),
             Err(error) => arm.fail(session, &error),
         }
@@ -384,6 +390,7 @@ fn cell_result(site: &Site, arm: Arm, base: &[Round], plan: &Plan, base_name: Op
                 write: arm.recorders.write.finish(),
                 sync: arm.recorders.sync.finish(),
                 commit: arm.recorders.commit.finish(),
+                over_time: arm.over_time,
                 relative: compared,
                 bill,
                 durable,

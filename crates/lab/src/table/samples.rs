@@ -2,6 +2,7 @@
 
 use crate::cell::{FILE_BYTES, WRITE_BYTES};
 use crate::histogram::Recorder;
+use crate::over_time::Series;
 use crate::result::*;
 use crate::stats;
 
@@ -50,10 +51,13 @@ pub(crate) fn measured(us: f64, rounds: u32) -> Measured {
     let mut commit = Recorder::new();
     let mut write = Recorder::new();
     let mut sync = Recorder::new();
+    let mut over_time = Series::default();
+    over_time.begin(2_048);
     for index in 0..2_048u64 {
         let tail = if index % 100 == 7 { 4.0 } else { 1.0 } * if index == 99 { 30.0 } else { 1.0 };
         let ns = (us * 1e3 * tail * (0.9 + (index % 20) as f64 / 100.0)) as u64;
         commit.record(ns);
+        over_time.record(ns);
         write.record(ns / 20);
         sync.record(ns - ns / 20);
     }
@@ -71,6 +75,7 @@ pub(crate) fn measured(us: f64, rounds: u32) -> Measured {
         write: write.finish(),
         sync: sync.finish(),
         commit: commit.finish(),
+        over_time: (0..rounds).map(|_| over_time.slices(12)).collect(),
         relative: None,
         bill: None,
         durable: DurableFinding::Seen { commits: 2_048 },
