@@ -21,6 +21,7 @@ use crate::disks::text;
 use self::experiments::ExperimentCommand;
 use crate::output::{Output, View};
 use crate::parse::{names, size};
+use crate::report::{ReportArguments, report};
 use crate::results::{self, ResultCommand};
 use crate::select::{Billed, Running, Selection, Where, title};
 
@@ -42,6 +43,7 @@ Examples:
   inkstone lab compare before.json after.json   what became slower; exit code 3 if anything did
   inkstone lab engines out.json            what it means for PostgreSQL, RocksDB, MySQL, SQLite, etcd
   inkstone lab fallocate                   what each mode of fallocate does to a file
+  inkstone lab report out.json             one page to look at, out.html, that needs no network
   inkstone lab aa --pairs 200              how often two identical arms are called different";
 
 #[derive(Debug, Args)]
@@ -134,6 +136,8 @@ enum LabCommand {
     Results(ResultCommand),
     #[command(flatten)]
     Experiment(ExperimentCommand),
+    /// One HTML page of a result that `--json` wrote: charts, tables, the answer in words
+    Report(ReportArguments),
     /// Identical arms against each other: how often equal things are called different
     #[command(after_help = EXAMPLES)]
     Aa {
@@ -161,7 +165,6 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut context = Context { stop, progress: &mut progress, command };
     match &arguments.command {
-        // The three have been answered above.
         // Results have had their answer above.
         None | Some(LabCommand::Results(_)) => quick_tier(arguments, &mut context),
         Some(LabCommand::Write { place, selection, running, .. }) => {
@@ -214,6 +217,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
             output.show(&filesystems(&options, &mut context)?, view)
         }
         Some(LabCommand::Experiment(command)) => command.run(&mut context),
+        Some(LabCommand::Report(arguments)) => report(arguments),
         Some(LabCommand::Aa { place, pairs, rounds, .. }) => {
             let options = AaOptions { directory: place.directory.clone(), pairs: *pairs, rounds: *rounds };
             output.show(&aa(&options, &mut context)?, View::Aa)
@@ -233,7 +237,7 @@ fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Re
 
 fn output_of(arguments: &LabArguments) -> &Output {
     match &arguments.command {
-        None | Some(LabCommand::Results(_)) => &arguments.output,
+        None | Some(LabCommand::Results(_) | LabCommand::Report(_)) => &arguments.output,
         Some(LabCommand::Experiment(command)) => command.output(),
         Some(
             LabCommand::Write { output, .. }

@@ -22,6 +22,7 @@ mod manual;
 mod output;
 mod parse;
 mod powerloss;
+mod report;
 mod results;
 mod score;
 mod select;

@@ -30,6 +30,7 @@ pub mod over_time;
 pub mod pass;
 pub mod presets;
 pub mod progress;
+pub mod report;
 pub mod result;
 pub mod run;
 pub mod score;

@@ -28,7 +28,7 @@ pub use fallocate::render_fallocate;
 pub use timeline::render_timeline;
 
 use crate::result::{BillSource, LabResult, Place, Run};
-use numbers::time;
+pub(crate) use numbers::time;
 use text::{Tint, paragraph};
 
 /// How tables are drawn.

@@ -1,0 +1,68 @@
+//! `inkstone lab report`.
+//!
+//! *Owns*: which file is read and which is written. *May not touch*: what the page says.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone lab --json out.json && inkstone lab report out.json      writes out.html
+  inkstone lab report out.json -o report.html
+  inkstone lab report - < out.json -o -                             from stdin to stdout";
+
+/// What is drawn, and where it goes.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ReportArguments {
+    /// The result, as `--json` wrote it; `-` for stdin
+    #[arg(value_name = "FILE.json")]
+    result: PathBuf,
+    /// Where the page goes; `-` for stdout [default: the result's name, with .html]
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+}
+
+/// Draws the page.
+pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let from = &arguments.result;
+    let json = if is_standard(from) {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text).context("read stdin")?;
+        text
+    } else {
+        std::fs::read_to_string(from).with_context(|| format!("read {}", from.display()))?
+    };
+    let name = if is_standard(from) { "stdin".into() } else { from.display().to_string() };
+    let page = inkstone_lab::report::report(&json).with_context(|| format!("{name}: no report"))?;
+    let to = match &arguments.output {
+        Some(path) => path.clone(),
+        None if is_standard(from) => PathBuf::from("-"),
+        None => from.with_extension("html"),
+    };
+    if is_standard(&to) {
+        std::io::stdout().lock().write_all(page.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    anyhow::ensure!(
+        to != *from,
+        "{}: the page would take the result's place: give it another name with -o",
+        to.display()
+    );
+    std::fs::write(&to, &page).with_context(|| format!("write {}", to.display()))?;
+    writeln!(
+        std::io::stdout().lock(),
+        "{} ({} KiB): open it in a browser",
+        to.display(),
+        page.len().div_ceil(1024)
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}

@@ -1,0 +1,421 @@
+// The charts: each takes plain data and a width, and gives an <svg>.
+"use strict";
+
+// ---- rows with a bar or a dot, an interval, and the value in figures
+
+// rows: { name, value, low, high, shown, className, lines, missing, weak }
+// options: { dots, reference, unit(value), axis }
+function rowsChart(width, rows, options) {
+  const narrow = width < 540;
+  const longest = Math.max(...rows.map((row) => row.name.length), 4) * CHARACTER + 14;
+  const left = narrow ? 2 : Math.min(longest, width * 0.44);
+  const step = narrow ? 42 : 27;
+  const shownRoom = Math.max(...rows.map((row) => text(row.shown).length), 3) * CHARACTER + 12;
+  // Dots leave a column for the figures; behind bars they stand where the bar ends.
+  const right = width - Math.min(shownRoom, width * 0.5);
+  const ends = sorted(rows.flatMap((row) => [row.value, row.low, row.high]));
+  const top = ends.length ? ends[ends.length - 1] : 1;
+  const lowest = options.dots ? Math.min(ends[0] ?? 1, options.reference ?? Infinity) : 0;
+  const scale = options.dots
+    ? logarithmic(lowest, Math.max(top, options.reference ?? 0), left + 6, right, 2, options.unit)
+    : linear(top, left, right, options.unit);
+  const height = rows.length * step + 34;
+  const chart = canvas(width, height);
+  const bottom = rows.length * step + 4;
+  for (const [value, words] of scale.ticks) {
+    const x = scale.at(value);
+    chart.append(line(x, 0, x, bottom, "grid"), label(x, bottom + 15, words, "tick", x < left + 16 && !options.dots ? "start" : "middle"));
+  }
+  if (finite(options.reference)) chart.append(line(scale.at(options.reference), 0, scale.at(options.reference), bottom, "reference"));
+  if (options.axis) chart.append(label(left, bottom + 29, options.axis, "tick"));
+  rows.forEach((row, n) => {
+    const y = n * step;
+    const middle = narrow ? y + 29 : y + step / 2;
+    const group = sv("g", { class: row.weak ? "weak" : "", "data-row": "" });
+    group.append(sv("rect", { x: 0, y, width, height: step, class: "hit" }));
+    group.append(label(narrow ? 2 : left - 10, narrow ? y + 14 : middle + 4, shortened(row.name, narrow ? width - 4 : left - 14), "name", narrow ? "start" : "end"));
+    if (!finite(row.value)) {
+      group.append(label(left + (narrow ? 0 : 4), middle + 4, shortened(row.missing || "not measured", width - left), "missing"));
+    } else {
+      const [at, zero] = [scale.at(row.value), scale.at(0)];
+      if (!options.dots) {
+        group.append(sv("rect", { x: zero, y: middle - 7, width: Math.max(1, at - zero), height: 14, rx: 1.5, class: `mark bar ${row.className}` }));
+      }
+      if (finite(row.low) && finite(row.high)) {
+        const [a, b] = [scale.at(row.low), scale.at(row.high)];
+        group.append(line(a, middle, b, middle, `whisker ${options.dots ? row.className : ""}`));
+        if (!options.dots) group.append(line(a, middle - 4, a, middle + 4, "whisker"), line(b, middle - 4, b, middle + 4, "whisker"));
+      }
+      if (options.dots) group.append(sv("circle", { cx: at, cy: middle, r: 4.5, class: `mark dot ${row.className}` }));
+      const end = options.dots ? right + 10 : Math.max(at, finite(row.high) ? scale.at(row.high) : 0) + 7;
+      group.append(label(end, middle + 4, text(row.shown), "value"));
+    }
+    chart.append(says(group, [row.name, ...list(row.lines)]));
+  });
+  return chart;
+}
+
+// ---- a frame for curves
+
+function frame(width, height, x, y, words) {
+  const chart = canvas(width, height);
+  for (const [value, shown] of y.ticks) {
+    chart.append(line(words.left, y.at(value), words.right, y.at(value), "grid"), label(words.left - 6, y.at(value) + 4, shown, "tick", "end"));
+  }
+  for (const [value, shown] of x.ticks) {
+    const at = x.at(value);
+    chart.append(line(at, words.top, at, words.bottom, "grid"), label(at, words.bottom + 16, shown, "tick", "middle"));
+  }
+  if (words.xName) chart.append(label(words.right, words.bottom + 31, words.xName, "tick", "end"));
+  if (words.yName) chart.append(label(2, 11, words.yName, "tick"));
+  return chart;
+}
+const points = (all) => all.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
+// Names at the ends of curves, moved apart where they would lie on each other.
+function endLabels(chart, ends, width, top) {
+  let last = top - 20;
+  for (const end of [...ends].sort((a, b) => a.y - b.y)) {
+    const y = Math.max(end.y + 4, last + 14);
+    last = y;
+    chart.append(label(end.x, y, shortened(end.name, width), `name line-name ${end.className}`, end.anchor));
+  }
+}
+
+// ---- latency distribution: how many commits were at least as fast
+
+// series: { name, className, histogram, strong }
+const nines = (share, commits) => Math.min(-Math.log10(Math.max(1 - share, 1e-12)), Math.log10(commits) + 0.25);
+const EXACT = { 0.5: "p50_ns", 0.99: "p99_ns", 0.999: "p999_ns" };
+function latencyAt(histogram, share) {
+  if (finite(histogram[EXACT[share]])) return histogram[EXACT[share]];
+  const wanted = share * histogram.count;
+  let seen = 0;
+  for (const [ns, n] of list(histogram.buckets)) {
+    seen += n;
+    if (seen >= wanted - 1e-9) return Math.min(ns, histogram.max_ns ?? ns);
+  }
+  return histogram.max_ns ?? null;
+}
+const LEVELS = [[0, "fastest"], [0.5, "50%"], [0.9, "90%"], [0.99, "99%"], [0.999, "99.9%"], [0.9999, "99.99%"], [0.99999, "99.999%"]];
+function distributionChart(width, series) {
+  const [top, height, left] = [18, 290, 54];
+  const [right, bottom] = [width - 12, height - 42];
+  const drawn = series.filter((one) => list(one.histogram.buckets).length);
+  const strong = drawn.filter((one) => one.strong);
+  const commits = Math.max(...drawn.map((one) => one.histogram.count), 2);
+  const highest = nines(1, commits);
+  const x = logarithmic(Math.min(...drawn.map((one) => one.histogram.min_ns)), Math.max(...drawn.map((one) => one.histogram.max_ns)), left, right, 10, time);
+  const levels = LEVELS.filter(([share]) => nines(share, commits) < highest - 0.12);
+  const yOf = (share) => bottom - (nines(share, commits) / highest) * (bottom - top);
+  const chart = frame(width, height, x, { at: yOf, ticks: levels.map(([share, words]) => [share, share ? words : "0%"]) },
+    { left, right, top, bottom, xName: "time of a commit", yName: "share of commits that took at most so long" });
+  for (const one of [...drawn.filter((other) => !other.strong), ...strong]) {
+    let seen = 0;
+    const path = [[x.at(one.histogram.min_ns), bottom]];
+    for (const [ns, n] of one.histogram.buckets) {
+      seen += n;
+      const share = seen / one.histogram.count;
+      path.push([x.at(Math.min(ns, one.histogram.max_ns)), bottom - (nines(share, one.histogram.count) / highest) * (bottom - top)]);
+    }
+    chart.append(sv("polyline", { points: points(path), class: `mark curve ${one.strong ? one.className : "context"}` }));
+  }
+  const hits = [...levels.map(([share, words]) => [share, words]), [1, "slowest"]];
+  hits.forEach(([share, words], n) => {
+    const [here, above, below] = [n, n + 1, n - 1].map((at) => hits[at] && yOf(hits[at][0]));
+    const from = above === undefined ? top - 10 : (here + above) / 2;
+    const to = below === undefined ? bottom + 6 : (here + below) / 2;
+    const group = sv("g", {}, sv("rect", { x: left, y: from, width: right - left, height: Math.max(1, to - from), class: "hit" }), line(left, here, right, here, "cross"));
+    const head = share === 1 ? "the slowest commit" : share === 0 ? "the fastest commit" : `${words} of commits took at most`;
+    chart.append(says(group, [head, ...strong.map((one) => `${one.name}: ${time(share === 0 ? one.histogram.min_ns : share === 1 ? one.histogram.max_ns : latencyAt(one.histogram, share))}`)]));
+  });
+  return chart;
+}
+
+// ---- latency over time: rounds side by side, in each the median and the slowest commit of a slice
+
+// series: { name, className, rounds: [[[sum, median, max], ...], ...], numbers: [round of the run, ...] }
+function overTimeChart(width, series) {
+  const [top, height, left] = [18, 290, 54];
+  const [right, bottom] = [width - 12, height - 42];
+  const rounds = Math.max(1, ...series.flatMap((one) => one.numbers.map((n) => n + 1)));
+  const all = series.flatMap((one) => one.rounds.flat());
+  const y = logarithmic(Math.min(...all.map((slice) => slice[1])), Math.max(...all.map((slice) => slice[2])), bottom, top, 10, time);
+  const wide = (right - left) / rounds;
+  const every = Math.ceil(rounds / Math.max(1, (right - left) / 26));
+  const ticks = [];
+  for (let n = 0; n < rounds; n += every) ticks.push([n, String(n + 1)]);
+  const chart = frame(width, height, { at: (n) => left + (n + 0.5) * wide, ticks: [] }, y,
+    { left, right, top, bottom, xName: "round of the run (each from its first to its last commit)", yName: "time of a commit: line = median, dots = slowest" });
+  for (let n = 0; n <= rounds; n += 1) chart.append(line(left + n * wide, top, left + n * wide, bottom, "grid"));
+  for (const [n, words] of ticks) chart.append(label(left + (n + 0.5) * wide, bottom + 16, words, "tick", "middle"));
+  for (const one of series) {
+    one.rounds.forEach((slices, at) => {
+      const total = sum(slices.map((slice) => slice[0])) || 1;
+      const from = left + one.numbers[at] * wide + wide * 0.06;
+      let before = 0;
+      const path = slices.map(([sum_ns, median_ns, max_ns]) => {
+        const x = from + ((before + sum_ns / 2) / total) * wide * 0.88;
+        before += sum_ns;
+        return [x, y.at(median_ns), y.at(max_ns)];
+      });
+      for (const [x, , worst] of path) chart.append(sv("circle", { cx: x.toFixed(1), cy: worst.toFixed(1), r: 1.6, class: `mark spot ${one.className}` }));
+      chart.append(sv("polyline", { points: points(path), class: `mark curve ${one.className}` }));
+    });
+  }
+  for (let n = 0; n < rounds; n += 1) {
+    const lines = series.map((one) => {
+      const slices = one.rounds[one.numbers.indexOf(n)];
+      return slices && slices.length
+        ? `${one.name}: median ${time(median(slices.map((slice) => slice[1])))}, slowest ${time(Math.max(...slices.map((slice) => slice[2])))}`
+        : `${one.name}: not in this round`;
+    });
+    chart.append(says(sv("g", {}, sv("rect", { x: left + n * wide, y: top, width: wide, height: bottom - top, class: "hit" })), [`round ${n + 1}`, ...lines]));
+  }
+  return chart;
+}
+
+// ---- the bill of a commit: requests by kind as one stacked bar, flushes beside
+
+// rows: { name, parts: [{ className, name, requests, bytes }], flushes, lines, missing }
+function billChart(width, rows, mark) {
+  const narrow = width < 540;
+  const longest = Math.max(...rows.map((row) => row.name.length), 4) * CHARACTER + 14;
+  const left = narrow ? 2 : Math.min(longest, width * 0.36);
+  const step = narrow ? 42 : 27;
+  const gap = 54;
+  const split = left + (width - left) * 0.68;
+  const top = 22;
+  const most = Math.max(...rows.map((row) => sum(list(row.parts).map((part) => part.requests))), 1e-9);
+  const mostFlushes = Math.max(...rows.map((row) => row.flushes || 0), 1e-9);
+  const requests = linear(most, left, split - gap, digits);
+  const flushes = linear(mostFlushes, split, width - 44, digits);
+  const chart = canvas(width, rows.length * step + top + 24);
+  const bottom = rows.length * step + top;
+  chart.append(label(left, 13, "requests per commit", "tick"), label(split, 13, "flushes per commit", "tick"));
+  for (const scale of [requests, flushes]) {
+    for (const [value, words] of scale.ticks) {
+      chart.append(line(scale.at(value), top - 4, scale.at(value), bottom, "grid"), label(scale.at(value), bottom + 16, words, "tick", "middle"));
+    }
+  }
+  rows.forEach((row, n) => {
+    const y = top + n * step;
+    const middle = narrow ? y + 29 : y + step / 2;
+    const group = sv("g", { "data-row": "" }, sv("rect", { x: 0, y, width, height: step, class: "hit" }),
+      label(narrow ? 2 : left - 10, narrow ? y + 14 : middle + 4, shortened(row.name, narrow ? width - 4 : left - 14), "name", narrow ? "start" : "end"));
+    if (!row.parts) {
+      group.append(label(left + (narrow ? 0 : 4), middle + 4, shortened(row.missing || "no bill", width - left), "missing"));
+    } else {
+      let at = 0;
+      for (const part of row.parts.filter((one) => one.requests > 0)) {
+        const [a, b] = [requests.at(at), requests.at(at + part.requests)];
+        at += part.requests;
+        group.append(sv("rect", { x: a, y: middle - 7, width: Math.max(0.8, b - a - 0.8), height: 14, class: `mark ${part.className}` }));
+      }
+      group.append(label(requests.at(at) + 6, middle + 4, mark + digits(at), "value"));
+      if (finite(row.flushes)) {
+        group.append(sv("rect", { x: flushes.at(0), y: middle - 4, width: Math.max(1, flushes.at(row.flushes) - flushes.at(0)), height: 8, class: "mark k-flush" }),
+          label(flushes.at(row.flushes) + 6, middle + 4, mark + digits(row.flushes), "value"));
+      }
+    }
+    chart.append(says(group, [row.name, ...list(row.lines)]));
+  });
+  return chart;
+}
+
+// ---- one commit, request by request
+
+const KINDS = [
+  ["k-data", "data write", "data writes", "data_writes"],
+  ["k-journal", "journal write", "journal writes that the commit waits for", "journal_writes"],
+  ["k-timer", "timer journal write", "journal writes of a timer", "timer_journal_writes"],
+  ["k-otherjournal", "other journal write", "other journal writes", "other_journal_writes"],
+  ["k-metadata", "metadata write", "metadata in place", "metadata_writes"],
+  ["k-zeroing", "zeroing", "zeroing commands", "zeroing"],
+  ["k-discard", "discard", "discards", "discards"],
+  ["k-other", "unattributed write", "writes not attributed", "unattributed_writes"],
+  ["k-read", "data read", "reads of the file", "data_reads"],
+  ["k-otherread", "other read", "other reads", "other_reads"],
+];
+function kindClass(what) {
+  const name = text(what);
+  if (name.includes("flush")) return "k-flush";
+  const known = KINDS.find(([, kind]) => kind === name);
+  if (known) return known[0];
+  if (name.includes("journal")) return name.includes("timer") ? "k-timer" : "k-otherjournal";
+  return name.includes("read") ? "k-otherread" : "k-other";
+}
+// Requests that overlap get rows of their own.
+function lanes(requests, end) {
+  const free = [];
+  return requests.map((request) => {
+    const from = request.issued_ns || 0;
+    const to = finite(request.completed_ns) ? request.completed_ns : end;
+    let lane = free.findIndex((until) => until <= from);
+    if (lane < 0) lane = free.length;
+    free[lane] = to;
+    return { request, from, to, lane };
+  });
+}
+// commits: [{ name, commit }], one below the other on the same axis of time
+function timelineChart(width, commits) {
+  const left = width < 540 ? 8 : 64;
+  const right = width - 14;
+  const end = Math.max(...commits.flatMap(({ commit }) => [commit.total_ns || 0, ...list(commit.requests).map((one) => one.completed_ns || one.issued_ns || 0)]), 1);
+  const x = linear(end, left, right, time);
+  const parts = [];
+  let y = 4;
+  for (const { name, commit } of commits) {
+    const from = y;
+    y += 20;
+    parts.push(label(2, y - 5, shortened(name, width), "name strong"));
+    const devices = [...new Set(list(commit.requests).map((one) => text(one.device)))];
+    if (!devices.length) {
+      y += 18;
+      parts.push(label(left, y - 4, "no request reached a device before the acknowledgement", "missing"));
+    }
+    for (const device of devices) {
+      y += width < 540 ? 15 : 4;
+      const laid = lanes(list(commit.requests).filter((one) => text(one.device) === device).sort((a, b) => a.issued_ns - b.issued_ns), end);
+      parts.push(width < 540 ? label(left, y - 3, device, "tick") : label(left - 8, y + 13, shortened(device, left - 8), "tick", "end"));
+      for (const { request, from: a, to: b, lane } of laid) {
+        const top = y + lane * 21;
+        const open = !finite(request.completed_ns);
+        const wide = Math.max(2, x.at(b) - x.at(a));
+        const next = Math.min(right, ...laid.filter((one) => one.lane === lane && one.from >= b).map((one) => x.at(one.from)));
+        // As many words as there is room for: in the bar, else behind it, else none; the tooltip has all.
+        const variants = [[request.what, request.bytes ? bytes(request.bytes) : ""].filter(Boolean).join(", "), text(request.what)];
+        const fits = (room) => variants.find((one) => one.length * 6.2 + 9 < room);
+        const inside = fits(wide);
+        const beyond = !inside && fits(next - x.at(b));
+        const className = kindClass(request.what);
+        const group = sv("g", {}, sv("rect", { x: x.at(a), y: top, width: wide, height: 17, rx: 2, class: `mark ${className}${open ? " open" : ""}` }),
+          (inside || beyond) && label(inside ? x.at(a) + 5 : x.at(b) + 4, top + 12.5, inside || beyond, inside ? `on ${className}` : "off"));
+        parts.push(says(group, [request.what, `${device}, by ${text(request.who)}`, `issued after ${time(a)}`, open ? "not seen to complete" : `completed after ${time(b)} (took ${time(b - a)})`,
+          request.bytes ? `${bytes(request.bytes)} at sector ${count(request.sector)}` : null, request.flags ? `flags ${request.flags}` : null]));
+      }
+      y += 21 * Math.max(1, ...laid.map((one) => one.lane + 1));
+    }
+    if (finite(commit.total_ns)) {
+      const at = x.at(commit.total_ns);
+      const late = at > width * 0.6;
+      parts.push(line(at, from + 4, at, y + 2, "acknowledged"), label(at + (late ? -5 : 5), from + 14, `acknowledged after ${time(commit.total_ns)}`, "value", late ? "end" : "start"));
+    }
+    y += 14;
+  }
+  const chart = canvas(width, y + 24);
+  for (const [value, words] of x.ticks) chart.append(line(x.at(value), 0, x.at(value), y, "grid"), label(x.at(value), y + 16, words, "tick", value ? "middle" : "start"));
+  chart.append(...parts);
+  return chart;
+}
+
+// ---- curves over a quantity: threads, writes in flight, bytes per write
+
+// series: { name, className, points: [{ x, value, low, high, lines }], knee }
+function curveChart(width, series, { xName, xShown, yShown, unit }) {
+  const [top, height, left] = [20, 330, 66];
+  const [right, bottom] = [width - 16, height - 44];
+  const all = series.flatMap((one) => one.points);
+  const xs = [...new Set(all.map((point) => point.x))].sort((a, b) => a - b);
+  const x = logarithmic(xs[0], xs[xs.length - 1], left, right, 2, xShown);
+  // The points that were measured are the ticks; where they stand too close, every other one.
+  const room = Math.max(1, Math.ceil((xs.length * 44) / (right - left)));
+  x.ticks = xs.filter((_, n) => n % room === 0).map((value) => [value, xShown(value)]);
+  const y = linear(Math.max(...all.map((point) => point.high)), bottom, top, yShown);
+  const chart = frame(width, height, x, y, { left, right, top, bottom, xName, yName: unit });
+  const ends = [];
+  for (const one of series) {
+    for (const point of one.points) chart.append(line(x.at(point.x), y.at(point.low), x.at(point.x), y.at(point.high), `whisker ${one.className}`));
+    chart.append(sv("polyline", { points: points(one.points.map((point) => [x.at(point.x), y.at(point.value)])), class: `mark curve ${one.className}` }));
+    for (const point of one.points) chart.append(sv("circle", { cx: x.at(point.x), cy: y.at(point.value), r: 3, class: `mark dot ${one.className}` }));
+    const knee = finite(one.knee) && one.points.find((point) => point.x === one.knee);
+    if (knee) {
+      chart.append(line(x.at(knee.x), y.at(knee.value), x.at(knee.x), bottom, `knee ${one.className}`),
+        sv("circle", { cx: x.at(knee.x), cy: y.at(knee.value), r: 8, class: `mark ring ${one.className}`, "data-knee": "" }));
+      ends.push({ x: x.at(knee.x) + (x.at(knee.x) > (left + right) / 2 ? -12 : 12), y: y.at(knee.value) + 18, name: `knee of ${one.name}: ${xShown(knee.x)}`, className: one.className, anchor: x.at(knee.x) > (left + right) / 2 ? "end" : "start" });
+    }
+  }
+  endLabels(chart, ends, width * 0.55, top);
+  xs.forEach((value, n) => {
+    const from = n ? (x.at(xs[n - 1]) + x.at(value)) / 2 : left;
+    const to = n + 1 < xs.length ? (x.at(xs[n + 1]) + x.at(value)) / 2 : right;
+    const lines = series.flatMap((one) => one.points.filter((point) => point.x === value).map((point) => `${one.name}: ${point.shown}`));
+    chart.append(says(sv("g", {}, sv("rect", { x: from, y: top, width: to - from, height: bottom - top, class: "hit" }), line(x.at(value), top, x.at(value), bottom, "cross")), [`${xShown(value)} ${text(xName)}`, ...lines]));
+  });
+  return chart;
+}
+
+// ---- what fallocate did: the file after the call as a strip of its blocks
+
+const UNITS = { B: 1, KiB: KI, MiB: KI ** 2, GiB: KI ** 3, TiB: KI ** 4 };
+const AMOUNT = "(\\d+(?:\\.\\d+)?)(B|KiB|MiB|GiB|TiB)?";
+const EXTENT = new RegExp(`^${AMOUNT}(\\+|\\.\\.)${AMOUNT} (.+)$`);
+// `0B+8KiB written` (from, length) or `0..8192 written` (from, to).
+function extent(words) {
+  const found = EXTENT.exec(text(words));
+  if (!found) return null;
+  const from = Number(found[1]) * UNITS[found[2] || "B"];
+  const second = Number(found[4]) * UNITS[found[5] || "B"];
+  return { from, to: found[3] === "+" ? from + second : second, state: found[6] };
+}
+const stateClass = (state) => (state.startsWith("unwritten") ? "b-unwritten" : state.startsWith("written") ? "b-written" : "b-other");
+// rows: { name, done, answer, facts, lines }
+function stripsChart(width, rows) {
+  const narrow = width < 540;
+  const longest = Math.max(...rows.map((row) => row.name.length), 4) * CHARACTER + 14;
+  const left = narrow ? 2 : Math.min(longest, width * 0.34);
+  const right = narrow ? width - 2 : width - 170;
+  const step = narrow ? 46 : 25;
+  const extents = rows.map((row) => list(row.facts && row.facts.extents).map(extent).filter(Boolean));
+  const end = Math.max(...rows.map((row, n) => Math.max(row.facts ? row.facts.size_bytes || 0 : 0, ...extents[n].map((one) => one.to))), 1);
+  const x = linear(end, left, right, bytes);
+  const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => [end * part, bytes(end * part)]);
+  const chart = canvas(width, rows.length * step + 26);
+  const bottom = rows.length * step + 2;
+  x.ticks = narrow ? [ticks[0], ticks[4]] : ticks;
+  x.ticks.forEach(([value, words], n) => chart.append(line(x.at(value), 0, x.at(value), bottom, "grid"), label(x.at(value), bottom + 16, words, "tick", n === 0 ? "start" : n === x.ticks.length - 1 ? "end" : "middle")));
+  rows.forEach((row, n) => {
+    const y = n * step;
+    const middle = narrow ? y + 31 : y + step / 2;
+    const group = sv("g", { "data-row": "" }, sv("rect", { x: 0, y, width, height: step, class: "hit" }),
+      label(narrow ? 2 : left - 10, narrow ? y + 16 : middle + 4, row.name, "name", narrow ? "start" : "end"));
+    const facts = row.facts || {};
+    if (row.done) {
+      // Up to the file's size a hole; what is drawn over it has blocks.
+      group.append(sv("rect", { x: x.at(0), y: middle - 6, width: Math.max(0.5, x.at(facts.size_bytes || 0) - x.at(0)), height: 12, class: "mark b-hole" }));
+      for (const one of extents[n]) {
+        group.append(sv("rect", { x: x.at(one.from), y: middle - 6, width: Math.max(1, x.at(one.to) - x.at(one.from)), height: 12, class: `mark ${stateClass(one.state)}` }));
+      }
+      const size = x.at(facts.size_bytes || 0);
+      group.append(line(size, middle - 9, size, middle + 9, "whisker"));
+      const words = `${bytes(facts.size_bytes)}, ${count(facts.blocks)} blocks`;
+      group.append(narrow ? label(width - 2, y + 16, words, "value", "end") : label(right + 12, middle + 4, words, "value"));
+    } else {
+      group.append(sv("rect", { x: x.at(0), y: middle - 6, width: right - left, height: 12, class: "mark b-refused" }),
+        narrow ? label(width - 2, y + 16, text(row.answer), "missing", "end") : label(right + 12, middle + 4, shortened(text(row.answer), 158), "missing"));
+    }
+    chart.append(says(group, [row.name, ...list(row.lines)]));
+  });
+  return chart;
+}
+
+// ---- identical arms: each pair a dot
+
+function pairsChart(width, speedups) {
+  const [height, left, right, bottom] = [132, 16, width - 16, 100];
+  const all = sorted(speedups);
+  const x = logarithmic(Math.min(all[0], 0.96), Math.max(all[all.length - 1], 1.04), left, right, 2 ** 0.25, (value) => digits(value));
+  const chart = canvas(width, height);
+  chart.append(sv("rect", { x: x.at(1 / 1.03), y: 6, width: x.at(1.03) - x.at(1 / 1.03), height: bottom - 6, class: "band" }));
+  for (const [value, words] of x.ticks) chart.append(line(x.at(value), 6, x.at(value), bottom, "grid"), label(x.at(value), bottom + 16, words, "tick", "middle"));
+  chart.append(line(x.at(1), 6, x.at(1), bottom, "reference"));
+  const stacks = new Map();
+  const marks = sv("g", {});
+  for (const value of all) {
+    const column = Math.round(x.at(value) / 7);
+    const n = stacks.get(column) || 0;
+    stacks.set(column, n + 1);
+    marks.append(sv("circle", { cx: column * 7, cy: Math.max(8, bottom - 6 - n * 7), r: 3, class: "mark dot s-best" }));
+  }
+  chart.append(says(marks, ["speedups of identical arms", `lowest ${times(all[0])}`, `median ${times(median(all))}`, `highest ${times(all[all.length - 1])}`]));
+  return chart;
+}

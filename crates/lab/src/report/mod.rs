@@ -1,0 +1,107 @@
+//! The report: a result as one HTML page that needs nothing but itself.
+//!
+//! *Owns*: which results are taken, the page, its size. *May not touch*: files, the terminal (the command's), measuring.
+//! It reads the JSON and nothing else: a result of another version that lacks a field, or of a run that failed half way,
+//! still gives a page, which says what is missing (`words` for the head, `page.js` for each chart).
+//!
+//! Names in a result are what users called their directories: Askama escapes them in the head, `island` in the data, and the
+//! scripts put text in only as text.
+
+mod read;
+mod shrink;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use askama::Template;
+use serde_json::Value;
+
+use shrink::{DETAILS, Detail, shrunk};
+use words::Words;
+
+/// The most that a page may have: it goes into mails and issues.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The file is not JSON.
+    #[error("it is not JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
+    /// It is JSON, and something else.
+    #[error("it is not a result of the lab: {0}")]
+    NotAResult(String),
+    /// Fields may have other meanings there.
+    #[error(
+        "its schema_version is {found}; this inkstone reads {known}: draw it with the inkstone that measured it ({version})"
+    )]
+    Version {
+        /// What stands in the file.
+        found: String,
+        /// What this version reads.
+        known: u32,
+        /// The version of Inkstone that wrote it.
+        version: String,
+    },
+    /// So many cells that not even the coarsest page holds them.
+    #[error(
+        "the page would have {bytes} bytes, and {PAGE_BYTES_MAX} is the most: measure fewer cells or places at once"
+    )]
+    TooLarge {
+        /// Bytes of the smallest page.
+        bytes: usize,
+    },
+    /// The template could not be filled in.
+    #[error("the page could not be made: {0}")]
+    Page(#[from] askama::Error),
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    version: &'static str,
+    words: &'a Words,
+    data: &'a str,
+    css: &'static str,
+    draw: &'static str,
+    charts: &'static str,
+    page: &'static str,
+}
+
+/// The page of a result, from its JSON.
+///
+/// # Errors
+/// When it is not a result of the lab, or one of another schema version.
+pub fn report(json: &str) -> Result<String, ReportError> {
+    let result: Value = serde_json::from_str(json)?;
+    read::check(&result)?;
+    let mut bytes = 0;
+    for detail in DETAILS {
+        let page = page(&result, detail)?;
+        if page.len() <= PAGE_BYTES_MAX {
+            return Ok(page);
+        }
+        bytes = page.len();
+    }
+    Err(ReportError::TooLarge { bytes })
+}
+
+fn page(result: &Value, detail: &Detail) -> Result<String, ReportError> {
+    let words = Words::of(result, detail.note);
+    let data = island(&shrunk(result, detail))?;
+    let page = Page {
+        version: env!("CARGO_PKG_VERSION"),
+        words: &words,
+        data: &data,
+        css: include_str!("report.css"),
+        draw: include_str!("draw.js"),
+        charts: include_str!("charts.js"),
+        page: include_str!("page.js"),
+    };
+    Ok(page.render()?)
+}
+
+/// JSON that cannot end the element that it stands in: neither `</script>` nor `<!--` has its first character.
+fn island(value: &Value) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
+}

@@ -1,0 +1,239 @@
+//! A result made small enough for a page: what no chart shows is left out, what a chart shows is told in fewer points.
+//!
+//! *Owns*: what a page can do without. *May not touch*: any figure that a table names; a field it does not know stays as it is.
+
+use serde_json::{Map, Value};
+
+/// How much of a result stands in a page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Detail {
+    /// Points of a latency curve.
+    points: usize,
+    /// Slices of a cell over time, of all its rounds together.
+    slices: usize,
+    /// Commits of a cell, request by request.
+    commits: usize,
+    /// What the page says of it.
+    pub(super) note: &'static str,
+}
+
+/// From fine to coarse: the first that fits is taken.
+pub(super) const DETAILS: &[Detail] = &[
+    Detail {
+        points: 160,
+        slices: 240,
+        commits: 3,
+        note: "Curves have up to 160 points each; the JSON has all.",
+    },
+    Detail {
+        points: 96,
+        slices: 120,
+        commits: 3,
+        note: "Curves have up to 96 points each; the JSON has all.",
+    },
+    Detail {
+        points: 64,
+        slices: 64,
+        commits: 2,
+        note: "To keep the page small, curves have up to 64 points each; the JSON has all.",
+    },
+    Detail {
+        points: 40,
+        slices: 40,
+        commits: 1,
+        note: "To keep the page small, curves have up to 40 points each and one commit of each way is shown request by request; the JSON has all.",
+    },
+    Detail {
+        points: 24,
+        slices: 20,
+        commits: 1,
+        note: "To keep the page small, curves have up to 24 points each and one commit of each way is shown request by request; the JSON has all.",
+    },
+    Detail {
+        points: 12,
+        slices: 0,
+        commits: 0,
+        note: "To keep the page small, curves have up to 12 points each, and latency over time and commits request by request are left out; the JSON has all.",
+    },
+];
+
+/// The result in this detail.
+pub(super) fn shrunk(value: &Value, detail: &Detail) -> Value {
+    match value {
+        Value::Object(object) => Value::Object(object_shrunk(object, detail)),
+        Value::Array(values) => values.iter().map(|value| shrunk(value, detail)).collect(),
+        // Three digits more than a chart shows.
+        Value::Number(number) if number.is_f64() => {
+            number.as_f64().map_or(Value::Null, |n| rounded(n).into())
+        }
+        other => other.clone(),
+    }
+}
+
+fn object_shrunk(object: &Map<String, Value>, detail: &Detail) -> Map<String, Value> {
+    let mut kept = Map::new();
+    for (name, value) in object {
+        let value = match (name.as_str(), value) {
+            // The bill's table and chart have the totals; who submitted what is in the JSON.
+            ("submitters" | "unattributed", Value::Array(_)) => continue,
+            // The parts of a commit and the preparation are shown as percentiles, not as curves.
+            ("write" | "sync" | "preparation", Value::Object(histogram))
+                if histogram.contains_key("buckets") =>
+            {
+                let mut histogram = histogram.clone();
+                histogram.remove("buckets");
+                Value::Object(histogram)
+            }
+            ("buckets", Value::Array(buckets)) => fewer_buckets(buckets, detail.points),
+            ("over_time", Value::Array(rounds)) => fewer_slices(rounds, detail.slices),
+            ("timeline", Value::Array(commits)) => {
+                commits.iter().take(detail.commits).map(|commit| shrunk(commit, detail)).collect()
+            }
+            // What there was nothing of; the charts take a missing count of a bill for none.
+            (_, Value::Object(tally)) if no_requests(tally) => continue,
+            (_, value) => shrunk(value, detail),
+        };
+        kept.insert(name.clone(), value);
+    }
+    kept
+}
+
+fn no_requests(tally: &Map<String, Value>) -> bool {
+    tally.len() == 2
+        && ["requests", "bytes"].iter().all(|name| tally.get(*name).and_then(Value::as_u64) == Some(0))
+}
+
+fn rounded(n: f64) -> f64 {
+    format!("{n:.5e}").parse().unwrap_or(n)
+}
+
+/// One bucket of a histogram: (highest value, count).
+fn pair(bucket: &Value) -> Option<(f64, u64)> {
+    Some((bucket.get(0)?.as_f64()?, bucket.get(1)?.as_u64()?))
+}
+
+/// Neighbours become one bucket, with the higher value and both counts, where that moves the curve least: by its own length on
+/// the axes that it is drawn on, which are logarithmic in the time and in the share that is slower.
+fn fewer_buckets(buckets: &[Value], points: usize) -> Value {
+    let pairs: Option<Vec<(f64, u64)>> = buckets.iter().map(pair).collect();
+    let Some(pairs) = pairs.filter(|pairs| pairs.len() > points) else {
+        return Value::Array(buckets.to_vec());
+    };
+    let total = pairs.iter().map(|(_, count)| count).sum::<u64>().max(1) as f64;
+    let slower = |seen: u64| -((1.0 - seen as f64 / total).max(0.5 / total)).log10();
+    let (first, last) = (pairs[0].0.max(1.0).ln(), pairs[pairs.len() - 1].0.max(1.0).ln());
+    let wide = (last - first).max(1e-9);
+    let high = slower(total as u64).max(1e-9);
+    // The curve's length is at most 2; so many steps of this length use up the points, and the last bucket has its own.
+    let step = 2.0 / (points.max(2) - 1) as f64;
+    let mut kept: Vec<Value> = Vec::new();
+    let (mut seen, mut gathered, mut at) = (0u64, 0u64, (first, 0.0));
+    for (index, (ns, count)) in pairs.iter().enumerate() {
+        seen += count;
+        gathered += count;
+        let here = (ns.max(1.0).ln(), slower(seen));
+        let moved = (here.0 - at.0) / wide + (here.1 - at.1) / high;
+        if moved >= step || index + 1 == pairs.len() {
+            kept.push(Value::from(vec![Value::from(*ns as u64), Value::from(gathered)]));
+            gathered = 0;
+            at = here;
+        }
+    }
+    Value::Array(kept)
+}
+
+/// Neighbouring slices become one: their time together, the median of their medians, their slowest commit.
+fn fewer_slices(rounds: &[Value], slices_max: usize) -> Value {
+    if slices_max == 0 {
+        return Value::Array(Vec::new());
+    }
+    let of_round = (slices_max / rounds.len().max(1)).max(1);
+    let fewer = |round: &Value| -> Value {
+        let slices: Option<Vec<[u64; 3]>> =
+            round.as_array().and_then(|slices| slices.iter().map(slice).collect());
+        let Some(slices) = slices else { return Value::Array(Vec::new()) };
+        let len = slices.len().div_ceil(of_round).max(1);
+        slices.chunks(len).map(joined).collect()
+    };
+    rounds.iter().map(fewer).collect()
+}
+
+fn slice(value: &Value) -> Option<[u64; 3]> {
+    let at = |index: usize| value.get(index)?.as_u64();
+    Some([at(0)?, at(1)?, at(2)?])
+}
+
+fn joined(slices: &[[u64; 3]]) -> Value {
+    let mut medians: Vec<u64> = slices.iter().map(|slice| slice[1]).collect();
+    medians.sort_unstable();
+    let time_ns = slices.iter().map(|slice| slice[0]).fold(0, u64::saturating_add);
+    let slowest_ns = slices.iter().map(|slice| slice[2]).max().unwrap_or(0);
+    Value::from(vec![time_ns, medians[medians.len() / 2], slowest_ns])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fewer_buckets_keep_every_commit_and_the_slowest() {
+        let buckets: Vec<Value> = (0..3_000u64).map(|n| json!([1_000 + n * n, 1 + n % 7])).collect();
+        let total: u64 = buckets.iter().filter_map(pair).map(|(_, count)| count).sum();
+        for points in [12, 40, 160] {
+            let fewer = fewer_buckets(&buckets, points);
+            let fewer: Vec<(f64, u64)> = fewer.as_array().unwrap().iter().filter_map(pair).collect();
+            assert!(fewer.len() <= points && fewer.len() > points / 3, "{} of {points}", fewer.len());
+            assert_eq!(fewer.iter().map(|(_, count)| count).sum::<u64>(), total);
+            assert_eq!(fewer.last().unwrap().0, (1_000 + 2_999 * 2_999) as f64);
+        }
+    }
+
+    #[test]
+    fn a_curve_of_few_points_still_tells_its_percentiles() {
+        let buckets: Vec<Value> = (1..=20_000u64).map(|n| json!([100_000 + n * 10, 1])).collect();
+        let fewer = fewer_buckets(&buckets, 64);
+        let quantile = |wanted: f64| {
+            let mut seen = 0;
+            let pairs = fewer.as_array().unwrap().iter().filter_map(pair);
+            pairs
+                .into_iter()
+                .find(|(_, count)| {
+                    seen += count;
+                    seen as f64 >= wanted * 20_000.0
+                })
+                .unwrap()
+                .0
+        };
+        for (share, true_ns) in [(0.5, 200_000.0), (0.9, 280_000.0), (0.99, 298_000.0)] {
+            assert!((quantile(share) / true_ns - 1.0_f64).abs() < 0.06, "{share}: {}", quantile(share));
+        }
+    }
+
+    #[test]
+    fn slices_keep_their_time_and_their_slowest() {
+        let round: Vec<[u64; 3]> =
+            (0..60u64).map(|n| [100, n, if n == 33 { 9_000 } else { n + 1 }]).collect();
+        let fewer = fewer_slices(&[json!(round), json!(round)], 24);
+        let first: Vec<[u64; 3]> = fewer[0].as_array().unwrap().iter().filter_map(slice).collect();
+        assert_eq!((first.len(), first.iter().map(|slice| slice[0]).sum::<u64>()), (12, 6_000));
+        assert_eq!(first.iter().map(|slice| slice[2]).max(), Some(9_000));
+        assert_eq!(fewer_slices(&[json!("nonsense")], 24), json!([[]]));
+    }
+
+    #[test]
+    fn what_is_not_known_stays_and_what_no_chart_shows_goes() {
+        let value = json!({
+            "later": {"deep": [1, {"x": 0.12345678}]},
+            "write": {"count": 2, "buckets": [[1, 2]]},
+            "data_reads": {"requests": 0, "bytes": 0},
+            "data_writes": {"requests": 3, "bytes": 0},
+            "submitters": [{"who": "x"}]
+        });
+        let small = shrunk(&value, &DETAILS[0]);
+        assert_eq!(
+            small,
+            json!({"later": {"deep": [1, {"x": 0.123457}]}, "write": {"count": 2}, "data_writes": {"requests": 3, "bytes": 0}})
+        );
+    }
+}
