@@ -24,7 +24,7 @@ function rowsChart(width, rows, options) {
   const bottom = rows.length * step + 4;
   for (const [value, words] of scale.ticks) {
     const x = scale.at(value);
-    chart.append(line(x, 0, x, bottom, "grid"), label(x, bottom + 15, words, "tick", x < left + 16 && !options.dots ? "start" : "middle"));
+    chart.append(line(x, 0, x, bottom, "grid"), tickLabel(x, bottom + 15, words, width));
   }
   if (finite(options.reference)) chart.append(line(scale.at(options.reference), 0, scale.at(options.reference), bottom, "reference"));
   if (options.axis) chart.append(label(left, bottom + 29, options.axis, "tick"));
@@ -64,22 +64,13 @@ function frame(width, height, x, y, words) {
   }
   for (const [value, shown] of x.ticks) {
     const at = x.at(value);
-    chart.append(line(at, words.top, at, words.bottom, "grid"), label(at, words.bottom + 16, shown, "tick", "middle"));
+    chart.append(line(at, words.top, at, words.bottom, "grid"), tickLabel(at, words.bottom + 16, shown, width));
   }
   if (words.xName) chart.append(label(words.right, words.bottom + 31, words.xName, "tick", "end"));
   if (words.yName) chart.append(label(2, 11, words.yName, "tick"));
   return chart;
 }
 const points = (all) => all.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
-// Names at the ends of curves, moved apart where they would lie on each other.
-function endLabels(chart, ends, width, top) {
-  let last = top - 20;
-  for (const end of [...ends].sort((a, b) => a.y - b.y)) {
-    const y = Math.max(end.y + 4, last + 14);
-    last = y;
-    chart.append(label(end.x, y, shortened(end.name, width), `name line-name ${end.className}`, end.anchor));
-  }
-}
 
 // ---- latency distribution: how many commits were at least as fast
 
@@ -97,7 +88,7 @@ function latencyAt(histogram, share) {
   return histogram.max_ns ?? null;
 }
 const LEVELS = [[0, "fastest"], [0.5, "50%"], [0.9, "90%"], [0.99, "99%"], [0.999, "99.9%"], [0.9999, "99.99%"], [0.99999, "99.999%"]];
-function distributionChart(width, series) {
+function distributionChart(width, series, what) {
   const [top, height, left] = [18, 290, 54];
   const [right, bottom] = [width - 12, height - 42];
   const drawn = series.filter((one) => list(one.histogram.buckets).length);
@@ -108,7 +99,7 @@ function distributionChart(width, series) {
   const levels = LEVELS.filter(([share]) => nines(share, commits) < highest - 0.12);
   const yOf = (share) => bottom - (nines(share, commits) / highest) * (bottom - top);
   const chart = frame(width, height, x, { at: yOf, ticks: levels.map(([share, words]) => [share, share ? words : "0%"]) },
-    { left, right, top, bottom, xName: "time of a commit", yName: "share of commits that took at most so long" });
+    { left, right, top, bottom, xName: `time of one ${what}`, yName: `share of ${what}s that took at most so long` });
   for (const one of [...drawn.filter((other) => !other.strong), ...strong]) {
     let seen = 0;
     const path = [[x.at(one.histogram.min_ns), bottom]];
@@ -125,7 +116,7 @@ function distributionChart(width, series) {
     const from = above === undefined ? top - 10 : (here + above) / 2;
     const to = below === undefined ? bottom + 6 : (here + below) / 2;
     const group = sv("g", {}, sv("rect", { x: left, y: from, width: right - left, height: Math.max(1, to - from), class: "hit" }), line(left, here, right, here, "cross"));
-    const head = share === 1 ? "the slowest commit" : share === 0 ? "the fastest commit" : `${words} of commits took at most`;
+    const head = share === 1 ? `the slowest ${what}` : share === 0 ? `the fastest ${what}` : `${words} of ${what}s took at most`;
     chart.append(says(group, [head, ...strong.map((one) => `${one.name}: ${time(share === 0 ? one.histogram.min_ns : share === 1 ? one.histogram.max_ns : latencyAt(one.histogram, share))}`)]));
   });
   return chart;
@@ -191,10 +182,10 @@ function billChart(width, rows, mark) {
   const flushes = linear(mostFlushes, split, width - 44, digits);
   const chart = canvas(width, rows.length * step + top + 24);
   const bottom = rows.length * step + top;
-  chart.append(label(left, 13, "requests per commit", "tick"), label(split, 13, "flushes per commit", "tick"));
+  chart.append(label(left, 13, "requests per commit", "tick"), label(split, 13, narrow ? "flushes" : "flushes per commit", "tick"));
   for (const scale of [requests, flushes]) {
     for (const [value, words] of scale.ticks) {
-      chart.append(line(scale.at(value), top - 4, scale.at(value), bottom, "grid"), label(scale.at(value), bottom + 16, words, "tick", "middle"));
+      chart.append(line(scale.at(value), top - 4, scale.at(value), bottom, "grid"), tickLabel(scale.at(value), bottom + 16, words, width));
     }
   }
   rows.forEach((row, n) => {
@@ -267,7 +258,7 @@ function timelineChart(width, commits) {
   for (const { name, commit } of commits) {
     const from = y;
     y += 20;
-    parts.push(label(2, y - 5, shortened(name, width), "name strong"));
+    parts.push(label(2, y - 5, shortened(name, width * 0.8), "name strong"));
     const devices = [...new Set(list(commit.requests).map((one) => text(one.device)))];
     if (!devices.length) {
       y += 18;
@@ -276,7 +267,7 @@ function timelineChart(width, commits) {
     for (const device of devices) {
       y += width < 540 ? 15 : 4;
       const laid = lanes(list(commit.requests).filter((one) => text(one.device) === device).sort((a, b) => a.issued_ns - b.issued_ns), end);
-      parts.push(width < 540 ? label(left, y - 3, device, "tick") : label(left - 8, y + 13, shortened(device, left - 8), "tick", "end"));
+      parts.push(width < 540 ? label(left, y - 3, shortened(device, width - left), "tick") : label(left - 8, y + 13, shortened(device, left - 8), "tick", "end"));
       for (const { request, from: a, to: b, lane } of laid) {
         const top = y + lane * 21;
         const open = !finite(request.completed_ns);
@@ -303,7 +294,7 @@ function timelineChart(width, commits) {
     y += 14;
   }
   const chart = canvas(width, y + 24);
-  for (const [value, words] of x.ticks) chart.append(line(x.at(value), 0, x.at(value), y, "grid"), label(x.at(value), y + 16, words, "tick", value ? "middle" : "start"));
+  for (const [value, words] of x.ticks) chart.append(line(x.at(value), 0, x.at(value), y, "grid"), tickLabel(x.at(value), y + 16, words, width));
   chart.append(...parts);
   return chart;
 }
@@ -331,10 +322,12 @@ function curveChart(width, series, { xName, xShown, yShown, unit }) {
     if (knee) {
       chart.append(line(x.at(knee.x), y.at(knee.value), x.at(knee.x), bottom, `knee ${one.className}`),
         sv("circle", { cx: x.at(knee.x), cy: y.at(knee.value), r: 8, class: `mark ring ${one.className}`, "data-knee": "" }));
-      ends.push({ x: x.at(knee.x) + (x.at(knee.x) > (left + right) / 2 ? -12 : 12), y: y.at(knee.value) + 18, name: `knee of ${one.name}: ${xShown(knee.x)}`, className: one.className, anchor: x.at(knee.x) > (left + right) / 2 ? "end" : "start" });
+      // Beside the foot of its line, where no curve is.
+      const late = x.at(knee.x) > (left + right) / 2;
+      ends.push({ x: x.at(knee.x) + (late ? -6 : 6), y: bottom - 10 - 16 * ends.length, name: `knee of ${one.name}: ${xShown(knee.x)}`, className: one.className, anchor: late ? "end" : "start" });
     }
   }
-  endLabels(chart, ends, width * 0.55, top);
+  for (const end of ends) chart.append(label(end.x, end.y, shortened(end.name, width * 0.6), `name line-name ${end.className}`, end.anchor));
   xs.forEach((value, n) => {
     const from = n ? (x.at(xs[n - 1]) + x.at(value)) / 2 : left;
     const to = n + 1 < xs.length ? (x.at(xs[n + 1]) + x.at(value)) / 2 : right;
@@ -372,7 +365,7 @@ function stripsChart(width, rows) {
   const chart = canvas(width, rows.length * step + 26);
   const bottom = rows.length * step + 2;
   x.ticks = narrow ? [ticks[0], ticks[4]] : ticks;
-  x.ticks.forEach(([value, words], n) => chart.append(line(x.at(value), 0, x.at(value), bottom, "grid"), label(x.at(value), bottom + 16, words, "tick", n === 0 ? "start" : n === x.ticks.length - 1 ? "end" : "middle")));
+  x.ticks.forEach(([value, words]) => chart.append(line(x.at(value), 0, x.at(value), bottom, "grid"), tickLabel(x.at(value), bottom + 16, words, width)));
   rows.forEach((row, n) => {
     const y = n * step;
     const middle = narrow ? y + 31 : y + step / 2;
@@ -406,10 +399,10 @@ function pairsChart(width, speedups) {
   const x = logarithmic(Math.min(all[0], 0.96), Math.max(all[all.length - 1], 1.04), left, right, 2 ** 0.25, (value) => digits(value));
   const chart = canvas(width, height);
   chart.append(sv("rect", { x: x.at(1 / 1.03), y: 6, width: x.at(1.03) - x.at(1 / 1.03), height: bottom - 6, class: "band" }));
-  for (const [value, words] of x.ticks) chart.append(line(x.at(value), 6, x.at(value), bottom, "grid"), label(x.at(value), bottom + 16, words, "tick", "middle"));
+  for (const [value, words] of x.ticks) chart.append(line(x.at(value), 6, x.at(value), bottom, "grid"), tickLabel(x.at(value), bottom + 16, words, width));
   chart.append(line(x.at(1), 6, x.at(1), bottom, "reference"));
   const stacks = new Map();
-  const marks = sv("g", {});
+  const marks = sv("g", {}, sv("rect", { x: left, y: 0, width: right - left, height: bottom, class: "hit" }));
   for (const value of all) {
     const column = Math.round(x.at(value) / 7);
     const n = stacks.get(column) || 0;

@@ -67,7 +67,7 @@ const interval = (relative) =>
   relative ? `${times(relative.speedup)} [${digits(relative.low)} to ${digits(relative.high)}]` : "";
 function rate(value, unit) {
   if (!finite(value)) return "not measured";
-  if (unit === "bytes/s") return `${bytes(value)}/s`;
+  if (unit === "bytes/s") return scaled(value, [[1, "B/s"], [1e3, "kB/s"], [1e6, "MB/s"], [1e9, "GB/s"]]);
   const short = value >= 1e6 ? `${digits(value / 1e6)} M` : value >= 1e4 ? `${digits(value / 1e3)} k` : digits(value);
   return unit === "operations/s" ? `${short} op/s` : `${short} ${unit}`;
 }
@@ -79,7 +79,8 @@ const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many || one + "s
 
 function linear(top, from, to, label) {
   const high = top > 0 ? top : 1;
-  const rough = high / Math.max(2, Math.min(6, (to - from) / 90));
+  // Numbers stand beside each other on the horizontal axis, below each other on the other one.
+  const rough = high / Math.max(2, Math.min(6, to > from ? (to - from) / 90 : (from - to) / 45));
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
   const ticks = [];
@@ -233,4 +234,9 @@ function shortened(words, pixels) {
 }
 const label = (x, y, words, className, anchor) =>
   sv("text", { x, y, class: className || "", "text-anchor": anchor || "start" }, words);
+// The number of a tick, inside the chart also at its edges.
+function tickLabel(x, y, words, width) {
+  const half = words.length * 3.4 + 1;
+  return label(Math.max(half, Math.min(width - half, x)), y, words, "tick", "middle");
+}
 const line = (x1, y1, x2, y2, className) => sv("line", { x1, y1, x2, y2, class: className });

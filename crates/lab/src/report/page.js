@@ -16,6 +16,8 @@ function section(id, title, ...children) {
 const grid = (...children) => el("div", { class: "figures" }, ...children);
 const absent = (words) => el("p", { class: "absent" }, words);
 const notes = (all) => (list(all).length ? el("ul", { class: "notes" }, list(all).map((note) => el("li", {}, text(note)))) : null);
+// `.` says nothing to who reads it elsewhere.
+const namedPlace = (place) => (place && place.name && place.name !== "." ? placeName(place) : null);
 const placeName = (place) => text(place && place.name) || text(place && place.directory) || "a place without a name";
 
 // ---- one cell as the charts want it
@@ -99,7 +101,7 @@ function timeFigure(cells, focus, command) {
   const [best, base] = [focus.best, focus.base];
   const title = best && base ? `A commit takes ${time(best.value)} by \`${best.name}\`, ${time(base.value)} by \`${base.name}\`` : "Time per commit";
   return figure({
-    kind: "time", title, command,
+    kind: "time", title, command, wide: !cells.some((cell) => cell.relative),
     how: "Time per commit, shorter is better: the median over rounds; the line holds the middle half of them. Hatched: not durable.",
     draw: (width) => rowsChart(width, rows, { unit: time }),
     head: ["way", "rounds", "commits", "per commit", "quartiles from", "to", "fastest round", "slowest round", "p50", "p99", "p99.9", "slowest commit", "durable"],
@@ -111,7 +113,7 @@ function timeFigure(cells, focus, command) {
 function speedupFigure(run, cells, focus, command) {
   const compared = cells.filter((cell) => cell.relative);
   if (!compared.length) return null;
-  const rows = cells.map((cell) => (cell.name === run.baseline ? { name: cell.name, className: "s-base", value: 1, shown: "baseline", lines: ["what the others are compared with"] } : !cell.relative ? { name: shownName(cell), className: "s-plain", missing: cell.missing || "not compared", lines: [cell.missing || "not compared"] } : {
+  const rows = cells.map((cell) => (cell.name === run.baseline ? { name: cell.name, className: "s-base", value: 1, shown: "baseline", lines: ["the baseline: 1× by definition"] } : !cell.relative ? { name: shownName(cell), className: "s-plain", missing: cell.missing || "not compared", lines: [cell.missing || "not compared"] } : {
     name: shownName(cell), weak: cell.weak, className: focus.classes.get(cell.name) || "s-plain",
     value: cell.relative.speedup, low: cell.relative.low, high: cell.relative.high,
     shown: `${times(cell.relative.speedup)} ${cell.relative.verdict === "tie" ? "tie" : cell.relative.verdict === "unknown" ? "?" : ""}`,
@@ -143,7 +145,7 @@ function spreadFigures(cells, focus, command) {
       kind: "distribution", command, wide: !timed.length,
       title: p99 ? `99 of 100 commits take at most ${time(best.commit.p99_ns)} by \`${best.name}\`, ${time(base.commit.p99_ns)} by \`${base.name}\`` : "How the times of single commits spread",
       how: "Every commit of all rounds; both axes stretched so that the slow tail can be read. Further left is faster.",
-      draw: (width) => distributionChart(width, curves.map((cell) => ({ name: cell.name, histogram: cell.commit, className: focus.classes.get(cell.name), strong: focus.classes.has(cell.name) }))),
+      draw: (width) => distributionChart(width, curves.map((cell) => ({ name: cell.name, histogram: cell.commit, className: focus.classes.get(cell.name), strong: focus.classes.has(cell.name) })), "commit"),
       head: ["way", "commits", "fastest", "mean", "p50", "p90", "p99", "p99.9", "slowest"],
       rows: () => curves.map((cell) => [cell.name, count(cell.commit.count), time(cell.commit.min_ns), time(cell.commit.mean_ns), time(cell.commit.p50_ns), time(latencyAt(cell.commit, 0.9)), time(cell.commit.p99_ns), time(cell.commit.p999_ns), time(cell.commit.max_ns)]),
     }));
@@ -258,6 +260,10 @@ function overview() {
     return { name, className: finding.speedup.verdict === "faster" ? "s-best" : "s-plain", value: finding.speedup.speedup, low: finding.speedup.low, high: finding.speedup.high,
       shown: `${times(finding.speedup.speedup)} ${finding.speedup.verdict === "tie" ? "tie" : ""}`, lines: [`best: ${text(finding.best)}`, `against ${text(finding.naive)}: ${interval(finding.speedup)}`] };
   });
+  if (!runs.some((run) => run.finding && run.finding.speedup)) {
+    section("overview", "All places at a glance", absent("In none of these places could a durable way be compared with the naive one."));
+    return;
+  }
   section("overview", "All places at a glance", grid(figure({
     kind: "overview", wide: true, title: "What the best durable way gains over the naive one, by place", command: text(data.command),
     how: "How many times as fast the best durable way is, with its 95% interval. The line at 1: no gain.",
@@ -368,11 +374,13 @@ function experimentSection(experiment, n) {
     }
   } else if (measured.length) {
     const best = measured.reduce((a, b) => (b.value > a.value ? b : a));
+    // Series that are no groups say nothing: the best row and the baseline stand out instead.
+    const alike = names.length < 2 || names.length === rows.length;
     figs.push(figure({
       kind: "rates", wide: true, command, title: measured.length > 1 ? `\`${best.name}\` reaches most: ${rate(best.value, unit)}` : `\`${best.name}\`: ${rate(best.value, unit)}`,
       how: "Longer is better: the median over rounds; the line holds the middle half of them.",
-      legend: names.length > 1 ? key(names.map((name) => [colours.get(name), name || "all"])) : null,
-      draw: (width) => rowsChart(width, rows.map((row) => ({ ...row, className: colours.get(row.series), shown: `${rate(row.value, unit)}${row.relative ? `, ${times(row.relative.speedup)}${row.relative.verdict === "tie" ? " tie" : ""}` : ""}`, lines: lines(row) })), { unit: (value) => rate(value, unit) }),
+      legend: alike ? null : key(names.map((name) => [colours.get(name), name || "all"])),
+      draw: (width) => rowsChart(width, rows.map((row) => ({ ...row, className: alike ? (row === best ? "s-best" : row.name === experiment.baseline ? "s-base" : "s-plain") : colours.get(row.series), shown: `${rate(row.value, unit)}${row.relative ? `, ${times(row.relative.speedup)}${row.relative.verdict === "tie" ? " tie" : ""}` : ""}`, lines: lines(row) })), { unit: (value) => rate(value, unit) }),
       ...tabled,
     }));
   }
@@ -386,7 +394,7 @@ function experimentSection(experiment, n) {
       kind: "distribution", wide: true, command, title: "How the times of single operations spread",
       how: "Every operation of all rounds; both axes stretched so that the slow tail can be read. Further left is faster. Pick rows to compare:",
       legend: chips(focus, () => card.repaint()),
-      draw: (width) => distributionChart(width, timed.map((row) => ({ name: row.name, histogram: row.latency, className: focus.classes.get(row.name), strong: focus.classes.has(row.name) }))),
+      draw: (width) => distributionChart(width, timed.map((row) => ({ name: row.name, histogram: row.latency, className: focus.classes.get(row.name), strong: focus.classes.has(row.name) })), "operation"),
       head: ["row", "operations", "fastest", "p50", "p90", "p99", "p99.9", "slowest"],
       rows: () => timed.map((row) => [row.name, count(row.latency.count), time(row.latency.min_ns), time(row.latency.p50_ns), time(latencyAt(row.latency, 0.9)), time(row.latency.p99_ns), time(row.latency.p999_ns), time(row.latency.max_ns)]),
     });
@@ -394,8 +402,8 @@ function experimentSection(experiment, n) {
   }
   const failed = rows.filter((row) => row.missing);
   const title = text(experiment.title) || text(experiment.name) || "Experiment";
-  section(`experiment-${n + 1}`, title, el("p", { class: "facts" }, [placeName(experiment.place), placeWords(experiment.place), finite(experiment.rounds) ? `${plural(experiment.rounds, "round")}, seed ${experiment.seed}` : null].filter(Boolean).join(". ")),
-    experiment.finding && experiment.finding.sentence ? el("p", { class: "finding" }, marked(experiment.finding.sentence)) : null, notes(experiment.notes),
+  section(`experiment-${n + 1}`, title, el("p", { class: "facts" }, [namedPlace(experiment.place), placeWords(experiment.place), finite(experiment.rounds) ? `${plural(experiment.rounds, "round")}, seed ${experiment.seed}` : null].filter(Boolean).join(". ")),
+    experiment.finding && experiment.finding.sentence && (runs.length || list(data.experiments).length > 1) ? el("p", { class: "finding" }, marked(experiment.finding.sentence)) : null, notes(experiment.notes),
     figs.length ? grid(...figs) : absent("Nothing was measured here."),
     failed.length && (onCurve.length || !figs.length) ? table(["row", "why it has no figures"], failed.map((row) => [row.name, row.missing]), "Rows without figures") : null);
 }

@@ -84,6 +84,8 @@ fn object_shrunk(object: &Map<String, Value>, detail: &Detail) -> Map<String, Va
                 histogram.remove("buckets");
                 Value::Object(histogram)
             }
+            // More digits than a number of JavaScript keeps.
+            ("seed", Value::Number(seed)) => Value::String(seed.to_string()),
             ("buckets", Value::Array(buckets)) => fewer_buckets(buckets, detail.points),
             ("over_time", Value::Array(rounds)) => fewer_slices(rounds, detail.slices),
             ("timeline", Value::Array(commits)) => {
@@ -224,6 +226,7 @@ mod tests {
     #[test]
     fn what_is_not_known_stays_and_what_no_chart_shows_goes() {
         let value = json!({
+            "seed": 16144178661311162000_u64,
             "later": {"deep": [1, {"x": 0.12345678}]},
             "write": {"count": 2, "buckets": [[1, 2]]},
             "data_reads": {"requests": 0, "bytes": 0},
@@ -233,7 +236,7 @@ mod tests {
         let small = shrunk(&value, &DETAILS[0]);
         assert_eq!(
             small,
-            json!({"later": {"deep": [1, {"x": 0.123457}]}, "write": {"count": 2}, "data_writes": {"requests": 3, "bytes": 0}})
+            json!({"seed": "16144178661311162000", "later": {"deep": [1, {"x": 0.123457}]}, "write": {"count": 2}, "data_writes": {"requests": 3, "bytes": 0}})
         );
     }
 }

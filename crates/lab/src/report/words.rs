@@ -263,7 +263,7 @@ fn measured(result: &Value) -> String {
     }
     if rows().next().is_some() {
         let done = rows().filter(|row| !list(row, "samples").is_empty()).count();
-        said.push(format!("{done} of {} of other experiments measured", plural(rows().count(), "row")));
+        said.push(format!("{done} of {} measured", plural(rows().count(), "row")));
     }
     let machine = result.get("machine").unwrap_or(&Value::Null);
     let kernel = text(machine, "kernel");
