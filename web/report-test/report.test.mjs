@@ -71,6 +71,11 @@ const inspect = (page) => page.evaluate(() => {
     if (!svg.getAttribute("aria-label") || !figure.querySelector("h3").textContent.trim()) faults.push(`${id} ${chart}: no title`);
     if (!figure.querySelector("table tbody tr")) faults.push(`${id} ${chart}: no exact values`);
     const box = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+    texts.forEach(([words, a], n) => {
+      const over = texts.slice(n + 1).find(([, b]) => a.left < b.right - 3 && b.left < a.right - 3 && a.top < b.bottom - 4 && b.top < a.bottom - 4);
+      if (over) faults.push(`${id} ${chart}: "${words}" and "${over[0]}" lie on each other`);
+    });
     for (const text of svg.querySelectorAll("text")) {
       const { left, right } = text.getBoundingClientRect();
       if (left < box.left - 3 || right > box.right + 3) faults.push(`${id} ${chart}: "${text.textContent}" leaves the chart (${Math.round(left - box.left)}..${Math.round(right - box.left)} of ${Math.round(box.width)})`);

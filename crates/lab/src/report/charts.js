@@ -89,7 +89,7 @@ function latencyAt(histogram, share) {
 }
 const LEVELS = [[0, "fastest"], [0.5, "50%"], [0.9, "90%"], [0.99, "99%"], [0.999, "99.9%"], [0.9999, "99.99%"], [0.99999, "99.999%"]];
 function distributionChart(width, series, what) {
-  const [top, height, left] = [18, 290, 54];
+  const [top, height, left] = [18, 290, 60];
   const [right, bottom] = [width - 12, height - 42];
   const drawn = series.filter((one) => list(one.histogram.buckets).length);
   const strong = drawn.filter((one) => one.strong);
@@ -136,7 +136,7 @@ function overTimeChart(width, series) {
   const ticks = [];
   for (let n = 0; n < rounds; n += every) ticks.push([n, String(n + 1)]);
   const chart = frame(width, height, { at: (n) => left + (n + 0.5) * wide, ticks: [] }, y,
-    { left, right, top, bottom, xName: "round of the run (each from its first to its last commit)", yName: "time of a commit: line = median, dots = slowest" });
+    { left, right, top, bottom, xName: width < 340 ? "round of the run" : "round of the run (each from its first to its last commit)", yName: "time of a commit: median, slowest" });
   for (let n = 0; n <= rounds; n += 1) chart.append(line(left + n * wide, top, left + n * wide, bottom, "grid"));
   for (const [n, words] of ticks) chart.append(label(left + (n + 0.5) * wide, bottom + 16, words, "tick", "middle"));
   for (const one of series) {
@@ -258,7 +258,17 @@ function timelineChart(width, commits) {
   for (const { name, commit } of commits) {
     const from = y;
     y += 20;
-    parts.push(label(2, y - 5, shortened(name, width * 0.8), "name strong"));
+    const shownName = shortened(name, width * 0.8);
+    parts.push(label(2, y - 5, shownName, "name strong"));
+    if (finite(commit.total_ns)) {
+      // Beside its line, and beside or below the name.
+      const at = x.at(commit.total_ns);
+      const words = `acknowledged after ${time(commit.total_ns)}`;
+      const room = words.length * 6.6;
+      const before = at > room + left && at + room > right;
+      if ((before ? at - room : at) < shownName.length * 8.2) y += 16;
+      parts.push(label(at + (before ? -5 : 5), y - 5, words, "value", before ? "end" : "start"));
+    }
     const devices = [...new Set(list(commit.requests).map((one) => text(one.device)))];
     if (!devices.length) {
       y += 18;
@@ -287,9 +297,7 @@ function timelineChart(width, commits) {
       y += 21 * Math.max(1, ...laid.map((one) => one.lane + 1));
     }
     if (finite(commit.total_ns)) {
-      const at = x.at(commit.total_ns);
-      const late = at > width * 0.6;
-      parts.push(line(at, from + 4, at, y + 2, "acknowledged"), label(at + (late ? -5 : 5), from + 14, `acknowledged after ${time(commit.total_ns)}`, "value", late ? "end" : "start"));
+      parts.push(line(x.at(commit.total_ns), from + 4, x.at(commit.total_ns), y + 2, "acknowledged"));
     }
     y += 14;
   }
@@ -370,7 +378,7 @@ function stripsChart(width, rows) {
     const y = n * step;
     const middle = narrow ? y + 31 : y + step / 2;
     const group = sv("g", { "data-row": "" }, sv("rect", { x: 0, y, width, height: step, class: "hit" }),
-      label(narrow ? 2 : left - 10, narrow ? y + 16 : middle + 4, row.name, "name", narrow ? "start" : "end"));
+      label(narrow ? 2 : left - 10, narrow ? y + 16 : middle + 4, shortened(row.name, narrow ? width - 140 : left - 14), "name", narrow ? "start" : "end"));
     const facts = row.facts || {};
     if (row.done) {
       // Up to the file's size a hole; what is drawn over it has blocks.
