@@ -35,8 +35,10 @@ pub const RULE_WITHIN: f64 = 1.20;
 const FILE_BYTES: u64 = 4 << 20;
 const FIND_ROUNDS: u32 = 7;
 const FIND_PASS: Duration = Duration::from_millis(50);
-const HEAD_ROUNDS: u32 = 40;
-const HEAD_PASS: Duration = Duration::from_millis(60);
+/// Short passes, many of them: on a shared disk that goes now fast, now slow, only what stands close together compares.
+const HEAD_ROUNDS: u32 = 150;
+const HEAD_PASS: Duration = Duration::from_millis(10);
+const HEAD_TIME: Duration = Duration::from_secs(20);
 const IMAGE_BYTES: u64 = 512 << 20;
 
 /// Scores the directory itself, or file systems made in it.
@@ -107,6 +109,7 @@ pub fn score_site(site: &Site, stop: &AtomicBool, progress: &mut Progress) -> Ex
     let (rule, tuned) = (cell_of(&rule), cell_of(&tuned));
     let mut plan = Plan { cells: vec![winner], rounds: HEAD_ROUNDS, seed: fastrand::u64(..), ..find_plan() };
     plan.limits.time = HEAD_PASS;
+    plan.deadline = Some(HEAD_TIME);
     for cell in [rule, tuned] {
         if !plan.cells.contains(&cell) {
             plan.cells.push(cell);

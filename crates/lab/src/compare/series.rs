@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bench::result::{BENCH_SCHEMA_VERSION, BenchResult, BenchRow};
 use crate::experiment::{Experiment, ExperimentRow};
-use crate::result::{LabResult, Machine, Outcome, Place, Round, Run, SCHEMA_VERSION};
+use crate::result::{DurableFinding, LabResult, Machine, Outcome, Place, Round, Run, SCHEMA_VERSION};
 use crate::run::ROUNDS_MIN;
 use crate::stats::{hodges_lehmann_of, median};
 
@@ -109,14 +109,19 @@ fn group_name(name: &str, place: &Place) -> String {
     }
 }
 
-fn of_run(run: &Run) -> Group {
+pub(super) fn of_run(run: &Run) -> Group {
     let series = run.cells.iter().map(|cell| {
         let (invalid, logs) = match &cell.outcome {
             Outcome::Measured(measured) => (None, round_logs(&measured.rounds)),
             Outcome::Invalid { reason } => (Some(reason.clone()), BTreeMap::new()),
             Outcome::NotRun => (Some("it did not run".into()), BTreeMap::new()),
         };
-        let what = format!("{} bytes per write, files of {}", cell.what.write_bytes, cell.what.file_bytes);
+        // What gave up its durability is not faster, it is another thing.
+        let measured = cell.outcome.measured();
+        let lies = measured.is_some_and(|found| matches!(found.durable, DurableFinding::NotCovered { .. }));
+        let durable = if lies { ", seen not to be durable" } else { "" };
+        let (write, file) = (cell.what.write_bytes, cell.what.file_bytes);
+        let what = format!("{write} bytes per write, files of {file}{durable}");
         Series { name: cell.name.clone(), what, invalid: invalid.or_else(|| too_few(&logs)), logs }
     });
     Group {
