@@ -17,8 +17,8 @@ use inkstone_lab::command::{
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::presets::Preset;
 
-use crate::disks::text;
 use self::experiments::ExperimentCommand;
+use crate::disks::text;
 use crate::output::{Output, View};
 use crate::parse::{names, size};
 use crate::report::{ReportArguments, report};
