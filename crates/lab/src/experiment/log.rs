@@ -112,8 +112,9 @@ fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Exper
         seed: pace.seed,
         rows: vec![raw, log],
         notes: vec![
-            "raw floor: one thread that overwrites a written file in the log's own way, with as many bytes per write as the log's \
-             groups have, counted as if each write carried as many records as a group; where others use the CPUs, the log's threads get more of them than the floor's one"
+            "raw floor: one thread that overwrites a written file in the log's own way, with as many bytes per write as the \
+             log's groups have, counted as if each write carried as many records as a group; where others use the CPUs, the \
+             log's threads get more of them than the floor's one"
                 .into(),
             format!("the log's way: {}", row.strategy),
         ],

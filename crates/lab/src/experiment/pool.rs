@@ -90,7 +90,9 @@ pub(crate) fn pool(
     };
     let mut found = measure(site, session, pace, &frame, rows, progress);
     found.notes = vec![
-        "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, each write linked to its fsync".into(),
+        "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, each write linked to its \
+         fsync"
+            .into(),
         "as published, operations are writes and reads over the time of both, and the reads come from the page cache; the file's \
          blocks are written before, so that no row grows it"
             .into(),

@@ -115,9 +115,13 @@ pub(crate) fn practice(
     };
     let mut found = measure(site, session, pace, &frame, rows, progress);
     found.notes = vec![
-        "a change: from the last write of one segment until the next can take one; it is in the latency of the write that waits for it"
+        "a change: from the last write of one segment until the next can take one; it is in the latency of the write \
+         that waits for it"
             .into(),
-        format!("inkstone: the log with records of {RECORD_BYTES} B in segments of the same size; its changes are not timed by themselves"),
+        format!(
+            "inkstone: the log with records of {RECORD_BYTES} B in segments of the same size; its changes are not timed by \
+             themselves"
+        ),
     ];
     found.finding = finding(&found);
     // What cannot be removed goes with the working directory.
@@ -412,7 +416,8 @@ fn finding(found: &Experiment) -> Option<Finding> {
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
     let ours = tail("inkstone").map_or_else(String::new, |ns| format!("; inkstone's log {}", time_words(ns)));
     let sentence = format!(
-        "On {} the 99.9th percentile of a round, where writes wait for their next segment, is {} where it is created on demand, {} with \
+        "On {} the 99.9th percentile of a round, where writes wait for their next segment, is {} where it is created on \
+         demand, {} with \
          `{best}`, and {} where no segment changes{ours}.",
         place_words(&found.place),
         time_words(create),

@@ -1,0 +1,181 @@
+//! The experiments through their public command, at sizes that take a moment: no rights are needed here.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use inkstone_lab::command::{AllOptions, Context, ExperimentOptions, LabError, Tier, all, experiment};
+use inkstone_lab::experiment::{
+    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan,
+};
+use inkstone_lab::export::to_json;
+use inkstone_lab::progress::Progress;
+use inkstone_lab::result::LabResult;
+use inkstone_lab::site::SiteError;
+
+const ROUNDS: u32 = 5;
+const SMALL_BYTES: u64 = 256 << 10;
+
+fn pace() -> Pace {
+    // Enough for every round, on a slow and busy disk too: fewer rounds are no error, but then nothing could be counted here.
+    Pace { rounds: ROUNDS, budget: None, seed: 7 }
+}
+
+fn run(directory: &Path, load: Load, pace: Pace, stop: bool) -> Result<LabResult, LabError> {
+    let stop = AtomicBool::new(stop);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    experiment(&ExperimentOptions { directory: Some(directory.into()), load, pace }, &mut context)
+}
+
+/// Of the build's own file system: a tmpfs has no cold pages.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).expect("the directory").next().is_none()
+}
+
+/// What holds for every experiment; rows may be invalid where this machine lacks something, and then they say why.
+fn check(load: Load, names: &[&str], pace: Pace) -> LabResult {
+    let directory = directory();
+    let result = run(directory.path(), load, pace, false).expect("a result");
+    let found: Vec<&str> = result.experiments.iter().map(|e| e.name.as_str()).collect();
+    assert_eq!(found, names);
+    for experiment in &result.experiments {
+        let name = &experiment.name;
+        assert_eq!(experiment.command, "test", "{name}");
+        assert!(!experiment.title.is_empty() && !experiment.place.file_system.is_empty(), "{name}");
+        let mut rows: Vec<&str> = experiment.rows.iter().map(|row| row.name.as_str()).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        assert_eq!(rows.len(), experiment.rows.len(), "{name}: each row has its own name");
+        for row in &experiment.rows {
+            let Some(reason) = &row.invalid else {
+                assert!(row.samples.len() >= ROUNDS as usize, "{name}: {}", row.name);
+                assert!(
+                    row.samples.iter().all(|value| value.is_finite() && *value > 0.0),
+                    "{name}: {}",
+                    row.name
+                );
+                let is_base = experiment.baseline.as_deref() == Some(&row.name);
+                assert_eq!(row.relative.is_none(), is_base, "{name}: {}", row.name);
+                continue;
+            };
+            assert!(!reason.is_empty() && row.samples.is_empty(), "{name}: {}", row.name);
+            let why = format!("\nNOT RUN: {name}, {}: {reason}\n", row.name);
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+        }
+        let measured = experiment.rows.iter().any(|row| row.invalid.is_none());
+        assert!(measured, "{name}: {:?}", experiment.rows.first().and_then(|row| row.invalid.as_ref()));
+    }
+    let text = to_json(&result).expect("JSON");
+    let again: LabResult = serde_json::from_str(&text).expect("read back");
+    assert_eq!(to_json(&again).expect("JSON"), text);
+    assert!(is_empty(directory.path()), "something was left behind");
+    result
+}
+
+#[test]
+fn depth_has_two_curves() {
+    let plan = DepthPlan { file_bytes: SMALL_BYTES, depths: vec![1, 4], sizes: vec![4096, 65536] };
+    let result = check(Load::Depth(plan), &["depth", "depth-size"], pace());
+    let depth = &result.experiments[0];
+    let threads: Vec<Option<f64>> =
+        depth.rows.iter().filter(|row| row.series == "threads").map(|row| row.x).collect();
+    assert_eq!(threads, [Some(1.0), Some(4.0)]);
+    for row in depth.rows.iter().filter(|row| row.invalid.is_none()) {
+        let latency = row.latency.as_ref().expect("timed one by one");
+        assert_eq!(latency.count, u64::from(ROUNDS) * SMALL_BYTES / 4096, "{}: each write once", row.name);
+    }
+}
+
+#[test]
+fn reads_are_proved_cold_and_warm() {
+    let plan = ReadPlan { file_bytes: SMALL_BYTES, orders: vec![ReadOrder::Sequential, ReadOrder::Random] };
+    let names = ["read-sequential-cold", "read-sequential-warm", "read-random-cold", "read-random-warm"];
+    let result = check(Load::Read(plan), &names, pace());
+    for experiment in &result.experiments {
+        let wanted = if experiment.name.ends_with("cold") { 0.0 } else { 100.0 };
+        for row in experiment.rows.iter().filter(|row| row.invalid.is_none()) {
+            let resident = row.figures.iter().find(|figure| figure.name == "resident before");
+            assert_eq!(
+                resident.map(|figure| figure.value),
+                Some(wanted),
+                "{}: {}",
+                experiment.name,
+                row.name
+            );
+        }
+    }
+}
+
+#[test]
+fn pool_counts_writes_and_reads() {
+    let plan = PoolPlan { threads: vec![2, 8], operations: 32 };
+    let result = check(Load::Pool(plan), &["pool"], pace());
+    for row in result.experiments[0].rows.iter().filter(|row| row.invalid.is_none()) {
+        for name in ["context switches", "system time", "durable writes", "reads"] {
+            assert!(row.figures.iter().any(|figure| figure.name == name), "{}: {name}", row.name);
+        }
+    }
+}
+
+#[test]
+fn practice_has_every_way_and_our_log() {
+    let plan = PracticePlan { segment_bytes: 64 << 10, changes: 2 };
+    let result = check(Load::Practice(plan), &["practice"], pace());
+    let rows = &result.experiments[0].rows;
+    assert_eq!(rows.len(), 7);
+    assert!(rows.iter().any(|row| row.name == "inkstone" && row.invalid.is_none()));
+}
+
+#[test]
+fn the_log_stands_beside_its_floor() {
+    let pace = Pace { budget: Some(Duration::from_millis(200)), ..pace() };
+    let result = check(Load::Log(LogPlan { threads: 2, record_bytes: 128 }), &["log"], pace);
+    assert_eq!(result.experiments[0].baseline.as_deref(), Some("raw floor"));
+}
+
+#[test]
+fn mixed_runs_with_or_without_fio() {
+    let directory = directory();
+    let plan = MixedPlan { file_bytes: SMALL_BYTES, jobs: 2, depth: 4, asynchronous: false };
+    let pace = Pace { budget: Some(Duration::from_secs(1)), ..pace() };
+    let result = match run(directory.path(), Load::Mixed(plan), pace, false) {
+        Err(LabError::Cell(error)) if error.to_string().contains("O_DIRECT") => {
+            let why = format!("\nNOT RUN: mixed: {error}\n");
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+            return;
+        }
+        other => other.expect("a result"),
+    };
+    let rows = &result.experiments[0].rows;
+    let ours = rows.iter().find(|row| row.name == "inkstone").expect("ours");
+    assert_eq!(ours.invalid, None);
+    assert!(!ours.samples.is_empty());
+    if let Some(reason) = rows.iter().find(|row| row.name == "fio").and_then(|row| row.invalid.clone()) {
+        let why = format!("\nNOT RUN: mixed beside fio: {reason}\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+    }
+    assert!(is_empty(directory.path()), "something was left behind");
+}
+
+#[test]
+fn a_wish_to_stop_and_a_full_disk_leave_nothing() {
+    let directory = directory();
+    let load = || Load::Pool(PoolPlan { threads: vec![2], operations: 32 });
+    let stopped = run(directory.path(), load(), pace(), true).expect("what there is");
+    assert!(stopped.interrupted && stopped.experiments.is_empty());
+    let huge = Load::Pool(PoolPlan { threads: vec![2], operations: 1 << 40 });
+    let error = run(directory.path(), huge, pace(), false).expect_err("no room");
+    assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
+    let mut progress = Progress::silent();
+    let stop = AtomicBool::new(true);
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    let options = AllOptions { directory: Some(directory.path().into()), tier: Tier::Quick, seed: 1 };
+    let stopped = all(&options, &mut context).expect("what there is");
+    assert!(stopped.interrupted && stopped.runs.is_empty());
+    assert!(is_empty(directory.path()));
+}
