@@ -229,7 +229,8 @@ impl ExperimentCommand {
             Self::Mixed { common, size } => {
                 let mut plan = common.or_published(MixedPlan::published());
                 plan.file_bytes = size.unwrap_or(plan.file_bytes);
-                common.run(Load::Mixed(plan), 30, context)
+                // Long turns: what a turn costs once is not to weigh beside fio's.
+                common.run(Load::Mixed(plan), 60, context)
             }
             Self::Log { common } => common.run(Load::Log(LogPlan::default()), 10, context),
         }
