@@ -11,6 +11,7 @@
 //! Every error names the operation, the path, the offset where there is one, and often what to do. `EINTR` and short
 //! transfers are handled in one place, [`transfer`], whatever the engine.
 
+mod append_file;
 mod buffer;
 mod cached;
 mod capability;
@@ -19,16 +20,20 @@ pub mod engine;
 mod error;
 mod extents;
 mod file;
+mod fork;
 pub mod host;
 mod lock;
 mod mapping;
+mod memory;
 mod prepare;
 pub mod seam;
+mod stage_file;
 mod strategy;
 mod stream;
 mod sys;
 pub mod transfer;
 
+pub use append_file::{AppendFacts, AppendFile, let_others_go_first, rename_new};
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
 pub use cached::{Advice, Residency};
 
@@ -39,9 +44,12 @@ pub use directory::{OsDirectory, sync_directory};
 pub use error::{Error, Result};
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use file::OsFile;
+pub use fork::ForkMark;
 pub use lock::OsLock;
+pub use memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 pub use prepare::FallocateMode;
 pub use seam::{
     Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind,
 };
+pub use stage_file::{StageFile, StageLock};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};

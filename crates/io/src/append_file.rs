@@ -1,0 +1,209 @@
+//! A file that is only appended to, and is text at every moment: for log lines.
+//!
+//! *Owns*: appending, reserving room behind the end without changing the size, who the file is. *May not touch*: lines.
+//!
+//! It is opened with `O_APPEND`: whoever truncates it meanwhile (`copytruncate`) gets no hole, and who else appends
+//! overwrites nothing.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::error::{Error, Result};
+use crate::prepare::FallocateMode;
+use crate::seam::SyncKind;
+use crate::transfer::retry;
+
+/// Who a file is, and how far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendFacts {
+    /// The file system's number.
+    pub device: u64,
+    /// The file's number in it.
+    pub inode: u64,
+    /// Its size in bytes.
+    pub len_bytes: u64,
+    /// How many names it has; 0: it was removed, and what is written to it is lost with it.
+    pub names: u64,
+    /// When it was last written.
+    pub modified: SystemTime,
+}
+
+impl AppendFacts {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len_bytes: metadata.len(),
+            names: metadata.nlink(),
+            modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+        }
+    }
+}
+
+/// A file opened for appending.
+#[derive(Debug)]
+pub struct AppendFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl AppendFile {
+    /// Opens it, or creates it empty. Its name is durable after [`crate::sync_directory`].
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = retry(|| File::options().append(true).create(true).open(path)).map_err(|source| {
+            Error::new("open log", path, source).advise("look whether its directory is there and yours")
+        })?;
+        Ok(Self { file, path: path.to_path_buf() })
+    }
+
+    /// Creates it; there must be none.
+    ///
+    /// # Errors
+    /// There is one, or what the file system answers.
+    pub fn create_new(path: &Path) -> Result<Self> {
+        let file = retry(|| File::options().append(true).create_new(true).open(path))
+            .map_err(|source| Error::new("create log", path, source))?;
+        Ok(Self { file, path: path.to_path_buf() })
+    }
+
+    /// What the file system says of it now.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn facts(&self) -> Result<AppendFacts> {
+        let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
+        Ok(AppendFacts::of(&metadata))
+    }
+
+    /// Writes from the front of `bytes`, once; says how many were taken, 0 only if there were none. Not durable on return.
+    ///
+    /// # Errors
+    /// What the file system answers; then none was taken.
+    pub fn append(&self, bytes: &[u8]) -> Result<usize> {
+        match retry(|| (&self.file).write(bytes)) {
+            Ok(0) if !bytes.is_empty() => Err(io::Error::from(io::ErrorKind::WriteZero)),
+            answer => answer,
+        }
+        .map_err(|source| {
+            let is_full = source.kind() == io::ErrorKind::StorageFull;
+            let error = Error::new("append", &self.path, source);
+            if is_full { error.advise("free some room; writing goes on by itself") } else { error }
+        })
+    }
+
+    /// Makes all that was appended durable.
+    ///
+    /// # Errors
+    /// After an error nothing is known about what was appended since the last sync; it is not tried again.
+    pub fn sync(&self, kind: SyncKind) -> Result<()> {
+        let (name, answer) = match kind {
+            SyncKind::All => ("fsync", retry(|| self.file.sync_all())),
+            SyncKind::Data => ("fdatasync", retry(|| self.file.sync_data())),
+        };
+        answer.map_err(|source| Error::new(name, &self.path, source))
+    }
+
+    /// Reserves blocks for the first `len_bytes`, without changing the size.
+    ///
+    /// # Errors
+    /// What the file system answers; `is_unsupported()` where it has no `FALLOC_FL_KEEP_SIZE`.
+    pub fn reserve(&self, len_bytes: u64) -> Result<()> {
+        FallocateMode::KeepSize.call(&self.file, &self.path, 0, len_bytes)
+    }
+
+    /// Gives back what was reserved behind the end. Nobody else may be appending.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn give_back(&self) -> Result<()> {
+        let len = self.facts()?.len_bytes;
+        retry(|| self.file.set_len(len)).map_err(|source| Error::new("ftruncate", &self.path, source).at(len))
+    }
+}
+
+/// Renames a file; a file that has the new name already is an error, and stays.
+///
+/// # Errors
+/// What the file system answers; `AlreadyExists` when there is one.
+pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
+    let failed = |source: io::Error| Error::new("rename", from, source);
+    match retry(|| renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from)) {
+        // A file system without the flag: look first.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+            match std::fs::symlink_metadata(to) {
+                Ok(_) => Err(failed(io::Error::from_raw_os_error(libc::EEXIST))),
+                Err(_) => std::fs::rename(from, to).map_err(failed),
+            }
+        }
+        answer => answer.map_err(failed),
+    }
+}
+
+/// Lets every other thread go first, from now on: for work of the calling thread that nobody waits for.
+///
+/// # Errors
+/// What the kernel answers.
+pub fn let_others_go_first() -> Result<()> {
+    // On Linux "this process" is the calling thread.
+    rustix::process::setpriority_process(None, 19)
+        .map(drop)
+        .map_err(|error| Error::new("setpriority", Path::new("this thread"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_reserved_behind_the_end_and_given_back() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let file = AppendFile::create_new(&path).expect("created");
+        assert_eq!(file.append(b"a line\n").expect("taken"), 7);
+        if file.reserve(1 << 20).is_err_and(|error| error.is_unsupported()) {
+            eprintln!("NOT RUN: room reserved ahead: the file system has no KEEP_SIZE");
+            return;
+        }
+        let blocks = || std::fs::metadata(&path).expect("there").blocks();
+        assert!(blocks() >= 2048, "{}", blocks());
+        assert_eq!(std::fs::read(&path).expect("read"), b"a line\n");
+        file.give_back().expect("given back");
+        assert!(blocks() < 2048, "{}", blocks());
+        assert_eq!(std::fs::read(&path).expect("read"), b"a line\n");
+    }
+
+    #[test]
+    fn appending_goes_on_behind_a_truncation_and_a_removal_shows() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let file = AppendFile::open(&path).expect("created");
+        file.append(b"one\n").expect("taken");
+        std::fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
+        file.append(b"two\n").expect("taken");
+        assert_eq!(std::fs::read(&path).expect("read"), b"two\n");
+        assert_eq!(file.facts().expect("facts").names, 1);
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(file.facts().expect("facts").names, 0);
+    }
+
+    #[test]
+    fn a_rename_replaces_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (one, two) = (directory.path().join("one"), directory.path().join("two"));
+        std::fs::write(&one, "1").expect("written");
+        std::fs::write(&two, "2").expect("written");
+        assert_eq!(rename_new(&one, &two).expect_err("it is there").kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&two).expect("read"), b"2");
+        std::fs::remove_file(&two).expect("removed");
+        rename_new(&one, &two).expect("renamed");
+        assert_eq!(std::fs::read(&two).expect("read"), b"1");
+    }
+}

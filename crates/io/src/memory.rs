@@ -1,0 +1,306 @@
+//! Memory cut into buffers of one size, each with a few words beside it: of this process alone, or shared with a file.
+//!
+//! *Owns*: the mapping, and that no two buffers overlap. *May not touch*: what the words mean.
+//!
+//! Mapped over a file in memory (tmpfs), what was put into a buffer is still there when the process is killed: the stores
+//! *are* the file. A word is stored after the bytes it speaks of, so a killed process leaves no word about bytes that are
+//! not there. Over a file on a disk this would make writers wait for write-back, so only [`crate::StageFile`] maps one.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use crate::error::{Error, Result};
+
+/// Words beside each buffer. The first is the buffer's own: how many bytes were published.
+pub const STAGE_WORDS: usize = 8;
+const PAGE: usize = 4096;
+const WORDS_BYTES: usize = STAGE_WORDS * 8;
+
+/// Where everything is: a head for the caller, the words of all buffers, the buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageLayout {
+    /// Bytes in front that are no buffer's; a multiple of 4096.
+    pub head_bytes: usize,
+    /// Bytes of one buffer; a multiple of 4096.
+    pub buffer_bytes: usize,
+    /// How many buffers.
+    pub buffers: usize,
+}
+
+impl StageLayout {
+    /// Whether its numbers fit together and into memory.
+    pub fn is_sound(&self) -> bool {
+        self.head_bytes.is_multiple_of(PAGE)
+            && self.buffer_bytes.is_multiple_of(PAGE)
+            && self.buffer_bytes > 0
+            && self.buffers > 0
+            && self.checked_len().is_some()
+    }
+
+    fn checked_len(&self) -> Option<usize> {
+        let words = self.buffers.checked_mul(WORDS_BYTES)?.checked_next_multiple_of(PAGE)?;
+        let data = self.buffers.checked_mul(self.buffer_bytes)?;
+        self.head_bytes.checked_add(words)?.checked_add(data).filter(|len| isize::try_from(*len).is_ok())
+    }
+
+    /// All of it, in bytes; 0 when it is not sound.
+    pub fn len_bytes(&self) -> usize {
+        self.checked_len().unwrap_or(0)
+    }
+
+    /// Where a buffer's words begin.
+    pub fn words_at(&self, buffer: usize) -> usize {
+        self.head_bytes + buffer * WORDS_BYTES
+    }
+
+    /// Where a buffer begins.
+    pub fn buffer_at(&self, buffer: usize) -> usize {
+        let words = (self.buffers * WORDS_BYTES).next_multiple_of(PAGE);
+        self.head_bytes + words + buffer * self.buffer_bytes
+    }
+}
+
+#[derive(Debug)]
+struct Region {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is owned memory, not tied to a thread; it is reached only through `StageBuffer`s, each of which has
+// a range of its own, and through atomics.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this length, unmapped once: every buffer holds the region alive.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+fn failed(path: &Path, source: impl Into<io::Error>) -> Error {
+    Error::new("map buffers in", path, source).advise("ask for fewer or smaller buffers")
+}
+
+/// Buffers in memory of this process alone, all of it present on return.
+///
+/// # Errors
+/// The layout is not sound, or there is no such amount of memory.
+pub fn buffers_in_memory(layout: StageLayout) -> Result<Vec<StageBuffer>> {
+    let path = Path::new("memory");
+    check(path, layout)?;
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
+    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of ours.
+    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), layout.len_bytes(), protection, flags) };
+    cut(path, start.map_err(|error| failed(path, error))?.cast(), layout)
+}
+
+/// Buffers whose memory is the file's, which has the layout's size, is in memory and is nobody else's. A child does not
+/// inherit the mapping.
+pub(crate) fn buffers_in_file(file: &File, path: &Path, layout: StageLayout) -> Result<Vec<StageBuffer>> {
+    check(path, layout)?;
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+    // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours. The file's blocks are
+    // allocated (the caller did), so that no access can fail for room.
+    let start = unsafe { mmap(std::ptr::null_mut(), layout.len_bytes(), protection, flags, file, 0) };
+    let start = start.map_err(|error| failed(path, error))?;
+    let buffers = cut(path, start.cast(), layout)?;
+    // SAFETY: the range is the whole mapping made above.
+    unsafe { madvise(start, layout.len_bytes(), Advice::LinuxDontFork) }
+        .map_err(|error| failed(path, error))?;
+    Ok(buffers)
+}
+
+fn check(path: &Path, layout: StageLayout) -> Result<()> {
+    if layout.is_sound() {
+        return Ok(());
+    }
+    let why = format!("{layout:?}: head and buffers are multiples of {PAGE} bytes, and fit into memory");
+    Err(Error::invalid("map buffers in", path, why))
+}
+
+/// Cuts a fresh mapping of the layout's length into its buffers: each place is given out once.
+fn cut(path: &Path, start: *mut u8, layout: StageLayout) -> Result<Vec<StageBuffer>> {
+    let start =
+        NonNull::new(start).ok_or_else(|| failed(path, io::Error::other("mmap answered with address 0")))?;
+    let region = Arc::new(Region { start, len: layout.len_bytes() });
+    let buffer = |number| {
+        // SAFETY: both offsets lie inside the mapping, by the layout's own arithmetic, which was checked.
+        let (words, data) =
+            unsafe { (start.add(layout.words_at(number)).cast(), start.add(layout.buffer_at(number))) };
+        StageBuffer { words, data, capacity: layout.buffer_bytes, used: 0, _region: Arc::clone(&region) }
+    };
+    Ok((0..layout.buffers).map(buffer).collect())
+}
+
+/// One buffer: bytes are put behind each other, and can be read back.
+#[derive(Debug)]
+pub struct StageBuffer {
+    words: NonNull<u64>,
+    data: NonNull<u8>,
+    capacity: usize,
+    used: usize,
+    /// Keeps the mapping.
+    _region: Arc<Region>,
+}
+
+// SAFETY: its range belongs to no other buffer, and is not tied to a thread.
+unsafe impl Send for StageBuffer {}
+// SAFETY: what can be done through a shared reference is reading bytes that only `&mut self` changes, and atomics.
+unsafe impl Sync for StageBuffer {}
+
+impl StageBuffer {
+    /// How many bytes it can hold.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// How many bytes were put in.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// How many more it takes.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.capacity - self.used
+    }
+
+    /// Puts bytes behind those that are there, and publishes them.
+    ///
+    /// # Panics
+    /// If there is no room: the caller asks first.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.put(bytes);
+        self.publish();
+    }
+
+    /// Puts bytes behind those that are there; a killed process leaves them out until [`StageBuffer::publish`].
+    ///
+    /// # Panics
+    /// If there is no room: the caller asks first.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.room(), "no room in the buffer");
+        // SAFETY: the range lies inside this buffer (asserted), which nobody else reads or writes while it is borrowed
+        // exclusively; a caller's slice cannot overlap it for the same reason.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.as_ptr().add(self.used), bytes.len())
+        };
+        self.used += bytes.len();
+    }
+
+    /// Says, in the first word, how many bytes are there.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.set_word(0, self.used as u64);
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.publish();
+    }
+
+    /// What was put in.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: these bytes were written by `put`, and change only through `&mut self`. A file under the mapping is
+        // locked, of this user alone, and not mapped by a forked child.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.used) }
+    }
+
+    /// A word beside the buffer.
+    ///
+    /// # Panics
+    /// If there is no such word.
+    pub fn word(&self, number: usize) -> u64 {
+        self.atomic(number).load(Ordering::Acquire)
+    }
+
+    /// Stores a word, after everything that was stored before it.
+    ///
+    /// # Panics
+    /// If there is no such word.
+    #[inline]
+    pub fn set_word(&mut self, number: usize, value: u64) {
+        self.atomic(number).store(value, Ordering::Release);
+    }
+
+    #[inline]
+    fn atomic(&self, number: usize) -> &AtomicU64 {
+        assert!(number < STAGE_WORDS, "a buffer has {STAGE_WORDS} words");
+        // SAFETY: the words lie inside the mapping that the region keeps, are aligned (64 bytes a buffer from a page's
+        // start), belong to this buffer alone and are only used as atomics.
+        unsafe { AtomicU64::from_ptr(self.words.as_ptr().add(number)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: StageLayout = StageLayout { head_bytes: 4096, buffer_bytes: 4096, buffers: 3 };
+
+    #[test]
+    fn buffers_do_not_overlap_and_hold_what_was_put_in() {
+        let mut buffers = buffers_in_memory(LAYOUT).expect("memory");
+        for (number, buffer) in buffers.iter_mut().enumerate() {
+            assert!(buffer.is_empty() && buffer.capacity() == 4096);
+            buffer.push(&[number as u8 + 1; 4000]);
+            buffer.push(&[0xff; 96]);
+            buffer.set_word(7, number as u64);
+        }
+        for (number, buffer) in buffers.iter().enumerate() {
+            assert!(buffer.bytes()[..4000].iter().all(|byte| *byte == number as u8 + 1));
+            assert_eq!((buffer.room(), buffer.word(0), buffer.word(7)), (0, 4096, number as u64));
+        }
+        // One alone keeps the memory.
+        let last = buffers.pop().expect("three");
+        drop(buffers);
+        assert_eq!(last.bytes()[0], 3);
+    }
+
+    #[test]
+    fn bytes_that_are_not_published_are_not_told() {
+        let mut buffer = buffers_in_memory(LAYOUT).expect("memory").remove(0);
+        buffer.put(b"abc");
+        assert_eq!((buffer.len(), buffer.word(0)), (3, 0));
+        buffer.publish();
+        assert_eq!(buffer.word(0), 3);
+        buffer.clear();
+        assert_eq!((buffer.len(), buffer.word(0)), (0, 0));
+    }
+
+    #[test]
+    fn layouts_that_cannot_be_are_refused() {
+        for layout in [
+            StageLayout { buffer_bytes: 100, ..LAYOUT },
+            StageLayout { buffers: 0, ..LAYOUT },
+            StageLayout { head_bytes: 1, ..LAYOUT },
+            StageLayout { buffers: usize::MAX / 8, ..LAYOUT },
+        ] {
+            assert!(!layout.is_sound() && buffers_in_memory(layout).is_err(), "{layout:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "no room")]
+    fn more_than_fits_is_a_mistake() {
+        buffers_in_memory(LAYOUT).expect("memory").remove(0).push(&[0; 4097]);
+    }
+}

@@ -1,0 +1,274 @@
+//! A file in memory (tmpfs) that keeps a process's buffers when it is killed.
+//!
+//! *Owns*: opening it safely in a directory that everybody may write to, its lock, its blocks. *May not touch*: what is in
+//! it: [`crate::StageBuffer`]s and their user.
+//!
+//! Its lock is the process's (`F_SETLK`), not the open file's: a forked child that lives on does not keep it, so the next
+//! start of a killed process finds it free. Such a lock does not keep a process from itself, hence the list of those that
+//! this process has; nothing else here opens a stage file, as closing any descriptor of it would give the lock back.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FlockOperation, fcntl_lock, fstatfs};
+
+use crate::error::{Error, Result};
+use crate::memory::{StageBuffer, StageLayout, buffers_in_file};
+use crate::prepare::FallocateMode;
+use crate::transfer::retry;
+
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+/// A file is opened, locked, and may be gone by then; it is made again this often.
+const TRIES: u32 = 100;
+
+/// The stage files of this process.
+static MINE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn mine() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    MINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A locked file in memory; the lock is given back when it is dropped, or by the end of the process.
+#[derive(Debug)]
+pub struct StageFile {
+    file: Option<File>,
+    path: PathBuf,
+    process: u32,
+}
+
+impl StageFile {
+    /// Opens or creates it, for this user alone (mode 0600), and locks it; `None` when somebody else holds it.
+    ///
+    /// # Errors
+    /// It is not in memory, not a plain file of this user alone, or could not be opened or locked.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        if !mine().insert(path.to_path_buf()) {
+            return Ok(None);
+        }
+        let file = open_locked(path);
+        if !matches!(file, Ok(Some(_))) {
+            mine().remove(path);
+        }
+        let process = std::process::id();
+        Ok(file?.map(|file| Self { file: Some(file), path: path.to_path_buf(), process }))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("a file until it is dropped")
+    }
+
+    /// All that is in it.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let failed = |source| Error::new("read stage", &self.path, source);
+        let len = self.file().metadata().map_err(failed)?.len();
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+        retry(|| self.file().read_exact_at(&mut bytes, 0)).map_err(failed)?;
+        Ok(bytes)
+    }
+
+    /// Changes bytes that are there.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let written = retry(|| self.file().write_all_at(bytes, offset));
+        written.map_err(|source| Error::new("write stage", &self.path, source).at(offset))
+    }
+
+    /// Empties it.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn clear(&self) -> Result<()> {
+        retry(|| self.file().set_len(0)).map_err(|source| Error::new("ftruncate stage", &self.path, source))
+    }
+
+    /// Empties it, gives it all the memory that the layout needs (so that a full tmpfs is an error here and not a signal
+    /// later), puts `head` in front and maps its buffers. From here on the file can only be removed.
+    ///
+    /// # Errors
+    /// The layout is not sound, the head is longer than its place, or there is no room.
+    pub fn into_buffers(self, layout: StageLayout, head: &[u8]) -> Result<(StageLock, Vec<StageBuffer>)> {
+        if head.len() > layout.head_bytes {
+            let why = format!("a head of {} bytes, and {} for it", head.len(), layout.head_bytes);
+            return Err(Error::invalid("write stage", &self.path, why));
+        }
+        self.clear()?;
+        let room = FallocateMode::Plain.call(self.file(), &self.path, 0, layout.len_bytes().max(1) as u64);
+        let made = room
+            .and_then(|()| self.write_at(head, 0))
+            .and_then(|()| buffers_in_file(self.file(), &self.path, layout));
+        match made {
+            Ok(buffers) => Ok((StageLock { file: self }, buffers)),
+            Err(error) => {
+                let _ = self.clear();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes it: nothing in it is needed any more.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn remove(self) -> Result<()> {
+        std::fs::remove_file(&self.path).map_err(|source| Error::new("unlink stage", &self.path, source))
+    }
+}
+
+/// A stage file whose buffers are in use: its lock, and nothing that could change the bytes under them.
+#[derive(Debug)]
+pub struct StageLock {
+    file: StageFile,
+}
+
+impl StageLock {
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Removes the file: nothing in it is needed any more. Buffers that are still there keep their memory.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn remove(self) -> Result<()> {
+        self.file.remove()
+    }
+}
+
+impl Drop for StageFile {
+    fn drop(&mut self) {
+        // Closed before it leaves the list: the closing gives the lock back, also one that was taken in between.
+        drop(self.file.take());
+        // In a forked child the list's lock may be held by a thread that is not there.
+        if self.process == std::process::id() {
+            mine().remove(&self.path);
+        }
+    }
+}
+
+fn open_locked(path: &Path) -> Result<Option<File>> {
+    for _ in 0..TRIES {
+        let how = || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
+                .open(path)
+        };
+        let file = retry(how).map_err(|source| {
+            Error::new("open stage", path, source).advise("name a tmpfs directory that you may write to")
+        })?;
+        check(&file, path)?;
+        match retry(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from)) {
+            Ok(()) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+                return Ok(None);
+            }
+            Err(source) => return Err(Error::new("lock stage", path, source)),
+        }
+        // Whoever had it may have removed it between the two calls.
+        let held = file.metadata().map_err(|source| Error::new("stat stage", path, source))?;
+        if std::fs::symlink_metadata(path).is_ok_and(|named| named.ino() == held.ino()) {
+            return Ok(Some(file));
+        }
+    }
+    Err(Error::invalid("open stage", path, "it is removed as often as it is made"))
+}
+
+/// A directory in memory is everybody's: the file must be what this crate makes.
+fn check(file: &File, path: &Path) -> Result<()> {
+    let facts = file.metadata().map_err(|source| Error::new("stat stage", path, source))?;
+    let mine = rustix::process::geteuid().as_raw();
+    if !facts.is_file() || facts.uid() != mine || facts.permissions().mode() & 0o077 != 0 {
+        let why = "it is not a plain file of this user alone";
+        return Err(Error::invalid("open stage", path, why).advise("look who made it, and remove it"));
+    }
+    let system = fstatfs(file).map_err(|error| Error::new("statfs", path, error))?.f_type;
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
+    if matches!(system as i64, TMPFS | RAMFS) {
+        return Ok(());
+    }
+    let why = "its directory is not in memory: writers would wait for write-back";
+    if facts.len() == 0 {
+        let _ = std::fs::remove_file(path);
+    }
+    Err(Error::invalid("open stage", path, why).advise("name a tmpfs directory such as /dev/shm"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: StageLayout = StageLayout { head_bytes: 4096, buffer_bytes: 4096, buffers: 2 };
+
+    fn in_memory(name: &str) -> Option<PathBuf> {
+        if !Path::new("/dev/shm").is_dir() {
+            eprintln!("NOT RUN: {name}: there is no /dev/shm");
+            return None;
+        }
+        Some(PathBuf::from(format!("/dev/shm/inkstone-test-{}-{name}", std::process::id())))
+    }
+
+    #[test]
+    fn what_is_put_into_a_buffer_is_in_the_file() {
+        let Some(path) = in_memory("bytes") else { return };
+        let stage = StageFile::open(&path).expect("opened").expect("free");
+        assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        let (stage, mut buffers) = stage.into_buffers(LAYOUT, b"head").expect("mapped");
+        buffers[1].push(b"a line\n");
+        // Its lock given back (as by a kill), the next one reads what is there.
+        drop(stage);
+        let stage = StageFile::open(&path).expect("opened").expect("free");
+        let bytes = stage.read().expect("read");
+        assert_eq!(&bytes[..4], b"head");
+        assert_eq!(&bytes[LAYOUT.buffer_at(1)..][..7], b"a line\n");
+        assert_eq!(bytes[LAYOUT.words_at(1)..][..8], 7_u64.to_ne_bytes());
+        stage.remove().expect("removed");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_second_opening_is_refused_until_the_first_is_dropped() {
+        let Some(path) = in_memory("lock") else { return };
+        let first = StageFile::open(&path).expect("opened").expect("free");
+        assert!(StageFile::open(&path).expect("asked").is_none());
+        drop(first);
+        StageFile::open(&path).expect("opened").expect("free again").remove().expect("removed");
+    }
+
+    #[test]
+    fn a_full_tmpfs_is_an_error_and_others_files_are_refused() {
+        let Some(path) = in_memory("full") else { return };
+        let stage = StageFile::open(&path).expect("opened").expect("free");
+        let huge = StageLayout { buffers: 1 << 30, buffer_bytes: 1 << 20, ..LAYOUT };
+        assert!(stage.into_buffers(huge, b"").is_err());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("mode");
+        let error = StageFile::open(&path).expect_err("everybody may read it").to_string();
+        assert!(error.contains("this user alone"), "{error}");
+        std::fs::remove_file(&path).expect("removed");
+        let on_disk = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
+        if let Err(error) = StageFile::open(&on_disk.path().join("stage")) {
+            assert!(error.to_string().contains("write-back"), "{error}");
+        } else {
+            eprintln!("NOT RUN: a stage on disk is refused: this source is in memory");
+        }
+    }
+}
