@@ -79,17 +79,8 @@ mod tests {
     fn a_child_knows_itself_and_the_parent_stays_who_it_was() {
         let mark = ForkMark::new().expect("a mark");
         assert!(!mark.is_child());
-        // SAFETY: the child does nothing but read one word and leave, without running anything of the parent's.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let code = if mark.is_child() { 0 } else { 1 };
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(code) };
-        }
-        let mut status = 0;
-        // SAFETY: `status` lives through the call; the child is ours.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "status {status}");
+        let child = crate::host::in_forked_child(|| u8::from(mark.is_child()));
+        assert_eq!(child.expect("a child"), 1);
         assert!(!mark.is_child());
     }
 }

@@ -9,6 +9,7 @@
 //! Most of it needs root. What does not: [`block_stat`], [`monotonic_ns`], [`mount_points`], [`WorkDir`],
 //! [`loops_backed_under`].
 
+mod child;
 mod device;
 mod layout;
 mod layout_btrfs;
@@ -27,6 +28,7 @@ mod tree;
 mod usage;
 mod workdir;
 
+pub use child::in_forked_child;
 pub use device::{
     BlockStat, DeviceNumber, NotADeviceNumber, block_stat, drop_cached_pages, monotonic_ns, own_threads,
     process_cpu_ns,

@@ -1,0 +1,54 @@
+//! A child made by fork alone, for tests of what must hold in one.
+//!
+//! *Owns*: making it and waiting for it. *May not touch*: what it does.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::transfer::retry;
+
+/// Runs `work` in a forked child, which has this thread alone and every lock in the state it had, and gives its exit code;
+/// 255 when `work` panicked. A child that takes another thread's lock hangs, and so does this call: it is for tests.
+///
+/// # Errors
+/// There is no room for another process, or the child was ended by a signal.
+pub fn in_forked_child(work: impl FnOnce() -> u8) -> Result<u8> {
+    let place = Path::new("a child");
+    // SAFETY: the child runs `work` on a copy of this thread's stack and leaves by `_exit`, never returning into the
+    // parent's code; what other threads held is as unreachable to it as to a thread that waits for ever.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(255);
+        // SAFETY: ends the child at once, without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(code)) };
+    }
+    if child < 0 {
+        return Err(Error::new("fork", place, std::io::Error::last_os_error()));
+    }
+    let mut status = 0;
+    // SAFETY: `status` lives through the call; the child is ours and not yet waited for.
+    retry(|| match unsafe { libc::waitpid(child, &raw mut status, 0) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    })
+    .map_err(|source| Error::new("waitpid", place, source))?;
+    if libc::WIFEXITED(status) {
+        return Ok(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(255));
+    }
+    Err(Error::invalid("run", place, format!("it was ended by signal {}", libc::WTERMSIG(status))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_childs_answer_and_its_panic_come_back() {
+        let mine = std::process::id();
+        assert_eq!(in_forked_child(|| u8::from(std::process::id() != mine)).expect("a child"), 1);
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        assert_eq!(in_forked_child(|| panic!("on purpose")).expect("a child"), 255);
+        std::panic::set_hook(hook);
+    }
+}
