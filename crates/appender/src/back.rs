@@ -1,0 +1,331 @@
+//! The back thread: takes full buffers, and those that are old enough, to the file.
+//!
+//! *Owns*: when a buffer is taken, trying again, notices, syncs, the end. *May not touch*: the lock during I/O.
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use inkstone_io::{AppendFacts, Error, Result};
+
+use crate::buffer::{Buffer, Place};
+use crate::event::{Event, Events};
+use crate::notice::{Dropped, Notice};
+use crate::output::Output;
+use crate::shared::Shared;
+use crate::state::State;
+
+/// How soon a failed write is tried again: well within the second after which lines are to flow again.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How soon a flag that others set is seen.
+const LOOK_AT_FLAG: Duration = Duration::from_millis(250);
+
+pub(crate) struct Back {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) output: Output,
+    pub(crate) flush_every: Duration,
+    /// `Survive::PowerLoss`.
+    pub(crate) sync_every: Option<Duration>,
+    pub(crate) last_sync: Instant,
+    pub(crate) notice: Notice,
+    pub(crate) events: Events,
+    /// Somebody's wish to have the file opened again.
+    pub(crate) flag: Option<Arc<AtomicBool>>,
+    /// After closing, how long a failing disk is tried.
+    pub(crate) drain_timeout: Duration,
+    pub(crate) tick: Instant,
+    pub(crate) scratch: Vec<u8>,
+    /// Since when writing fails, and how.
+    pub(crate) failing: Option<(Instant, ErrorKind)>,
+    pub(crate) closed_at: Option<Instant>,
+}
+
+/// What there is to do, found under the lock.
+enum Work {
+    Write(Buffer),
+    /// Something is due that is no line.
+    Maintain,
+    Close,
+}
+
+impl Back {
+    /// Until the log is closed; the error is why not all was written.
+    pub(crate) fn run(mut self) -> Result<()> {
+        let _ = self.shared.back.set(std::thread::current().id());
+        let mut result = Ok(());
+        loop {
+            match self.next_work() {
+                Work::Write(mut buffer) => match self.write(&mut buffer) {
+                    Ok(()) => {
+                        let mut state = self.shared.lock();
+                        state.written(buffer);
+                        state.stats.rotations = self.output.rotations;
+                        state.trouble = None;
+                        self.shared.tell_progress(state);
+                    }
+                    Err(error) => {
+                        self.give_up(buffer);
+                        result = Err(error);
+                        break;
+                    }
+                },
+                Work::Maintain => {}
+                Work::Close => break,
+            }
+            self.maintain();
+        }
+        let _ = self.sync();
+        self.output.finish();
+        let mut state = self.shared.lock();
+        // Any that failed: not everything is durable, whatever later ones said.
+        let synced = state.sync_failure.as_ref().map_or(Ok(()), |(_, error)| Err(error.clone()));
+        state.is_over = true;
+        state.stats.rotations = self.output.rotations;
+        self.shared.tell_progress(state);
+        result.and(synced)
+    }
+
+    fn next_work(&mut self) -> Work {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let mut may_idle = false;
+        loop {
+            if let Some(buffer) = state.queue.pop_front() {
+                state.writing = Some(buffer.number());
+                return Work::Write(buffer);
+            }
+            let now = Instant::now();
+            let is_time = now >= self.tick;
+            if !state.current.is_empty()
+                && (is_time || state.is_closed || state.flush_to >= state.current.number())
+            {
+                // All others are free: the queue is empty, and nothing is being written.
+                if state.hand_over() {
+                    self.tick = now + self.flush_every;
+                    continue;
+                }
+            }
+            if is_time {
+                self.tick = now + self.flush_every;
+                may_idle = state.current.is_empty();
+            }
+            if state.is_closed && state.current.is_empty() && !state.has_turn {
+                // The last notice, too, is a line to be written.
+                return if state.untold().0 == 0 { Work::Close } else { Work::Maintain };
+            }
+            let Some(left) = self.rest(&state, now, may_idle && state.current.is_empty()) else {
+                return Work::Maintain;
+            };
+            state.is_asleep = true;
+            state.is_idle = may_idle && state.current.is_empty();
+            state = shared.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let was_idle = may_idle && !state.is_idle;
+            (state.is_asleep, state.is_idle) = (false, false);
+            if was_idle {
+                // The first line after a rest: it goes to the file an interval from now.
+                self.tick = Instant::now() + self.flush_every;
+                may_idle = false;
+            }
+        }
+    }
+
+    /// How long to sleep; `None`: something is due now.
+    fn rest(&self, state: &State, now: Instant, is_idle: bool) -> Option<Duration> {
+        let sync_in = self
+            .sync_every
+            .filter(|_| self.output.is_dirty)
+            .map(|every| (self.last_sync + every).saturating_duration_since(now));
+        let is_flush_waiting = self.sync_every.is_some() && state.flush_to > state.durable_to;
+        let has_wish = self.wants_to_reopen();
+        let has_notice = state.untold().0 > 0 && !state.free.is_empty() && !state.has_turn;
+        let next = [
+            (!is_idle).then(|| self.tick.saturating_duration_since(now).max(Duration::from_millis(1))),
+            self.flag.as_ref().map(|_| LOOK_AT_FLAG),
+            self.output.due_in(),
+            sync_in,
+        ];
+        let next = next.into_iter().flatten().min().unwrap_or(Duration::from_secs(3600));
+        let is_due = is_flush_waiting || has_wish || has_notice || next.is_zero();
+        (!is_due).then_some(next)
+    }
+
+    fn wants_to_reopen(&self) -> bool {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        is_set(&self.shared.reopen) || self.flag.as_deref().is_some_and(is_set)
+    }
+
+    fn take_wish_to_reopen(&self) -> bool {
+        let asked = self.shared.reopen.swap(false, Ordering::AcqRel);
+        self.flag.as_ref().is_some_and(|flag| flag.swap(false, Ordering::AcqRel)) || asked
+    }
+
+    /// What is due between two buffers.
+    fn maintain(&mut self) {
+        if self.take_wish_to_reopen() {
+            self.output.reopen();
+            // So that the file is there at once, for whoever asked; if it cannot be had, the next line tries again.
+            let _ = self.output.ready();
+        }
+        self.output.rotate_by_time();
+        self.shared.lock().stats.rotations = self.output.rotations;
+        self.tell_dropped();
+        let Some(every) = self.sync_every else { return };
+        let state = self.shared.lock();
+        let is_waited_for = state.flush_to > state.durable_to && state.oldest() > state.flush_to;
+        drop(state);
+        if is_waited_for || self.output.is_dirty && self.last_sync.elapsed() >= every {
+            let _ = self.sync();
+        }
+    }
+
+    /// Puts a notice among the lines, once there is room that is not the last.
+    fn tell_dropped(&mut self) {
+        let state = self.shared.lock();
+        let (lines, bytes) = state.untold();
+        let most = state.current.capacity();
+        if lines == 0 || state.free.is_empty() {
+            return;
+        }
+        drop(state);
+        self.notice.format(Dropped { lines, bytes }, &mut self.scratch);
+        if self.scratch.len() > most {
+            Notice::Text.format(Dropped { lines, bytes }, &mut self.scratch);
+        }
+        // If the room is gone by now: later.
+        self.shared.lock().put_notice(&self.scratch, lines, bytes);
+    }
+
+    /// Makes durable what was written, and says so to those who flush.
+    fn sync(&mut self) -> Result<()> {
+        if self.sync_every.is_none() {
+            return Ok(());
+        }
+        let written_to = self.shared.lock().oldest() - 1;
+        let failed = self.output.failed_sync.take();
+        let synced = failed.map_or_else(|| self.output.sync(), Err);
+        self.last_sync = Instant::now();
+        let mut state = self.shared.lock();
+        match &synced {
+            Ok(()) => state.durable_to = state.durable_to.max(written_to),
+            Err(error) => {
+                state.stats.sync_errors += 1;
+                state.sync_failure = Some((state.stats.sync_errors, error.clone()));
+                // Nobody is to wait for what is not tried again.
+                state.durable_to = state.durable_to.max(written_to);
+            }
+        }
+        self.shared.tell_progress(state);
+        if let Err(error) = &synced {
+            self.events.tell(&Event::SyncFailed(error));
+        }
+        synced
+    }
+
+    /// Writes a buffer, whole, however often it takes; an error when the log was closed and the disk still fails.
+    fn write(&mut self, buffer: &mut Buffer) -> Result<()> {
+        let mut progress = Progress::default();
+        loop {
+            match self.attempt(buffer, &mut progress) {
+                Ok(()) => {
+                    if let Some((since, _)) = self.failing.take() {
+                        self.events.tell(&Event::Resumed { after: since.elapsed() });
+                    }
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.failed(&error);
+                    if !self.pause() {
+                        return Err(error);
+                    }
+                    // In between the file may have been moved away on request; a line that was begun ends where it began.
+                    if progress.done == 0 && self.take_wish_to_reopen() {
+                        self.output.reopen();
+                    }
+                }
+            }
+        }
+    }
+
+    fn attempt(&mut self, buffer: &mut Buffer, progress: &mut Progress) -> Result<()> {
+        let mut facts = self.output.ready()?;
+        if progress.done > 0 && !progress.is_in(facts) {
+            // The file that has the beginning is gone, and the beginning with it.
+            *progress = Progress::default();
+        }
+        if progress.done == 0 {
+            if !buffer.continues() {
+                self.output.rotate_if_due(facts, buffer.len() as u64);
+                facts = self.output.ready()?;
+            }
+            let place = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
+            buffer.place(place);
+            progress.place = Some(place);
+        }
+        while progress.done < buffer.len() {
+            progress.done += self.output.append(&buffer.bytes()[progress.done..])?;
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, error: &Error) {
+        let mut state = self.shared.lock();
+        state.stats.write_errors += 1;
+        state.trouble = Some(error.clone());
+        drop(state);
+        let is_news = self.failing.is_none_or(|(_, kind)| kind != error.kind());
+        let since = self.failing.map_or_else(Instant::now, |(since, _)| since);
+        self.failing = Some((since, error.kind()));
+        if is_news {
+            self.events.tell(&Event::WriteFailed(error));
+        }
+    }
+
+    /// Waits until it is time to try again; false when it was tried for long enough after closing.
+    fn pause(&mut self) -> bool {
+        let until = Instant::now() + RETRY_AFTER;
+        let mut state = self.shared.lock();
+        loop {
+            let now = Instant::now();
+            if state.is_closed {
+                let closed_at = *self.closed_at.get_or_insert(now);
+                if now.duration_since(closed_at) >= self.drain_timeout {
+                    return false;
+                }
+            }
+            if now >= until {
+                return true;
+            }
+            let (again, _) =
+                self.shared.work.wait_timeout(state, until - now).unwrap_or_else(PoisonError::into_inner);
+            state = again;
+        }
+    }
+
+    /// What is left will not be written by this process.
+    fn give_up(&self, buffer: Buffer) {
+        let mut state = self.shared.lock();
+        // The beginning of its first line may be in the file; all of it is not.
+        state.stats.unwritten_lines += u64::from(buffer.continues());
+        state.unwritten(&buffer);
+        // Not released, nor is any other: a stage file keeps them.
+        while let Some(buffer) = state.queue.pop_front() {
+            state.unwritten(&buffer);
+        }
+        let lines = std::mem::take(&mut state.current.lines);
+        state.stats.unwritten_lines += lines;
+    }
+}
+
+/// How much of one buffer is in which file.
+#[derive(Default)]
+struct Progress {
+    done: usize,
+    place: Option<Place>,
+}
+
+impl Progress {
+    fn is_in(&self, facts: AppendFacts) -> bool {
+        self.place.is_some_and(|place| (place.device, place.inode) == (facts.device, facts.inode))
+    }
+}

@@ -1,0 +1,133 @@
+//! One buffer on its way from the writers to the file.
+//!
+//! *Owns*: what is kept beside a buffer's bytes, in which order it is stored (a kill may come between any two stores).
+//! *May not touch*: locks, files.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | 0 | bytes that are there ([`StageBuffer`]'s own) |
+//! | 1 | its number, from 1; 0: free, nothing in it counts. Stored last when it is taken, first when it is given back |
+//! | 2 | 1: its first bytes continue the line that ends the buffer before |
+//! | 3 | 1: words 4 to 6 are there, stored before the first byte is written to the file |
+//! | 4, 5, 6 | device, inode, offset: where in which file its first byte goes |
+
+use inkstone_io::StageBuffer;
+
+pub(crate) const NUMBER: usize = 1;
+pub(crate) const CONTINUES: usize = 2;
+pub(crate) const PLACED: usize = 3;
+pub(crate) const DEVICE: usize = 4;
+pub(crate) const INODE: usize = 5;
+pub(crate) const OFFSET: usize = 6;
+
+/// Where a buffer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    memory: StageBuffer,
+    number: u64,
+    continues: bool,
+    /// Lines that begin in it.
+    pub(crate) lines: u64,
+    /// Bytes that are no notices.
+    pub(crate) line_bytes: u64,
+    /// What its notices tell of: told only if it reaches the file.
+    pub(crate) told_lines: u64,
+    pub(crate) told_bytes: u64,
+}
+
+impl Buffer {
+    pub(crate) fn new(memory: StageBuffer) -> Self {
+        Self { memory, number: 0, continues: false, lines: 0, line_bytes: 0, told_lines: 0, told_bytes: 0 }
+    }
+
+    /// Takes it into use, empty.
+    pub(crate) fn claim(&mut self, number: u64, continues: bool) {
+        self.memory.set_word(NUMBER, 0);
+        self.memory.clear();
+        self.memory.set_word(PLACED, 0);
+        self.memory.set_word(CONTINUES, u64::from(continues));
+        self.memory.set_word(NUMBER, number);
+        (self.number, self.continues) = (number, continues);
+        (self.lines, self.line_bytes, self.told_lines, self.told_bytes) = (0, 0, 0, 0);
+    }
+
+    /// Nothing in it counts any more.
+    pub(crate) fn release(&mut self) {
+        self.memory.set_word(NUMBER, 0);
+        self.memory.clear();
+    }
+
+    /// Says where it goes, before it goes there.
+    pub(crate) fn place(&mut self, place: Place) {
+        self.memory.set_word(PLACED, 0);
+        self.memory.set_word(DEVICE, place.device);
+        self.memory.set_word(INODE, place.inode);
+        self.memory.set_word(OFFSET, place.offset);
+        self.memory.set_word(PLACED, 1);
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn continues(&self) -> bool {
+        self.continues
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.memory.room()
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.memory.capacity()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.memory.bytes()
+    }
+
+    /// A whole line; the caller has asked for room.
+    #[inline]
+    pub(crate) fn push_line(&mut self, line: &[u8]) {
+        self.memory.push(line);
+        self.lines += 1;
+        self.line_bytes += line.len() as u64;
+    }
+
+    /// A piece of a line; `is_first` counts the line. With `published` false a kill leaves it out.
+    pub(crate) fn push_piece(&mut self, piece: &[u8], is_first: bool, published: bool) {
+        self.memory.put(piece);
+        if published {
+            self.memory.publish();
+        }
+        self.lines += u64::from(is_first);
+        self.line_bytes += piece.len() as u64;
+    }
+
+    pub(crate) fn publish(&mut self) {
+        self.memory.publish();
+    }
+
+    /// A notice that so much was dropped.
+    pub(crate) fn push_notice(&mut self, notice: &[u8], lines: u64, bytes: u64) {
+        self.memory.push(notice);
+        self.told_lines += lines;
+        self.told_bytes += bytes;
+    }
+}

@@ -1,0 +1,379 @@
+//! Opening a log.
+//!
+//! *Owns*: the options together, their defaults, the order of an opening. *May not touch*: lines.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use inkstone_io::{
+    Error, ForkMark, OsDirectory, Result, StageBuffer, StageFile, StageLayout, StageLock, buffers_in_memory,
+};
+
+use crate::back::Back;
+use crate::buffer::Buffer;
+use crate::disk::{Disk, OsDisk};
+use crate::event::{Event, Events};
+use crate::janitor::{Chores, Janitor};
+use crate::names;
+use crate::notice::Notice;
+use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
+use crate::output::Output;
+use crate::recover::{self, HEAD_BYTES, Recovery};
+use crate::shared::Shared;
+use crate::state::State;
+use crate::writer::{Guard, LogWriter};
+
+const BLOCK: usize = 4096;
+/// Two of them are in a core's second cache; a wake-up for each is one in two thousand lines.
+const BUFFER_BYTES: usize = 256 << 10;
+const BUFFERS_BYTES: usize = 8 << 20;
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A log that is not opened yet: [`LogWriter::builder`].
+pub struct Builder {
+    path: PathBuf,
+    buffers_bytes: usize,
+    buffer_bytes: usize,
+    flush_every: Duration,
+    when_full: WhenFull,
+    survive: Survive,
+    stage_directory: PathBuf,
+    rotation: Rotation,
+    keep: Keep,
+    compression: Compression,
+    latest: Option<String>,
+    notice: Notice,
+    events: Events,
+    flag: Option<Arc<AtomicBool>>,
+    #[cfg(feature = "sighup")]
+    on_sighup: bool,
+    drain_timeout: Duration,
+    thread_name: String,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            buffers_bytes: BUFFERS_BYTES,
+            buffer_bytes: BUFFER_BYTES,
+            flush_every: FLUSH_EVERY,
+            when_full: WhenFull::default(),
+            survive: Survive::default(),
+            stage_directory: "/dev/shm".into(),
+            rotation: Rotation::default(),
+            keep: Keep::default(),
+            compression: Compression::default(),
+            latest: None,
+            notice: Notice::default(),
+            events: Events::default(),
+            flag: None,
+            #[cfg(feature = "sighup")]
+            on_sighup: false,
+            drain_timeout: DRAIN_TIMEOUT,
+            thread_name: "log writer".into(),
+        }
+    }
+
+    /// All buffers together, in bytes (8 MiB): so much can wait while the disk does not answer. At least two buffers.
+    #[must_use]
+    pub fn buffers_bytes(self, bytes: usize) -> Self {
+        Self { buffers_bytes: bytes, ..self }
+    }
+
+    /// One buffer, in bytes (256 KiB): as much goes to the disk at once. Rounded up to 4096.
+    #[must_use]
+    pub fn buffer_bytes(self, bytes: usize) -> Self {
+        Self { buffer_bytes: bytes, ..self }
+    }
+
+    /// How old a line gets at most, about, before it goes to the file (100 ms), while the disk keeps up.
+    #[must_use]
+    pub fn flush_every(self, every: Duration) -> Self {
+        Self { flush_every: every.max(Duration::from_millis(1)), ..self }
+    }
+
+    /// What a writer does when every buffer is full ([`WhenFull::Block`]).
+    #[must_use]
+    pub fn when_full(self, when_full: WhenFull) -> Self {
+        Self { when_full, ..self }
+    }
+
+    /// What lines survive that are not in the file yet ([`Survive::Nothing`]).
+    #[must_use]
+    pub fn survive(self, survive: Survive) -> Self {
+        Self { survive, ..self }
+    }
+
+    /// Where the buffers are kept for [`Survive::Kill`]: a directory on tmpfs (`/dev/shm`).
+    #[must_use]
+    pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
+        Self { stage_directory: directory.into(), ..self }
+    }
+
+    /// When a new file is begun (never).
+    #[must_use]
+    pub fn rotate(self, rotation: Rotation) -> Self {
+        Self { rotation, ..self }
+    }
+
+    /// Which rotated files stay (all).
+    #[must_use]
+    pub fn keep(self, keep: Keep) -> Self {
+        Self { keep, ..self }
+    }
+
+    /// How rotated files are compressed (not).
+    #[must_use]
+    pub fn compress(self, compression: Compression) -> Self {
+        Self { compression, ..self }
+    }
+
+    /// A symbolic link of this name, beside the file, that leads to it.
+    #[must_use]
+    pub fn latest(self, link: impl Into<String>) -> Self {
+        Self { latest: Some(link.into()), ..self }
+    }
+
+    /// The form in which the log itself says that lines were dropped ([`Notice::Text`]).
+    #[must_use]
+    pub fn notice(self, notice: Notice) -> Self {
+        Self { notice, ..self }
+    }
+
+    /// Who is told what happens behind the writers' backs; without it, failures go to stderr. It runs in the back thread or the
+    /// one that compresses. It may write to this log (a line for which there is no room is dropped then), but not flush it.
+    #[must_use]
+    pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        Self { events: Events::to(hook), ..self }
+    }
+
+    /// The file is opened again by its name, within 250 ms, when somebody sets this flag, which is then taken back.
+    #[must_use]
+    pub fn reopen_when(self, flag: Arc<AtomicBool>) -> Self {
+        Self { flag: Some(flag), ..self }
+    }
+
+    /// The file is opened again by its name, within 250 ms, when the process gets a SIGHUP (which does not end it any more).
+    #[cfg(feature = "sighup")]
+    #[must_use]
+    pub fn reopen_on_sighup(self) -> Self {
+        Self { on_sighup: true, ..self }
+    }
+
+    /// How long closing tries to write to a disk that fails (10 s).
+    #[must_use]
+    pub fn drain_timeout(self, at_most: Duration) -> Self {
+        Self { drain_timeout: at_most, ..self }
+    }
+
+    /// The back thread's name.
+    #[must_use]
+    pub fn thread_name(self, name: impl Into<String>) -> Self {
+        Self { thread_name: name.into(), ..self }
+    }
+
+    /// Opens the log: creates the directory and the file if they are missing, appends what a killed process left.
+    ///
+    /// # Errors
+    /// The directory or the file cannot be had; the log is open in another process, or twice in this one, with
+    /// [`Survive::Kill`]; there is no memory for the buffers; what a killed process left cannot be written (it stays).
+    pub fn open(self) -> Result<(LogWriter, Guard)> {
+        self.open_on(OsDisk)
+    }
+
+    /// As [`Builder::open`], with log files of another kind.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open_on(self, disk: impl Disk) -> Result<(LogWriter, Guard)> {
+        let fork = ForkMark::new()?;
+        let (folder, name) = self.place()?;
+        let log = folder.join(&name);
+        let layout = self.layout();
+        let (buffers, stage, recovery) = self.buffers(&log, layout, &disk)?;
+        if let Some(recovery) = &recovery {
+            self.events.tell(&Event::Recovered(recovery));
+        }
+        let output = self.output(folder, name, Box::new(disk))?;
+        let sync_every = match self.survive {
+            Survive::PowerLoss(every) => Some(every),
+            _ => None,
+        };
+        let state = State::new(buffers.into_iter().map(Buffer::new).collect());
+        let shared = Arc::new(Shared::new(fork, self.when_full, sync_every.is_some(), state));
+        let flag = self.reopen_flag()?;
+        let now = Instant::now();
+        let back = Back {
+            shared: Arc::clone(&shared),
+            output,
+            flush_every: self.flush_every,
+            sync_every,
+            last_sync: now,
+            notice: self.notice,
+            events: self.events,
+            flag,
+            drain_timeout: self.drain_timeout,
+            tick: now + self.flush_every,
+            scratch: Vec::with_capacity(256),
+            failing: None,
+            closed_at: None,
+        };
+        let thread = thread::Builder::new().name(self.thread_name).spawn(move || back.run());
+        let thread = thread.map_err(|error| Error::new("start the back thread of", &log, error))?;
+        let writer = LogWriter { shared: Arc::clone(&shared) };
+        Ok((writer, Guard { shared, thread: Some(thread), stage, recovery }))
+    }
+
+    /// The directory, without links in its path, and the file's name.
+    fn place(&self) -> Result<(PathBuf, String)> {
+        let refused = |why: &str| Error::invalid("open log", &self.path, why);
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| refused("its name is missing or is no UTF-8"))?;
+        let folder = match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        OsDirectory::create(folder)?;
+        let folder = folder.canonicalize().map_err(|error| Error::new("find", folder, error))?;
+        if let Some(link) = &self.latest
+            && (link.is_empty() || link.contains('/') || link == name)
+        {
+            return Err(refused("the link to the latest file needs a name of its own, without a slash"));
+        }
+        Ok((folder, name.to_owned()))
+    }
+
+    fn layout(&self) -> StageLayout {
+        // Files end between buffers: small files want small buffers.
+        let most =
+            self.rotation.bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes / 4).unwrap_or(usize::MAX));
+        let buffer_bytes = self.buffer_bytes.min(most).max(1);
+        let buffer_bytes =
+            buffer_bytes.checked_next_multiple_of(BLOCK).unwrap_or(buffer_bytes - buffer_bytes % BLOCK);
+        StageLayout {
+            head_bytes: HEAD_BYTES,
+            buffer_bytes,
+            buffers: (self.buffers_bytes / buffer_bytes).max(2),
+        }
+    }
+
+    /// The buffers' memory, and what the last process left in it.
+    fn buffers(
+        &self,
+        log: &Path,
+        layout: StageLayout,
+        disk: &dyn Disk,
+    ) -> Result<(Vec<StageBuffer>, Option<StageLock>, Option<Recovery>)> {
+        if self.survive == Survive::Nothing {
+            return Ok((buffers_in_memory(layout)?, None, None));
+        }
+        let path = self.stage_directory.join(stage_name(log));
+        let Some(stage) = StageFile::open(&path)? else {
+            let why = format!("another writer has it open (stage {})", path.display());
+            return Err(
+                Error::invalid("open log", log, why).advise("end that one first, or choose another file")
+            );
+        };
+        let recovery = recover::recover(&stage, log, disk)?;
+        let (stage, buffers) = stage.into_buffers(layout, &recover::head(log, layout))?;
+        Ok((buffers, Some(stage), recovery))
+    }
+
+    fn output(&self, folder: PathBuf, name: String, disk: Box<dyn Disk>) -> Result<Output> {
+        let janitor = Janitor::start(Chores {
+            folder: folder.clone(),
+            name: name.clone(),
+            keep: self.keep,
+            compression: self.compression,
+            ahead_bytes: self.rotation.ahead_bytes(),
+            events: self.events.clone(),
+        });
+        let janitor = janitor.map_err(|error| Error::new("start the janitor of", &folder, error))?;
+        let mut output = Output {
+            disk,
+            last: newest(&folder, &name),
+            folder,
+            name,
+            rotation: self.rotation,
+            is_durable: matches!(self.survive, Survive::PowerLoss(_)),
+            events: self.events.clone(),
+            janitor,
+            file: None,
+            boundary: None,
+            not_before: None,
+            rotations: 0,
+            is_dirty: false,
+            failed_sync: None,
+        };
+        let facts = output.ready()?;
+        if facts.len_bytes > 0 && (self.rotation.at_start || output.is_of_earlier(facts.modified)) {
+            output.rotate(facts)?;
+        }
+        output.set_boundary();
+        if let Some(link) = &self.latest {
+            point(&output.folder, link, &output.name)?;
+        }
+        Ok(output)
+    }
+
+    #[cfg(feature = "sighup")]
+    fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
+        if !self.on_sighup {
+            return Ok(self.flag.clone());
+        }
+        let flag = self.flag.clone().unwrap_or_default();
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&flag))
+            .map_err(|error| Error::new("listen for SIGHUP for", &self.path, error))?;
+        Ok(Some(flag))
+    }
+
+    #[cfg(not(feature = "sighup"))]
+    #[allow(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
+    fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
+        Ok(self.flag.clone())
+    }
+}
+
+/// The name of a log's stage file: its own, and a number made of its whole path (FNV-1a).
+fn stage_name(log: &Path) -> String {
+    let bytes = log.as_os_str().as_encoded_bytes();
+    let number = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |number, byte| {
+        (number ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("inkstone-appender-{number:016x}")
+}
+
+/// The newest rotated file, so that the next one is named behind it.
+fn newest(folder: &Path, log: &str) -> (u64, u32) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| names::parse(log, entry.file_name().to_str()?));
+    names.map(|rotated| (rotated.seconds, rotated.number)).max().unwrap_or((0, 0))
+}
+
+/// Makes the link anew, at once; a file of that name that is no link is left alone.
+fn point(folder: &Path, link: &str, name: &str) -> Result<()> {
+    let path = folder.join(link);
+    let failed = |error| Error::new("symlink", &path, error);
+    match std::fs::symlink_metadata(&path) {
+        Ok(found) if !found.is_symlink() => {
+            return Err(Error::invalid("symlink", &path, "there is a file of that name that is no link"));
+        }
+        _ => {}
+    }
+    let new = folder.join(format!(".{link}.inkstone-new"));
+    let _ = std::fs::remove_file(&new);
+    std::os::unix::fs::symlink(name, &new).map_err(failed)?;
+    std::fs::rename(&new, &path).map_err(failed)
+}

@@ -1,0 +1,80 @@
+//! A text log writer: a service's log lines through swapped buffers to a rotating file. It does not wait for the disk while
+//! there is room, it never loses a line silently, and with [`Survive::Kill`] a killed process loses none at all.
+//!
+//! ```
+//! use std::io::Write as _;
+//! use inkstone_appender::{Keep, LogWriter, Rotation, Survive};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("app.log");
+//! let (log, guard) = LogWriter::builder(path)
+//!     .rotate(Rotation::new().at_bytes(64 << 20))
+//!     .keep(Keep::new().files(10))
+//!     .survive(Survive::Kill)
+//!     .open()?;
+//!
+//! let mut writer = log.clone();                       // one for each thread, or share one
+//! writeln!(writer, "request {} served", 7)?;          // a copy into a buffer; one call is one line
+//! guard.flush(std::time::Duration::from_secs(5))?;    // only if it must be in the file now
+//! guard.close()?;                                     // everything is in the file, or the error says why not
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # From tracing-appender
+//! With the feature `tracing`, a [`LogWriter`] is what `tracing_subscriber::fmt().with_writer` takes:
+//! `tracing_appender::non_blocking(file)` becomes `LogWriter::builder(path).open()?`, and what comes back is a writer and a guard
+//! as before. The guard must live until the end of `main`. Lines are not dropped unless [`WhenFull`] says so. `examples/text-log`
+//! has it whole, beside one for the `log` facade and one without either. (A logger that calls `flush` for every record, as
+//! env_logger does with a piped target, gets a real flush for every record.)
+//!
+//! # How it works
+//! A line is copied into the current buffer under a short lock: no allocation, no system call. A full buffer, or one that is
+//! [`Builder::flush_every`] old, goes to the back thread and a free one takes its place; the back thread is woken at most once
+//! for each buffer, and holds no lock while it writes. All buffers are allocated by the opening, and there are never more. Lines of
+//! all threads are in one order, the order in which they were put.
+//!
+//! # What survives what
+//! | | accepted lines that are lost |
+//! |---|---|
+//! | [`Guard::close`], or dropping it | none |
+//! | a kill, [`Survive::Nothing`] | those in the buffers |
+//! | a kill, [`Survive::Kill`] | none, once the log is opened again; a line longer than all buffers together may be cut |
+//! | a power loss, [`Survive::Nothing`] or [`Survive::Kill`] | those the operating system had not written back |
+//! | a power loss, [`Survive::PowerLoss`] | those since the last sync |
+//!
+//! # One log, one writer
+//! Two processes must not rotate one log. With [`Survive::Kill`] a second opening is refused; else nobody looks. In a forked child
+//! every call is an error (it may open a log of its own).
+//!
+//! # Features
+//! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`, `zstd`: [`Compression`]. `sighup`: `Builder::reopen_on_sighup`.
+//!
+//! *Owns*: text lines, their files, rotation. *May not touch*: the log of records; system calls ([`inkstone_io`] makes them).
+#![forbid(unsafe_code)]
+
+mod back;
+mod buffer;
+mod builder;
+mod disk;
+mod event;
+mod janitor;
+mod names;
+mod notice;
+mod options;
+mod output;
+mod recover;
+mod shared;
+mod state;
+mod stats;
+mod time;
+mod writer;
+
+pub use builder::Builder;
+pub use disk::{Disk, LogFile, OsDisk};
+pub use event::Event;
+pub use inkstone_io::{AppendFacts, Error, Result};
+pub use notice::{Dropped, Notice};
+pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
+pub use recover::Recovery;
+pub use stats::Stats;
+pub use writer::{Guard, LogWriter};

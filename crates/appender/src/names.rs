@@ -1,0 +1,93 @@
+//! The names of rotated files, and knowing them again.
+//!
+//! *Owns*: `NAME.STAMP.N`, with `.gz` or `.zst` behind it when compressed, `.part` behind that while it is not yet whole.
+//! *May not touch*: files. Whatever this does not parse is not ours, and is left alone.
+
+use crate::time;
+
+/// A name that this crate gave.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rotated {
+    /// When it was rotated, in seconds since 1970.
+    pub(crate) seconds: u64,
+    /// Which of that second.
+    pub(crate) number: u32,
+    /// `gz`, `zst`, with `.part`; empty for plain text.
+    pub(crate) extension: String,
+}
+
+impl Rotated {
+    /// The whole name.
+    pub(crate) fn name(&self, log: &str) -> String {
+        let plain = plain(log, self.seconds, self.number);
+        if self.extension.is_empty() { plain } else { format!("{plain}.{}", self.extension) }
+    }
+
+    /// Whether it is a compressed file that was not finished.
+    pub(crate) fn is_part(&self) -> bool {
+        self.extension.ends_with(".part")
+    }
+}
+
+/// `NAME.STAMP.N`.
+pub(crate) fn plain(log: &str, seconds: u64, number: u32) -> String {
+    format!("{log}.{}.{number}", time::stamp(seconds))
+}
+
+/// The file that is made ahead.
+pub(crate) fn next(log: &str) -> String {
+    format!(".{log}.inkstone-next")
+}
+
+/// What `name` says, if it is one of the log's rotated files.
+pub(crate) fn parse(log: &str, name: &str) -> Option<Rotated> {
+    let rest = name.strip_prefix(log)?.strip_prefix('.')?;
+    let (stamp, rest) = rest.split_once('.')?;
+    let (number, extension) = rest.split_once('.').unwrap_or((rest, ""));
+    let known = ["", "gz", "zst", "gz.part", "zst.part"];
+    let rotated = Rotated {
+        seconds: time::parse(stamp)?,
+        number: number.parse().ok()?,
+        extension: known.contains(&extension).then(|| extension.to_owned())?,
+    };
+    // `+1` and `01` parse as well, and were not written here; nor a name that ends with a dot.
+    (rotated.name(log) == name).then_some(rotated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_again_and_nothing_else_is() {
+        for (number, extension) in [(0, ""), (7, "gz"), (12, "zst"), (3, "gz.part")] {
+            let rotated = Rotated { seconds: 1_795_277_133, number, extension: extension.into() };
+            assert_eq!(parse("app.log", &rotated.name("app.log")), Some(rotated));
+        }
+        let foreign = [
+            "app.log",
+            "app.log.1",
+            "app.log.20261121T160533Z",
+            "app.log.20261121T160533Z.",
+            "app.log.20261121T160533Z.1.",
+            "app.log.20261121T160533Z.01",
+            "app.log.20261121T160533Z.+1",
+            "app.log.20261121T160533Z.1.bak",
+            "app.log.20261121T160533Z.1.gz.old",
+            "app.log.20261121T160533Z.99999999999",
+            "app.log.old.20261121T160533Z.1",
+            "app.logs.20261121T160533Z.1",
+            "my.app.log.20261121T160533Z.1",
+            ".app.log.inkstone-next",
+        ];
+        for name in foreign {
+            assert_eq!(parse("app.log", name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn later_files_sort_behind() {
+        let at = |seconds, number| Rotated { seconds, number, extension: String::new() };
+        assert!(at(5, 2) < at(5, 10) && at(5, 10) < at(6, 0));
+    }
+}

@@ -1,0 +1,65 @@
+//! How the log itself says that lines were dropped.
+//!
+//! *Owns*: the notice's text. *May not touch*: counting.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::time;
+
+/// What was dropped since the last notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Lines (calls of `write_all`).
+    pub lines: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+type Formatter = dyn Fn(Dropped, &mut Vec<u8>) + Send + Sync;
+
+/// The form of the notice.
+#[derive(Clone, Default)]
+pub enum Notice {
+    /// `2026-11-21T16:05:33Z WARN inkstone_appender: 17 lines dropped (2040 bytes): the disk did not keep up`
+    #[default]
+    Text,
+    /// One JSON object with `timestamp`, `level`, `target`, `message`, `dropped_lines`, `dropped_bytes`.
+    Json,
+    /// Written by a function into the empty vector; line end included. It runs in the back thread.
+    By(Arc<Formatter>),
+}
+
+impl fmt::Debug for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Notice::Text => "Text",
+            Notice::Json => "Json",
+            Notice::By(_) => "By",
+        })
+    }
+}
+
+impl Notice {
+    /// Puts the notice into `line`, which it empties first.
+    pub(crate) fn format(&self, dropped: Dropped, line: &mut Vec<u8>) {
+        line.clear();
+        let when = time::rfc3339(time::seconds(SystemTime::now()));
+        let Dropped { lines, bytes } = dropped;
+        match self {
+            Notice::Text => line.extend_from_slice(
+                format!("{when} WARN inkstone_appender: {lines} lines dropped ({bytes} bytes): the disk did not keep up\n")
+                    .as_bytes(),
+            ),
+            Notice::Json => line.extend_from_slice(
+                format!(
+                    "{{\"timestamp\":\"{when}\",\"level\":\"WARN\",\"target\":\"inkstone_appender\",\"message\":\
+                     \"lines dropped: the disk did not keep up\",\"dropped_lines\":{lines},\"dropped_bytes\":{bytes}}}\n"
+                )
+                .as_bytes(),
+            ),
+            Notice::By(format) => format(dropped, line),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The file that lines go to: opening it, opening it again, rotating it, syncing it.
+//!
+//! *Owns*: the current file and its place among the rotated ones. *May not touch*: buffers, locks; compressing and removing
+//! ([`crate::janitor`]).
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use inkstone_io::{AppendFacts, Error, Result, rename_new, sync_directory};
+
+use crate::disk::{Disk, LogFile};
+use crate::event::{Event, Events};
+use crate::janitor::Janitor;
+use crate::names;
+use crate::options::Rotation;
+use crate::time;
+
+/// After a rotation that failed, lines go on into the old file for this long.
+const ROTATE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+pub(crate) struct Output {
+    pub(crate) disk: Box<dyn Disk>,
+    pub(crate) folder: PathBuf,
+    pub(crate) name: String,
+    pub(crate) rotation: Rotation,
+    /// Names are to be durable too.
+    pub(crate) is_durable: bool,
+    pub(crate) events: Events,
+    pub(crate) janitor: Janitor,
+    pub(crate) file: Option<Box<dyn LogFile>>,
+    /// When the next file is due by time.
+    pub(crate) boundary: Option<SystemTime>,
+    pub(crate) not_before: Option<Instant>,
+    /// When the last rotated file was, and which of that second.
+    pub(crate) last: (u64, u32),
+    pub(crate) rotations: u64,
+    /// Something was written since the last sync.
+    pub(crate) is_dirty: bool,
+    /// A sync that failed on the way to another file.
+    pub(crate) failed_sync: Option<Error>,
+}
+
+impl Output {
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+
+    /// The file, opened if it is not, and its facts. One that has lost its last name (its directory was removed, say) is
+    /// given up: what is written to it would be lost.
+    pub(crate) fn ready(&mut self) -> Result<AppendFacts> {
+        if let Some(file) = &self.file {
+            let facts = file.facts()?;
+            if facts.names > 0 {
+                return Ok(facts);
+            }
+            self.file = None;
+        }
+        let file = self.disk.open(&self.path())?;
+        let facts = file.facts()?;
+        if self.is_durable {
+            sync_directory(&self.folder)?;
+        }
+        if let Some(bytes) = self.rotation.ahead_bytes() {
+            self.tell_unless(file.reserve(bytes));
+        }
+        self.file = Some(file);
+        Ok(facts)
+    }
+
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<usize> {
+        let Some(file) = &self.file else {
+            return Err(Error::invalid("append", self.path(), "the file is not open"));
+        };
+        let count = file.append(bytes)?;
+        self.is_dirty = true;
+        Ok(count)
+    }
+
+    /// The file is opened again before the next buffer: under its name there may be another.
+    pub(crate) fn reopen(&mut self) {
+        if let Some(file) = self.file.take() {
+            if self.rotation.ahead_bytes().is_some() {
+                self.tell_unless(file.give_back());
+            }
+            // Whoever moved it away is told nothing that is not durable.
+            self.file = Some(file);
+            self.sync_quietly();
+            self.file = None;
+        }
+    }
+
+    fn sync_quietly(&mut self) {
+        if self.is_durable
+            && let Err(error) = self.sync()
+        {
+            // The next sync tells it.
+            self.failed_sync = Some(error);
+            self.is_dirty = true;
+        }
+    }
+
+    /// Makes all that was written durable. A failure is not tried again: the next sync is about what comes after.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        let Some(file) = self.file.as_ref().filter(|_| self.is_dirty) else { return Ok(()) };
+        self.is_dirty = false;
+        file.sync()
+    }
+
+    fn tell_unless(&self, done: Result<()>) {
+        if let Err(error) = done
+            && !error.is_unsupported()
+        {
+            self.events.tell(&Event::HousekeepingFailed(&error));
+        }
+    }
+
+    /// When something is to be done though nobody writes.
+    pub(crate) fn due_in(&self) -> Option<Duration> {
+        let boundary = self.boundary?;
+        let left = boundary.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO);
+        let pause = self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+        Some(left.max(pause))
+    }
+
+    fn is_past_boundary(&self) -> bool {
+        self.boundary.is_some_and(|boundary| SystemTime::now() >= boundary)
+    }
+
+    /// Begins a new file if it is time for one, also when nobody writes.
+    pub(crate) fn rotate_by_time(&mut self) {
+        if !self.is_past_boundary() {
+            return;
+        }
+        match self.ready() {
+            Ok(facts) => self.rotate_if_due(facts, 0),
+            // Tried again with the next line; by then the file may be there.
+            Err(_) => self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER),
+        }
+    }
+
+    /// Begins a new file before a buffer of so many bytes, if the old one is due. That it cannot be is told, and lines go on
+    /// into the old one.
+    pub(crate) fn rotate_if_due(&mut self, facts: AppendFacts, bytes: u64) {
+        let is_past = self.is_past_boundary();
+        let is_full = bytes > 0 && self.rotation.bytes.is_some_and(|most| facts.len_bytes + bytes > most);
+        if !is_past && !is_full || self.not_before.is_some_and(|at| Instant::now() < at) {
+            return;
+        }
+        if facts.len_bytes > 0
+            && let Err(error) = self.rotate(facts)
+        {
+            self.events.tell(&Event::HousekeepingFailed(&error));
+            self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
+            return;
+        }
+        if is_past {
+            self.set_boundary();
+        }
+    }
+
+    pub(crate) fn set_boundary(&mut self) {
+        self.boundary =
+            self.rotation.every.map(|every| UNIX_EPOCH + period_of(SystemTime::now(), every) + every);
+    }
+
+    /// Whether a file last written then belongs to an earlier period.
+    pub(crate) fn is_of_earlier(&self, modified: SystemTime) -> bool {
+        self.rotation
+            .every
+            .is_some_and(|every| period_of(modified, every) < period_of(SystemTime::now(), every))
+    }
+
+    /// The current file gets its last name, and the next one is opened.
+    pub(crate) fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
+        let path = self.path();
+        self.sync_quietly();
+        let named = std::fs::symlink_metadata(&path);
+        let is_ours = named.is_ok_and(|named| {
+            use std::os::unix::fs::MetadataExt as _;
+            (named.dev(), named.ino()) == (facts.device, facts.inode)
+        });
+        if is_ours {
+            let name = self.rename_away(&path)?;
+            self.rotations += 1;
+            if let Some(file) = self.file.take().filter(|_| self.rotation.ahead_bytes().is_some()) {
+                self.tell_unless(file.give_back());
+            }
+            let next = self.folder.join(names::next(&self.name));
+            match rename_new(&next, &path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => self.tell_unless(Err(error)),
+                _ => {}
+            }
+            self.events.tell(&Event::Rotated { to: &name });
+            self.janitor.rotated();
+        }
+        // Else somebody else has moved it, or put another there: it is opened by its name.
+        self.file = None;
+        self.ready().map(drop)
+    }
+
+    /// Gives the file a name that no file has or had, compressed or not.
+    fn rename_away(&mut self, path: &Path) -> Result<String> {
+        let now = time::seconds(SystemTime::now()).max(self.last.0);
+        let mut number = if now == self.last.0 { self.last.1 + 1 } else { 0 };
+        loop {
+            let name = names::plain(&self.name, now, number);
+            let taken = |extension: &str| {
+                std::fs::symlink_metadata(self.folder.join(format!("{name}.{extension}"))).is_ok()
+            };
+            let renamed = if taken("gz") || taken("zst") {
+                None
+            } else {
+                match rename_new(path, &self.folder.join(&name)) {
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => None,
+                    answer => Some(answer),
+                }
+            };
+            if let Some(answer) = renamed {
+                answer?;
+                self.last = (now, number);
+                return Ok(name);
+            }
+            number += 1;
+        }
+    }
+
+    /// The end: what was reserved is given back, the file made ahead is taken away.
+    pub(crate) fn finish(&mut self) {
+        if self.rotation.ahead_bytes().is_some() {
+            if let Some(file) = &self.file {
+                self.tell_unless(file.give_back());
+            }
+            self.janitor.stop();
+            let _ = std::fs::remove_file(self.folder.join(names::next(&self.name)));
+        }
+        self.janitor.stop();
+    }
+}
+
+/// The beginning of the period that `time` lies in, since 1970.
+fn period_of(time: SystemTime, every: Duration) -> Duration {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let every = every.as_secs().max(1);
+    Duration::from_secs(since - since % every)
+}

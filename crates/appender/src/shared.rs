@@ -1,0 +1,377 @@
+//! What writers and the back thread share: the state, its lock, who waits for what.
+//!
+//! *Owns*: putting a line, waiting for room, flushing, closing, as callers see them. *May not touch*: files.
+//!
+//! The lock is held for one copy of one line. A reservation by an atomic with the copy outside of any lock was left out:
+//! lines of several threads would then be published out of order, and a kill would find holes between them.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use inkstone_io::{Error, ForkMark};
+
+use crate::options::WhenFull;
+use crate::state::State;
+use crate::stats::Stats;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    fork: ForkMark,
+    when_full: WhenFull,
+    is_durable: bool,
+    state: Mutex<State>,
+    /// The back thread sleeps here.
+    pub(crate) work: Condvar,
+    /// Writers wait here for room.
+    room: Condvar,
+    /// Those who flush wait here.
+    pub(crate) progress: Condvar,
+    /// The file is to be opened again by its name.
+    pub(crate) reopen: AtomicBool,
+    /// A hook that logs runs in the back thread; it must not wait for room that only this thread makes.
+    pub(crate) back: OnceLock<ThreadId>,
+}
+
+type Locked<'a> = MutexGuard<'a, State>;
+
+impl Shared {
+    pub(crate) fn new(fork: ForkMark, when_full: WhenFull, is_durable: bool, state: State) -> Self {
+        Self {
+            fork,
+            when_full,
+            is_durable,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            progress: Condvar::new(),
+            reopen: AtomicBool::new(false),
+            back: OnceLock::new(),
+        }
+    }
+
+    /// Nothing that runs under the lock can panic but by a mistake of ours; then what is there is still in order.
+    #[inline]
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_child(&self) -> bool {
+        self.fork.is_child()
+    }
+
+    /// One line, whole and in order.
+    #[inline]
+    pub(crate) fn put(&self, line: &[u8]) -> io::Result<()> {
+        if self.fork.is_child() {
+            return Err(in_child());
+        }
+        let mut state = self.lock();
+        if state.is_plain && line.len() <= state.current.room() {
+            state.put_line(line);
+            if state.is_idle {
+                self.wake(state);
+            }
+            return Ok(());
+        }
+        self.put_slowly(state, line)
+    }
+
+    /// Tells the back thread that there is something for it, without the lock: it would wait for it at once.
+    fn wake(&self, mut state: Locked<'_>) {
+        if std::mem::take(&mut state.is_asleep) {
+            state.is_idle = false;
+            state.stats.wake_ups += 1;
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
+    #[cold]
+    fn put_slowly<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
+        if line.len() > state.current.capacity() {
+            return self.put_long(state, line);
+        }
+        let mut patience = Patience::new(self.when_full);
+        loop {
+            if state.is_closed {
+                state.stats.refused_lines += 1;
+                return Err(closed());
+            }
+            let has_room = line.len() <= state.current.room();
+            if !state.has_turn && (has_room || state.hand_over()) {
+                state.put_line(line);
+                self.wake(state);
+                return Ok(());
+            }
+            match self.make_room(state, &mut patience) {
+                Ok(again) => state = again,
+                Err(mut state) => {
+                    state.drop_line(line);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// A line longer than a buffer. It is put at once when enough buffers are free, so that it is whole after a kill, and
+    /// whole or dropped; only one longer than all buffers together is put piece by piece.
+    fn put_long<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
+        let pieces = line.len().div_ceil(state.current.capacity());
+        if pieces > state.count {
+            return self.put_stream(state, line);
+        }
+        let mut patience = Patience::new(self.when_full);
+        let mut is_mine = false;
+        let result = loop {
+            if state.is_closed {
+                state.stats.refused_lines += 1;
+                break Err(closed());
+            }
+            if !state.has_turn || is_mine {
+                if !state.current.is_empty() {
+                    state.hand_over();
+                }
+                if state.current.is_empty() && state.free.len() + 1 >= pieces {
+                    state.put_pieces(line);
+                    break Ok(());
+                }
+                // Without the turn, those with short lines would take every buffer that becomes free.
+                is_mine = !matches!(self.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
+                if is_mine {
+                    (state.has_turn, state.is_plain) = (true, false);
+                }
+            }
+            match self.make_room(state, &mut patience) {
+                Ok(again) => state = again,
+                Err(again) => {
+                    state = again;
+                    state.drop_line(line);
+                    break Ok(());
+                }
+            }
+        };
+        self.end_turn(state, is_mine);
+        result
+    }
+
+    /// A line longer than all buffers together. A kill can cut it, as its beginning must be written before its end is put.
+    fn put_stream<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
+        if self.when_full != WhenFull::Block || self.is_back_thread() {
+            state.drop_line(line);
+            // There may be room for the notice at once.
+            self.wake(state);
+            return Ok(());
+        }
+        let mut patience = Patience::new(self.when_full);
+        while state.has_turn && !state.is_closed {
+            patience.count(&mut state.stats);
+            state = self.wait_for_room(state, None);
+        }
+        if state.is_closed {
+            state.stats.refused_lines += 1;
+            return Err(closed());
+        }
+        (state.has_turn, state.is_plain) = (true, false);
+        state.count_line(line);
+        let (mut rest, mut is_first) = (line, true);
+        while !rest.is_empty() {
+            if state.current.room() == 0 && !state.hand_over() {
+                if state.is_over {
+                    break;
+                }
+                patience.count(&mut state.stats);
+                state = self.wait_for_room(state, None);
+                continue;
+            }
+            let piece = rest.len().min(state.current.room());
+            state.current.push_piece(&rest[..piece], is_first, true);
+            (rest, is_first) = (&rest[piece..], false);
+            state.goes_on = !rest.is_empty();
+        }
+        state.goes_on = false;
+        let result = if rest.is_empty() { Ok(()) } else { Err(closed()) };
+        self.end_turn(state, true);
+        result
+    }
+
+    fn end_turn(&self, mut state: Locked<'_>, is_mine: bool) {
+        if is_mine {
+            state.has_turn = false;
+            state.is_plain = !state.is_closed;
+            if state.waiting > 0 {
+                self.room.notify_all();
+            }
+        }
+        // Closing waits for the end of a turn.
+        self.wake(state);
+    }
+
+    fn is_back_thread(&self) -> bool {
+        self.back.get() == Some(&thread::current().id())
+    }
+
+    /// Does what the policy says when there is no room; `Err`: the line is to be dropped.
+    fn make_room<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        patience: &mut Patience,
+    ) -> Result<Locked<'a>, Locked<'a>> {
+        if self.is_back_thread() {
+            return Err(state);
+        }
+        match self.when_full {
+            WhenFull::DropNewest => Err(state),
+            WhenFull::DropOldest => {
+                if state.drop_oldest() {
+                    Ok(state)
+                } else {
+                    Err(state)
+                }
+            }
+            WhenFull::Block | WhenFull::BlockFor(_) => {
+                patience.count(&mut state.stats);
+                match patience.left() {
+                    Some(Duration::ZERO) => Err(state),
+                    left => Ok(self.wait_for_room(state, left)),
+                }
+            }
+        }
+    }
+
+    fn wait_for_room<'a>(&'a self, mut state: Locked<'a>, at_most: Option<Duration>) -> Locked<'a> {
+        state.waiting += 1;
+        if std::mem::take(&mut state.is_asleep) {
+            state.is_idle = false;
+            state.stats.wake_ups += 1;
+            self.work.notify_one();
+        }
+        let mut state = match at_most {
+            None => self.room.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => self.room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+        };
+        state.waiting -= 1;
+        state
+    }
+
+    /// A buffer was freed, or nothing will be any more.
+    pub(crate) fn tell_progress(&self, state: Locked<'_>) {
+        // Woken for every buffer, writers and back thread would only take turns on a disk that is slower than they are.
+        let has_room = state.free.len() * 4 >= state.count || state.queue.is_empty() || state.is_closed;
+        let has_waiting = state.waiting > 0 && has_room;
+        drop(state);
+        if has_waiting {
+            self.room.notify_all();
+        }
+        self.progress.notify_all();
+    }
+
+    /// Waits until everything put before is in the file (and durable, if the log is to be).
+    pub(crate) fn flush(&self, at_most: Duration) -> io::Result<()> {
+        if self.is_child() {
+            return Err(in_child());
+        }
+        if self.is_back_thread() {
+            return Err(io::Error::other("a hook cannot flush the log that called it"));
+        }
+        let deadline = Instant::now().checked_add(at_most);
+        let mut state = self.lock();
+        let target = state.newest();
+        let failures = state.stats.sync_errors;
+        loop {
+            if let Some((_, error)) = state.sync_failure.as_ref().filter(|(count, _)| *count > failures) {
+                return Err(io::Error::new(error.kind(), error.clone()));
+            }
+            let is_written = state.oldest() > target;
+            if is_written && (!self.is_durable || state.durable_to >= target) {
+                return Ok(());
+            }
+            if state.is_over {
+                return Err(state
+                    .trouble
+                    .clone()
+                    .map_or_else(closed, |error| io::Error::new(error.kind(), error)));
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                let why = state.trouble.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+                let text = format!("the log was not written within {at_most:?}{why}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            state.flush_to = state.flush_to.max(target);
+            if std::mem::take(&mut state.is_asleep) {
+                state.is_idle = false;
+                self.work.notify_one();
+            }
+            let left = left.unwrap_or(Duration::from_secs(3600));
+            state = self.progress.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// No line is taken from here on. What was taken will be written: the back thread looks once more after it saw this.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        (state.is_closed, state.is_plain) = (true, false);
+        state.is_asleep = false;
+        drop(state);
+        self.work.notify_all();
+        self.room.notify_all();
+    }
+
+    pub(crate) fn ask_to_reopen(&self) {
+        self.reopen.store(true, Ordering::Release);
+        if !self.is_child() {
+            self.lock().is_asleep = false;
+            self.work.notify_one();
+        }
+    }
+
+    /// All zeros in a forked child.
+    pub(crate) fn stats(&self) -> Stats {
+        if self.is_child() { Stats::default() } else { self.lock().stats }
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        if self.is_child() { None } else { self.lock().trouble.clone() }
+    }
+}
+
+/// How long one call has waited, and may.
+struct Patience {
+    at_most: Option<Duration>,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    fn new(when_full: WhenFull) -> Self {
+        let at_most = match when_full {
+            WhenFull::BlockFor(at_most) => Some(at_most),
+            _ => None,
+        };
+        Self { at_most, since: None }
+    }
+
+    /// Counts a call once, however often it wakes.
+    fn count(&mut self, stats: &mut Stats) {
+        if self.since.is_none() {
+            self.since = Some(Instant::now());
+            stats.waits += 1;
+        }
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let waited = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.at_most.map(|at_most| at_most.saturating_sub(waited))
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the log is closed")
+}
+
+fn in_child() -> io::Error {
+    let text = "this process was forked from the one that opened the log: open one of its own here";
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}

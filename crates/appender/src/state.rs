@@ -1,0 +1,277 @@
+//! The buffers under the lock, and what is counted with them.
+//!
+//! *Owns*: which buffer is filled, waits, or is free; dropping. *May not touch*: waiting and waking; files.
+//!
+//! Every buffer is in one of four places: `current` (being filled), `queue` (full, in order), with the back thread, `free`.
+//! Numbers rise in that order backwards, so total order is the numbers' order.
+
+use std::collections::VecDeque;
+
+use inkstone_io::Error;
+
+use crate::buffer::Buffer;
+use crate::stats::Stats;
+
+#[derive(Debug)]
+pub(crate) struct State {
+    /// A line that fits into the current buffer may be put there: nobody closed the log or has a turn to himself. Asked
+    /// first, and alone, for each line.
+    pub(crate) is_plain: bool,
+    /// The back thread sleeps until somebody tells it that there is a line at all.
+    pub(crate) is_idle: bool,
+    /// The back thread sleeps.
+    pub(crate) is_asleep: bool,
+    pub(crate) is_closed: bool,
+    /// The back thread has ended.
+    pub(crate) is_over: bool,
+    /// Somebody puts a line longer than a buffer; nobody else puts any.
+    pub(crate) has_turn: bool,
+    /// The line that the current buffer ends with is not all there yet.
+    pub(crate) goes_on: bool,
+    pub(crate) current: Buffer,
+    pub(crate) queue: VecDeque<Buffer>,
+    pub(crate) free: Vec<Buffer>,
+    /// The number of the buffer that the back thread has.
+    pub(crate) writing: Option<u64>,
+    /// All buffers.
+    pub(crate) count: usize,
+    next_number: u64,
+    /// Threads that wait for room.
+    pub(crate) waiting: usize,
+    /// Buffers up to this number are to be written now.
+    pub(crate) flush_to: u64,
+    /// Buffers up to this number are durable.
+    pub(crate) durable_to: u64,
+    /// Syncs that failed since the start, for those who wait for one.
+    pub(crate) sync_failure: Option<(u64, Error)>,
+    /// Why writing fails just now.
+    pub(crate) trouble: Option<Error>,
+    pub(crate) stats: Stats,
+}
+
+impl State {
+    /// At least two buffers.
+    pub(crate) fn new(mut free: Vec<Buffer>) -> Self {
+        let count = free.len();
+        // The first ones are used first, and again and again: they stay in the processor's caches.
+        free.reverse();
+        let mut current = free.pop().expect("two buffers or more");
+        current.claim(1, false);
+        Self {
+            is_plain: true,
+            is_idle: false,
+            is_asleep: false,
+            is_closed: false,
+            is_over: false,
+            has_turn: false,
+            goes_on: false,
+            current,
+            queue: VecDeque::with_capacity(count),
+            free,
+            writing: None,
+            count,
+            next_number: 2,
+            waiting: 0,
+            flush_to: 0,
+            durable_to: 0,
+            sync_failure: None,
+            trouble: None,
+            stats: Stats::default(),
+        }
+    }
+
+    /// The current buffer goes into the queue, a free one takes its place; false when there is none.
+    pub(crate) fn hand_over(&mut self) -> bool {
+        let Some(next) = self.take_free(self.goes_on) else { return false };
+        self.queue.push_back(std::mem::replace(&mut self.current, next));
+        true
+    }
+
+    fn take_free(&mut self, continues: bool) -> Option<Buffer> {
+        let mut buffer = self.free.pop()?;
+        buffer.claim(self.next_number, continues);
+        self.next_number += 1;
+        Some(buffer)
+    }
+
+    /// The oldest buffer that is not written yet; everything before it is in the file, or dropped.
+    pub(crate) fn oldest(&self) -> u64 {
+        let queued = || self.queue.front().map(Buffer::number);
+        self.writing.or_else(queued).unwrap_or(self.current.number())
+    }
+
+    /// The last buffer with anything in it.
+    pub(crate) fn newest(&self) -> u64 {
+        self.current.number() - u64::from(self.current.is_empty())
+    }
+
+    #[inline]
+    pub(crate) fn put_line(&mut self, line: &[u8]) {
+        self.current.push_line(line);
+        self.stats.lines += 1;
+        self.stats.bytes += line.len() as u64;
+    }
+
+    /// Puts a line of several buffers at once, so that a kill leaves all of it or nothing: its first piece is published
+    /// last. The current buffer is empty and there are enough free ones.
+    pub(crate) fn put_pieces(&mut self, line: &[u8]) {
+        let (first, rest) = line.split_at(self.current.capacity().min(line.len()));
+        self.current.push_piece(first, true, false);
+        let head = self.queue.len();
+        self.goes_on = true;
+        for piece in rest.chunks(self.current.capacity()) {
+            let handed = self.hand_over();
+            assert!(handed, "the caller counted the free buffers");
+            self.current.push_piece(piece, false, true);
+        }
+        self.goes_on = false;
+        let first = self.queue.get_mut(head);
+        first.unwrap_or(&mut self.current).publish();
+        self.count_line(line);
+    }
+
+    pub(crate) fn count_line(&mut self, line: &[u8]) {
+        self.stats.lines += 1;
+        self.stats.bytes += line.len() as u64;
+    }
+
+    pub(crate) fn drop_line(&mut self, line: &[u8]) {
+        self.stats.dropped_lines += 1;
+        self.stats.dropped_bytes += line.len() as u64;
+    }
+
+    /// Drops the oldest buffer that is not being written, with those that continue its last line; false when that cannot
+    /// be done: what is left continues a line whose beginning is being written.
+    pub(crate) fn drop_oldest(&mut self) -> bool {
+        let begins = self.queue.iter().position(|buffer| !buffer.continues());
+        let Some(at) = begins else {
+            let is_all = self.queue.is_empty() && !self.current.continues() && !self.current.is_empty();
+            return is_all && self.empty_current();
+        };
+        let mut buffer = self.queue.remove(at).expect("it was found there");
+        loop {
+            self.count_dropped(&buffer);
+            buffer.release();
+            self.free.push(buffer);
+            match self.queue.get(at) {
+                Some(next) if next.continues() => buffer = self.queue.remove(at).expect("it was seen there"),
+                Some(_) => return true,
+                None => break,
+            }
+        }
+        // The line may end in the current one.
+        if self.current.continues() {
+            self.empty_current();
+        }
+        true
+    }
+
+    fn empty_current(&mut self) -> bool {
+        let counted = std::mem::take(&mut self.current.lines);
+        let (bytes, told_lines, told_bytes) =
+            (self.current.line_bytes, self.current.told_lines, self.current.told_bytes);
+        self.stats.dropped_lines += counted;
+        self.stats.dropped_bytes += bytes;
+        self.untell(told_lines, told_bytes);
+        self.current.claim(self.next_number, false);
+        self.next_number += 1;
+        true
+    }
+
+    fn count_dropped(&mut self, buffer: &Buffer) {
+        self.stats.dropped_lines += buffer.lines;
+        self.stats.dropped_bytes += buffer.line_bytes;
+        self.untell(buffer.told_lines, buffer.told_bytes);
+    }
+
+    /// A notice went the way of the lines around it: what it told is to be told again.
+    fn untell(&mut self, lines: u64, bytes: u64) {
+        self.stats.told_lines -= lines;
+        self.stats.told_bytes -= bytes;
+    }
+
+    /// What was written is free again.
+    pub(crate) fn written(&mut self, mut buffer: Buffer) {
+        self.stats.written_lines += buffer.lines;
+        self.stats.written_bytes += buffer.line_bytes;
+        self.writing = None;
+        buffer.release();
+        self.free.push(buffer);
+    }
+
+    /// What will not be written any more. It is not released: a stage file keeps it for the next start.
+    pub(crate) fn unwritten(&mut self, buffer: &Buffer) {
+        self.stats.unwritten_lines += buffer.lines;
+        self.untell(buffer.told_lines, buffer.told_bytes);
+        self.writing = None;
+    }
+
+    /// Lines and bytes that were dropped and not told.
+    pub(crate) fn untold(&self) -> (u64, u64) {
+        let Stats { dropped_lines, dropped_bytes, told_lines, told_bytes, .. } = self.stats;
+        (dropped_lines - told_lines, dropped_bytes - told_bytes)
+    }
+
+    /// Puts a notice where the next line would go; false when there is no room for it now.
+    pub(crate) fn put_notice(&mut self, notice: &[u8], lines: u64, bytes: u64) -> bool {
+        if self.has_turn || notice.len() > self.current.room() && !self.hand_over() {
+            return false;
+        }
+        if notice.len() > self.current.room() {
+            return false;
+        }
+        self.current.push_notice(notice, lines, bytes);
+        self.stats.told_lines += lines;
+        self.stats.told_bytes += bytes;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inkstone_io::{StageLayout, buffers_in_memory};
+
+    fn state(buffers: usize) -> State {
+        let layout = StageLayout { head_bytes: 0, buffer_bytes: 4096, buffers };
+        State::new(buffers_in_memory(layout).expect("memory").into_iter().map(Buffer::new).collect())
+    }
+
+    #[test]
+    fn a_long_line_is_dropped_whole_with_those_behind_it_in_its_last_buffer() {
+        let mut state = state(5);
+        state.put_line(b"first\n");
+        assert!(state.hand_over());
+        state.put_pieces(&[b'x'; 9000]);
+        state.put_line(b"behind\n");
+        assert_eq!((state.queue.len(), state.free.len()), (3, 1));
+        assert!(state.drop_oldest());
+        assert_eq!((state.stats.dropped_lines, state.stats.dropped_bytes), (1, 6));
+        assert!(state.drop_oldest());
+        assert_eq!((state.stats.dropped_lines, state.stats.dropped_bytes), (3, 6 + 9000 + 7));
+        assert_eq!((state.queue.len(), state.free.len(), state.current.len()), (0, 4, 0));
+        assert_eq!(state.oldest(), state.newest() + 1);
+    }
+
+    #[test]
+    fn the_rest_of_a_line_that_is_being_written_is_never_dropped() {
+        let mut state = state(5);
+        state.put_pieces(&[b'x'; 12_000]);
+        let head = state.queue.pop_front().expect("its first piece");
+        state.writing = Some(head.number());
+        assert!(!state.drop_oldest());
+        assert_eq!(state.stats.dropped_lines, 0);
+        state.queue.pop_front().expect("its second piece");
+        assert!(!state.drop_oldest(), "its last piece is in the current buffer");
+    }
+
+    #[test]
+    fn a_notice_that_is_dropped_is_told_again() {
+        let mut state = state(2);
+        state.drop_line(b"gone\n");
+        assert!(state.put_notice(b"1 dropped\n", 1, 5));
+        assert_eq!(state.untold(), (0, 0));
+        assert!(state.drop_oldest());
+        assert_eq!((state.untold(), state.stats.dropped_lines), ((1, 5), 1));
+    }
+}

@@ -1,0 +1,40 @@
+//! What was done, in numbers.
+//!
+//! *Owns*: the numbers and what each means. *May not touch*: counting.
+
+/// Exact, and consistent with each other: taken at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Lines (calls of `write_all`) that went into a buffer.
+    pub lines: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of those lines, how many were written to the file.
+    pub written_lines: u64,
+    /// Their bytes, without notices.
+    pub written_bytes: u64,
+    /// Lines dropped because of the policy: refused a buffer, or thrown away with one.
+    pub dropped_lines: u64,
+    /// Their bytes.
+    pub dropped_bytes: u64,
+    /// Of those, how many the log itself has been told of.
+    pub told_lines: u64,
+    /// Their bytes.
+    pub told_bytes: u64,
+    /// Lines that were accepted and could not be written before the writer was closed. With `Survive::Kill` the next
+    /// start appends them.
+    pub unwritten_lines: u64,
+    /// Calls that were refused because the writer was closed.
+    pub refused_lines: u64,
+    /// Calls that had to wait for room.
+    pub waits: u64,
+    /// Wake-ups of the back thread by writers.
+    pub wake_ups: u64,
+    /// Attempts to open or write that failed.
+    pub write_errors: u64,
+    /// Syncs that failed.
+    pub sync_errors: u64,
+    /// Files rotated.
+    pub rotations: u64,
+}

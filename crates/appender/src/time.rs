@@ -1,0 +1,99 @@
+//! UTC, as far as names and notices need it.
+//!
+//! *Owns*: seconds since 1970 as a date and back. *May not touch*: clocks beyond reading one.
+//! The algorithm for days is the usual one over years that begin in March, in eras of 400 years.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const DAY: u64 = 86_400;
+
+/// Whole seconds since 1970; 0 before.
+pub(crate) fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
+
+/// Year, month, day, hour, minute, second.
+fn civil(seconds: u64) -> [u64; 6] {
+    let day = seconds / DAY + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let of_day = seconds % DAY;
+    [year, month, day, of_day / 3600, of_day / 60 % 60, of_day % 60]
+}
+
+/// `20261121T160533Z`.
+pub(crate) fn stamp(seconds: u64) -> String {
+    let [year, month, day, hour, minute, second] = civil(seconds);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// `2026-11-21T16:05:33Z`.
+pub(crate) fn rfc3339(seconds: u64) -> String {
+    let [year, month, day, hour, minute, second] = civil(seconds);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The seconds that [`stamp`] wrote; `None` for anything that it would not have written.
+pub(crate) fn parse(text: &str) -> Option<u64> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 16 || !text.is_ascii() {
+        return None;
+    }
+    let number = |range: std::ops::Range<usize>| {
+        let digits = &text[range];
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok())?
+    };
+    let (year, month, day) = (number(0..4)?, number(4..6)?, number(6..8)?);
+    let (hour, minute, second) = (number(9..11)?, number(11..13)?, number(13..15)?);
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let (of_march, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (of_march / 400, of_march % 400);
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+    let seconds = days * DAY + hour * 3600 + minute * 60 + second;
+    // What is written again the same way was a date.
+    (stamp(seconds) == text).then_some(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_dates_and_every_day_of_two_centuries() {
+        assert_eq!(stamp(0), "19700101T000000Z");
+        assert_eq!(rfc3339(951_827_696), "2000-02-29T12:34:56Z");
+        assert_eq!(rfc3339(1_795_277_133), "2026-11-21T16:05:33Z");
+        let mut last = String::new();
+        for day in 0..73_000 {
+            let seconds = day * DAY + day % DAY;
+            let text = stamp(seconds);
+            assert!(text > last, "{text} after {last}");
+            assert_eq!(parse(&text), Some(seconds), "{text}");
+            last = text;
+        }
+    }
+
+    #[test]
+    fn what_is_no_date_is_refused() {
+        for text in ["", "20261121T160533", "20261321T160533Z", "20260230T000000Z", "20261121T160560Z"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        for text in [
+            "20261121x160533Z",
+            "2026112100160533",
+            "+0261121T160533Z",
+            "19691231T235959Z",
+            "2026112éT16053Z",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The handle that lines are written through, and the guard that ends it all.
+//!
+//! *Owns*: the public face of an open log. *May not touch*: buffers, files.
+
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use inkstone_io::{Error, Result, StageLock};
+
+use crate::builder::Builder;
+use crate::recover::Recovery;
+use crate::shared::Shared;
+use crate::stats::Stats;
+
+/// `io::Write::flush` waits no longer than this.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
+/// A thread keeps its formatting buffer up to this size.
+const KEPT_BYTES: usize = 64 << 10;
+
+thread_local! {
+    static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// A text log. Cheap to clone; every clone, in every thread, writes to the same file.
+///
+/// One call of `write`, `write_all` or `write_fmt` (so one `writeln!`) is one line: whole, never mixed with another, in the
+/// file's order if it happened before. It takes no system call and no allocation unless buffers are exchanged. On return the
+/// line is in a buffer, or, with a policy that drops, dropped and counted.
+///
+/// After [`Guard::close`], and in a process forked from this one, every call is an error.
+#[derive(Debug, Clone)]
+pub struct LogWriter {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl LogWriter {
+    /// A log at this path, not yet opened.
+    pub fn builder(path: impl Into<PathBuf>) -> Builder {
+        Builder::new(path.into())
+    }
+
+    /// Waits until every line put before this call is in the file (with the operating system; on the medium too with
+    /// [`crate::Survive::PowerLoss`]), or was dropped by the policy.
+    ///
+    /// # Errors
+    /// `TimedOut` with the disk's last error if it took longer; the sync's error; the log is closed and not all was written.
+    pub fn flush_within(&self, at_most: Duration) -> io::Result<()> {
+        self.shared.flush(at_most)
+    }
+
+    /// Opens the file again by its name, before the next lines go out: for programs that move log files away. What was
+    /// put before may be in either file.
+    pub fn reopen(&self) {
+        self.shared.ask_to_reopen();
+    }
+
+    /// What was done, in numbers. All zeros in a forked child.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+
+    /// Why lines cannot be written just now; `None` when they can.
+    pub fn trouble(&self) -> Option<Error> {
+        self.shared.trouble()
+    }
+
+    /// Writes one line that is formatted now, without an allocation in the steady state.
+    fn put_formatted(&self, line: fmt::Arguments<'_>) -> io::Result<()> {
+        if let Some(line) = line.as_str() {
+            return self.shared.put(line.as_bytes());
+        }
+        TEXT.with(|text| match text.try_borrow_mut() {
+            Ok(mut text) => {
+                text.clear();
+                text.write_fmt(line).map_err(|_| io::Error::other("a value could not be formatted"))?;
+                let put = self.shared.put(text.as_bytes());
+                text.shrink_to(KEPT_BYTES);
+                put
+            }
+            // A value that logs while it is formatted.
+            Err(_) => self.shared.put(line.to_string().as_bytes()),
+        })
+    }
+}
+
+impl io::Write for &LogWriter {
+    #[inline]
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.shared.put(line)?;
+        Ok(line.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        self.shared.put(line)
+    }
+
+    fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
+        self.put_formatted(line)
+    }
+
+    /// Waits, at most 10 s, until everything put before is in the file: a real flush, so not for every line.
+    fn flush(&mut self) -> io::Result<()> {
+        self.shared.flush(FLUSH_TIMEOUT)
+    }
+}
+
+impl io::Write for LogWriter {
+    #[inline]
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        (&*self).write(line)
+    }
+
+    #[inline]
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        self.shared.put(line)
+    }
+
+    fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
+        self.put_formatted(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}
+
+#[cfg(feature = "tracing")]
+impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for LogWriter {
+    type Writer = &'a LogWriter;
+
+    fn make_writer(&'a self) -> &'a LogWriter {
+        self
+    }
+}
+
+/// Keeps the log open. Dropped, it writes everything that was put, and ends the back thread; keep it until the end of `main`.
+#[derive(Debug)]
+#[must_use = "dropping the guard closes the log"]
+pub struct Guard {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) thread: Option<JoinHandle<Result<()>>>,
+    pub(crate) stage: Option<StageLock>,
+    pub(crate) recovery: Option<Recovery>,
+}
+
+impl Guard {
+    /// As [`LogWriter::flush_within`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn flush(&self, at_most: Duration) -> io::Result<()> {
+        self.shared.flush(at_most)
+    }
+
+    /// What a killed process had left, and was appended by the opening.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.recovery.as_ref()
+    }
+
+    /// Takes no more lines, writes everything that was put (and makes it durable with [`crate::Survive::PowerLoss`]), and ends
+    /// the back thread. A slow disk is waited for; one that fails, for the builder's drain timeout.
+    ///
+    /// # Errors
+    /// Why not everything was written or made durable. [`LogWriter::stats`] says how many lines; with [`crate::Survive::Kill`]
+    /// the next opening appends them.
+    pub fn close(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        // In a forked child there is no thread to wait for, and its parent still needs the stage.
+        if self.shared.is_child() {
+            std::mem::forget(self.thread.take());
+            std::mem::forget(self.stage.take());
+            return Ok(());
+        }
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.shared.close();
+        let ended = thread.join().unwrap_or_else(|_| {
+            Err(Error::invalid(
+                "write log",
+                "the back thread",
+                "it panicked, which is a mistake of inkstone-appender",
+            ))
+        });
+        let stage = self.stage.take();
+        match ended {
+            Ok(()) => {
+                stage.map_or(Ok(()), StageLock::remove).map_err(|error| io::Error::new(error.kind(), error))
+            }
+            Err(error) => {
+                let lines = self.shared.stats().unwritten_lines;
+                // With lines in it the stage stays for the next start; a sync that failed is no reason to keep it.
+                if lines == 0 {
+                    let _ = stage.map_or(Ok(()), StageLock::remove);
+                }
+                let text = format!("{lines} lines were not written: {error}");
+                Err(if lines > 0 {
+                    io::Error::new(error.kind(), text)
+                } else {
+                    io::Error::new(error.kind(), error)
+                })
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Who wants to know calls `close`; the hook was told of every failure.
+        let _ = self.end();
+    }
+}

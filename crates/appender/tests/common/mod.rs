@@ -1,0 +1,166 @@
+//! A disk that can be stopped and made to fail, under real files.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+
+use inkstone_appender::{AppendFacts, Disk, Error, LogFile, OsDisk, Result};
+
+/// What the disk does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mood {
+    Works,
+    /// Appending waits until this changes.
+    Stopped,
+    /// Appending fails with this error number.
+    Fails(i32),
+    /// Appending takes half of what it is given, rounded down, but at least one byte; then it fails.
+    FailsHalfway(i32),
+    /// Syncing fails with this error number.
+    FailsToSync(i32),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct MoodyDisk(Arc<(Mutex<Moods>, Condvar)>);
+
+#[derive(Debug)]
+struct Moods {
+    mood: Mood,
+    calls: u64,
+    syncs: u64,
+    took_half: bool,
+}
+
+impl MoodyDisk {
+    pub(crate) fn new(mood: Mood) -> Self {
+        Self(Arc::new((Mutex::new(Moods { mood, calls: 0, syncs: 0, took_half: false }), Condvar::new())))
+    }
+
+    pub(crate) fn set(&self, mood: Mood) {
+        let mut moods = self.0.0.lock().expect("no panic");
+        (moods.mood, moods.took_half) = (mood, false);
+        self.0.1.notify_all();
+    }
+
+    /// Calls of append that were made, those that wait included.
+    pub(crate) fn calls(&self) -> u64 {
+        self.0.0.lock().expect("no panic").calls
+    }
+
+    pub(crate) fn syncs(&self) -> u64 {
+        self.0.0.lock().expect("no panic").syncs
+    }
+
+    /// Waits until so many calls of append were made.
+    pub(crate) fn wait_for_calls(&self, calls: u64) {
+        let mut moods = self.0.0.lock().expect("no panic");
+        while moods.calls < calls {
+            moods = self.0.1.wait(moods).expect("no panic");
+        }
+    }
+}
+
+impl Disk for MoodyDisk {
+    fn open(&self, path: &Path) -> Result<Box<dyn LogFile>> {
+        Ok(Box::new(MoodyFile { inner: OsDisk.open(path)?, path: path.into(), disk: self.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct MoodyFile {
+    inner: Box<dyn LogFile>,
+    path: PathBuf,
+    disk: MoodyDisk,
+}
+
+impl LogFile for MoodyFile {
+    fn append(&self, bytes: &[u8]) -> Result<usize> {
+        let (moods, changed) = &*self.disk.0;
+        let mut moods = moods.lock().expect("no panic");
+        moods.calls += 1;
+        changed.notify_all();
+        while moods.mood == Mood::Stopped {
+            moods = changed.wait(moods).expect("no panic");
+        }
+        match moods.mood {
+            Mood::Fails(code) => Err(self.error("append", code)),
+            Mood::FailsHalfway(code) if moods.took_half => Err(self.error("append", code)),
+            Mood::FailsHalfway(_) => {
+                moods.took_half = true;
+                self.inner.append(&bytes[..(bytes.len() / 2).max(1)])
+            }
+            Mood::Works | Mood::FailsToSync(_) | Mood::Stopped => self.inner.append(bytes),
+        }
+    }
+
+    fn facts(&self) -> Result<AppendFacts> {
+        self.inner.facts()
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut moods = self.disk.0.0.lock().expect("no panic");
+        moods.syncs += 1;
+        match moods.mood {
+            Mood::FailsToSync(code) => Err(self.error("fdatasync", code)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl MoodyFile {
+    fn error(&self, what: &'static str, code: i32) -> Error {
+        Error::new(what, &self.path, io::Error::from_raw_os_error(code))
+    }
+}
+
+/// The line number `line` of thread `thread`, of about so many bytes.
+pub(crate) fn line(thread: usize, line: u64, bytes: usize) -> String {
+    let mut text = format!("thread {thread} line {line} ");
+    while text.len() + 5 < bytes {
+        text.push(char::from(b'a' + (line % 26) as u8));
+    }
+    text.push_str(" end\n");
+    text
+}
+
+/// The lines of a text by thread, each proved whole and once and in its thread's order. Other lines are given back.
+pub(crate) fn check_lines(text: &str, bytes: usize) -> (BTreeMap<usize, Vec<u64>>, Vec<String>) {
+    let (mut lines, mut others) = (BTreeMap::<usize, Vec<u64>>::new(), Vec::new());
+    assert!(text.is_empty() || text.ends_with('\n'), "the last line is cut");
+    for found in text.lines() {
+        let mut words = found.split(' ');
+        let numbers = (words.next(), words.next(), words.next(), words.next());
+        let (Some("thread"), Some(thread), Some("line"), Some(number)) = numbers else {
+            others.push(found.to_owned());
+            continue;
+        };
+        let (thread, number) = (thread.parse().expect("a thread"), number.parse().expect("a number"));
+        assert_eq!(format!("{found}\n"), line(thread, number, bytes), "a line is torn");
+        let before = lines.entry(thread).or_default();
+        assert!(
+            before.last().is_none_or(|last| *last < number),
+            "thread {thread}: {number} after {:?}",
+            before.last()
+        );
+        before.push(number);
+    }
+    (lines, others)
+}
+
+/// All files of the log in order, oldest first: rotated ones (plain), then the current one.
+pub(crate) fn all_text(folder: &Path, name: &str) -> String {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+        .filter(|other| other.starts_with(&format!("{name}.")))
+        .collect();
+    let key = |name: &String| {
+        let (stamp, number) = name.rsplit_once('.').expect("a number");
+        (stamp.to_owned(), number.parse::<u64>().expect("a number"))
+    };
+    names.sort_by_key(key);
+    names.push(name.to_owned());
+    names.iter().map(|name| std::fs::read_to_string(folder.join(name)).expect("text")).collect()
+}
