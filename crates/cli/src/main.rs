@@ -26,6 +26,7 @@ mod report;
 mod results;
 mod score;
 mod select;
+mod tee;
 mod tune;
 
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Command {
     Tune(tune::TuneArguments),
     /// Cut the power, and look at what is left of a log
     Powerloss(powerloss::PowerlossArguments),
+    /// Write stdin into a rotating text log that survives a kill
+    Tee(Box<tee::TeeArguments>),
     #[command(flatten)]
     Log(log::LogCommand),
     #[command(flatten)]
@@ -60,11 +63,14 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let stop = Arc::new(AtomicBool::new(false));
-    let outcome = stop_on_signals(&stop).and_then(|()| match arguments.command {
+    // A hangup tells `tee` to open its file again; everything else it ends.
+    let hangup_ends = !matches!(arguments.command, Command::Tee(_));
+    let outcome = stop_on_signals(&stop, hangup_ends).and_then(|()| match arguments.command {
         Command::Lab(lab) => lab::lab(&lab, &stop),
         Command::Bench(bench) => bench::bench(&bench, &stop),
         Command::Tune(tune) => tune::tune(&tune, &stop),
         Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
+        Command::Tee(tee) => tee::tee(&tee, &stop),
         Command::Log(command) => log::run(&command, &stop),
         Command::Manual(command) => manual::run(&command, Arguments::command()),
     });
@@ -84,8 +90,9 @@ fn main() -> ExitCode {
 
 /// The first Ctrl-C ends a run in order: files removed, mounts taken away. The second ends the process at once; what
 /// stays then is removed by the next start.
-fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+fn stop_on_signals(stop: &Arc<AtomicBool>, hangup_ends: bool) -> anyhow::Result<()> {
+    let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
+    for signal in signals.into_iter().take(if hangup_ends { 3 } else { 2 }) {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(stop))?;
         signal_hook::flag::register(signal, Arc::clone(stop))?;
     }

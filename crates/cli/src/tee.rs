@@ -1,0 +1,250 @@
+//! `inkstone tee`.
+//!
+//! *Owns*: its arguments, cutting stdin into lines, how it ends. *May not touch*: writing, rotating: the log writer does.
+//!
+//! One thread reads and writes; this one waits for it or for a signal. The reading thread may hang in a read for ever: what it
+//! has put is written by closing the log, which it is not needed for.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use inkstone_appender::{Compression, Keep, LogWriter, Notice, Rotation, Survive, WhenFull};
+
+use crate::parse::{duration, size};
+
+/// How soon a signal is noticed.
+const NOTICE: Duration = Duration::from_millis(20);
+const INPUT_BYTES: usize = 256 << 10;
+/// A line longer than this is taken in pieces.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  service 2>&1 | inkstone tee /var/log/service.log --rotate-size 64MiB --keep-files 10 --compress gzip
+  service | inkstone tee service.log --rotate-every day --keep-days 30 --survive kill
+  service | inkstone tee service.log --when-full drop-oldest --notice json    never stops the service
+  kill -HUP $(pidof inkstone)     opens the file again, after logrotate moved it away";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TeeArguments {
+    /// The log; its directory is created if it is missing
+    file: PathBuf,
+    /// Begin a new file before one would become larger
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    rotate_size: Option<u64>,
+    /// Begin a new file at each multiple of this, in UTC: minute, hour, day, or 15m
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    rotate_every: Option<Duration>,
+    /// Begin a new file now
+    #[arg(long)]
+    rotate_at_start: bool,
+    /// With --rotate-size: create the next file, and reserve its blocks, before it is needed
+    #[arg(long, requires = "rotate_size")]
+    allocate_ahead: bool,
+    /// Keep so many rotated files
+    #[arg(long, value_name = "N")]
+    keep_files: Option<usize>,
+    /// Keep rotated files so many days
+    #[arg(long, value_name = "N")]
+    keep_days: Option<u32>,
+    /// Keep so many bytes of rotated files
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    keep_bytes: Option<u64>,
+    /// Compress rotated files
+    #[arg(long, value_name = "HOW")]
+    compress: Option<Compress>,
+    /// A link of this name, beside the file, that leads to it
+    #[arg(long, value_name = "NAME")]
+    latest: Option<String>,
+    /// What to do when the disk does not keep up and every buffer is full
+    #[arg(long, value_name = "POLICY", default_value = "block")]
+    when_full: Full,
+    /// With --when-full block-for: how long
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
+    block_for: Duration,
+    /// How the log says that lines were dropped
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    notice: Form,
+    /// What lines survive that are not in the file yet
+    #[arg(long, value_name = "WHAT", default_value = "nothing")]
+    survive: Survives,
+    /// With --survive power-loss: how often the file is synced
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    sync_every: Duration,
+    /// All buffers together
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size)]
+    buffers: u64,
+    /// How old a line gets at most before it goes to the file
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
+    flush_every: Duration,
+    /// Write every line to stdout as well
+    #[arg(long)]
+    echo: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Compress {
+    Gzip,
+    Zstd,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Full {
+    Block,
+    BlockFor,
+    DropNewest,
+    DropOldest,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Form {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Survives {
+    Nothing,
+    Kill,
+    PowerLoss,
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    let seconds = match text {
+        "minute" => 60,
+        "hour" => 3600,
+        "day" => 86_400,
+        other => match duration(other)? {
+            short if short < Duration::from_secs(1) => return Err("a file for at least a second".into()),
+            long => return Ok(long),
+        },
+    };
+    Ok(Duration::from_secs(seconds))
+}
+
+impl TeeArguments {
+    fn open(&self) -> anyhow::Result<(LogWriter, inkstone_appender::Guard)> {
+        let mut rotation = Rotation::new();
+        if let Some(bytes) = self.rotate_size {
+            rotation = rotation.at_bytes(bytes);
+        }
+        if let Some(every) = self.rotate_every {
+            rotation = rotation.every(every);
+        }
+        if self.rotate_at_start {
+            rotation = rotation.at_start();
+        }
+        if self.allocate_ahead {
+            rotation = rotation.allocate_ahead();
+        }
+        let mut keep = Keep::new();
+        if let Some(files) = self.keep_files {
+            keep = keep.files(files);
+        }
+        if let Some(days) = self.keep_days {
+            keep = keep.days(days);
+        }
+        if let Some(bytes) = self.keep_bytes {
+            keep = keep.bytes(bytes);
+        }
+        let when_full = match self.when_full {
+            Full::Block => WhenFull::Block,
+            Full::BlockFor => WhenFull::BlockFor(self.block_for),
+            Full::DropNewest => WhenFull::DropNewest,
+            Full::DropOldest => WhenFull::DropOldest,
+        };
+        let survive = match self.survive {
+            Survives::Nothing => Survive::Nothing,
+            Survives::Kill => Survive::Kill,
+            Survives::PowerLoss => Survive::PowerLoss(self.sync_every),
+        };
+        let compression = match self.compress {
+            None => Compression::None,
+            Some(Compress::Gzip) => Compression::Gzip,
+            Some(Compress::Zstd) => Compression::Zstd,
+        };
+        let notice = match self.notice {
+            Form::Text => Notice::Text,
+            Form::Json => Notice::Json,
+        };
+        let mut builder = LogWriter::builder(&self.file)
+            .buffers_bytes(usize::try_from(self.buffers)?)
+            .flush_every(self.flush_every)
+            .rotate(rotation)
+            .keep(keep)
+            .compress(compression)
+            .when_full(when_full)
+            .survive(survive)
+            .notice(notice)
+            .reopen_on_sighup();
+        if let Some(link) = &self.latest {
+            builder = builder.latest(link);
+        }
+        Ok(builder.open()?)
+    }
+}
+
+/// Writes stdin into a rotating log, until it ends or a signal comes.
+pub(crate) fn tee(arguments: &TeeArguments, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    let (log, guard) = arguments.open()?;
+    if let Some(recovery) = guard.recovery() {
+        eprintln!("inkstone: {recovery}");
+    }
+    let (ended, end) = channel();
+    let (theirs, echo) = (log.clone(), arguments.echo);
+    std::thread::Builder::new().name("stdin".into()).spawn(move || {
+        let _ = ended.send(copy(std::io::stdin().lock(), &theirs, echo));
+    })?;
+    let copied = loop {
+        match end.recv_timeout(NOTICE) {
+            Ok(copied) => break copied,
+            Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
+            Err(_) => break Ok(()),
+        }
+    };
+    guard.close()?;
+    let dropped = log.stats();
+    if dropped.dropped_lines > 0 {
+        let (lines, bytes) = (dropped.dropped_lines, dropped.dropped_bytes);
+        eprintln!("inkstone: {lines} lines dropped ({bytes} bytes): the disk did not keep up");
+    }
+    copied?;
+    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// Each line by itself, so that none is ever cut by a new file.
+fn copy(input: impl Read, mut log: &LogWriter, echo: bool) -> anyhow::Result<()> {
+    let mut input = BufReader::with_capacity(INPUT_BYTES, input);
+    let mut out = std::io::stdout();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let count = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        if count == 0 {
+            return Ok(());
+        }
+        log.write_all(&line)?;
+        if echo {
+            out.write_all(&line)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods() {
+        assert_eq!(period("day"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(period("15m"), Ok(Duration::from_secs(900)));
+        assert!(period("10ms").is_err() && period("week").is_err());
+    }
+}

@@ -1,0 +1,92 @@
+//! `inkstone tee` as a user starts it.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn start(file: &Path, arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    command.arg("tee").arg(file).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("inkstone")
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status();
+    assert!(status.expect("kill").success());
+}
+
+fn wait_for(file: &Path, text: &str) {
+    let since = Instant::now();
+    while std::fs::read_to_string(file).unwrap_or_default() != text {
+        assert!(since.elapsed() < Duration::from_secs(60), "{text:?} did not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn every_byte_of_stdin_is_in_the_files_in_order() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("logs/a.log");
+    let mut child = start(&file, &["--rotate-size", "64KiB", "--buffers", "256KiB", "--latest", "latest"]);
+    let mut text: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
+    text += "and an end without a line end";
+    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+    let entries = std::fs::read_dir(directory.path().join("logs")).expect("a directory").flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().into_string().expect("text")).collect();
+    names.retain(|name| name != "latest");
+    assert!(names.len() >= 3, "{names:?}");
+    names.sort_by_key(|name| {
+        (
+            name == "a.log",
+            name.rsplit_once('.').map(|(stamp, number)| (stamp.to_owned(), number.parse::<u32>().ok())),
+        )
+    });
+    let found: String = names
+        .iter()
+        .map(|name| std::fs::read_to_string(directory.path().join("logs").join(name)).expect("text"))
+        .collect();
+    assert!(found == text, "{names:?}");
+}
+
+#[test]
+fn a_hangup_opens_the_file_again_and_sigterm_ends_it_with_all_lines() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("a.log");
+    let mut child = start(&file, &["--flush-every", "1ms", "--echo"]);
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(b"one\n").expect("written");
+    wait_for(&file, "one\n");
+    std::fs::rename(&file, directory.path().join("moved")).expect("moved");
+    signal(&child, "-HUP");
+    wait_for(&file, "");
+    while !file.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    stdin.write_all(b"two\n").expect("written");
+    wait_for(&file, "two\n");
+    signal(&child, "-TERM");
+    let output = child.wait_with_output().expect("its end");
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(130), &b"one\ntwo\n"[..]),
+        "{output:?}"
+    );
+    assert_eq!(std::fs::read_to_string(directory.path().join("moved")).expect("text"), "one\n");
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for arguments in [&["--rotate-every", "10ms"][..], &["--allocate-ahead"], &["--when-full", "wait"]] {
+        let output = start(&directory.path().join("a.log"), arguments).wait_with_output().expect("its end");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?} {output:?}");
+    }
+    // A directory in its place.
+    let output = start(directory.path(), &[]).wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("open log"), "{output:?}");
+}
