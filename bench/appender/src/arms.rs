@@ -1,0 +1,168 @@
+//! The writers that are compared, each behind the same two calls.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use inkstone_appender::{Compression, Guard, LogWriter, Rotation, Survive};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+
+/// All writers get as much.
+const BUFFERS_BYTES: usize = 16 << 20;
+pub const LINE_BYTES: usize = 120;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arm {
+    Mutex,
+    Tracing,
+    Spdlog,
+    Inkstone,
+    InkstoneKill,
+    InkstoneRotating,
+    InkstoneAhead,
+    InkstoneCompressing,
+}
+
+impl Arm {
+    pub const ALL: [Arm; 8] = [
+        Arm::Mutex,
+        Arm::Tracing,
+        Arm::Spdlog,
+        Arm::Inkstone,
+        Arm::InkstoneKill,
+        Arm::InkstoneRotating,
+        Arm::InkstoneAhead,
+        Arm::InkstoneCompressing,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Arm::Mutex => "Mutex<BufWriter 64 KiB>",
+            Arm::Tracing => "tracing-appender, blocking",
+            Arm::Spdlog => "spdlog-rs, async, blocking",
+            Arm::Inkstone => "inkstone",
+            Arm::InkstoneKill => "inkstone, Survive::Kill",
+            Arm::InkstoneRotating => "inkstone, every 8 MiB",
+            Arm::InkstoneAhead => "inkstone, every 8 MiB, ahead",
+            Arm::InkstoneCompressing => "inkstone, every 8 MiB, gzip",
+        }
+    }
+}
+
+/// Lines of 120 bytes, of which no two are alike.
+pub struct Lines(Vec<String>);
+
+impl Lines {
+    pub fn new() -> Self {
+        let words =
+            ["request", "served", "cache", "miss", "user", "connection", "closed", "timeout", "retry", "ok"];
+        let line = |_| {
+            let mut line = String::from("2026-11-21T16:05:33.123456Z  INFO service::http: ");
+            while line.len() < LINE_BYTES {
+                line += words[fastrand::usize(..words.len())];
+                line += &format!("={} ", fastrand::u32(..10_000));
+            }
+            line.truncate(LINE_BYTES - 1);
+            line.push('\n');
+            line
+        };
+        Self((0..4096).map(line).collect())
+    }
+
+    #[inline]
+    pub fn get(&self, number: u64) -> &str {
+        &self.0[number as usize % self.0.len()]
+    }
+}
+
+/// An open writer; each thread has a clone.
+#[derive(Clone)]
+pub enum Writer {
+    Mutex(Arc<Mutex<BufWriter<File>>>),
+    Tracing(NonBlocking),
+    Spdlog(Arc<spdlog::Logger>),
+    Inkstone(LogWriter),
+}
+
+/// What ends it; everything is in the file afterwards.
+pub enum End {
+    Mutex(Arc<Mutex<BufWriter<File>>>),
+    Tracing(WorkerGuard),
+    Spdlog(Arc<spdlog::Logger>),
+    Inkstone(Guard),
+}
+
+impl End {
+    pub fn close(self) {
+        match self {
+            End::Mutex(file) => file.lock().expect("no panic").flush().expect("written"),
+            End::Tracing(guard) => drop(guard),
+            End::Spdlog(logger) => {
+                logger.flush();
+                drop(logger);
+            }
+            End::Inkstone(guard) => guard.close().expect("written"),
+        }
+    }
+}
+
+impl Writer {
+    #[inline]
+    pub fn put(&mut self, line: &str) {
+        match self {
+            Writer::Mutex(file) => {
+                file.lock().expect("no panic").write_all(line.as_bytes()).expect("written")
+            }
+            Writer::Tracing(writer) => writer.write_all(line.as_bytes()).expect("written"),
+            Writer::Spdlog(logger) => spdlog::info!(logger: logger, "{line}"),
+            Writer::Inkstone(log) => log.write_all(line.as_bytes()).expect("written"),
+        }
+    }
+}
+
+pub fn open(arm: Arm, path: &Path) -> (Writer, End) {
+    let rotating = Rotation::new().at_bytes(8 << 20);
+    let inkstone = LogWriter::builder(path).buffers_bytes(BUFFERS_BYTES);
+    let inkstone = match arm {
+        Arm::Mutex => {
+            let file = File::create(path).expect("a file");
+            let file = Arc::new(Mutex::new(BufWriter::with_capacity(64 << 10, file)));
+            return (Writer::Mutex(Arc::clone(&file)), End::Mutex(file));
+        }
+        Arm::Tracing => {
+            let file = File::create(path).expect("a file");
+            let builder = NonBlockingBuilder::default().lossy(false);
+            let (writer, guard) = builder.buffered_lines_limit(BUFFERS_BYTES / LINE_BYTES).finish(file);
+            return (Writer::Tracing(writer), End::Tracing(guard));
+        }
+        Arm::Spdlog => {
+            let logger = spdlog_logger(path);
+            return (Writer::Spdlog(Arc::clone(&logger)), End::Spdlog(logger));
+        }
+        Arm::Inkstone => inkstone,
+        Arm::InkstoneKill => inkstone.survive(Survive::Kill),
+        Arm::InkstoneRotating => inkstone.rotate(rotating),
+        Arm::InkstoneAhead => inkstone.rotate(rotating.allocate_ahead()),
+        Arm::InkstoneCompressing => inkstone.rotate(rotating).compress(Compression::Gzip),
+    };
+    let (log, guard) = inkstone.open().expect("opened");
+    (Writer::Inkstone(log), End::Inkstone(guard))
+}
+
+fn spdlog_logger(path: &Path) -> Arc<spdlog::Logger> {
+    use spdlog::formatter::{PatternFormatter, pattern};
+    use spdlog::sink::{AsyncPoolSink, FileSink, OverflowPolicy};
+    let formatter = PatternFormatter::new(pattern!("{payload}"));
+    let file = FileSink::builder().path(path).truncate(true).formatter(formatter).build_arc();
+    let pool = spdlog::ThreadPool::builder()
+        .capacity(std::num::NonZeroUsize::new(BUFFERS_BYTES / LINE_BYTES).expect("some"))
+        .build_arc()
+        .expect("a thread");
+    let sink = AsyncPoolSink::builder()
+        .sink(file.expect("a file"))
+        .overflow_policy(OverflowPolicy::Block)
+        .thread_pool(pool)
+        .build_arc();
+    Arc::new(spdlog::Logger::builder().sink(sink.expect("a sink")).build().expect("a logger"))
+}
