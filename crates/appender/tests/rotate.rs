@@ -2,7 +2,9 @@
 
 mod common;
 
-use std::io::{Read as _, Write as _};
+#[cfg(any(feature = "gzip", feature = "zstd"))]
+use std::io::Read as _;
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{all_text, line};
-use inkstone_appender::{Compression, Keep, LogWriter, Rotation, Survive};
+#[cfg(any(feature = "gzip", feature = "zstd"))]
+use inkstone_appender::{Compression, Survive};
+use inkstone_appender::{Keep, LogWriter, Rotation};
 
 const LINE: usize = 120;
 const LONG: Duration = Duration::from_secs(60);
@@ -191,6 +195,7 @@ fn the_link_leads_to_the_file_and_replaces_only_links() {
     assert_eq!(std::fs::read_to_string(&link).expect("text"), "mine");
 }
 
+#[cfg(any(feature = "gzip", feature = "zstd"))]
 fn compressed(compression: Compression, extension: &str, read: fn(&Path) -> String) {
     let (directory, path) = place();
     let builder = LogWriter::builder(&path).buffers_bytes(256 << 10).buffer_bytes(16 << 10);
