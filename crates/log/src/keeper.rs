@@ -71,11 +71,11 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
     if state.room_wanted && !state.filling.is_empty() {
         return Due::Commit;
     }
-    // After a cut, what was wanted before it lies above every LSN there is; left like that it would look as if somebody
-    // were waiting already, and nobody would wake this thread for what comes.
-    let reserved = state.reserved().get();
-    let wanted = shared.wanted.fetch_min(reserved, Ordering::AcqRel).min(reserved);
-    if wanted > state.durable.get() {
+    if state.filling.is_empty() {
+        // Set for a group that is being written, or was.
+        shared.unclaimed.store(false, Ordering::Relaxed);
+    }
+    if shared.unclaimed.load(Ordering::Relaxed) {
         let waited = since.get_or_insert_with(Instant::now).elapsed();
         let linger = shared.options.periodic.unwrap_or(shared.options.linger);
         return match linger.checked_sub(waited) {

@@ -70,9 +70,10 @@ pub(crate) struct Shared<D: Directory> {
     /// The durable watermark, for who only wants to look. Written with `Release` under the state's lock when a group is
     /// durable; read with `Acquire` by handles and readers.
     durable: AtomicU64,
-    /// The highest LSN that somebody polled or let go of, and that the log's own thread is to commit. `Release` by
-    /// those, `Acquire` by the thread, under the lock before it sleeps.
-    pub(crate) wanted: AtomicU64,
+    /// Somebody polled or let go of a record of the group that is gathered: the log's own thread is to commit it. Set by those,
+    /// cleared with the lock held when a group is frozen. `Relaxed` is enough: whoever sets it for a record had the lock after
+    /// the group before that record was frozen, so a `true` that is seen here was set for this group or a later one.
+    pub(crate) unclaimed: AtomicBool,
     /// A thread panicked that the log cannot go on without. `Release` while unwinding, `Acquire` after each locking.
     panicked: AtomicBool,
 }
@@ -148,7 +149,7 @@ impl<D: Directory> Shared<D> {
             segments: Mutex::new(segments),
             seals: Mutex::default(),
             durable,
-            wanted: AtomicU64::new(0),
+            unclaimed: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
         }
     }
@@ -255,7 +256,7 @@ impl<D: Directory> Shared<D> {
         self.groups[(state.group % 2) as usize].notify_one();
         // With a timer the thread looks by itself: waking it after each group would cost a lone writer a switch each time.
         let is_resting = std::mem::take(&mut state.keeper_rests);
-        if (state.unpromised && is_resting) || self.wanted.load(Ordering::Acquire) > state.durable.get() {
+        if (state.unpromised && is_resting) || self.unclaimed.load(Ordering::Relaxed) {
             self.keeper.notify_one();
         }
     }
@@ -310,6 +311,7 @@ impl<D: Directory> Shared<D> {
         // Whoever held the timer held it for this group: the next one's first arrival takes a timer of its own.
         state.timed = false;
         let since = state.gathered_since.take();
+        self.unclaimed.store(false, Ordering::Relaxed);
         let frozen = self.freeze(&mut state);
         let last = frozen.next_lsn.before().unwrap_or(Lsn::ZERO);
         let end = frozen.end;
@@ -518,9 +520,9 @@ impl<D: Directory> Shared<D> {
         if lsn <= self.durable() {
             return;
         }
-        let before = self.wanted.fetch_max(lsn.get(), Ordering::AcqRel);
-        // While something is wanted and not durable the thread is awake, or has a timer.
-        if before <= self.durable().get() {
+        // Looked at before it is set: each record of a producer that does not wait comes here. While it is set the thread is
+        // awake, or has a timer.
+        if !self.unclaimed.load(Ordering::Relaxed) && !self.unclaimed.swap(true, Ordering::Relaxed) {
             let _state = self.lock();
             self.keeper.notify_one();
         }
