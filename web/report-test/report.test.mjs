@@ -15,13 +15,28 @@ import { expected, experiments, halfEmpty, nasty, nothing, places, traced } from
 const { INKSTONE, RESULTS, SHOTS } = process.env;
 assert.ok(INKSTONE && RESULTS, "INKSTONE and RESULTS must be set: run .ci/report");
 if (SHOTS) mkdirSync(SHOTS, { recursive: true });
-const QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const QUIET = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
 
 const measured = (name) => JSON.parse(readFileSync(join(RESULTS, `${name}.json`), "utf8"));
 const run = traced(measured("run"));
 const pages = new Map();
 for (const [name, result] of Object.entries({
-  run, fallocate: measured("fallocate"), aa: measured("aa"), half: halfEmpty(run), nothing: nothing(), nasty: nasty(run), places: places(run), experiments: experiments(run),
+  run,
+  fallocate: measured("fallocate"),
+  aa: measured("aa"),
+  half: halfEmpty(run),
+  nothing: nothing(),
+  nasty: nasty(run),
+  places: places(run),
+  experiments: experiments(run),
 })) {
   const json = join(RESULTS, `${name}-drawn.json`);
   writeFileSync(json, JSON.stringify(result));
@@ -31,67 +46,106 @@ for (const [name, result] of Object.entries({
 }
 
 let browser;
-before(async () => { browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args: QUIET }); });
-after(async () => { await browser?.close(); });
+before(async () => {
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args: QUIET });
+});
+after(async () => {
+  await browser?.close();
+});
 
 // Opens a report and fails on anything that it complains of or asks the network for.
 async function open(name, { width = 1280, scheme = "light", ...more } = {}) {
   const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme, ...more });
   const page = await context.newPage();
   const wrong = [];
-  page.on("console", (message) => { if (["error", "warning"].includes(message.type())) wrong.push(message.text()); });
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) wrong.push(message.text());
+  });
   page.on("pageerror", (error) => wrong.push(String(error.stack || error)));
-  page.on("dialog", (dialog) => { wrong.push("a dialog"); dialog.dismiss(); });
+  page.on("dialog", (dialog) => {
+    wrong.push("a dialog");
+    dialog.dismiss();
+  });
   const url = pathToFileURL(pages.get(name).html).href;
-  page.on("request", (request) => { if (request.url() !== url && !request.url().startsWith("data:")) wrong.push(`asked for ${request.url()}`); });
+  page.on("request", (request) => {
+    if (request.url() !== url && !request.url().startsWith("data:")) wrong.push(`asked for ${request.url()}`);
+  });
   await page.goto(url);
-  return { page, wrong, done: async () => { assert.deepEqual(wrong, [], name); await context.close(); } };
+  return {
+    page,
+    wrong,
+    done: async () => {
+      assert.deepEqual(wrong, [], name);
+      await context.close();
+    },
+  };
 }
 
-const settled = (page) => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve)))));
+const settled = (page) =>
+  page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve)))));
 
-const unfold = (page) => page.evaluate(async () => {
-  for (const fold of document.querySelectorAll("details")) fold.open = true;
-  await new Promise((resolve) => setTimeout(resolve, 50));
-});
+const unfold = (page) =>
+  page.evaluate(async () => {
+    for (const fold of document.querySelectorAll("details")) fold.open = true;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  });
 
 // What a chart must not be: empty, with numbers that are none, or with text outside of it.
-const inspect = (page) => page.evaluate(() => {
-  const faults = [];
-  const kinds = {};
-  const view = document.documentElement.clientWidth;
-  for (const figure of document.querySelectorAll("figure")) {
-    const { id, dataset: { chart } } = figure;
-    kinds[chart] = (kinds[chart] || 0) + 1;
-    const svg = figure.querySelector(".plot > svg");
-    if (!svg) { faults.push(`${id} ${chart}: no svg`); continue; }
-    if (!svg.querySelector(".mark")) faults.push(`${id} ${chart}: no marks`);
-    if (/NaN|undefined|Infinity|\[object/.test(svg.outerHTML)) faults.push(`${id} ${chart}: ${/.{30}(NaN|undefined|Infinity|\[object).{10}/.exec(svg.outerHTML)?.[0]}`);
-    if (!svg.querySelector("[tabindex='0']")) faults.push(`${id} ${chart}: cannot be reached by keyboard`);
-    if (!svg.getAttribute("aria-label") || !figure.querySelector("h3").textContent.trim()) faults.push(`${id} ${chart}: no title`);
-    if (!figure.querySelector("table tbody tr")) faults.push(`${id} ${chart}: no exact values`);
-    const box = svg.getBoundingClientRect();
-    const texts = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
-    texts.forEach(([words, a], n) => {
-      const over = texts.slice(n + 1).find(([, b]) => a.left < b.right - 3 && b.left < a.right - 3 && a.top < b.bottom - 4 && b.top < a.bottom - 4);
-      if (over) faults.push(`${id} ${chart}: "${words}" and "${over[0]}" lie on each other`);
-    });
-    for (const text of svg.querySelectorAll("text")) {
-      const { left, right } = text.getBoundingClientRect();
-      if (left < box.left - 3 || right > box.right + 3) faults.push(`${id} ${chart}: "${text.textContent}" leaves the chart (${Math.round(left - box.left)}..${Math.round(right - box.left)} of ${Math.round(box.width)})`);
+const inspect = (page) =>
+  page.evaluate(() => {
+    const faults = [];
+    const kinds = {};
+    const view = document.documentElement.clientWidth;
+    for (const figure of document.querySelectorAll("figure")) {
+      const {
+        id,
+        dataset: { chart },
+      } = figure;
+      kinds[chart] = (kinds[chart] || 0) + 1;
+      const svg = figure.querySelector(".plot > svg");
+      if (!svg) {
+        faults.push(`${id} ${chart}: no svg`);
+        continue;
+      }
+      if (!svg.querySelector(".mark")) faults.push(`${id} ${chart}: no marks`);
+      if (/NaN|undefined|Infinity|\[object/.test(svg.outerHTML))
+        faults.push(`${id} ${chart}: ${/.{30}(NaN|undefined|Infinity|\[object).{10}/.exec(svg.outerHTML)?.[0]}`);
+      if (!svg.querySelector("[tabindex='0']")) faults.push(`${id} ${chart}: cannot be reached by keyboard`);
+      if (!svg.getAttribute("aria-label") || !figure.querySelector("h3").textContent.trim())
+        faults.push(`${id} ${chart}: no title`);
+      if (!figure.querySelector("table tbody tr")) faults.push(`${id} ${chart}: no exact values`);
+      const box = svg.getBoundingClientRect();
+      const texts = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+      texts.forEach(([words, a], n) => {
+        const over = texts
+          .slice(n + 1)
+          .find(([, b]) => a.left < b.right - 3 && b.left < a.right - 3 && a.top < b.bottom - 4 && b.top < a.bottom - 4);
+        if (over) faults.push(`${id} ${chart}: "${words}" and "${over[0]}" lie on each other`);
+      });
+      for (const text of svg.querySelectorAll("text")) {
+        const { left, right } = text.getBoundingClientRect();
+        if (left < box.left - 3 || right > box.right + 3)
+          faults.push(
+            `${id} ${chart}: "${text.textContent}" leaves the chart (${Math.round(left - box.left)}..${Math.round(right - box.left)} of ${Math.round(box.width)})`,
+          );
+      }
     }
-  }
-  if (document.documentElement.scrollWidth > view) {
-    const wide = [...document.body.querySelectorAll("*")].filter((node) => !node.closest(".scroll") && node.getBoundingClientRect().right > view + 1);
-    faults.push(`wider than the window: ${wide.slice(0, 3).map((node) => node.outerHTML.slice(0, 120))}`);
-  }
-  if (/\b(NaN|undefined|\[object)/.test(document.body.innerText)) faults.push("NaN or undefined in the text");
-  return { faults, kinds };
-});
+    if (document.documentElement.scrollWidth > view) {
+      const wide = [...document.body.querySelectorAll("*")].filter(
+        (node) => !node.closest(".scroll") && node.getBoundingClientRect().right > view + 1,
+      );
+      faults.push(`wider than the window: ${wide.slice(0, 3).map((node) => node.outerHTML.slice(0, 120))}`);
+    }
+    if (/\b(NaN|undefined|\[object)/.test(document.body.innerText)) faults.push("NaN or undefined in the text");
+    return { faults, kinds };
+  });
 
 // From dark colours, with a part folded: paper is white, has everything unfolded, and none of the controls.
 async function onPaper(page) {
-  await page.evaluate(() => { const fold = document.querySelector("details.fold"); if (fold) fold.open = false; });
+  await page.evaluate(() => {
+    const fold = document.querySelector("details.fold");
+    if (fold) fold.open = false;
+  });
   await page.setViewportSize({ width: 794, height: 1100 });
   await page.emulateMedia({ colorScheme: "dark" });
   const pdf = await page.pdf({ format: "A4" });
@@ -100,7 +154,9 @@ async function onPaper(page) {
   const seen = await page.evaluate(() => ({
     folded: document.querySelectorAll("details.fold:not([open])").length,
     ground: getComputedStyle(document.body).backgroundColor,
-    controls: [...document.querySelectorAll("header button, .controls select, .again button")].filter((node) => node.getClientRects().length).length,
+    controls: [...document.querySelectorAll("header button, .controls select, .again button")].filter(
+      (node) => node.getClientRects().length,
+    ).length,
   }));
   assert.deepEqual(seen, { folded: 0, ground: "rgb(255, 255, 255)", controls: 0 });
   assert.deepEqual((await inspect(page)).faults, [], "on paper");
@@ -109,7 +165,12 @@ async function onPaper(page) {
 for (const name of pages.keys()) {
   test(`${name}: every chart drawn, nothing overflowing, wide and narrow, light and dark, on paper`, async () => {
     const { page, done } = await open(name);
-    for (const [width, scheme] of [[1280, "light"], [1280, "dark"], [390, "dark"], [390, "light"]]) {
+    for (const [width, scheme] of [
+      [1280, "light"],
+      [1280, "dark"],
+      [390, "dark"],
+      [390, "light"],
+    ]) {
       await page.emulateMedia({ colorScheme: scheme });
       await page.setViewportSize({ width, height: 900 });
       await settled(page);
@@ -136,7 +197,9 @@ test("values on hover and by keyboard, in every kind of chart", async () => {
       const said = (await mark.getAttribute("aria-label")).split("; ");
       const box = await mark.boundingBox();
       await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
-      await page.waitForSelector("#tip:not([hidden])", { timeout: 2000 }).catch(() => assert.fail(`${name} ${kind}: nothing on hover`));
+      await page
+        .waitForSelector("#tip:not([hidden])", { timeout: 2000 })
+        .catch(() => assert.fail(`${name} ${kind}: nothing on hover`));
       assert.match(await page.locator("#tip").innerText(), /\d/, `${name} ${kind}: no figure on hover`);
       await page.mouse.move(1, 1);
       await page.locator(`figure[data-chart="${kind}"] svg [tabindex='0']`).first().focus();
@@ -156,14 +219,16 @@ test("values on hover and by keyboard, in every kind of chart", async () => {
 test("the table under a chart has the values of the JSON", async () => {
   const { page, done } = await open("run");
   await unfold(page);
-  const rows = await page.locator('figure[data-chart="distribution"] tbody tr').evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.textContent)));
+  const rows = await page
+    .locator('figure[data-chart="distribution"] tbody tr')
+    .evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.textContent)));
   const cells = run.runs[0].cells.filter((cell) => cell.outcome.kind === "measured");
   assert.equal(rows.length, cells.length);
   rows.forEach((row, n) => {
     assert.equal(row[0], cells[n].name);
     assert.equal(row[1], cells[n].outcome.commit.count.toLocaleString("en-US"));
     const [value, unit] = row[6].split(" ");
-    const shown = Number(value.replaceAll(",", "")) * { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9 }[unit];
+    const shown = Number(value.replaceAll(",", "")) * { ns: 1, µs: 1e3, ms: 1e6, s: 1e9 }[unit];
     assert.ok(Math.abs(shown / cells[n].outcome.commit.p99_ns - 1) < 0.01, `p99 ${row[6]} of ${cells[n].outcome.commit.p99_ns}`);
   });
   await done();
@@ -208,7 +273,15 @@ test("two ways can be chosen for the timeline, and curves picked", async () => {
 test("a failed, half-empty run says what is missing and why", async () => {
   const { page, done } = await open("half");
   const text = await page.evaluate(() => document.body.innerText);
-  for (const said of ["ended early", "could not be measured", "EOPNOTSUPP on purpose", "had not been run", "No bill: the block layer could not be traced: tracing needs root", "No latency over time", "no io_uring here"]) {
+  for (const said of [
+    "ended early",
+    "could not be measured",
+    "EOPNOTSUPP on purpose",
+    "had not been run",
+    "No bill: the block layer could not be traced: tracing needs root",
+    "No latency over time",
+    "no io_uring here",
+  ]) {
     assert.ok(text.includes(said), said);
   }
   await done();

@@ -9,10 +9,38 @@ export function traced(result) {
   const full = copy(result);
   for (const { outcome } of full.runs[0].cells.filter((cell) => cell.outcome.kind === "measured")) {
     if (outcome.bill?.timeline?.length) continue;
-    const request = (what, issued_ns, completed_ns, bytes) => ({ device: "vda", what, issued_ns, completed_ns, bytes, sector: 4096, flags: "WS", who: "made up" });
-    const layer = { device: "vda", role: "file system", flushes: 20, fua_writes: 0, data_writes: { requests: 20, bytes: 81920 }, journal_writes: { requests: 40, bytes: 327680 } };
-    outcome.bill = { source: "trace", commits: 20, lost_events: 0, notes: [], layers: [layer],
-      timeline: [{ number: 7, total_ns: outcome.commit.p50_ns, requests: [request("data write", 5000, 60000, 4096), request("flush", 61000, null, 0)] }] };
+    const request = (what, issued_ns, completed_ns, bytes) => ({
+      device: "vda",
+      what,
+      issued_ns,
+      completed_ns,
+      bytes,
+      sector: 4096,
+      flags: "WS",
+      who: "made up",
+    });
+    const layer = {
+      device: "vda",
+      role: "file system",
+      flushes: 20,
+      fua_writes: 0,
+      data_writes: { requests: 20, bytes: 81920 },
+      journal_writes: { requests: 40, bytes: 327680 },
+    };
+    outcome.bill = {
+      source: "trace",
+      commits: 20,
+      lost_events: 0,
+      notes: [],
+      layers: [layer],
+      timeline: [
+        {
+          number: 7,
+          total_ns: outcome.commit.p50_ns,
+          requests: [request("data write", 5000, 60000, 4096), request("flush", 61000, null, 0)],
+        },
+      ],
+    };
   }
   return full;
 }
@@ -27,9 +55,17 @@ export function halfEmpty(result) {
   run.cells.forEach((cell, n) => {
     if (n % 3 === 1) cell.outcome = { kind: "invalid", reason: "fallocate: the kernel answered EOPNOTSUPP on purpose" };
     else if (n % 3 === 2) cell.outcome = { kind: "not-run" };
-    else { cell.outcome.bill = null; cell.outcome.relative = null; delete cell.outcome.over_time; }
+    else {
+      cell.outcome.bill = null;
+      cell.outcome.relative = null;
+      delete cell.outcome.over_time;
+    }
   });
-  half.runs.push({ ...copy(run), place: { name: "a place that was never reached" }, cells: run.cells.map((cell) => ({ ...cell, outcome: { kind: "not-run" } })) });
+  half.runs.push({
+    ...copy(run),
+    place: { name: "a place that was never reached" },
+    cells: run.cells.map((cell) => ({ ...cell, outcome: { kind: "not-run" } })),
+  });
   half.runs.push({ name: "empty" });
   half.experiments = [{ name: "pool", title: "Nothing came of it", rows: [{ name: "a row", invalid: "no io_uring here" }] }];
   half.later_field = { not: ["known"] };
@@ -57,13 +93,20 @@ export function nasty(result) {
 export function places(result) {
   const many = copy(result);
   const one = many.runs[0];
-  many.runs = ["ext4, direct loop", "ext4, buffered loop", "xfs, direct loop", "btrfs-nodatacow, buffered loop", "tmpfs"].map((name, n) => {
-    const run = copy(one);
-    run.place.name = name;
-    run.finding = { sentence: `On ${name} the best durable way is \`${run.cells.at(-1).name}\`.`, best: run.cells.at(-1).name, naive: run.cells[0].name, engines: [],
-      speedup: { speedup: 0.9 + n * 0.7, low: 0.8 + n * 0.5, high: 1.1 + n, verdict: n > 1 ? "faster" : "tie" } };
-    return run;
-  });
+  many.runs = ["ext4, direct loop", "ext4, buffered loop", "xfs, direct loop", "btrfs-nodatacow, buffered loop", "tmpfs"].map(
+    (name, n) => {
+      const run = copy(one);
+      run.place.name = name;
+      run.finding = {
+        sentence: `On ${name} the best durable way is \`${run.cells.at(-1).name}\`.`,
+        best: run.cells.at(-1).name,
+        naive: run.cells[0].name,
+        engines: [],
+        speedup: { speedup: 0.9 + n * 0.7, low: 0.8 + n * 0.5, high: 1.1 + n, verdict: n > 1 ? "faster" : "tie" },
+      };
+      return run;
+    },
+  );
   many.runs[4].finding = null;
   return many;
 }
@@ -73,17 +116,71 @@ export function experiments(result) {
   const made = { ...copy(result), runs: [], fallocate: [], aa: null };
   const place = result.runs[0].place;
   const latency = result.runs[0].cells[0].outcome.commit;
-  const row = (series, x, value, more) => ({ name: x ? `${series}, ${x} threads` : series, series, x: x || null, invalid: null, samples: [0.95, 1, 1.04, 0.99, 1.1].map((n) => n * value), relative: null, latency: null,
-    figures: [{ name: "context switches", unit: "per operation", value: 1 + value / 40000 }, { name: "system time", unit: "ns per operation", value: 90000 - value }], ...more });
+  const row = (series, x, value, more) => ({
+    name: x ? `${series}, ${x} threads` : series,
+    series,
+    x: x || null,
+    invalid: null,
+    samples: [0.95, 1, 1.04, 0.99, 1.1].map((n) => n * value),
+    relative: null,
+    latency: null,
+    figures: [
+      { name: "context switches", unit: "per operation", value: 1 + value / 40000 },
+      { name: "system time", unit: "ns per operation", value: 90000 - value },
+    ],
+    ...more,
+  });
   const threads = [2, 8, 32, 64, 128, 256, 512];
   const pool = threads.map((x, n) => row("pool", x, [9000, 22000, 39000, 41000, 37000, 24000, 19000][n], n ? {} : { latency }));
-  const ring = threads.map((x, n) => row("io_uring", x, [11000, 30000, 52000, 60000, 61000, 61500, 61200][n], n === 6 ? { latency } : {}));
-  const base = { command: "inkstone lab pool --json pool.json", place, unit: "operations/s", baseline: null, rounds: 5, seed: 17, notes: ["reads were checked byte by byte"], knees: [], finding: null };
+  const ring = threads.map((x, n) =>
+    row("io_uring", x, [11000, 30000, 52000, 60000, 61000, 61500, 61200][n], n === 6 ? { latency } : {}),
+  );
+  const base = {
+    command: "inkstone lab pool --json pool.json",
+    place,
+    unit: "operations/s",
+    baseline: null,
+    rounds: 5,
+    seed: 17,
+    notes: ["reads were checked byte by byte"],
+    knees: [],
+    finding: null,
+  };
   made.experiments = [
-    { ...base, name: "pool", title: "A pool of threads beside io_uring", x_name: "threads", rows: [...pool, ...ring], knees: [["pool", 64], ["io_uring", 128]],
-      finding: { sentence: "A pool gains nothing beyond 64 threads; `io_uring` from one thread reaches 1.5 times as much." } },
-    { ...base, name: "read", title: "Reading a file", x_name: null, unit: "bytes/s", baseline: "read, 4 KiB", rows: [row("read, 4 KiB", 0, 1.1e9, { latency }), row("O_DIRECT, 8 in flight", 0, 2.4e9,
-      { relative: { speedup: 2.18, low: 2.05, high: 2.3, verdict: "faster" } }), { name: "mmap", series: "mmap", x: null, samples: [], invalid: "residency could not be proved", relative: null, latency: null, figures: [] }] },
+    {
+      ...base,
+      name: "pool",
+      title: "A pool of threads beside io_uring",
+      x_name: "threads",
+      rows: [...pool, ...ring],
+      knees: [
+        ["pool", 64],
+        ["io_uring", 128],
+      ],
+      finding: { sentence: "A pool gains nothing beyond 64 threads; `io_uring` from one thread reaches 1.5 times as much." },
+    },
+    {
+      ...base,
+      name: "read",
+      title: "Reading a file",
+      x_name: null,
+      unit: "bytes/s",
+      baseline: "read, 4 KiB",
+      rows: [
+        row("read, 4 KiB", 0, 1.1e9, { latency }),
+        row("O_DIRECT, 8 in flight", 0, 2.4e9, { relative: { speedup: 2.18, low: 2.05, high: 2.3, verdict: "faster" } }),
+        {
+          name: "mmap",
+          series: "mmap",
+          x: null,
+          samples: [],
+          invalid: "residency could not be proved",
+          relative: null,
+          latency: null,
+          figures: [],
+        },
+      ],
+    },
   ];
   return made;
 }
@@ -93,29 +190,60 @@ export function experiments(result) {
 const list = (value) => (Array.isArray(value) ? value : []);
 export function expected(result) {
   const kinds = {};
-  const add = (kind, yes) => { if (yes) kinds[kind] = (kinds[kind] || 0) + 1; };
+  const add = (kind, yes) => {
+    if (yes) kinds[kind] = (kinds[kind] || 0) + 1;
+  };
   for (const run of list(result.runs)) {
-    const measured = list(run.cells).map((cell) => cell.outcome).filter((one) => one?.kind === "measured" && list(one.rounds).length);
+    const measured = list(run.cells)
+      .map((cell) => cell.outcome)
+      .filter((one) => one?.kind === "measured" && list(one.rounds).length);
     add("time", measured.length > 0);
-    add("speedup", measured.some((one) => one.relative));
-    add("distribution", measured.some((one) => list(one.commit?.buckets).length));
-    add("over-time", measured.some((one) => list(one.over_time).some((slices) => slices.length)));
-    add("bill", measured.some((one) => list(one.bill?.layers).length));
+    add(
+      "speedup",
+      measured.some((one) => one.relative),
+    );
+    add(
+      "distribution",
+      measured.some((one) => list(one.commit?.buckets).length),
+    );
+    add(
+      "over-time",
+      measured.some((one) => list(one.over_time).some((slices) => slices.length)),
+    );
+    add(
+      "bill",
+      measured.some((one) => list(one.bill?.layers).length),
+    );
   }
   add("overview", list(result.runs).length > 1 && result.runs.some((run) => run.finding?.speedup));
-  add("timeline", list(result.runs).some((run) => list(run.cells).some((cell) => list(cell.outcome?.bill?.timeline).length)));
+  add(
+    "timeline",
+    list(result.runs).some((run) => list(run.cells).some((cell) => list(cell.outcome?.bill?.timeline).length)),
+  );
   for (const experiment of list(result.experiments)) {
     const measured = list(experiment.rows).filter((row) => !row.invalid && list(row.samples).length);
     const curve = experiment.x_name && measured.some((row) => typeof row.x === "number");
     add("curve", curve);
     add("rates", !curve && measured.length > 0);
     const names = new Set(measured.flatMap((row) => list(row.figures).map((figure) => figure.name)));
-    if (curve) for (const name of names) add("beside", new Set(measured.filter((row) => list(row.figures).some((figure) => figure.name === name)).map((row) => row.x)).size > 1);
-    add("distribution", measured.some((row) => row.latency?.count > 0));
+    if (curve)
+      for (const name of names)
+        add(
+          "beside",
+          new Set(measured.filter((row) => list(row.figures).some((figure) => figure.name === name)).map((row) => row.x)).size >
+            1,
+        );
+    add(
+      "distribution",
+      measured.some((row) => row.latency?.count > 0),
+    );
   }
   for (const atlas of list(result.fallocate)) {
     add("atlas", list(atlas.cells).length > 0);
-    add("zeroing", list(atlas.zeroing).some((cell) => typeof cell.call_ns === "number"));
+    add(
+      "zeroing",
+      list(atlas.zeroing).some((cell) => typeof cell.call_ns === "number"),
+    );
   }
   add("pairs", list(result.aa?.speedups).length > 0);
   return kinds;

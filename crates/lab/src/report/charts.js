@@ -26,25 +26,44 @@ function rowsChart(width, rows, options) {
     const x = scale.at(value);
     chart.append(line(x, 0, x, bottom, "grid"), tickLabel(x, bottom + 15, words, width));
   }
-  if (finite(options.reference)) chart.append(line(scale.at(options.reference), 0, scale.at(options.reference), bottom, "reference"));
+  if (finite(options.reference))
+    chart.append(line(scale.at(options.reference), 0, scale.at(options.reference), bottom, "reference"));
   if (options.axis) chart.append(label(left, bottom + 29, options.axis, "tick"));
   rows.forEach((row, n) => {
     const y = n * step;
     const middle = narrow ? y + 29 : y + step / 2;
     const group = sv("g", { class: row.weak ? "weak" : "", "data-row": "" });
     group.append(sv("rect", { x: 0, y, width, height: step, class: "hit" }));
-    group.append(label(narrow ? 2 : left - 10, narrow ? y + 14 : middle + 4, shortened(row.name, narrow ? width - 4 : left - 14), "name", narrow ? "start" : "end"));
+    group.append(
+      label(
+        narrow ? 2 : left - 10,
+        narrow ? y + 14 : middle + 4,
+        shortened(row.name, narrow ? width - 4 : left - 14),
+        "name",
+        narrow ? "start" : "end",
+      ),
+    );
     if (!finite(row.value)) {
       group.append(label(left + (narrow ? 0 : 4), middle + 4, shortened(row.missing || "not measured", width - left), "missing"));
     } else {
       const [at, zero] = [scale.at(row.value), scale.at(0)];
       if (!options.dots) {
-        group.append(sv("rect", { x: zero, y: middle - 7, width: Math.max(1, at - zero), height: 14, rx: 1.5, class: `mark bar ${row.className}` }));
+        group.append(
+          sv("rect", {
+            x: zero,
+            y: middle - 7,
+            width: Math.max(1, at - zero),
+            height: 14,
+            rx: 1.5,
+            class: `mark bar ${row.className}`,
+          }),
+        );
       }
       if (finite(row.low) && finite(row.high)) {
         const [a, b] = [scale.at(row.low), scale.at(row.high)];
         group.append(line(a, middle, b, middle, `whisker ${options.dots ? row.className : ""}`));
-        if (!options.dots) group.append(line(a, middle - 4, a, middle + 4, "whisker"), line(b, middle - 4, b, middle + 4, "whisker"));
+        if (!options.dots)
+          group.append(line(a, middle - 4, a, middle + 4, "whisker"), line(b, middle - 4, b, middle + 4, "whisker"));
       }
       if (options.dots) group.append(sv("circle", { cx: at, cy: middle, r: 4.5, class: `mark dot ${row.className}` }));
       const end = options.dots ? right + 10 : Math.max(at, finite(row.high) ? scale.at(row.high) : 0) + 7;
@@ -60,7 +79,10 @@ function rowsChart(width, rows, options) {
 function frame(width, height, x, y, words) {
   const chart = canvas(width, height);
   for (const [value, shown] of y.ticks) {
-    chart.append(line(words.left, y.at(value), words.right, y.at(value), "grid"), label(words.left - 6, y.at(value) + 4, shown, "tick", "end"));
+    chart.append(
+      line(words.left, y.at(value), words.right, y.at(value), "grid"),
+      label(words.left - 6, y.at(value) + 4, shown, "tick", "end"),
+    );
   }
   for (const [value, shown] of x.ticks) {
     const at = x.at(value);
@@ -87,7 +109,15 @@ function latencyAt(histogram, share) {
   }
   return histogram.max_ns ?? null;
 }
-const LEVELS = [[0, "fastest"], [0.5, "50%"], [0.9, "90%"], [0.99, "99%"], [0.999, "99.9%"], [0.9999, "99.99%"], [0.99999, "99.999%"]];
+const LEVELS = [
+  [0, "fastest"],
+  [0.5, "50%"],
+  [0.9, "90%"],
+  [0.99, "99%"],
+  [0.999, "99.9%"],
+  [0.9999, "99.99%"],
+  [0.99999, "99.999%"],
+];
 function distributionChart(width, series, what) {
   const [top, height, left] = [18, 290, 60];
   const [right, bottom] = [width - 12, height - 42];
@@ -95,18 +125,33 @@ function distributionChart(width, series, what) {
   const strong = drawn.filter((one) => one.strong);
   const commits = Math.max(...drawn.map((one) => one.histogram.count), 2);
   const highest = nines(1, commits);
-  const x = logarithmic(Math.min(...drawn.map((one) => one.histogram.min_ns)), Math.max(...drawn.map((one) => one.histogram.max_ns)), left, right, 10, time);
+  const x = logarithmic(
+    Math.min(...drawn.map((one) => one.histogram.min_ns)),
+    Math.max(...drawn.map((one) => one.histogram.max_ns)),
+    left,
+    right,
+    10,
+    time,
+  );
   const levels = LEVELS.filter(([share]) => nines(share, commits) < highest - 0.12);
   const yOf = (share) => bottom - (nines(share, commits) / highest) * (bottom - top);
-  const chart = frame(width, height, x, { at: yOf, ticks: levels.map(([share, words]) => [share, share ? words : "0%"]) },
-    { left, right, top, bottom, xName: `time of one ${what}`, yName: `share of ${what}s that took at most so long` });
+  const chart = frame(
+    width,
+    height,
+    x,
+    { at: yOf, ticks: levels.map(([share, words]) => [share, share ? words : "0%"]) },
+    { left, right, top, bottom, xName: `time of one ${what}`, yName: `share of ${what}s that took at most so long` },
+  );
   for (const one of [...drawn.filter((other) => !other.strong), ...strong]) {
     let seen = 0;
     const path = [[x.at(one.histogram.min_ns), bottom]];
     for (const [ns, n] of one.histogram.buckets) {
       seen += n;
       const share = seen / one.histogram.count;
-      path.push([x.at(Math.min(ns, one.histogram.max_ns)), bottom - (nines(share, one.histogram.count) / highest) * (bottom - top)]);
+      path.push([
+        x.at(Math.min(ns, one.histogram.max_ns)),
+        bottom - (nines(share, one.histogram.count) / highest) * (bottom - top),
+      ]);
     }
     chart.append(sv("polyline", { points: points(path), class: `mark curve ${one.strong ? one.className : "context"}` }));
   }
@@ -115,9 +160,22 @@ function distributionChart(width, series, what) {
     const [here, above, below] = [n, n + 1, n - 1].map((at) => hits[at] && yOf(hits[at][0]));
     const from = above === undefined ? top - 10 : (here + above) / 2;
     const to = below === undefined ? bottom + 6 : (here + below) / 2;
-    const group = sv("g", {}, sv("rect", { x: left, y: from, width: right - left, height: Math.max(1, to - from), class: "hit" }), line(left, here, right, here, "cross"));
+    const group = sv(
+      "g",
+      {},
+      sv("rect", { x: left, y: from, width: right - left, height: Math.max(1, to - from), class: "hit" }),
+      line(left, here, right, here, "cross"),
+    );
     const head = share === 1 ? `the slowest ${what}` : share === 0 ? `the fastest ${what}` : `${words} of ${what}s took at most`;
-    chart.append(says(group, [head, ...strong.map((one) => `${one.name}: ${time(share === 0 ? one.histogram.min_ns : share === 1 ? one.histogram.max_ns : latencyAt(one.histogram, share))}`)]));
+    chart.append(
+      says(group, [
+        head,
+        ...strong.map(
+          (one) =>
+            `${one.name}: ${time(share === 0 ? one.histogram.min_ns : share === 1 ? one.histogram.max_ns : latencyAt(one.histogram, share))}`,
+        ),
+      ]),
+    );
   });
   return chart;
 }
@@ -130,13 +188,26 @@ function overTimeChart(width, series) {
   const [right, bottom] = [width - 12, height - 42];
   const rounds = Math.max(1, ...series.flatMap((one) => one.numbers.map((n) => n + 1)));
   const all = series.flatMap((one) => one.rounds.flat());
-  const y = logarithmic(Math.min(...all.map((slice) => slice[1])), Math.max(...all.map((slice) => slice[2])), bottom, top, 10, time);
+  const y = logarithmic(
+    Math.min(...all.map((slice) => slice[1])),
+    Math.max(...all.map((slice) => slice[2])),
+    bottom,
+    top,
+    10,
+    time,
+  );
   const wide = (right - left) / rounds;
   const every = Math.ceil(rounds / Math.max(1, (right - left) / 26));
   const ticks = [];
   for (let n = 0; n < rounds; n += every) ticks.push([n, String(n + 1)]);
-  const chart = frame(width, height, { at: (n) => left + (n + 0.5) * wide, ticks: [] }, y,
-    { left, right, top, bottom, xName: width < 340 ? "round of the run" : "round of the run (each from its first to its last commit)", yName: "time of a commit: median, slowest" });
+  const chart = frame(width, height, { at: (n) => left + (n + 0.5) * wide, ticks: [] }, y, {
+    left,
+    right,
+    top,
+    bottom,
+    xName: width < 340 ? "round of the run" : "round of the run (each from its first to its last commit)",
+    yName: "time of a commit: median, slowest",
+  });
   for (let n = 0; n <= rounds; n += 1) chart.append(line(left + n * wide, top, left + n * wide, bottom, "grid"));
   for (const [n, words] of ticks) chart.append(label(left + (n + 0.5) * wide, bottom + 16, words, "tick", "middle"));
   for (const one of series) {
@@ -149,7 +220,8 @@ function overTimeChart(width, series) {
         before += sum_ns;
         return [x, y.at(median_ns), y.at(max_ns)];
       });
-      for (const [x, , worst] of path) chart.append(sv("circle", { cx: x.toFixed(1), cy: worst.toFixed(1), r: 1.6, class: `mark spot ${one.className}` }));
+      for (const [x, , worst] of path)
+        chart.append(sv("circle", { cx: x.toFixed(1), cy: worst.toFixed(1), r: 1.6, class: `mark spot ${one.className}` }));
       chart.append(sv("polyline", { points: points(path), class: `mark curve ${one.className}` }));
     });
   }
@@ -160,7 +232,12 @@ function overTimeChart(width, series) {
         ? `${one.name}: median ${time(median(slices.map((slice) => slice[1])))}, slowest ${time(Math.max(...slices.map((slice) => slice[2])))}`
         : `${one.name}: not in this round`;
     });
-    chart.append(says(sv("g", {}, sv("rect", { x: left + n * wide, y: top, width: wide, height: bottom - top, class: "hit" })), [`round ${n + 1}`, ...lines]));
+    chart.append(
+      says(sv("g", {}, sv("rect", { x: left + n * wide, y: top, width: wide, height: bottom - top, class: "hit" })), [
+        `round ${n + 1}`,
+        ...lines,
+      ]),
+    );
   }
   return chart;
 }
@@ -182,17 +259,33 @@ function billChart(width, rows, mark) {
   const flushes = linear(mostFlushes, split, width - 44, digits);
   const chart = canvas(width, rows.length * step + top + 24);
   const bottom = rows.length * step + top;
-  chart.append(label(left, 13, "requests per commit", "tick"), label(split, 13, narrow ? "flushes" : "flushes per commit", "tick"));
+  chart.append(
+    label(left, 13, "requests per commit", "tick"),
+    label(split, 13, narrow ? "flushes" : "flushes per commit", "tick"),
+  );
   for (const scale of [requests, flushes]) {
     for (const [value, words] of scale.ticks) {
-      chart.append(line(scale.at(value), top - 4, scale.at(value), bottom, "grid"), tickLabel(scale.at(value), bottom + 16, words, width));
+      chart.append(
+        line(scale.at(value), top - 4, scale.at(value), bottom, "grid"),
+        tickLabel(scale.at(value), bottom + 16, words, width),
+      );
     }
   }
   rows.forEach((row, n) => {
     const y = top + n * step;
     const middle = narrow ? y + 29 : y + step / 2;
-    const group = sv("g", { "data-row": "" }, sv("rect", { x: 0, y, width, height: step, class: "hit" }),
-      label(narrow ? 2 : left - 10, narrow ? y + 14 : middle + 4, shortened(row.name, narrow ? width - 4 : left - 14), "name", narrow ? "start" : "end"));
+    const group = sv(
+      "g",
+      { "data-row": "" },
+      sv("rect", { x: 0, y, width, height: step, class: "hit" }),
+      label(
+        narrow ? 2 : left - 10,
+        narrow ? y + 14 : middle + 4,
+        shortened(row.name, narrow ? width - 4 : left - 14),
+        "name",
+        narrow ? "start" : "end",
+      ),
+    );
     if (!row.parts) {
       group.append(label(left + (narrow ? 0 : 4), middle + 4, shortened(row.missing || "no bill", width - left), "missing"));
     } else {
@@ -200,12 +293,22 @@ function billChart(width, rows, mark) {
       for (const part of row.parts.filter((one) => one.requests > 0)) {
         const [a, b] = [requests.at(at), requests.at(at + part.requests)];
         at += part.requests;
-        group.append(sv("rect", { x: a, y: middle - 7, width: Math.max(0.8, b - a - 0.8), height: 14, class: `mark ${part.className}` }));
+        group.append(
+          sv("rect", { x: a, y: middle - 7, width: Math.max(0.8, b - a - 0.8), height: 14, class: `mark ${part.className}` }),
+        );
       }
       group.append(label(requests.at(at) + 6, middle + 4, mark + digits(at), "value"));
       if (finite(row.flushes)) {
-        group.append(sv("rect", { x: flushes.at(0), y: middle - 4, width: Math.max(1, flushes.at(row.flushes) - flushes.at(0)), height: 8, class: "mark k-flush" }),
-          label(flushes.at(row.flushes) + 6, middle + 4, mark + digits(row.flushes), "value"));
+        group.append(
+          sv("rect", {
+            x: flushes.at(0),
+            y: middle - 4,
+            width: Math.max(1, flushes.at(row.flushes) - flushes.at(0)),
+            height: 8,
+            class: "mark k-flush",
+          }),
+          label(flushes.at(row.flushes) + 6, middle + 4, mark + digits(row.flushes), "value"),
+        );
       }
     }
     chart.append(says(group, [row.name, ...list(row.lines)]));
@@ -251,7 +354,13 @@ function lanes(requests, end) {
 function timelineChart(width, commits) {
   const left = width < 540 ? 8 : 64;
   const right = width - 14;
-  const end = Math.max(...commits.flatMap(({ commit }) => [commit.total_ns || 0, ...list(commit.requests).map((one) => one.completed_ns || one.issued_ns || 0)]), 1);
+  const end = Math.max(
+    ...commits.flatMap(({ commit }) => [
+      commit.total_ns || 0,
+      ...list(commit.requests).map((one) => one.completed_ns || one.issued_ns || 0),
+    ]),
+    1,
+  );
   const x = linear(end, left, right, time);
   const parts = [];
   let y = 4;
@@ -276,23 +385,48 @@ function timelineChart(width, commits) {
     }
     for (const device of devices) {
       y += width < 540 ? 15 : 4;
-      const laid = lanes(list(commit.requests).filter((one) => text(one.device) === device).sort((a, b) => a.issued_ns - b.issued_ns), end);
-      parts.push(width < 540 ? label(left, y - 3, shortened(device, width - left), "tick") : label(left - 8, y + 13, shortened(device, left - 8), "tick", "end"));
+      const laid = lanes(
+        list(commit.requests)
+          .filter((one) => text(one.device) === device)
+          .sort((a, b) => a.issued_ns - b.issued_ns),
+        end,
+      );
+      parts.push(
+        width < 540
+          ? label(left, y - 3, shortened(device, width - left), "tick")
+          : label(left - 8, y + 13, shortened(device, left - 8), "tick", "end"),
+      );
       for (const { request, from: a, to: b, lane } of laid) {
         const top = y + lane * 21;
         const open = !finite(request.completed_ns);
         const wide = Math.max(2, x.at(b) - x.at(a));
         const next = Math.min(right, ...laid.filter((one) => one.lane === lane && one.from >= b).map((one) => x.at(one.from)));
         // As many words as there is room for: in the bar, else behind it, else none; the tooltip has all.
-        const variants = [[request.what, request.bytes ? bytes(request.bytes) : ""].filter(Boolean).join(", "), text(request.what)];
+        const variants = [
+          [request.what, request.bytes ? bytes(request.bytes) : ""].filter(Boolean).join(", "),
+          text(request.what),
+        ];
         const fits = (room) => variants.find((one) => one.length * 6.2 + 9 < room);
         const inside = fits(wide);
         const beyond = !inside && fits(next - x.at(b));
         const className = kindClass(request.what);
-        const group = sv("g", {}, sv("rect", { x: x.at(a), y: top, width: wide, height: 17, rx: 2, class: `mark ${className}${open ? " open" : ""}` }),
-          (inside || beyond) && label(inside ? x.at(a) + 5 : x.at(b) + 4, top + 12.5, inside || beyond, inside ? `on ${className}` : "off"));
-        parts.push(says(group, [request.what, `${device}, by ${text(request.who)}`, `issued after ${time(a)}`, open ? "not seen to complete" : `completed after ${time(b)} (took ${time(b - a)})`,
-          request.bytes ? `${bytes(request.bytes)} at sector ${count(request.sector)}` : null, request.flags ? `flags ${request.flags}` : null]));
+        const group = sv(
+          "g",
+          {},
+          sv("rect", { x: x.at(a), y: top, width: wide, height: 17, rx: 2, class: `mark ${className}${open ? " open" : ""}` }),
+          (inside || beyond) &&
+            label(inside ? x.at(a) + 5 : x.at(b) + 4, top + 12.5, inside || beyond, inside ? `on ${className}` : "off"),
+        );
+        parts.push(
+          says(group, [
+            request.what,
+            `${device}, by ${text(request.who)}`,
+            `issued after ${time(a)}`,
+            open ? "not seen to complete" : `completed after ${time(b)} (took ${time(b - a)})`,
+            request.bytes ? `${bytes(request.bytes)} at sector ${count(request.sector)}` : null,
+            request.flags ? `flags ${request.flags}` : null,
+          ]),
+        );
       }
       y += 21 * Math.max(1, ...laid.map((one) => one.lane + 1));
     }
@@ -302,7 +436,8 @@ function timelineChart(width, commits) {
     y += 14;
   }
   const chart = canvas(width, y + 24);
-  for (const [value, words] of x.ticks) chart.append(line(x.at(value), 0, x.at(value), y, "grid"), tickLabel(x.at(value), y + 16, words, width));
+  for (const [value, words] of x.ticks)
+    chart.append(line(x.at(value), 0, x.at(value), y, "grid"), tickLabel(x.at(value), y + 16, words, width));
   chart.append(...parts);
   return chart;
 }
@@ -323,100 +458,52 @@ function curveChart(width, series, { xName, xShown, yShown, unit }) {
   const chart = frame(width, height, x, y, { left, right, top, bottom, xName, yName: unit });
   const ends = [];
   for (const one of series) {
-    for (const point of one.points) chart.append(line(x.at(point.x), y.at(point.low), x.at(point.x), y.at(point.high), `whisker ${one.className}`));
-    chart.append(sv("polyline", { points: points(one.points.map((point) => [x.at(point.x), y.at(point.value)])), class: `mark curve ${one.className}` }));
-    for (const point of one.points) chart.append(sv("circle", { cx: x.at(point.x), cy: y.at(point.value), r: 3, class: `mark dot ${one.className}` }));
+    for (const point of one.points)
+      chart.append(line(x.at(point.x), y.at(point.low), x.at(point.x), y.at(point.high), `whisker ${one.className}`));
+    chart.append(
+      sv("polyline", {
+        points: points(one.points.map((point) => [x.at(point.x), y.at(point.value)])),
+        class: `mark curve ${one.className}`,
+      }),
+    );
+    for (const point of one.points)
+      chart.append(sv("circle", { cx: x.at(point.x), cy: y.at(point.value), r: 3, class: `mark dot ${one.className}` }));
     const knee = finite(one.knee) && one.points.find((point) => point.x === one.knee);
     if (knee) {
-      chart.append(line(x.at(knee.x), y.at(knee.value), x.at(knee.x), bottom, `knee ${one.className}`),
-        sv("circle", { cx: x.at(knee.x), cy: y.at(knee.value), r: 8, class: `mark ring ${one.className}`, "data-knee": "" }));
+      chart.append(
+        line(x.at(knee.x), y.at(knee.value), x.at(knee.x), bottom, `knee ${one.className}`),
+        sv("circle", { cx: x.at(knee.x), cy: y.at(knee.value), r: 8, class: `mark ring ${one.className}`, "data-knee": "" }),
+      );
       // Beside the foot of its line, where no curve is.
       const late = x.at(knee.x) > (left + right) / 2;
-      ends.push({ x: x.at(knee.x) + (late ? -6 : 6), y: bottom - 10 - 16 * ends.length, name: `knee of ${one.name}: ${xShown(knee.x)}`, className: one.className, anchor: late ? "end" : "start" });
+      ends.push({
+        x: x.at(knee.x) + (late ? -6 : 6),
+        y: bottom - 10 - 16 * ends.length,
+        name: `knee of ${one.name}: ${xShown(knee.x)}`,
+        className: one.className,
+        anchor: late ? "end" : "start",
+      });
     }
   }
-  for (const end of ends) chart.append(label(end.x, end.y, shortened(end.name, width * 0.6), `name line-name ${end.className}`, end.anchor));
+  for (const end of ends)
+    chart.append(label(end.x, end.y, shortened(end.name, width * 0.6), `name line-name ${end.className}`, end.anchor));
   xs.forEach((value, n) => {
     const from = n ? (x.at(xs[n - 1]) + x.at(value)) / 2 : left;
     const to = n + 1 < xs.length ? (x.at(xs[n + 1]) + x.at(value)) / 2 : right;
-    const lines = series.flatMap((one) => one.points.filter((point) => point.x === value).map((point) => `${one.name}: ${point.shown}`));
-    chart.append(says(sv("g", {}, sv("rect", { x: from, y: top, width: to - from, height: bottom - top, class: "hit" }), line(x.at(value), top, x.at(value), bottom, "cross")), [`${xShown(value)} ${text(xName)}`, ...lines]));
+    const lines = series.flatMap((one) =>
+      one.points.filter((point) => point.x === value).map((point) => `${one.name}: ${point.shown}`),
+    );
+    chart.append(
+      says(
+        sv(
+          "g",
+          {},
+          sv("rect", { x: from, y: top, width: to - from, height: bottom - top, class: "hit" }),
+          line(x.at(value), top, x.at(value), bottom, "cross"),
+        ),
+        [`${xShown(value)} ${text(xName)}`, ...lines],
+      ),
+    );
   });
-  return chart;
-}
-
-// ---- what fallocate did: the file after the call as a strip of its blocks
-
-const UNITS = { B: 1, KiB: KI, MiB: KI ** 2, GiB: KI ** 3, TiB: KI ** 4 };
-const AMOUNT = "(\\d+(?:\\.\\d+)?)(B|KiB|MiB|GiB|TiB)?";
-const EXTENT = new RegExp(`^${AMOUNT}(\\+|\\.\\.)${AMOUNT} (.+)$`);
-// `0B+8KiB written` (from, length) or `0..8192 written` (from, to).
-function extent(words) {
-  const found = EXTENT.exec(text(words));
-  if (!found) return null;
-  const from = Number(found[1]) * UNITS[found[2] || "B"];
-  const second = Number(found[4]) * UNITS[found[5] || "B"];
-  return { from, to: found[3] === "+" ? from + second : second, state: found[6] };
-}
-const stateClass = (state) => (state.startsWith("unwritten") ? "b-unwritten" : state.startsWith("written") ? "b-written" : "b-other");
-// rows: { name, done, answer, facts, lines }
-function stripsChart(width, rows) {
-  const narrow = width < 540;
-  const longest = Math.max(...rows.map((row) => row.name.length), 4) * CHARACTER + 14;
-  const left = narrow ? 2 : Math.min(longest, width * 0.34);
-  const right = narrow ? width - 2 : width - 170;
-  const step = narrow ? 46 : 25;
-  const extents = rows.map((row) => list(row.facts && row.facts.extents).map(extent).filter(Boolean));
-  const end = Math.max(...rows.map((row, n) => Math.max(row.facts ? row.facts.size_bytes || 0 : 0, ...extents[n].map((one) => one.to))), 1);
-  const x = linear(end, left, right, bytes);
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => [end * part, bytes(end * part)]);
-  const chart = canvas(width, rows.length * step + 26);
-  const bottom = rows.length * step + 2;
-  x.ticks = narrow ? [ticks[0], ticks[4]] : ticks;
-  x.ticks.forEach(([value, words]) => chart.append(line(x.at(value), 0, x.at(value), bottom, "grid"), tickLabel(x.at(value), bottom + 16, words, width)));
-  rows.forEach((row, n) => {
-    const y = n * step;
-    const middle = narrow ? y + 31 : y + step / 2;
-    const group = sv("g", { "data-row": "" }, sv("rect", { x: 0, y, width, height: step, class: "hit" }),
-      label(narrow ? 2 : left - 10, narrow ? y + 16 : middle + 4, shortened(row.name, narrow ? width - 140 : left - 14), "name", narrow ? "start" : "end"));
-    const facts = row.facts || {};
-    if (row.done) {
-      // Up to the file's size a hole; what is drawn over it has blocks.
-      group.append(sv("rect", { x: x.at(0), y: middle - 6, width: Math.max(0.5, x.at(facts.size_bytes || 0) - x.at(0)), height: 12, class: "mark b-hole" }));
-      for (const one of extents[n]) {
-        group.append(sv("rect", { x: x.at(one.from), y: middle - 6, width: Math.max(1, x.at(one.to) - x.at(one.from)), height: 12, class: `mark ${stateClass(one.state)}` }));
-      }
-      const size = x.at(facts.size_bytes || 0);
-      group.append(line(size, middle - 9, size, middle + 9, "whisker"));
-      const words = `${bytes(facts.size_bytes)}, ${count(facts.blocks)} blocks`;
-      group.append(narrow ? label(width - 2, y + 16, words, "value", "end") : label(right + 12, middle + 4, words, "value"));
-    } else {
-      group.append(sv("rect", { x: x.at(0), y: middle - 6, width: right - left, height: 12, class: "mark b-refused" }),
-        narrow ? label(width - 2, y + 16, text(row.answer), "missing", "end") : label(right + 12, middle + 4, shortened(text(row.answer), 158), "missing"));
-    }
-    chart.append(says(group, [row.name, ...list(row.lines)]));
-  });
-  return chart;
-}
-
-// ---- identical arms: each pair a dot
-
-function pairsChart(width, speedups) {
-  const [height, left, right, bottom] = [132, 16, width - 16, 100];
-  const all = sorted(speedups);
-  const x = logarithmic(Math.min(all[0], 0.96), Math.max(all[all.length - 1], 1.04), left, right, 2 ** 0.25, (value) => digits(value));
-  const chart = canvas(width, height);
-  chart.append(sv("rect", { x: x.at(1 / 1.03), y: 6, width: x.at(1.03) - x.at(1 / 1.03), height: bottom - 6, class: "band" }));
-  for (const [value, words] of x.ticks) chart.append(line(x.at(value), 6, x.at(value), bottom, "grid"), tickLabel(x.at(value), bottom + 16, words, width));
-  chart.append(line(x.at(1), 6, x.at(1), bottom, "reference"));
-  const stacks = new Map();
-  const marks = sv("g", {}, sv("rect", { x: left, y: 0, width: right - left, height: bottom, class: "hit" }));
-  for (const value of all) {
-    const column = Math.round(x.at(value) / 7);
-    const n = stacks.get(column) || 0;
-    stacks.set(column, n + 1);
-    marks.append(sv("circle", { cx: column * 7, cy: Math.max(8, bottom - 6 - n * 7), r: 3, class: "mark dot s-best" }));
-  }
-  chart.append(says(marks, ["speedups of identical arms", `lowest ${times(all[0])}`, `median ${times(median(all))}`, `highest ${times(all[all.length - 1])}`]));
   return chart;
 }

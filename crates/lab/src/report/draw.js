@@ -53,12 +53,25 @@ function scaled(value, units) {
   for (const [f, u] of units) if (Math.abs(value) >= f * 0.9995) [factor, unit] = [f, u];
   return `${digits(value / factor)} ${unit}`;
 }
-const time = (ns) => (ns === 0 ? "0" : scaled(ns, [[1, "ns"], [1e3, "µs"], [1e6, "ms"], [1e9, "s"]]));
+const time = (ns) =>
+  ns === 0
+    ? "0"
+    : scaled(ns, [
+        [1, "ns"],
+        [1e3, "µs"],
+        [1e6, "ms"],
+        [1e9, "s"],
+      ]);
 const KI = 1024;
 function bytes(value) {
   if (!finite(value)) return "not measured";
   if (value < KI) return `${digits(value).replace(/\.00$/, "")} B`;
-  const shown = scaled(value, [[KI, "KiB"], [KI ** 2, "MiB"], [KI ** 3, "GiB"], [KI ** 4, "TiB"]]);
+  const shown = scaled(value, [
+    [KI, "KiB"],
+    [KI ** 2, "MiB"],
+    [KI ** 3, "GiB"],
+    [KI ** 4, "TiB"],
+  ]);
   return shown.replace(/\.00? /, " ").replace(/\.0 /, " ");
 }
 const count = (value) => (finite(value) ? value.toLocaleString("en-US") : "not measured");
@@ -67,7 +80,13 @@ const interval = (relative) =>
   relative ? `${times(relative.speedup)} [${digits(relative.low)} to ${digits(relative.high)}]` : "";
 function rate(value, unit) {
   if (!finite(value)) return "not measured";
-  if (unit === "bytes/s") return scaled(value, [[1, "B/s"], [1e3, "kB/s"], [1e6, "MB/s"], [1e9, "GB/s"]]);
+  if (unit === "bytes/s")
+    return scaled(value, [
+      [1, "B/s"],
+      [1e3, "kB/s"],
+      [1e6, "MB/s"],
+      [1e9, "GB/s"],
+    ]);
   const short = value >= 1e6 ? `${digits(value / 1e6)} M` : value >= 1e4 ? `${digits(value / 1e3)} k` : digits(value);
   return unit === "operations/s" ? `${short} op/s` : `${short} ${unit}`;
 }
@@ -123,10 +142,17 @@ function showTip(lines, x, y) {
   tip.style.left = `${Math.max(8, Math.min(x + 14, right))}px`;
   tip.style.top = `${y + 18 + box.height > window.innerHeight ? Math.max(8, y - box.height - 12) : y + 18}px`;
 }
-const hideTip = () => { tip.hidden = true; };
+const hideTip = () => {
+  tip.hidden = true;
+};
 // Makes a mark say its values: under the pointer, under a finger, and with the keyboard's focus.
 function says(node, lines) {
-  attributes(node, { class: `says ${node.getAttribute("class") || ""}`.trim(), tabindex: "-1", role: "img", "aria-label": lines.filter(Boolean).join("; ") });
+  attributes(node, {
+    class: `says ${node.getAttribute("class") || ""}`.trim(),
+    tabindex: "-1",
+    role: "img",
+    "aria-label": lines.filter(Boolean).join("; "),
+  });
   node.addEventListener("pointermove", (event) => showTip(lines, event.clientX, event.clientY));
   node.addEventListener("pointerleave", hideTip);
   node.addEventListener("focus", () => {
@@ -159,13 +185,33 @@ function arrows(chart) {
 function table(head, rows, caption, words) {
   const cell = (value, n) => {
     const shown = text(value);
-    return n === 0 ? el("th", { scope: "row" }, shown) : el("td", { class: !words && /^[<~]?[-\d]/.test(shown) ? "number" : null }, shown);
+    return n === 0
+      ? el("th", { scope: "row" }, shown)
+      : el("td", { class: !words && /^[<~]?[-\d]/.test(shown) ? "number" : null }, shown);
   };
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el("table", { class: words ? "words" : null },
+  return el(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    el(
+      "table",
+      { class: words ? "words" : null },
       el("caption", { class: "hidden" }, caption),
-      el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell))))));
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          head.map((name) => el("th", { scope: "col" }, name)),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        rows.map((row) => el("tr", {}, row.map(cell))),
+      ),
+    ),
+  );
 }
 
 function copyButton(words) {
@@ -181,22 +227,35 @@ function copyButton(words) {
       getSelection().addRange(range);
       button.textContent = "Selected";
     }
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    setTimeout(() => {
+      button.textContent = "Copy";
+    }, 1500);
   });
   return button;
 }
 
 function choice(label, options, chosen, change) {
-  const select = el("select", {}, options.map((name, n) => el("option", { value: n, selected: n === chosen ? "" : null }, name)));
+  const select = el(
+    "select",
+    {},
+    options.map((name, n) => el("option", { value: n, selected: n === chosen ? "" : null }, name)),
+  );
   select.addEventListener("change", () => change(Number(select.value)));
   return el("label", { class: "choice" }, el("span", {}, label), select);
 }
 
-const key = (entries) => el("ul", { class: "key" }, entries.map(([className, name]) =>
-  el("li", {}, el("span", { class: `swatch ${className}` }), name)));
+const key = (entries) =>
+  el(
+    "ul",
+    { class: "key" },
+    entries.map(([className, name]) => el("li", {}, el("span", { class: `swatch ${className}` }), name)),
+  );
 
 // Titles name cells in `backticks`, as the lab's sentences do.
-const marked = (words) => text(words).split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
+const marked = (words) =>
+  text(words)
+    .split("`")
+    .map((part, n) => (n % 2 ? el("code", {}, part) : part));
 
 // Every figure of the page, so that a new width draws all of them again.
 const figures = [];
@@ -207,11 +266,21 @@ function figure({ kind, title, how, controls, legend, draw, head, rows, command,
   const id = `figure-${figureNumber}`;
   const plot = el("div", { class: "plot" });
   const exact = el("details", { class: "exact" }, el("summary", {}, "Exact values"));
-  const card = el("figure", { id, class: wide ? "wide" : "", "data-chart": kind },
-    el("figcaption", {}, el("h3", {}, marked(title), el("a", { class: "anchor", href: `#${id}`, "aria-label": "Link to this chart" }, "#")),
-      how && el("p", { class: "how" }, how)),
-    controls && el("div", { class: "controls" }, controls), legend, plot, exact,
-    command && el("p", { class: "again" }, el("span", {}, "Make it again: "), el("code", {}, command), copyButton(command)));
+  const card = el(
+    "figure",
+    { id, class: wide ? "wide" : "", "data-chart": kind },
+    el(
+      "figcaption",
+      {},
+      el("h3", {}, marked(title), el("a", { class: "anchor", href: `#${id}`, "aria-label": "Link to this chart" }, "#")),
+      how && el("p", { class: "how" }, how),
+    ),
+    controls && el("div", { class: "controls" }, controls),
+    legend,
+    plot,
+    exact,
+    command && el("p", { class: "again" }, el("span", {}, "Make it again: "), el("code", {}, command), copyButton(command)),
+  );
   const paint = () => {
     const style = getComputedStyle(card);
     const inner = card.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: which results are taken, the page, its size. *May not touch*: files, the terminal (the command's), measuring.
 //! It reads the JSON and nothing else: a result of another version that lacks a field, or of a run that failed half way,
-//! still gives a page, which says what is missing (`words` for the head, `page.js` for each chart).
+//! still gives a page, which says what is missing (`words` for the head, the scripts for each chart).
 //!
 //! Names in a result are what users called their directories: Askama escapes them in the head, `island` in the data, and the
 //! scripts put text in only as text.
@@ -65,6 +65,8 @@ struct Page<'a> {
     css: &'static str,
     draw: &'static str,
     charts: &'static str,
+    runs: &'static str,
+    experiments: &'static str,
     page: &'static str,
 }
 
@@ -96,6 +98,8 @@ fn page(result: &Value, detail: &Detail) -> Result<String, ReportError> {
         css: include_str!("report.css"),
         draw: include_str!("draw.js"),
         charts: include_str!("charts.js"),
+        runs: include_str!("runs.js"),
+        experiments: include_str!("experiments.js"),
         page: include_str!("page.js"),
     };
     Ok(page.render()?)
