@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod claims;
 mod columns;
 mod compare;
 mod disks;

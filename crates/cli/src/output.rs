@@ -205,7 +205,7 @@ fn render(result: &LabResult, view: View, style: &TableStyle) -> String {
 }
 
 /// Colour on a terminal only, and never with `NO_COLOR` (set and not empty: <https://no-color.org>).
-fn style() -> TableStyle {
+pub(crate) fn style() -> TableStyle {
     let terminal = std::io::stdout().is_terminal();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");

@@ -7,12 +7,15 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Subcommand;
 
+use crate::claims::{ClaimsArguments, claims};
 use crate::compare::{CompareArguments, compare};
 use crate::engines::{EnginesArguments, engines};
 use crate::score::{ScoreArguments, score};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResultCommand {
+    /// What articles and public threads say of durable writes, run here: confirmed, refuted or a tie
+    Claims(ClaimsArguments),
     /// Score the rule and the tuned choice, head to head with the best durable way
     Score(ScoreArguments),
     /// What a result means for the settings of PostgreSQL, RocksDB, MySQL, SQLite and etcd
@@ -24,6 +27,7 @@ pub(crate) enum ResultCommand {
 /// Runs one of them.
 pub(crate) fn run(command: &ResultCommand, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     match command {
+        ResultCommand::Claims(arguments) => claims(arguments, stop),
         ResultCommand::Score(arguments) => score(arguments, stop),
         ResultCommand::Engines(arguments) => engines(arguments),
         ResultCommand::Compare(arguments) => compare(arguments),

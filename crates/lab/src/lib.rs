@@ -18,6 +18,7 @@ pub mod bench;
 pub mod bill;
 pub mod billing;
 pub mod cell;
+pub mod claims;
 pub mod command;
 pub mod compare;
 mod crowd;

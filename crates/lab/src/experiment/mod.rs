@@ -12,6 +12,7 @@ mod pattern;
 mod pool;
 mod practice;
 mod read;
+mod reserved;
 mod rounds;
 mod scratch;
 mod words;
@@ -23,6 +24,7 @@ pub use mixed::MixedPlan;
 pub use pool::PoolPlan;
 pub use practice::PracticePlan;
 pub use read::{ReadOrder, ReadPlan};
+pub(crate) use reserved::{ROWS as RESERVED_ROWS, reserving, unwritten};
 pub use rounds::Pace;
 
 use serde::{Deserialize, Serialize};

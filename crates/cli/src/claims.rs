@@ -1,0 +1,87 @@
+//! `inkstone lab claims`.
+//!
+//! *Owns*: its arguments. *May not touch*: measuring, answers, how they look.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use clap::Args;
+use inkstone_lab::claims::{CLAIMS, Verdict};
+use inkstone_lab::command::{CLAIMS_ROUNDS, ClaimsOptions, Context, claims as run};
+use inkstone_lab::table::render_claims;
+
+use crate::output::{BenchOutput, style};
+use crate::select::{Where, seed};
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo inkstone lab claims                 what articles and public threads said, run here: about a minute
+  inkstone lab claims /var/lib/db --only overwrite-twice,link-saves
+  inkstone lab claims --list
+  sudo inkstone lab claims --json claims.json";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ClaimsArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Only these claims
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Say which claims there are, and run none
+    #[arg(long, conflicts_with_all = ["only", "json", "directory"])]
+    list: bool,
+    /// Rounds; every arm has a turn in each
+    #[arg(long, value_name = "N", default_value_t = CLAIMS_ROUNDS, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    rounds: u32,
+    /// How much longer than usual it may take
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = time_scale)]
+    time_scale: f64,
+    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: BenchOutput,
+}
+
+fn time_scale(text: &str) -> Result<f64, String> {
+    let known = text.parse::<f64>().ok().filter(|factor| (0.01..=100.0).contains(factor));
+    known.ok_or_else(|| format!("{text:?} is no factor from 0.01 to 100"))
+}
+
+/// Runs the claims and shows their answers. Exits with 1 when none could be run.
+pub(crate) fn claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    if arguments.list {
+        return list();
+    }
+    arguments.output.check()?;
+    let mut progress = arguments.output.progress();
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let mut context = Context { stop, progress: &mut progress, command };
+    let options = ClaimsOptions {
+        directory: arguments.place.directory.clone(),
+        only: arguments.only.clone(),
+        rounds: arguments.rounds,
+        time_scale: arguments.time_scale,
+        seed: arguments.seed.unwrap_or_else(seed),
+    };
+    let found = run(&options, &mut context)?;
+    let json = serde_json::to_string(&found).context("make the JSON")? + "\n";
+    arguments.output.write(&json, &render_claims(&found, &style()))?;
+    let is_run = found.claims.iter().any(|claim| claim.verdict != Verdict::NotRun);
+    Ok(match (found.result.interrupted, is_run) {
+        (true, _) => ExitCode::from(130),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    })
+}
+
+fn list() -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    for claim in CLAIMS {
+        writeln!(out, "{}\n  {}\n  said in: {}", claim.id, claim.statement, claim.source)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

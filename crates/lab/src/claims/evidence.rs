@@ -1,0 +1,282 @@
+//! What is run for a claim, and how its figure is read from what came of it.
+//!
+//! *Owns*: reading figures. *May not touch*: running, and the answer (`rule`).
+
+use inkstone_io::{FallocateMode, NamedChoice};
+
+use crate::cell::Cell;
+use crate::experiment::{Experiment, ExperimentRow};
+use crate::result::{self, Bill, BillSource, LayerBill, Place, Relative, Round, Run};
+use crate::stats::relative;
+
+use super::rule::Found;
+
+/// Where cells are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// In the directory itself.
+    Here,
+    /// On an ext4 with a journal, made for it on a loop device (root).
+    Journal,
+}
+
+/// What is counted per commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Page faults of the writing thread.
+    Faults,
+    /// Flushes that this process sent.
+    OwnFlushes,
+    /// Requests handed to an io_uring worker.
+    Punts,
+    /// Reads of the file's own blocks.
+    Reads,
+    /// Writes of metadata, in a journal or outside it.
+    Metadata,
+    /// Writes of the journal that a commit waited for.
+    JournalWrites,
+    /// Their bytes.
+    JournalKib,
+}
+
+/// An experiment that rows are taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Measured {
+    /// Reads of reserved and of written blocks.
+    Unwritten,
+    /// Ways of getting a file of its full size.
+    Reserve,
+    /// Reading in order, pages in memory.
+    ReadWarm,
+    /// Reading in order, pages not in memory.
+    ReadCold,
+    /// Threads that block.
+    Pool,
+}
+
+/// Two rows of an experiment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) slow: &'static str,
+    pub(crate) fast: &'static str,
+}
+
+/// Where a figure comes from.
+#[derive(Debug)]
+pub(crate) enum By {
+    /// How many times as fast a cell is as another, side by side; of several others, as the one that comes nearest.
+    Speed { ground: Ground, slow: &'static [Cell], fast: Cell },
+    /// What one commit of a cell costs.
+    Count { ground: Ground, cell: Cell, what: Counted },
+    /// How many times as much a row of an experiment does as another, side by side.
+    Rate { load: Measured, rows: Rows },
+    /// How many blocks of 512 B a call of fallocate adds to a file of 8 KiB.
+    Blocks { mode: FallocateMode, len_bytes: u64 },
+}
+
+/// Everything that was run, for reading.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    /// The run in the directory, or why there is none.
+    pub(crate) here: Result<&'a Run, String>,
+    /// The run on the journalling file system.
+    pub(crate) journal: Result<&'a Run, String>,
+    /// All experiments.
+    pub(crate) experiments: &'a [Experiment],
+    /// The atlas of the directory.
+    pub(crate) atlas: Option<&'a result::FallocateAtlas>,
+}
+
+impl Measured {
+    /// Of the experiment, as the result has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unwritten => "unwritten-reads",
+            Self::Reserve => "reserving",
+            Self::ReadWarm => "read-sequential-warm",
+            Self::ReadCold => "read-sequential-cold",
+            Self::Pool => "pool",
+        }
+    }
+}
+
+impl By {
+    /// The cells that must be run for it there.
+    pub(crate) fn cells(&self, on: Ground) -> Vec<Cell> {
+        match self {
+            Self::Speed { ground, slow, fast } if *ground == on => {
+                slow.iter().copied().chain([*fast]).collect()
+            }
+            Self::Count { ground, cell, .. } if *ground == on => vec![*cell],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The figure, or why there is none.
+    pub(crate) fn find(&self, evidence: &Evidence<'_>) -> Result<Found, String> {
+        match self {
+            Self::Speed { ground, slow, fast } => speed(evidence.run(*ground)?, slow, fast),
+            Self::Count { ground, cell, what } => count(evidence.run(*ground)?, cell, *what),
+            Self::Rate { load, rows } => rate(evidence, *load, *rows),
+            Self::Blocks { mode, len_bytes } => blocks(evidence, *mode, *len_bytes),
+        }
+    }
+}
+
+impl Evidence<'_> {
+    fn run(&self, ground: Ground) -> Result<&Run, String> {
+        let run = match ground {
+            Ground::Here => &self.here,
+            Ground::Journal => &self.journal,
+        };
+        run.as_ref().copied().map_err(Clone::clone)
+    }
+}
+
+/// Of several, the one that the fast cell is surest to beat by the least: if that one is beaten, all are.
+fn speed(run: &Run, slow: &[Cell], fast: &Cell) -> Result<Found, String> {
+    let judged = rounds(run, fast)?;
+    let mut nearest: Option<(Relative, String)> = None;
+    let mut why = String::new();
+    for cell in slow {
+        // A way that the file system does not have needs no beating, as long as there is another.
+        let compared = rounds(run, cell).and_then(|base| told(relative(base, judged, run.seed)));
+        match compared {
+            Ok(found) if nearest.as_ref().is_none_or(|(known, _)| found.low < known.low) => {
+                nearest = Some((found, cell.name()));
+            }
+            Ok(_) => {}
+            Err(reason) => why = reason,
+        }
+    }
+    let (found, base) = nearest.ok_or(why)?;
+    Ok(times(found, format!("{} : {base}", fast.name())))
+}
+
+fn times(found: Relative, of: String) -> Found {
+    Found { value: found.speedup, low: found.low, high: found.high, unit: "times".into(), of }
+}
+
+/// Only with enough rounds for an interval.
+fn told(found: Option<Relative>) -> Result<Relative, String> {
+    match found {
+        Some(found) if found.verdict != result::Verdict::Unknown => Ok(found),
+        Some(_) => Err("too few rounds for an interval".into()),
+        None => Err("no round of one pairs with a round of the other".into()),
+    }
+}
+
+fn measured<'a>(run: &'a Run, cell: &Cell) -> Result<&'a result::Measured, String> {
+    let name = cell.name();
+    let found = run.cells.iter().find(|cell| cell.name == name);
+    match found.map(|cell| &cell.outcome) {
+        Some(result::Outcome::Measured(measured)) => Ok(measured),
+        Some(result::Outcome::Invalid { reason }) => Err(format!("`{name}`: {reason}")),
+        Some(result::Outcome::NotRun) | None => Err(format!("`{name}` had no turn")),
+    }
+}
+
+fn rounds<'a>(run: &'a Run, cell: &Cell) -> Result<&'a [Round], String> {
+    measured(run, cell).map(|measured| measured.rounds.as_slice())
+}
+
+fn count(run: &Run, cell: &Cell, what: Counted) -> Result<Found, String> {
+    let measured = measured(run, cell)?;
+    let value = if what == Counted::Faults {
+        let (minor, major) = measured.faults_per_write.ok_or("page faults were not counted")?;
+        minor + major
+    } else {
+        counted(&run.place, measured.bill.as_ref(), what)?
+    };
+    Ok(Found { value, low: value, high: value, unit: what.unit().into(), of: cell.name() })
+}
+
+/// From a trace only: the device's counters are everybody's.
+fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, String> {
+    let needs_root = || "needs root: only a trace tells whose requests they are".to_owned();
+    let bill = bill.filter(|bill| bill.source == BillSource::Trace).ok_or_else(needs_root)?;
+    if bill.lost_events > 0 {
+        return Err(format!("the kernel dropped {} events of the trace", bill.lost_events));
+    }
+    let layer = bill.layers.first().ok_or("there is no block device below")?;
+    let has_cache = place.write_cache.as_deref() == Some("write back");
+    if what == Counted::OwnFlushes && !has_cache {
+        return Err("the device says that it has no volatile cache: there is nothing to flush".into());
+    }
+    let punts = || bill.uring_punts.ok_or("the kernel does not tell what io_uring hands to workers");
+    let total = match what {
+        Counted::Faults => return Err("page faults are not in a bill".into()),
+        Counted::OwnFlushes => own_flushes(layer) as f64,
+        Counted::Punts => punts()? as f64,
+        Counted::Reads => layer.data_reads.requests as f64,
+        Counted::Metadata => (layer.journal_writes.requests + layer.metadata_writes.requests) as f64,
+        Counted::JournalWrites => layer.journal_writes.requests as f64,
+        Counted::JournalKib => layer.journal_writes.bytes as f64 / 1024.0,
+    };
+    if bill.commits == 0 {
+        return Err("no commit was traced".into());
+    }
+    Ok(total / bill.commits as f64)
+}
+
+fn own_flushes(layer: &LayerBill) -> u64 {
+    let own = layer.submitters.iter().filter(|who| who.who == "this process" && who.what == "flush");
+    own.map(|who| who.tally.requests).sum()
+}
+
+impl Counted {
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Faults => "faults a write",
+            Self::OwnFlushes => "flushes a commit",
+            Self::Punts => "punts a commit",
+            Self::Reads => "reads a commit",
+            Self::Metadata => "metadata writes a commit",
+            Self::JournalWrites => "journal writes a commit",
+            Self::JournalKib => "KiB of journal a commit",
+        }
+    }
+}
+
+fn rate(evidence: &Evidence<'_>, load: Measured, rows: Rows) -> Result<Found, String> {
+    let name = load.name();
+    let found = evidence.experiments.iter().find(|found| found.name == name);
+    let found = found.ok_or_else(|| format!("{name} had no turn"))?;
+    let rounds = |row: &str| {
+        let row = found.rows.iter().find(|known| known.name == row);
+        let row = row.ok_or_else(|| format!("{name} has no such row"))?;
+        match &row.invalid {
+            Some(reason) => Err(reason.clone()),
+            None => Ok(rounds_of(row)),
+        }
+    };
+    let (slow, fast) = (rounds(rows.slow)?, rounds(rows.fast)?);
+    let compared = told(relative(&slow, &fast, found.seed))?;
+    Ok(times(compared, format!("{} : {}", rows.fast, rows.slow)))
+}
+
+/// A row's samples as rounds, so that they are compared as everything is. A sample stands at its round's place: a row that failed
+/// has none, and rounds end for all rows at once but for the last.
+fn rounds_of(row: &ExperimentRow) -> Vec<Round> {
+    const SECOND_NS: f64 = 1e9;
+    const COMMITS: u64 = 1_000_000;
+    let round = |(number, per_s): (usize, &f64)| Round {
+        number: number as u32,
+        commits: COMMITS,
+        total_ns: (COMMITS as f64 / per_s.max(f64::MIN_POSITIVE) * SECOND_NS) as u64,
+        ..Round::default()
+    };
+    row.samples.iter().enumerate().map(round).collect()
+}
+
+fn blocks(evidence: &Evidence<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Found, String> {
+    let atlas = evidence.atlas.ok_or("the atlas had no turn")?;
+    let is_it = |cell: &&result::FallocateCell| cell.mode == mode.name() && cell.len_bytes == len_bytes;
+    let cell = atlas.cells.iter().find(is_it).ok_or("the atlas has no such call")?;
+    if !cell.done {
+        return Err(format!("{}: {}", atlas.place.file_system, cell.answer));
+    }
+    let value = cell.after.blocks as f64 - cell.before.blocks as f64;
+    let of = format!("{} of {} KiB", mode.name(), len_bytes / 1024);
+    Ok(Found { value, low: value, high: value, unit: "blocks added".into(), of })
+}

@@ -1,0 +1,125 @@
+//! From a figure with its interval to an answer. The same rule for every claim, so that each claim only has to name its band.
+//!
+//! *Owns*: the band, and what becomes of an interval beside it. *May not touch*: where a figure comes from.
+
+use serde::{Deserialize, Serialize};
+
+/// What a claim says of its figure: it is in here, ends included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Band {
+    /// The least.
+    pub from: f64,
+    /// The most; infinite where the claim names no limit.
+    pub to: f64,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// The centre.
+    pub value: f64,
+    /// 95% interval; of what was counted, the count itself.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// What it is: `times`, `flushes per commit`.
+    pub unit: String,
+    /// What was held against what, by names of cells or rows.
+    pub of: String,
+}
+
+/// What a claim is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The whole interval is in the band.
+    Confirmed,
+    /// The whole interval is outside of it.
+    Refuted,
+    /// An end of the band is inside the interval: it cannot be told.
+    Tie,
+    /// There is no figure; the reason stands beside it.
+    NotRun,
+}
+
+impl Band {
+    /// `from` or more.
+    pub const fn at_least(from: f64) -> Self {
+        Self { from, to: f64::INFINITY }
+    }
+
+    /// From one to the other.
+    pub const fn between(from: f64, to: f64) -> Self {
+        Self { from, to }
+    }
+
+    /// What a figure with the interval from `low` to `high` says of a claim with this band.
+    pub fn verdict(self, low: f64, high: f64) -> Verdict {
+        if low.is_nan() || high.is_nan() {
+            Verdict::Tie
+        } else if low >= self.from && high <= self.to {
+            Verdict::Confirmed
+        } else if high < self.from || low > self.to {
+            Verdict::Refuted
+        } else {
+            Verdict::Tie
+        }
+    }
+
+    /// `1.5 to 3`, `1.03 or more`, `0`.
+    pub fn words(self) -> String {
+        if self.to.is_infinite() {
+            format!("{} or more", self.from)
+        } else if self.from == self.to {
+            self.from.to_string()
+        } else if self.from == 0.0 {
+            format!("{} or less", self.to)
+        } else {
+            format!("{} to {}", self.from, self.to)
+        }
+    }
+}
+
+impl Verdict {
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Refuted => "refuted",
+            Self::Tie => "tie",
+            Self::NotRun => "not run",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_inside_outside_or_across() {
+        let twice = Band::between(1.5, 3.0);
+        for (low, high, verdict) in [
+            (1.6, 2.2, Verdict::Confirmed),
+            (1.5, 3.0, Verdict::Confirmed),
+            (1.0, 1.4, Verdict::Refuted),
+            (3.1, 4.0, Verdict::Refuted),
+            (1.4, 2.0, Verdict::Tie),
+            (2.0, 3.5, Verdict::Tie),
+            (1.0, 9.0, Verdict::Tie),
+            (f64::NAN, 2.0, Verdict::Tie),
+        ] {
+            assert_eq!(twice.verdict(low, high), verdict, "{low} {high}");
+        }
+        assert_eq!(Band::at_least(1.03).verdict(1.03, 1e9), Verdict::Confirmed);
+        assert_eq!(Band::between(0.0, 0.0).verdict(0.0, 0.0), Verdict::Confirmed);
+        assert_eq!(Band::between(0.0, 0.0).verdict(1.0, 1.0), Verdict::Refuted);
+    }
+
+    #[test]
+    fn bands_in_words() {
+        let words =
+            [Band::at_least(1.2), Band::between(0.0, 0.0), Band::between(0.0, 0.1), Band::between(1.5, 3.0)];
+        assert_eq!(words.map(Band::words), ["1.2 or more", "0", "0.1 or less", "1.5 to 3"]);
+    }
+}

@@ -1,0 +1,253 @@
+//! The claims: what somebody said, where, what is run for it here, and the band that its figure must lie in.
+//!
+//! *Owns*: the list. *May not touch*: figures, answers. Statements are in our words; a band is ours where the source has only words.
+
+use super::cells::*;
+use super::evidence::{By, Counted, Ground, Measured, Rows};
+use super::rule::Band;
+use crate::cell::Cell;
+
+/// Something that was said and can be run.
+#[derive(Debug)]
+pub struct Claim {
+    /// What `--only` takes.
+    pub id: &'static str,
+    /// What was said, in one sentence.
+    pub statement: &'static str,
+    /// Where.
+    pub source: &'static str,
+    /// What the figure is read from.
+    pub(crate) by: By,
+    /// Where the figure must lie for the claim to hold.
+    pub band: Band,
+}
+
+/// The least effect that counts as one, as everywhere in the lab.
+const FASTER: Band = Band::at_least(1.0 + crate::stats::EFFECT_MIN);
+
+const fn speed(ground: Ground, slow: &'static [Cell], fast: Cell) -> By {
+    By::Speed { ground, slow, fast }
+}
+
+const fn count(ground: Ground, cell: Cell, what: Counted) -> By {
+    By::Count { ground, cell, what }
+}
+
+const fn rate(load: Measured, rows: Rows) -> By {
+    By::Rate { load, rows }
+}
+
+use Ground::{Here, Journal};
+
+/// All of them.
+pub const CLAIMS: &[Claim] = &[
+    Claim {
+        id: "overwrite-twice",
+        statement: "Overwriting blocks that are written is about twice as fast as appending to a new file.",
+        source: "article 2, checked in article 4",
+        by: speed(Here, &[APPEND], OVERWRITE),
+        band: Band::between(1.5, 3.0),
+    },
+    Claim {
+        id: "fallocate-below-reuse",
+        statement: "No form of fallocate reaches the speed of overwriting: unwritten blocks leave metadata to write.",
+        source: "articles 2 and 3",
+        by: speed(Here, &[FALLOCATE, KEEP_SIZE, ZERO_RANGE], OVERWRITE),
+        band: FASTER,
+    },
+    Claim {
+        id: "fallocate-ten-percent",
+        statement: "fallocate makes a synced log about 10% faster.",
+        source: "article 3 (its own figures: 1.1%)",
+        by: speed(Here, &[APPEND], FALLOCATE),
+        band: Band::between(1.05, 1.15),
+    },
+    Claim {
+        id: "zero-range-spoils",
+        statement: "ZERO_RANGE over a reused file throws the gain of reusing it away.",
+        source: "article 4",
+        by: speed(Here, &[OVERWRITE_ZERO_RANGE], OVERWRITE),
+        band: Band::at_least(1.2),
+    },
+    Claim {
+        id: "prealloc-near-reuse",
+        statement: "Preallocation and reuse are close in speed: reuse gains about 4%.",
+        source: "cockroachdb/pebble#76",
+        by: speed(Here, &[FALLOCATE], OVERWRITE),
+        band: Band::between(0.95, 1.1),
+    },
+    Claim {
+        id: "fallocate-only-data",
+        statement: "Where the size is extended beforehand, fdatasync needs to write the data only.",
+        source: "cockroachdb/pebble#41",
+        by: count(Here, FALLOCATE, Counted::Metadata),
+        band: Band::between(0.0, 0.1),
+    },
+    Claim {
+        id: "direct-zeroed-wal",
+        statement: "A log with O_DIRECT in zeros written ahead is massively faster than a buffered, synced one.",
+        source: "facebook/rocksdb#14116 (on a hard disk)",
+        by: speed(Here, &[KEEP_SIZE], ZEROS_DIRECT),
+        band: Band::at_least(1.5),
+    },
+    Claim {
+        id: "o-dsync-reserved",
+        statement: "O_DSYNC into blocks that are only reserved gives none of the gain: it syncs metadata as well.",
+        source: "Linux, iomap: FUA is wrong for DIO O_DSYNC writes into unwritten extents",
+        by: speed(Here, &[FALLOCATE_O_DSYNC], DIRECT_O_DSYNC),
+        band: Band::at_least(1.2),
+    },
+    Claim {
+        id: "rwf-dsync-faster",
+        statement: "A write with RWF_DSYNC is faster than a write and then a sync.",
+        source: "commonwarexyz/monorepo#3840",
+        by: speed(Here, &[OVERWRITE], OVERWRITE_RWF),
+        band: FASTER,
+    },
+    Claim {
+        id: "direct-not-durable",
+        statement: "O_DIRECT alone is not durable: no flush comes before a write is acknowledged.",
+        source: "article 1",
+        by: count(Here, DIRECT_NO_SYNC, Counted::OwnFlushes),
+        // The one flush of the sync at the end of a pass is among them.
+        band: Band::between(0.0, 0.1),
+    },
+    Claim {
+        id: "mmap-fault",
+        statement: "Storing through a mapping costs a page fault per write.",
+        source: "article 1",
+        by: count(Here, MAPPED, Counted::Faults),
+        band: Band::at_least(0.9),
+    },
+    Claim {
+        id: "uring-fsync-worker",
+        statement: "io_uring hands every fsync to a worker thread (the O_DIRECT write before it is not).",
+        source: "Linux io_uring/sync.c: REQ_F_FORCE_ASYNC",
+        by: count(Here, DIRECT_URING, Counted::Punts),
+        band: Band::between(0.99, 1.01),
+    },
+    Claim {
+        id: "uring-buffered-worker",
+        statement: "Buffered writes through io_uring go to a worker too where the file system cannot do them at once.",
+        source: "axboe/liburing#571",
+        by: count(Here, URING, Counted::Punts),
+        // One for the write, one for its fsync.
+        band: Band::at_least(1.99),
+    },
+    Claim {
+        id: "link-saves",
+        statement: "Linking the fsync to the write in io_uring saves time over asking for it afterwards.",
+        source: "axboe/liburing#124",
+        by: speed(Here, &[URING], URING_LINKED),
+        band: FASTER,
+    },
+    Claim {
+        id: "uring-behind-calls",
+        statement: "Write and fsync through io_uring are slower than the plain calls.",
+        source: "spacejam/sled#935",
+        by: speed(Here, &[URING_LINKED], OVERWRITE),
+        band: FASTER,
+    },
+    Claim {
+        id: "uring-rwf-faster",
+        statement: "In io_uring RWF_DSYNC on the write is faster than a sync as a request of its own.",
+        source: "cowsql/raft#29",
+        by: speed(Here, &[DIRECT_LINKED], DIRECT_RWF_URING),
+        band: FASTER,
+    },
+    Claim {
+        id: "read-before-page",
+        statement: "An overwrite of 4 KiB that is not in the page cache is read before it is written.",
+        source: "article 2",
+        by: count(Here, OVERWRITE_COLD, Counted::Reads),
+        band: Band::at_least(0.9),
+    },
+    Claim {
+        id: "read-before-part",
+        statement: "Unaligned overwrites of a recycled file cause reads (here: 512 B, at least one per 4 KiB page).",
+        source: "tikv/raft-engine#272, tikv/tikv#13488",
+        by: count(Here, OVERWRITE_512_COLD, Counted::Reads),
+        // One page is eight writes; pages may also be read together.
+        band: Band::at_least(0.1),
+    },
+    Claim {
+        id: "append-journals-20k",
+        statement: "A synced 4 KiB append to a new file costs 16 + 4 KiB of journal.",
+        source: "article 2 (blktrace, ext4)",
+        by: count(Journal, APPEND_FSYNC, Counted::JournalKib),
+        band: Band::between(16.0, 24.0),
+    },
+    Claim {
+        id: "overwrite-no-journal",
+        statement: "An overwrite of written blocks needs no journal at all.",
+        source: "article 2 (blktrace, ext4)",
+        by: count(Journal, OVERWRITE, Counted::JournalWrites),
+        band: Band::between(0.0, 0.0),
+    },
+    Claim {
+        id: "fdatasync-over-fsync",
+        statement: "fdatasync instead of fsync relieves a log whose files are preallocated.",
+        source: "yugabyte/yugabyte-db#16598",
+        by: speed(Journal, &[OVERWRITE_FSYNC], OVERWRITE),
+        band: FASTER,
+    },
+    Claim {
+        id: "keep-size-dearer",
+        statement: "KEEP_SIZE hides a cost: the size grows with each write, so mode 0 commits faster (512 B).",
+        source: "facebook/rocksdb D16761, tikv/raft-engine#100 (+60%)",
+        by: speed(Journal, &[KEEP_SIZE_512], FALLOCATE_512),
+        band: FASTER,
+    },
+    Claim {
+        id: "second-pass",
+        statement: "The second pass over a ZERO_RANGE file takes little more than half the time of the first.",
+        source: "article 1 (15.63 s and 8.68 s)",
+        by: speed(Journal, &[ZERO_RANGE_FSYNC], ZERO_RANGE_FSYNC_AGAIN),
+        band: Band::between(1.5, 2.1),
+    },
+    Claim {
+        id: "insert-range-allocates",
+        statement: "INSERT_RANGE allocates blocks.",
+        source: "article 3",
+        by: By::Blocks { mode: inkstone_io::FallocateMode::InsertRange, len_bytes: 4096 },
+        band: Band::at_least(1.0),
+    },
+    Claim {
+        id: "posix-fallocate-slow",
+        statement: "posix_fallocate of 8 MiB on an O_DSYNC file is slower than writing the zeros by hand.",
+        source: "canonical/dqlite#653 (ext3, about 12 s)",
+        by: rate(
+            Measured::Reserve,
+            Rows { slow: "posix_fallocate, O_DSYNC", fast: "zeros written, synced once" },
+        ),
+        band: FASTER,
+    },
+    Claim {
+        id: "fake-iops",
+        statement: "Reads of blocks that are only reserved never reach the device, and look faster than it is.",
+        source: "axboe/fio#719, axboe/fio#1473",
+        by: rate(Measured::Unwritten, Rows { slow: "written", fast: "reserved" }),
+        band: Band::at_least(1.5),
+    },
+    Claim {
+        id: "large-reads",
+        statement: "A file in memory is read faster in large blocks (1 MiB) than in small ones (4 KiB).",
+        source: "articles 1 and 5",
+        by: rate(Measured::ReadWarm, Rows { slow: "read, 4 KiB", fast: "read, 1 MiB" }),
+        band: FASTER,
+    },
+    Claim {
+        id: "readahead-cold",
+        statement: "readahead(2) ahead of the reader helps cold reads from front to back.",
+        source: "article 1",
+        by: rate(Measured::ReadCold, Rows { slow: "read, 4 KiB", fast: "readahead(2) ahead, 4 KiB" }),
+        band: FASTER,
+    },
+    Claim {
+        id: "pool-knee",
+        statement: "A pool of blocking threads has a knee: 512 threads do less than 64.",
+        source: "article 5",
+        by: rate(Measured::Pool, Rows { slow: "pool, 512 threads", fast: "pool, 64 threads" }),
+        band: FASTER,
+    },
+];

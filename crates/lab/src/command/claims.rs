@@ -1,0 +1,227 @@
+//! `inkstone lab claims`: what others said, run here.
+//!
+//! *Owns*: what is run for the claims that were asked for, and how long. *May not touch*: answers (`crate::claims`).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use inkstone_io::{Directory, is_root};
+
+use crate::atlas::{atlas, atlas_steps};
+use crate::cell::Cell;
+use crate::claims::evidence::{By, Evidence, Ground, Measured};
+use crate::claims::{Claim, ClaimsResult, chosen};
+use crate::experiment::{Load, Pace, PoolPlan, RESERVED_ROWS, ReadOrder, ReadPlan, reserving, unwritten};
+use crate::image::{IMAGE_BYTES_MIN, ImageKind, LoopMode};
+use crate::pass::Limits;
+use crate::result::{Run, Warning};
+use crate::run::{Order, Plan, room_needed_bytes, run, steps_of};
+use crate::site::OpenSite;
+use crate::stage::{CellError, Leftover};
+
+use super::filesystems::{FilesystemsOptions, on_image};
+use super::{Context, LabError, Started, directory_or_here};
+
+/// Which claims, where, and how much is run for them.
+#[derive(Debug, Clone)]
+pub struct ClaimsOptions {
+    /// The directory; `None` = the current one.
+    pub directory: Option<PathBuf>,
+    /// Only these, by id; empty = all.
+    pub only: Vec<String>,
+    /// Rounds; every arm has a turn in each.
+    pub rounds: u32,
+    /// Each time limit is multiplied by this: 1 for about a minute in all.
+    pub time_scale: f64,
+    /// Seed of orders and bytes.
+    pub seed: u64,
+}
+
+/// Enough for an interval that is worth its name.
+pub const CLAIMS_ROUNDS: u32 = 15;
+/// No timed pass of a cell is longer.
+const PASS: Duration = Duration::from_millis(50);
+/// No round of cells begins later, once five were done.
+const HERE: Duration = Duration::from_secs(23);
+const JOURNAL: Duration = Duration::from_secs(10);
+const BILL_COMMITS: u64 = 64;
+const BILL_TIME: Duration = Duration::from_secs(1);
+const ZEROING_BYTES: u64 = 1 << 20;
+const READ_BYTES: u64 = 16 << 20;
+/// Threads of the pool; 16 MiB are written and read.
+const POOL_THREADS: [usize; 2] = [64, 512];
+const POOL_OPERATIONS: u64 = 4096;
+
+/// Runs what the claims need and answers them; leaves nothing behind. A claim that cannot be run here says why.
+///
+/// # Errors
+/// A claim that does not exist; a directory where nothing can be measured at all.
+pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<ClaimsResult, LabError> {
+    let claims = chosen(&options.only).map_err(LabError::Refused)?;
+    let directory = directory_or_here(options.directory.as_deref());
+    let mut started = Started::new(context);
+    let here = options.plan(&claims, Ground::Here);
+    let needed = room_needed_bytes(&here).max(image_bytes()).max(2 * READ_BYTES);
+    let open = OpenSite::open(&directory, &directory.display().to_string(), needed)?;
+    started.swept(&open.swept);
+    let looked = started.look_around(&open.site, context);
+    let journal = if looked.is_ok() {
+        everything(&open, options, &claims, &here, context, &mut started)
+    } else {
+        Err(String::new())
+    };
+    context.progress.finish();
+    open.close()?;
+    looked?;
+    let result = started.finish(context);
+    let named = |name: &str| result.runs.iter().find(|run| run.name == name);
+    let none = || "the run ended before its turn".to_owned();
+    let evidence = Evidence {
+        here: named(name_of(Ground::Here)).ok_or_else(none),
+        journal: journal.and_then(|()| named(name_of(Ground::Journal)).ok_or_else(none)),
+        experiments: &result.experiments,
+        atlas: result.fallocate.first(),
+    };
+    let claims = claims.iter().map(|claim| claim.answer(&evidence)).collect();
+    Ok(ClaimsResult { claims, result })
+}
+
+/// Everything that the claims need; why there is no journalling file system, if so.
+fn everything(
+    open: &OpenSite,
+    options: &ClaimsOptions,
+    claims: &[&Claim],
+    here: &Plan,
+    context: &mut Context<'_>,
+    started: &mut Started,
+) -> Result<(), String> {
+    let site = &open.site;
+    if !here.cells.is_empty() {
+        context.progress.start(steps_of(site, here), "claims", HERE.as_secs_f64());
+        started.result.runs.push(run(site, here, context.stop, context.progress));
+    }
+    for load in [Measured::Unwritten, Measured::Reserve, Measured::ReadCold, Measured::Pool] {
+        if !context.interrupted() && claims.iter().any(|claim| needs(&claim.by, load)) {
+            let measured = experiment(open, options, load, context, started);
+            keep(started, load.name(), measured);
+        }
+    }
+    let is_blocks = |claim: &&Claim| matches!(claim.by, By::Blocks { .. });
+    if !context.interrupted() && claims.iter().any(is_blocks) {
+        context.progress.start(atlas_steps(), "fallocate", 1.0);
+        let found = atlas(site, &site.session(context.stop), ZEROING_BYTES, context.progress);
+        let found = found.map(|found| started.result.fallocate.push(found));
+        keep(started, "fallocate", found.map_err(LabError::from));
+    }
+    let plan = options.plan(claims, Ground::Journal);
+    if plan.cells.is_empty() || context.interrupted() {
+        return Ok(());
+    }
+    if !is_root() {
+        return Err("needs root: an ext4 with a journal is made for it on a loop device".into());
+    }
+    started.result.runs.push(journal(site.directory.path(), plan, context));
+    Ok(())
+}
+
+/// A part that cannot be run is a warning; its claims say that it had no turn.
+fn keep(started: &mut Started, name: &str, answer: Result<(), LabError>) {
+    match answer {
+        Ok(()) | Err(LabError::Cell(CellError::Interrupted)) => {}
+        Err(error) => started.result.warnings.push(Warning {
+            name: "part-failed".into(),
+            text: format!("{name} is missing: {error}"),
+            cure: "see the reason".into(),
+        }),
+    }
+}
+
+/// Reading cold and warm is one experiment.
+fn needs(by: &By, part: Measured) -> bool {
+    let By::Rate { load, .. } = by else { return false };
+    *load == part || (*load == Measured::ReadWarm && part == Measured::ReadCold)
+}
+
+fn experiment(
+    open: &OpenSite,
+    options: &ClaimsOptions,
+    part: Measured,
+    context: &mut Context<'_>,
+    started: &mut Started,
+) -> Result<(), LabError> {
+    let site = &open.site;
+    let pace = |seconds: f64| Pace {
+        rounds: options.rounds,
+        budget: Some(Duration::from_secs_f64(seconds * options.time_scale)),
+        seed: options.seed,
+    };
+    let found = match part {
+        Measured::Unwritten | Measured::Reserve => {
+            let pace = pace(2.0);
+            context.progress.start(u64::from(pace.rounds) * RESERVED_ROWS as u64, part.name(), 2.0);
+            let run = if part == Measured::Unwritten { unwritten } else { reserving };
+            vec![run(site, &site.session(context.stop), &pace, context.progress)?]
+        }
+        Measured::ReadWarm | Measured::ReadCold => {
+            let plan = ReadPlan { file_bytes: READ_BYTES, orders: vec![ReadOrder::Sequential] };
+            super::experiment::measured(site, &Load::Read(plan), &pace(6.0), "reading", context)?
+        }
+        Measured::Pool => {
+            let plan = PoolPlan { threads: POOL_THREADS.to_vec(), operations: POOL_OPERATIONS };
+            super::experiment::measured(site, &Load::Pool(plan), &pace(5.0), "pool", context)?
+        }
+    };
+    started.result.experiments.extend(found);
+    Ok(())
+}
+
+fn journal(workdir: &Path, plan: Plan, context: &mut Context<'_>) -> Run {
+    let steps = plan.cells.len() as u64 * u64::from(plan.rounds + 1);
+    context.progress.start(steps, "claims, ext4 with a journal", JOURNAL.as_secs_f64());
+    let (kind, mode) = (ImageKind::Ext4, LoopMode::Direct);
+    let image_bytes = image_bytes();
+    let options =
+        FilesystemsOptions { directory: None, kinds: vec![kind], modes: vec![mode], image_bytes, plan };
+    on_image(workdir, kind, mode, &options, context)
+}
+
+fn image_bytes() -> u64 {
+    if is_root() { IMAGE_BYTES_MIN } else { 0 }
+}
+
+fn name_of(ground: Ground) -> &'static str {
+    match ground {
+        Ground::Here => "claims",
+        Ground::Journal => "claims-journal",
+    }
+}
+
+impl ClaimsOptions {
+    /// All cells of the claims on one ground, side by side, each once; none where no claim needs any.
+    fn plan(&self, claims: &[&Claim], ground: Ground) -> Plan {
+        let mut cells: Vec<Cell> = Vec::new();
+        for cell in claims.iter().flat_map(|claim| claim.by.cells(ground)) {
+            if !cells.contains(&cell) {
+                cells.push(cell);
+            }
+        }
+        let deadline = if ground == Ground::Here { HERE } else { JOURNAL };
+        let counts = |claim: &&Claim| matches!(claim.by, By::Count { ground: on, .. } if on == ground);
+        let is_counted = claims.iter().any(counts);
+        Plan {
+            name: name_of(ground).into(),
+            title: "What claims are about: durable commits, one after the other".into(),
+            cells,
+            baseline: 0,
+            rounds: self.rounds,
+            order: Order::Random,
+            leftover: Leftover::Kept,
+            limits: Limits { commits: u64::MAX, time: PASS.mul_f64(self.time_scale) },
+            deadline: Some(deadline.mul_f64(self.time_scale)),
+            bill_commits: if is_counted { BILL_COMMITS } else { 0 },
+            bill_time: BILL_TIME,
+            timeline_commits: 0,
+            seed: self.seed,
+        }
+    }
+}

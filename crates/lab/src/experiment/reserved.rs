@@ -1,0 +1,136 @@
+//! Blocks that are only reserved: how fast they read, and how long it takes to get them. Two small experiments for claims.
+//!
+//! *Owns*: both. *May not touch*: the rounds, what the figures mean.
+
+use inkstone_io::host::monotonic_ns;
+use inkstone_io::{
+    Access, AlignedBuf, DioAlignment, Directory, Durability, File, OpenFile, OsFile, Preparation, SyncKind,
+};
+
+use crate::progress::Progress;
+use crate::site::Site;
+use crate::stage::{CellError, Session};
+
+use super::Experiment;
+use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, measure};
+use super::scratch::fill;
+
+const BLOCK_BYTES: usize = 4096;
+/// Of the files that are read.
+const READ_BYTES: u64 = 8 << 20;
+/// Of the file that is reserved: what the thread that complains of it has.
+const RESERVE_BYTES: u64 = 8 << 20;
+
+/// Random 4 KiB reads with O_DIRECT, of a file that was written and of one that was only reserved.
+pub(crate) fn unwritten(
+    site: &Site,
+    session: &Session<'_>,
+    pace: &Pace,
+    progress: &mut Progress,
+) -> Result<Experiment, CellError> {
+    let can = || match site.capabilities.direct {
+        DioAlignment::Refused => Err(CellError::Invalid("there is no O_DIRECT here".into())),
+        DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
+    };
+    let written = can().and_then(|()| {
+        let file = direct(session, "written")?;
+        fill(session, &file, READ_BYTES, pace.seed)?;
+        Ok(Reads { file })
+    });
+    let reserved = can().and_then(|()| {
+        let file = direct(session, "reserved")?;
+        file.prepare(Preparation::Fallocate, READ_BYTES)?;
+        file.sync(SyncKind::All)?;
+        Ok(Reads { file })
+    });
+    let rows =
+        vec![Row::new("written", "reads", None, written), Row::new("reserved", "reads", None, reserved)];
+    let frame = Frame {
+        name: "unwritten-reads",
+        title: "4 KiB reads at random with O_DIRECT, one at a time, of written and of reserved blocks".into(),
+        x_name: None,
+        unit: "operations/s",
+        baseline: "written".into(),
+    };
+    let found = measure(site, session, pace, &frame, rows, progress);
+    session.clear("written")?;
+    session.clear("reserved")?;
+    Ok(found)
+}
+
+fn direct(session: &Session<'_>, name: &str) -> Result<OsFile, CellError> {
+    session.remove(name)?;
+    Ok(session.directory.open(name, &OpenFile::new_file().access(Access::Direct))?)
+}
+
+struct Reads {
+    file: OsFile,
+}
+
+impl Arm for Reads {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let mut random = fastrand::Rng::with_seed(turn.seed);
+        let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+        let begin_ns = monotonic_ns();
+        let mut reads = 0;
+        loop {
+            turn.session.check()?;
+            let now_ns = monotonic_ns();
+            if reads > 0 && now_ns >= turn.end_ns(begin_ns) {
+                return Ok(Sample { amount: reads, total_ns: now_ns - begin_ns, figures: Vec::new() });
+            }
+            let offset = random.u64(..READ_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
+            if self.file.read_at(&mut buffer, offset)? != BLOCK_BYTES {
+                return Err(CellError::Invalid(format!("the file ends before byte {}", offset + 4096)));
+            }
+            reads += 1;
+        }
+    }
+}
+
+/// From an empty file to one of 8 MiB whose blocks are its own: reserved through a descriptor with O_DSYNC, or zeros written and synced.
+pub(crate) fn reserving(
+    site: &Site,
+    session: &Session<'_>,
+    pace: &Pace,
+    progress: &mut Progress,
+) -> Result<Experiment, CellError> {
+    const POSIX: &str = "posix_fallocate, O_DSYNC";
+    let row = |name: &str, durability, preparation| {
+        Row::new(name, "files", None, Ok(Reserving { durability, preparation }))
+    };
+    let rows = vec![
+        row(POSIX, Durability::ODsync, Preparation::PosixFallocate),
+        row("zeros written, synced once", Durability::Fsync, Preparation::Zeros),
+    ];
+    let frame = Frame {
+        name: "reserving",
+        title: "Making an empty file one of 8 MiB with blocks of its own".into(),
+        x_name: None,
+        unit: "files/s",
+        baseline: POSIX.into(),
+    };
+    let found = measure(site, session, pace, &frame, rows, progress);
+    session.clear("reserving")?;
+    Ok(found)
+}
+
+struct Reserving {
+    durability: Durability,
+    preparation: Preparation,
+}
+
+impl Arm for Reserving {
+    /// One file: its removal is not part of the time.
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let session = turn.session;
+        session.remove("reserving")?;
+        let file = session.directory.open("reserving", &OpenFile::new_file().durability(self.durability))?;
+        let begin_ns = monotonic_ns();
+        file.prepare(self.preparation, RESERVE_BYTES)?;
+        Ok(Sample { amount: 1, total_ns: monotonic_ns() - begin_ns, figures: Vec::new() })
+    }
+}
+
+/// The steps that each of the two reports to its progress.
+pub(crate) const ROWS: usize = 2;
