@@ -52,6 +52,8 @@ pub(crate) enum Measured {
     ReadCold,
     /// Threads that block.
     Pool,
+    /// Commits beside unrelated new files, on [`Ground::Journal`].
+    Neighbours,
 }
 
 /// Two rows of an experiment.
@@ -96,6 +98,7 @@ impl Measured {
             Self::ReadWarm => "read-sequential-warm",
             Self::ReadCold => "read-sequential-cold",
             Self::Pool => "pool",
+            Self::Neighbours => "neighbours",
         }
     }
 }
@@ -193,12 +196,15 @@ fn count(run: &Run, cell: &Cell, what: Counted) -> Result<Found, String> {
 
 /// From a trace only: the device's counters are everybody's.
 fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, String> {
+    if place.device.is_none() {
+        return Err("there is no block device below: nothing can be counted there".into());
+    }
     let needs_root = || "needs root: only a trace tells whose requests they are".to_owned();
     let bill = bill.filter(|bill| bill.source == BillSource::Trace).ok_or_else(needs_root)?;
     if bill.lost_events > 0 {
         return Err(format!("the kernel dropped {} events of the trace", bill.lost_events));
     }
-    let layer = bill.layers.first().ok_or("there is no block device below")?;
+    let layer = bill.layers.first().ok_or("the bill has no device")?;
     let has_cache = place.write_cache.as_deref() == Some("write back");
     if what == Counted::OwnFlushes && !has_cache {
         return Err("the device says that it has no volatile cache: there is nothing to flush".into());
@@ -241,7 +247,10 @@ impl Counted {
 fn rate(evidence: &Evidence<'_>, load: Measured, rows: Rows) -> Result<Found, String> {
     let name = load.name();
     let found = evidence.experiments.iter().find(|found| found.name == name);
-    let found = found.ok_or_else(|| format!("{name} had no turn"))?;
+    let found = found.ok_or_else(|| match (load, &evidence.journal) {
+        (Measured::Neighbours, Err(why)) => why.clone(),
+        _ => format!("{name} had no turn"),
+    })?;
     let rounds = |row: &str| {
         let row = found.rows.iter().find(|known| known.name == row);
         let row = row.ok_or_else(|| format!("{name} has no such row"))?;

@@ -206,6 +206,23 @@ pub const CLAIMS: &[Claim] = &[
         band: Band::between(1.5, 2.1),
     },
     Claim {
+        id: "neighbours-appends",
+        statement: "fdatasync on ext4 flushes the metadata of unrelated files too (here: bytes written, appends).",
+        source: "cockroachdb/pebble#5121",
+        by: rate(Measured::Neighbours, Rows { slow: "append, beside new files", fast: "append, alone" }),
+        band: Band::at_least(1.2),
+    },
+    Claim {
+        id: "neighbours-overwrites",
+        statement: "And so it does where the log only overwrites written blocks.",
+        source: "cockroachdb/pebble#5121, which makes no exception",
+        by: rate(
+            Measured::Neighbours,
+            Rows { slow: "overwrite, beside new files", fast: "overwrite, alone" },
+        ),
+        band: Band::at_least(1.2),
+    },
+    Claim {
         id: "insert-range-allocates",
         statement: "INSERT_RANGE allocates blocks.",
         source: "article 3",

@@ -211,6 +211,8 @@ fn what_everybody_shares_is_not_counted_for_ours() {
     let Outcome::Measured(measured) = &mut run.cells[0].outcome else { panic!("measured") };
     measured.bill.as_mut().expect("a bill").source = BillSource::SharedCounters;
     assert!(answer(&run).reason.is_some_and(|why| why.starts_with("needs root")));
+    run.place.device = None;
+    assert!(answer(&run).reason.is_some_and(|why| why.starts_with("there is no block device")));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: what is run for the claims that were asked for, and how long. *May not touch*: answers (`crate::claims`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use inkstone_io::{Directory, is_root};
@@ -11,15 +11,17 @@ use crate::atlas::{atlas, atlas_steps};
 use crate::cell::Cell;
 use crate::claims::evidence::{By, Evidence, Ground, Measured};
 use crate::claims::{Claim, ClaimsResult, chosen};
-use crate::experiment::{Load, Pace, PoolPlan, RESERVED_ROWS, ReadOrder, ReadPlan, reserving, unwritten};
-use crate::image::{IMAGE_BYTES_MIN, ImageKind, LoopMode};
+use crate::experiment::{
+    Load, NEIGHBOURS_ROWS, Pace, PoolPlan, RESERVED_ROWS, ReadOrder, ReadPlan, neighbours, reserving,
+    unwritten,
+};
+use crate::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 use crate::pass::Limits;
-use crate::result::{Run, Warning};
+use crate::result::Warning;
 use crate::run::{Order, Plan, room_needed_bytes, run, steps_of};
 use crate::site::OpenSite;
 use crate::stage::{CellError, Leftover};
 
-use super::filesystems::{FilesystemsOptions, on_image};
 use super::{Context, LabError, Started, directory_or_here};
 
 /// Which claims, where, and how much is run for them.
@@ -44,6 +46,8 @@ const PASS: Duration = Duration::from_millis(50);
 /// No round of cells begins later, once five were done.
 const HERE: Duration = Duration::from_secs(23);
 const JOURNAL: Duration = Duration::from_secs(10);
+/// For the commits beside new files, in seconds.
+const NEIGHBOURS_S: f64 = 4.0;
 const BILL_COMMITS: u64 = 64;
 const BILL_TIME: Duration = Duration::from_secs(1);
 const ZEROING_BYTES: u64 = 1 << 20;
@@ -61,7 +65,7 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
     let directory = directory_or_here(options.directory.as_deref());
     let mut started = Started::new(context);
     let here = options.plan(&claims, Ground::Here);
-    let needed = room_needed_bytes(&here).max(image_bytes()).max(2 * READ_BYTES);
+    let needed = room_needed_bytes(&here) + image_bytes() + 2 * READ_BYTES;
     let open = OpenSite::open(&directory, &directory.display().to_string(), needed)?;
     started.swept(&open.swept);
     let looked = started.look_around(&open.site, context);
@@ -113,15 +117,45 @@ fn everything(
         let found = found.map(|found| started.result.fallocate.push(found));
         keep(started, "fallocate", found.map_err(LabError::from));
     }
+    on_journal(open, options, claims, context, started)
+}
+
+/// On an ext4 with a journal, if any claim needs one.
+fn on_journal(
+    open: &OpenSite,
+    options: &ClaimsOptions,
+    claims: &[&Claim],
+    context: &mut Context<'_>,
+    started: &mut Started,
+) -> Result<(), String> {
     let plan = options.plan(claims, Ground::Journal);
-    if plan.cells.is_empty() || context.interrupted() {
+    let beside = claims.iter().any(|claim| needs(&claim.by, Measured::Neighbours));
+    if (plan.cells.is_empty() && !beside) || context.interrupted() {
         return Ok(());
     }
     if !is_root() {
         return Err("needs root: an ext4 with a journal is made for it on a loop device".into());
     }
-    started.result.runs.push(journal(site.directory.path(), plan, context));
-    Ok(())
+    let passes = plan.cells.len() as u64 * u64::from(plan.rounds + 1);
+    let rows = u64::from(options.rounds) * NEIGHBOURS_ROWS as u64;
+    context.progress.start(passes + rows, "claims, ext4 with a journal", JOURNAL.as_secs_f64());
+    let words = |error: &dyn std::fmt::Display| format!("an ext4 with a journal could not be used: {error}");
+    let workdir = open.site.directory.path();
+    let image = Image::make(workdir, ImageKind::Ext4, LoopMode::Direct, image_bytes());
+    let image = image.map_err(|error| words(&error))?;
+    let mut made = OpenSite::open(image.path(), "ext4, direct loop", room_needed_bytes(&plan))
+        .map_err(|error| words(&error))?;
+    made.site.private = true;
+    if !plan.cells.is_empty() {
+        started.result.runs.push(run(&made.site, &plan, context.stop, context.progress));
+    }
+    if beside && !context.interrupted() {
+        let session = made.site.session(context.stop);
+        let found = neighbours(&made.site, &session, &options.pace(NEIGHBOURS_S), context.progress);
+        started.result.experiments.push(found);
+    }
+    made.close().map_err(|error| words(&error))?;
+    image.remove().map_err(|error| words(&error))
 }
 
 /// A part that cannot be run is a warning; its claims say that it had no turn.
@@ -150,39 +184,26 @@ fn experiment(
     started: &mut Started,
 ) -> Result<(), LabError> {
     let site = &open.site;
-    let pace = |seconds: f64| Pace {
-        rounds: options.rounds,
-        budget: Some(Duration::from_secs_f64(seconds * options.time_scale)),
-        seed: options.seed,
-    };
     let found = match part {
         Measured::Unwritten | Measured::Reserve => {
-            let pace = pace(2.0);
+            let pace = options.pace(2.0);
             context.progress.start(u64::from(pace.rounds) * RESERVED_ROWS as u64, part.name(), 2.0);
             let run = if part == Measured::Unwritten { unwritten } else { reserving };
             vec![run(site, &site.session(context.stop), &pace, context.progress)?]
         }
         Measured::ReadWarm | Measured::ReadCold => {
             let plan = ReadPlan { file_bytes: READ_BYTES, orders: vec![ReadOrder::Sequential] };
-            super::experiment::measured(site, &Load::Read(plan), &pace(6.0), "reading", context)?
+            super::experiment::measured(site, &Load::Read(plan), &options.pace(6.0), "reading", context)?
         }
         Measured::Pool => {
             let plan = PoolPlan { threads: POOL_THREADS.to_vec(), operations: POOL_OPERATIONS };
-            super::experiment::measured(site, &Load::Pool(plan), &pace(5.0), "pool", context)?
+            super::experiment::measured(site, &Load::Pool(plan), &options.pace(5.0), "pool", context)?
         }
+        // On another ground.
+        Measured::Neighbours => Vec::new(),
     };
     started.result.experiments.extend(found);
     Ok(())
-}
-
-fn journal(workdir: &Path, plan: Plan, context: &mut Context<'_>) -> Run {
-    let steps = plan.cells.len() as u64 * u64::from(plan.rounds + 1);
-    context.progress.start(steps, "claims, ext4 with a journal", JOURNAL.as_secs_f64());
-    let (kind, mode) = (ImageKind::Ext4, LoopMode::Direct);
-    let image_bytes = image_bytes();
-    let options =
-        FilesystemsOptions { directory: None, kinds: vec![kind], modes: vec![mode], image_bytes, plan };
-    on_image(workdir, kind, mode, &options, context)
 }
 
 fn image_bytes() -> u64 {
@@ -197,6 +218,12 @@ fn name_of(ground: Ground) -> &'static str {
 }
 
 impl ClaimsOptions {
+    /// For an experiment that may take so long.
+    fn pace(&self, seconds: f64) -> Pace {
+        let budget = Some(Duration::from_secs_f64(seconds * self.time_scale));
+        Pace { rounds: self.rounds, budget, seed: self.seed }
+    }
+
     /// All cells of the claims on one ground, side by side, each once; none where no claim needs any.
     fn plan(&self, claims: &[&Claim], ground: Ground) -> Plan {
         let mut cells: Vec<Cell> = Vec::new();

@@ -1,0 +1,102 @@
+//! What a commit writes when unrelated files were made on the same file system before it: counted, not timed.
+//!
+//! *Owns*: the rows. *May not touch*: the rounds. Needs a device that nobody else writes to: its counters are what is compared.
+
+use inkstone_io::host::{DeviceNumber, block_stat};
+use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, SyncKind};
+
+use crate::progress::Progress;
+use crate::site::Site;
+use crate::stage::{CellError, Session};
+
+use super::Experiment;
+use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, measure};
+use super::scratch::written_file;
+
+const FILE: &str = "neighbours";
+const BLOCK_BYTES: usize = 4096;
+const SECTOR_BYTES: u64 = 512;
+/// Of a turn.
+const COMMITS: u64 = 32;
+/// How many rows there are.
+pub(crate) const NEIGHBOURS_ROWS: usize = 4;
+
+/// Appends and overwrites with fdatasync, alone and each after an unrelated file was made.
+pub(crate) fn neighbours(
+    site: &Site,
+    session: &Session<'_>,
+    pace: &Pace,
+    progress: &mut Progress,
+) -> Experiment {
+    let device = || {
+        let device = site.capabilities.device.as_ref().filter(|_| site.private);
+        let device = device.ok_or_else(|| CellError::Invalid("others write to the device too".into()))?;
+        Ok(device.number)
+    };
+    let row = |name: &str, append, beside| {
+        Row::new(name, "commits", None, device().map(|device| Commits { device, append, beside }))
+    };
+    let rows = vec![
+        row("append, alone", true, false),
+        row("append, beside new files", true, true),
+        row("overwrite, alone", false, false),
+        row("overwrite, beside new files", false, true),
+    ];
+    let frame = Frame {
+        name: "neighbours",
+        title: "4 KiB commits with fdatasync, alone and each after an unrelated empty file was made".into(),
+        x_name: None,
+        unit: "commits/MB written",
+        baseline: "append, alone".into(),
+    };
+    measure(site, session, pace, &frame, rows, progress)
+}
+
+struct Commits {
+    device: DeviceNumber,
+    append: bool,
+    beside: bool,
+}
+
+impl Commits {
+    fn written_bytes(&self) -> Result<u64, CellError> {
+        Ok(block_stat(self.device)?.write_sectors * SECTOR_BYTES)
+    }
+}
+
+impl Arm for Commits {
+    /// The bytes stand where others have their time: a row's figure is commits per megabyte.
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        const PER_MEGABYTE: u64 = 1_000;
+        let session = turn.session;
+        let file = if self.append {
+            session.remove(FILE)?;
+            session.directory.open(FILE, &OpenFile::new_file())?
+        } else {
+            written_file(session, FILE, COMMITS * BLOCK_BYTES as u64, Access::Buffered, turn.seed)?
+        };
+        // Nothing of what made the file is left for a commit.
+        file.sync(SyncKind::All)?;
+        session.directory.sync()?;
+        let block = AlignedBuf::zeroed(BLOCK_BYTES);
+        let before = self.written_bytes()?;
+        for number in 0..COMMITS {
+            session.check()?;
+            if self.beside {
+                drop(session.directory.open(&neighbour(number), &OpenFile::new_file())?);
+            }
+            file.write_at(&block, number * BLOCK_BYTES as u64)?;
+            file.sync(SyncKind::Data)?;
+        }
+        let written = self.written_bytes()? - before;
+        if self.beside {
+            (0..COMMITS).try_for_each(|number| session.directory.remove(&neighbour(number)))?;
+        }
+        session.remove(FILE)?;
+        Ok(Sample { amount: COMMITS, total_ns: written * PER_MEGABYTE, figures: Vec::new() })
+    }
+}
+
+fn neighbour(number: u64) -> String {
+    format!("unrelated-{number}")
+}
