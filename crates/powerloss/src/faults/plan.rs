@@ -37,6 +37,12 @@ impl Fault {
         self == Self::ReadData
     }
 
+    /// Whether single writes may fail.
+    pub fn writes_fail(self) -> bool {
+        use Fault::{WriteData, WriteDataForEver, WriteMetadata, WriteMetadataForEver, WriteNth};
+        matches!(self, WriteData | WriteDataForEver | WriteMetadata | WriteMetadataForEver | WriteNth)
+    }
+
     /// Whether the log relies on a disk not to do this: then what is lost is counted, and is no violation. A flush that fails
     /// may have been another's: of the log's own thread, of the file system's journal, of another program; the log is not told.
     pub fn is_beyond_assumptions(self) -> bool {

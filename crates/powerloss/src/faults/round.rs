@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::judge::{Left, Looked, judge, without_dropped};
 use super::plan::{Fault, arm, mend, sectors_of_log};
-use super::told::{Met, met};
+use super::told::{Excuses, Met, met};
 use super::watch::Watched;
 use super::words::{Call, Class, Line};
 use super::worker::Use;
@@ -99,8 +99,11 @@ pub fn round(machine: &Machine, program: &Program, round: &Round, sampled: usize
         outcome.broken.push(format!("the file system cannot be unmounted: {why}"));
         return Ok(outcome);
     }
-    let reads_may_fail = fault.reads_fail() || matches!(kind, FsKind::Xfs | FsKind::Btrfs);
-    outcome.met = met(&lines, &machine.target().display().to_string(), reads_may_fail);
+    let excuses = Excuses {
+        reads_fail: fault.reads_fail() || matches!(kind, FsKind::Xfs | FsKind::Btrfs),
+        shows_old_bytes: kind == FsKind::Ext4DataJournal && fault.writes_fail(),
+    };
+    outcome.met = met(&lines, &machine.target().display().to_string(), excuses);
     if fault == Fault::FileSystemFull {
         outcome.fired = outcome.met.no_room + u64::from(outcome.met.poison.is_some());
     }

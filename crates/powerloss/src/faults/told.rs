@@ -132,8 +132,18 @@ pub struct Met {
     pub broken: Vec<String>,
 }
 
-/// Reads the lines. `reads_may_fail`: the file system may have shut itself down, or the fault is one of reads.
-pub fn met(lines: &[Line], directory: &str, reads_may_fail: bool) -> Met {
+/// What a file system may do in the mount in which its disk failed, and the log cannot help.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Excuses {
+    /// Reads fail: it has shut itself down, or the fault is one of reads.
+    pub reads_fail: bool,
+    /// It shows old bytes of a file whose new ones are in its journal: with data=journal, when the write that brings them home
+    /// failed (example `old_bytes`). The log says "corrupt", as it must; after the next mount everything is there.
+    pub shows_old_bytes: bool,
+}
+
+/// Reads the lines.
+pub fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
     let mut met = Met::default();
     let mut poison: Option<Refusal> = None;
     let mut begun_poisoned: HashMap<(u32, Call), bool> = HashMap::new();
@@ -163,7 +173,7 @@ pub fn met(lines: &[Line], directory: &str, reads_may_fail: bool) -> Met {
                 _ => {}
             },
             Line::Failed(thread, call, number, why) => {
-                met.refused(*thread, *call, *number, why, &mut poison, directory, reads_may_fail);
+                met.refused(*thread, *call, *number, why, &mut poison, directory, excuses);
             }
             Line::Shown(_, last) if *last < acknowledged => met.broken.push(format!(
                 "opened again without a loss of power, {acknowledged} were acknowledged and {last} are there"
@@ -189,16 +199,19 @@ impl Met {
         why: &Refusal,
         poison: &mut Option<Refusal>,
         directory: &str,
-        reads_may_fail: bool,
+        excuses: Excuses,
     ) {
         let words =
             format!("thread {thread}: {call} {number} failed with {} {}: {}", why.class, why.errno, why.text);
         match (call, why.class) {
+            (Call::Open, Class::Corrupt) if number > 0 && excuses.shows_old_bytes => {
+                self.refused_openings.push(why.clone());
+            }
             (Call::Open, Class::Corrupt) => {
                 self.broken.push(format!("a sound log was called corrupt: {words}"))
             }
             (Call::Open, _) if number > 0 => self.refused_openings.push(why.clone()),
-            (Call::Read, Class::Io) if reads_may_fail => self.unreadable = Some(why.clone()),
+            (Call::Read, Class::Io) if excuses.reads_fail => self.unreadable = Some(why.clone()),
             (Call::Read, _) => self.broken.push(format!("what is durable cannot be read: {words}")),
             (_, Class::NoRoom) => self.no_room += 1,
             (_, Class::Poisoned) => {
@@ -244,7 +257,8 @@ mod tests {
                 second,
             ]
         };
-        let sound = met(&lines(Line::Failed(0, Call::Append, 1, poison("a"))), "/mnt", false);
+        let none = Excuses::default();
+        let sound = met(&lines(Line::Failed(0, Call::Append, 1, poison("a"))), "/mnt", none);
         assert_eq!((sound.broken.len(), sound.poison), (0, Some(poison("a"))));
         for second in [
             Line::Done(0, Call::Append, 1, 4),
@@ -254,8 +268,13 @@ mod tests {
             Line::Failed(0, Call::Append, 1, Refusal { class: Class::Other, ..poison("a") }),
             Line::Failed(0, Call::Read, 1, Refusal { class: Class::Io, ..poison("a") }),
         ] {
-            assert!(!met(&lines(second.clone()), "/mnt", false).broken.is_empty(), "{second:?}");
+            assert!(!met(&lines(second.clone()), "/mnt", none).broken.is_empty(), "{second:?}");
         }
+        let corrupt =
+            |life| Line::Failed(0, Call::Open, life, Refusal { class: Class::Corrupt, ..poison("a") });
+        let old = Excuses { shows_old_bytes: true, ..none };
+        let broken = |life, excuses| met(&[corrupt(life)], "/mnt", excuses).broken.len();
+        assert_eq!((broken(1, none), broken(0, old), broken(1, old)), (1, 1, 0));
     }
 
     #[test]
