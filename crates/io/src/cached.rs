@@ -1,7 +1,7 @@
-//! What of a file is in the page cache, and what the kernel is told about reading it: for the lab's arms that read.
+//! What of a file is in the page cache, and what the kernel is told about reading it: mostly for the lab's arms that read.
 //!
 //! *Owns*: asking (`cachestat`, `mincore`) and advising (`posix_fadvise`, `readahead`, `madvise`). *May not touch*: contents.
-//! The log reads past the page cache where that matters and uses none of this.
+//! Of this the log asks only whether a file is in the cache, to read it the faster way ([`crate::File::is_cached`]).
 
 use std::os::fd::AsFd;
 

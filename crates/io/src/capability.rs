@@ -88,6 +88,9 @@ pub struct DeviceFacts {
     pub write_zeroes: Option<bool>,
     /// The scheduler in use.
     pub scheduler: Option<String>,
+    /// How many queues the kernel hands requests to it by; each has one flush under way at most. `None` where the kernel shows none
+    /// (devices made of others).
+    pub hardware_queues: Option<u32>,
     /// Whether it spins.
     pub rotational: Option<bool>,
     /// Its model.
@@ -253,6 +256,7 @@ fn device_facts(number: DeviceNumber) -> Option<DeviceFacts> {
     let flag = |name: &str| queue(name).map(|value| value != "0");
     let start_sectors = text(own.join("start")).and_then(|text| text.parse::<u64>().ok());
     let scheduler = queue("scheduler").map(|text| chosen(&text));
+    let queues = fs::read_dir(disk.join("mq")).ok().and_then(|entries| u32::try_from(entries.count()).ok());
     let unmap = queue("write_zeroes_unmap_max_bytes").and_then(|value| value.parse::<u64>().ok());
     Some(DeviceFacts {
         name: disk.file_name()?.to_string_lossy().into_owned(),
@@ -266,6 +270,7 @@ fn device_facts(number: DeviceNumber) -> Option<DeviceFacts> {
         // Linux before 6.17 has neither the file nor the mode.
         write_zeroes: Some(unmap.unwrap_or(0) > 0),
         scheduler,
+        hardware_queues: queues,
         rotational: flag("rotational"),
         model: text(disk.join("device/model")).filter(|model| !model.is_empty()),
         logical_block_bytes: queue("logical_block_size").and_then(|text| text.parse().ok()),

@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::FsWord;
 use rustix::io::ReadWriteFlags;
 
+use crate::cached::Residency;
 use crate::error::{Error, Result};
 use crate::extents;
 use crate::mapping::Mapping;
@@ -282,6 +283,12 @@ impl File for OsFile {
         // A length of 0 (None) is up to the end.
         rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed)
             .map_err(|error| Error::new("posix_fadvise(DONTNEED)", &self.path, error))
+    }
+
+    fn is_cached(&self) -> Result<bool> {
+        // An eighth may be missing: it is read in passing.
+        let most = |found: Residency| found.resident_pages >= found.pages - found.pages / 8;
+        Ok(self.residency().is_ok_and(most))
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {

@@ -12,6 +12,7 @@
 //! transfers are handled in one place, [`transfer`], whatever the engine.
 
 mod append_file;
+mod bell;
 mod buffer;
 mod cached;
 mod capability;
@@ -34,6 +35,7 @@ mod sys;
 pub mod transfer;
 
 pub use append_file::{AppendFacts, AppendFile, let_others_go_first, rename_new};
+pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
 pub use cached::{Advice, Residency};
 

@@ -221,6 +221,13 @@ pub trait File: Send + Sync + 'static {
     /// What the file system answers.
     fn forget_cached(&self) -> Result<()>;
 
+    /// Whether most of the file is in the page cache, so that reading it through the cache is a matter of memory. Only a
+    /// matter of speed: it may have changed when the answer arrives, and where it cannot be told the answer is false.
+    ///
+    /// # Errors
+    /// The file's size cannot be asked.
+    fn is_cached(&self) -> Result<bool>;
+
     /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.
     ///
     /// # Errors

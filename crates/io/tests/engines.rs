@@ -1,127 +1,24 @@
-//! Every engine, on real files: what was written is there, what failed says so, and every buffer comes back.
+//! Every engine, on real files: what was written is there, and every buffer comes back.
 //!
-//! *Owns*: files below cargo's temporary directory (which must be on a disk: tmpfs has no O_DIRECT before Linux 6.6),
-//! and for one test a mount of a small tmpfs, for which it must be root. *May not touch*: the crate's insides.
+//! *Owns*: files below cargo's temporary directory (which must be on a disk: tmpfs has no O_DIRECT before Linux 6.6).
+//! *May not touch*: the crate's insides. What fails is in `engines_failing.rs`.
 //!
 //! Run it with `cargo test -p inkstone-io --features io-uring --test engines`; without the feature it covers the
-//! engines that there are, and that the others say what to build.
+//! engines that there are.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-use std::collections::HashMap;
+mod engine_support;
+
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
+use engine_support::*;
 use inkstone_io::engine::{MAX_DEPTH, OsEngine};
 use inkstone_io::{
-    Access, AlignedBuf, BLOCK_BYTES, Completion, Durability, Engine, EngineKind, File, NamedChoice, OpenFile,
-    Operation, OsFile, Persist, Preparation, Request, SyncKind,
+    Access, AlignedBuf, BLOCK_BYTES, Durability, Engine, File, NamedChoice, OpenFile, Operation, OsFile,
+    Persist, Preparation, SyncKind,
 };
-
-const PERSISTS: [Persist; 4] =
-    [Persist::Later, Persist::Dsync, Persist::Sync(SyncKind::All), Persist::Sync(SyncKind::Data)];
-
-/// The engines of this build.
-fn kinds() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.iter().copied().filter(|kind| cfg!(feature = "io-uring") || !kind.is_uring())
-}
-
-fn entry_kinds() -> impl Iterator<Item = EngineKind> {
-    kinds().filter(|kind| !matches!(kind, EngineKind::Caller | EngineKind::Pool))
-}
-
-fn open(kind: EngineKind, depth: usize) -> OsEngine {
-    OsEngine::open(kind, depth).unwrap_or_else(|error| panic!("{kind}: {error}"))
-}
-
-fn directory() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
-fn new_file(directory: &Path, name: &str, access: Access) -> Arc<OsFile> {
-    Arc::new(OsFile::open(&directory.join(name), &OpenFile::new_file().access(access)).unwrap())
-}
-
-/// Bytes that are different for every seed, and different within a block.
-fn filled(len: usize, seed: u64) -> AlignedBuf {
-    let mut buffer = AlignedBuf::zeroed(len);
-    fill(&mut buffer, seed);
-    buffer
-}
-
-fn fill(bytes: &mut [u8], seed: u64) {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    for word in bytes.chunks_mut(8) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        word.copy_from_slice(&state.to_le_bytes()[..word.len()]);
-    }
-}
-
-/// `0..count` in an order that is no order.
-fn shuffled(count: u64) -> Vec<u64> {
-    assert_ne!(count % 37, 0, "37 must not divide the count");
-    (0..count).map(|number| number * 37 % count).collect()
-}
-
-fn write(buffer: AlignedBuf, offset: u64, persist: Persist) -> Operation {
-    let len = buffer.len();
-    Operation::Write { buffer, len, offset, persist }
-}
-
-fn read(buffer: AlignedBuf, offset: u64) -> Operation {
-    let len = buffer.len();
-    Operation::Read { buffer, len, offset }
-}
-
-fn request(token: u64, file: &Arc<OsFile>, operation: Operation) -> Request<OsFile> {
-    Request { token, file: Arc::clone(file), operation }
-}
-
-fn run(engine: &mut OsEngine, file: &Arc<OsFile>, operation: Operation) -> Completion {
-    engine.run(request(99, file, operation)).unwrap()
-}
-
-fn block_seed(number: u64) -> u64 {
-    1000 + number
-}
-
-/// Keeps up to `in_flight` requests under way, and checks that each comes back once, with its own buffer and its
-/// length.
-fn carry_out_all(
-    engine: &mut OsEngine,
-    file: &Arc<OsFile>,
-    in_flight: usize,
-    operations: Vec<(u64, Operation)>,
-) -> HashMap<u64, AlignedBuf> {
-    let mut addresses = HashMap::new();
-    let mut back = HashMap::new();
-    let mut waiting = operations.into_iter();
-    loop {
-        while engine.in_flight() < in_flight {
-            let Some((token, operation)) = waiting.next() else { break };
-            if let Operation::Write { buffer, .. } | Operation::Read { buffer, .. } = &operation {
-                addresses.insert(token, buffer.as_ptr().addr());
-            }
-            engine.submit(request(token, file, operation)).unwrap();
-        }
-        let Some(completion) = engine.complete().unwrap() else { break };
-        let buffer = completion.buffer.expect("the buffer comes back");
-        assert_eq!(
-            addresses.remove(&completion.token),
-            Some(buffer.as_ptr().addr()),
-            "the same buffer, once"
-        );
-        assert_eq!(completion.result.unwrap(), buffer.len());
-        back.insert(completion.token, buffer);
-    }
-    assert!(addresses.is_empty());
-    assert_eq!(engine.in_flight(), 0);
-    back
-}
 
 #[test]
 fn what_every_engine_writes_it_reads_back() {
@@ -247,171 +144,6 @@ fn nothing_to_write_is_no_error_and_syncs() {
             assert_eq!((completion.result.unwrap(), completion.buffer.unwrap().len()), (0, 512), "{kind}");
         }
         assert!(engine.complete().unwrap().is_none());
-    }
-}
-
-#[test]
-fn what_fails_gives_its_token_and_buffer_back_and_names_path_and_offset() {
-    let directory = directory();
-    for kind in kinds() {
-        for access in [Access::Buffered, Access::Direct] {
-            let path = directory.path().join(format!("{kind}-{access}"));
-            fs::write(&path, [7; 8192]).unwrap();
-            let file =
-                Arc::new(OsFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap());
-            let mut engine = open(kind, 4);
-            for (token, persist) in (0..).zip(PERSISTS) {
-                let buffer = filled(BLOCK_BYTES, token);
-                let address = buffer.as_ptr();
-                engine.submit(request(token, &file, write(buffer, 4096, persist))).unwrap();
-                let completion = engine.complete().unwrap().unwrap();
-                assert_eq!(
-                    (completion.token, completion.buffer.unwrap().as_ptr()),
-                    (token, address),
-                    "{kind}"
-                );
-                let error = completion.result.unwrap_err();
-                assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{kind} {access} {persist:?}: {error}");
-                assert_eq!((error.path(), error.offset()), (path.as_path(), Some(4096)), "{kind}: {error}");
-            }
-            assert_eq!(fs::read(&path).unwrap(), [7; 8192]);
-        }
-    }
-}
-
-#[test]
-fn a_request_longer_than_its_buffer_is_refused_and_gives_it_back() {
-    let directory = directory();
-    for kind in kinds() {
-        let file = new_file(directory.path(), kind.name(), Access::Buffered);
-        let mut engine = open(kind, 2);
-        let (one, two) = (AlignedBuf::zeroed(4096), AlignedBuf::zeroed(4096));
-        let addresses = [one.as_ptr(), two.as_ptr()];
-        let operations = [
-            Operation::Write { buffer: one, len: 4097, offset: 0, persist: Persist::Later },
-            Operation::Read { buffer: two, len: 8192, offset: 0 },
-        ];
-        for (operation, address) in operations.into_iter().zip(addresses) {
-            let completion = run(&mut engine, &file, operation);
-            assert_eq!(completion.buffer.unwrap().as_ptr(), address, "{kind}");
-            let error = completion.result.unwrap_err().to_string();
-            assert!(error.contains("bytes were asked for, the buffer has 4096"), "{kind}: {error}");
-        }
-        assert_eq!(file.len_bytes().unwrap(), 0);
-        // The engine works on.
-        let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), 0, Persist::Later));
-        assert_eq!(completion.result.unwrap(), 4096, "{kind}");
-    }
-}
-
-#[test]
-fn an_offset_beyond_every_file_is_an_error() {
-    let directory = directory();
-    for kind in kinds() {
-        let file = new_file(directory.path(), kind.name(), Access::Buffered);
-        let mut engine = open(kind, 1);
-        for offset in [u64::MAX, i64::MAX as u64] {
-            let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), offset, Persist::Later));
-            completion.result.expect_err("no file reaches that far");
-            assert!(completion.buffer.is_some(), "{kind}");
-        }
-        assert_eq!(file.len_bytes().unwrap(), 0, "{kind}: u64::MAX was taken for `at the position`");
-    }
-}
-
-#[test]
-fn engines_of_entries_refuse_files_that_are_not_written_by_descriptor() {
-    let directory = directory();
-    for kind in entry_kinds() {
-        for access in [Access::Seek, Access::Mmap, Access::Stream] {
-            let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
-            let mut engine = open(kind, 1);
-            let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), 0, Persist::Later));
-            assert!(completion.buffer.is_some());
-            let text = completion.result.unwrap_err().to_string();
-            assert!(
-                text.contains(&format!("engine {kind} ")) && text.contains(&format!("access {access} ")),
-                "{text}"
-            );
-            run(&mut engine, &file, Operation::Sync(SyncKind::All))
-                .result
-                .expect_err("a stream must be flushed first");
-        }
-    }
-}
-
-/// A small file system of its own, for as long as it lives.
-struct SmallTmpfs {
-    directory: tempfile::TempDir,
-}
-
-impl SmallTmpfs {
-    const BYTES: usize = 64 << 10;
-
-    fn mount() -> Option<Self> {
-        let directory = directory();
-        let options = format!("size={}", Self::BYTES);
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &options, "inkstone-test"]).arg(directory.path());
-        match mount.output() {
-            Ok(output) if output.status.success() => Some(Self { directory }),
-            answer => {
-                // Past the test harness, which hides what a passing test prints.
-                let line = format!(
-                    "\nNOT RUN: a test on a full file system: mounting a tmpfs needs root: {answer:?}\n"
-                );
-                let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-                None
-            }
-        }
-    }
-
-    fn unmount(self) {
-        // A worker of the kernel may let go of the file a moment after it has posted its answer: that is no leak.
-        let unmount = || Command::new("umount").arg(self.directory.path()).output().unwrap().status.success();
-        let in_time = (0..50).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            unmount()
-        });
-        assert!(in_time, "something holds the file system");
-        // Nothing is left to unmount; the directory itself goes with `tempfile`'s own care.
-        let directory = self.directory.path().to_path_buf();
-        std::mem::forget(self);
-        fs::remove_dir(directory).unwrap();
-    }
-}
-
-impl Drop for SmallTmpfs {
-    fn drop(&mut self) {
-        // Only after a failed test; lazily, as something may still be open.
-        let _ = Command::new("umount").arg("-l").arg(self.directory.path()).status();
-    }
-}
-
-#[test]
-fn a_full_file_system_is_an_error_after_a_short_write() {
-    for kind in kinds() {
-        for persist in PERSISTS {
-            let Some(tmpfs) = SmallTmpfs::mount() else { return };
-            {
-                let file = new_file(tmpfs.directory.path(), "full", Access::Buffered);
-                let mut engine = open(kind, 2);
-                let buffer = filled(2 * SmallTmpfs::BYTES, 5);
-                let address = buffer.as_ptr();
-                let completion = run(&mut engine, &file, write(buffer, 0, persist));
-                assert_eq!(completion.buffer.unwrap().as_ptr(), address);
-                let error = completion.result.unwrap_err();
-                assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{kind} {persist:?}: {error}");
-                assert_eq!((error.path(), error.offset()), (file.path(), Some(0)), "{kind}: {error}");
-                let written = file.len_bytes().unwrap();
-                assert!(
-                    written > 0 && written < 2 * SmallTmpfs::BYTES as u64,
-                    "{kind}: a short write of {written}"
-                );
-            }
-            // Nothing of the engine holds the file any more.
-            tmpfs.unmount();
-        }
     }
 }
 
@@ -590,15 +322,5 @@ fn files_opened_with_o_dsync_go_through_every_engine() {
         for (block, bytes) in (0..).zip(fs::read(file.path()).unwrap().chunks(4096)) {
             assert!(bytes == &filled(4096, block)[..], "{kind}: block {block}");
         }
-    }
-}
-
-#[cfg(not(feature = "io-uring"))]
-#[test]
-fn a_build_without_io_uring_says_what_to_build() {
-    for kind in [EngineKind::Uring, EngineKind::UringRegistered, EngineKind::UringLinked] {
-        let error = OsEngine::open(kind, 1).unwrap_err();
-        assert!(error.is_unsupported());
-        assert!(error.to_string().contains("with the feature `io-uring`"), "{error}");
     }
 }
