@@ -4,6 +4,7 @@
 //! bytes are there: an index out of bounds is a mistake of this crate, never of a disk.
 
 /// The `N` bytes at `at`.
+#[inline]
 pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);
@@ -11,26 +12,31 @@ pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 /// The `u32` at `at`.
+#[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array(bytes, at))
 }
 
 /// The `u64` at `at`.
+#[inline]
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array(bytes, at))
 }
 
 /// Writes `value` at `at`.
+#[inline]
 pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
 /// Writes `value` at `at`.
+#[inline]
 pub(crate) fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
 /// Whether every byte is zero.
+#[inline]
 pub(crate) fn all_zero(bytes: &[u8]) -> bool {
     let mut chunks = bytes.chunks_exact(16);
     chunks.by_ref().all(|chunk| u128::from_le_bytes(array(chunk, 0)) == 0)
@@ -38,6 +44,7 @@ pub(crate) fn all_zero(bytes: &[u8]) -> bool {
 }
 
 /// `bytes` rounded up to `multiple`, a power of two.
+#[inline]
 pub(crate) const fn round_up(bytes: usize, multiple: usize) -> usize {
     (bytes + multiple - 1) & !(multiple - 1)
 }

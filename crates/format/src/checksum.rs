@@ -16,6 +16,7 @@ pub struct PayloadSum {
 
 impl PayloadSum {
     /// Sums `payload`.
+    #[inline]
     pub fn of(payload: &[u8]) -> Self {
         Self { crc: crc32c(payload), len: payload.len() }
     }
@@ -33,12 +34,14 @@ impl PayloadSum {
 }
 
 /// The CRC-32C of `bytes`.
+#[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     append(0, bytes)
 }
 
 /// The CRC-32C of what gave `crc`, followed by `bytes`.
 #[cfg(feature = "std")]
+#[inline]
 pub fn append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }

@@ -15,9 +15,8 @@ use crate::limits::{
     ALIGN, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GROUP_MARKER, HEADER_BYTES,
     RECORD_BYTES_MAX,
 };
-use crate::scan::Evidence;
+use crate::stop::{EpochIs, Fault, Found, Place, Stop};
 use crate::types::{Epoch, Lsn, SegmentNumber};
-use crate::verdict::Facts;
 
 /// What the decoder found, or wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,133 +68,6 @@ pub struct Tail {
     pub sealed: Option<SegmentNumber>,
 }
 
-/// Where a stop is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// A group should begin there.
-    Between,
-    /// Inside a group whose header is good.
-    Inside,
-}
-
-/// What the bytes at a stop look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Found {
-    /// There are no more: the segment, its named end or the file ends.
-    SegmentEnd,
-    /// The header that should stand there is all zeros.
-    Zeros,
-    /// Between groups: bytes that do not even look like the next group. Mostly old bytes of a recycled file.
-    Remains,
-    /// A header whose checksum does not fit; between groups, one with marker and LSN of the next group.
-    Garbage,
-    /// A header with a good checksum.
-    Sound,
-}
-
-/// How the epoch of a sound group compares with the last good one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EpochIs {
-    /// Old bytes of this segment.
-    Lower,
-    /// The same.
-    Equal,
-    /// A later one.
-    Higher,
-}
-
-/// The first check that failed, for people; the verdict does not look at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Fault {
-    /// No room for another group.
-    SegmentEnd,
-    /// The file is shorter than the segment.
-    FileEnds,
-    /// Zeros instead of a header.
-    Zeros,
-    /// The checksum of a group header.
-    GroupChecksum,
-    /// The checksum of a frame header.
-    FrameChecksum,
-    /// The checksum of a payload.
-    PayloadChecksum,
-    /// Bytes other than zero between payload and next frame.
-    Gap,
-    /// A group of an older epoch.
-    EpochLower,
-    /// A new epoch that does not begin with an epoch frame, or an epoch frame elsewhere.
-    EpochOrder,
-    /// A length that does not fit.
-    Length,
-    /// Another LSN than the next.
-    Lsn,
-    /// A promise that cannot be meant.
-    Promise,
-    /// A kind or reserved field that version 1 does not have.
-    Kind,
-    /// A batch that is left open, or continued and never begun.
-    Batch,
-    /// A control frame with a payload that it cannot have.
-    Control,
-    /// More or fewer frames than counted.
-    Count,
-    /// The segment was sealed.
-    Sealed,
-}
-
-/// The facts of a stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stop {
-    /// The byte of what could not be read: a group header or a frame header.
-    pub at: u64,
-    /// Between groups, or inside one.
-    pub place: Place,
-    /// What the bytes look like.
-    pub found: Found,
-    /// The epoch found against the last good one (`Equal` where there is none to compare).
-    pub epoch: EpochIs,
-    /// Whether the length fits.
-    pub length_fits: bool,
-    /// Whether the LSN is the expected one.
-    pub lsn_fits: bool,
-    /// Whether everything else that the header says may stand there.
-    pub grammar_fits: bool,
-    /// Whether the payload is whole.
-    pub body_fits: bool,
-    /// Whether the file is shorter than what should be read of it.
-    pub file_short: bool,
-    /// Which check failed first.
-    pub fault: Fault,
-    /// What the whole groups before amount to.
-    pub tail: Tail,
-    /// The LSN found in a sound header.
-    pub lsn_found: Option<Lsn>,
-    /// The LSN expected there.
-    pub lsn_expected: Lsn,
-    /// The epoch that a frame there would have: that of its group.
-    pub epoch_here: Epoch,
-}
-
-impl Stop {
-    /// The facts that the verdict is made of.
-    pub fn facts(&self, evidence: &Evidence) -> Facts {
-        Facts {
-            below: evidence.covers(self.tail.end, self.tail.next_lsn),
-            later: evidence.later,
-            short: self.file_short,
-            sealed: self.tail.sealed.is_some(),
-            found: self.found,
-            place: self.place,
-            epoch: self.epoch,
-            length: self.length_fits,
-            lsn: self.lsn_fits,
-            grammar: self.grammar_fits,
-            body: self.body_fits,
-        }
-    }
-}
-
 /// The state machine. Copying it is cheap: a copy goes on from the same place.
 #[derive(Debug, Clone)]
 pub struct Decoder {
@@ -236,6 +108,25 @@ impl Bad {
 
     fn sound(fault: Fault, lsn: Lsn) -> Self {
         Self { found: Found::Sound, fault, lsn_found: Some(lsn) }
+    }
+}
+
+/// Why there is no frame.
+enum Inside {
+    Missing {
+        at: u64,
+        bytes: usize,
+    },
+    /// The group ends here.
+    End,
+    /// What is to be read ends here.
+    Limit,
+    Bad(Bad),
+}
+
+impl From<Bad> for Inside {
+    fn from(bad: Bad) -> Self {
+        Self::Bad(bad)
     }
 }
 
@@ -314,11 +205,38 @@ impl Decoder {
         if let Some(stop) = self.stop {
             return Step::Stop(stop);
         }
-        let step = match self.open {
-            None => self.between(window, window_at),
-            Some(open) => self.inside(open, window, window_at),
-        };
-        step.unwrap_or_else(|bad| Step::Stop(self.stop_with(bad)))
+        if self.open.is_none() {
+            return match self.between(window, window_at) {
+                Ok(step) => step,
+                Err(bad) => Step::Stop(self.stop_with(bad)),
+            };
+        }
+        match self.inside(window, window_at) {
+            Ok(frame) => Step::Frame(frame),
+            Err(Inside::Missing { at, bytes }) => Step::NeedBytes { at, bytes },
+            Err(Inside::End) => match self.end_group() {
+                Ok(tail) => Step::GroupEnd(tail),
+                Err(bad) => Step::Stop(self.stop_with(bad)),
+            },
+            Err(Inside::Limit) => {
+                // The next segment's header ends this one here: what has been read of the group belongs to the log.
+                if let Some(open) = &self.open {
+                    self.tail = Tail { end: self.at, next_lsn: self.next_lsn, ..open.staged };
+                }
+                Step::Stop(self.stop_with(Bad::new(Found::SegmentEnd, Fault::SegmentEnd)))
+            }
+            Err(Inside::Bad(bad)) => Step::Stop(self.stop_with(bad)),
+        }
+    }
+
+    /// The next step, if it is a frame that is wholly in the window; `None` changes nothing, and [`Decoder::step`] tells what
+    /// comes. For who reads millions of frames.
+    #[inline]
+    pub fn frame<'a>(&mut self, window: &'a [u8], window_at: u64) -> Option<Frame<'a>> {
+        if self.stop.is_some() || self.open.is_none() {
+            return None;
+        }
+        self.inside(window, window_at).ok()
     }
 
     fn between<'a>(&mut self, window: &'a [u8], window_at: u64) -> Result<Step<'a>, Bad> {
@@ -383,49 +301,51 @@ impl Decoder {
         Ok(())
     }
 
-    fn inside<'a>(&mut self, mut open: Open, window: &'a [u8], window_at: u64) -> Result<Step<'a>, Bad> {
+    /// The next frame of the open group. An error leaves everything as it was.
+    #[inline]
+    fn inside<'a>(&mut self, window: &'a [u8], window_at: u64) -> Result<Frame<'a>, Inside> {
+        let Some(open) = &self.open else { return Err(Inside::End) };
         if self.at == open.end {
-            return self.end_group(&open);
+            return Err(Inside::End);
         }
         if self.at >= self.limit {
-            // The next segment's header ends this one here: what has been read of the group belongs to the log.
-            self.tail = Tail { end: self.at, next_lsn: self.next_lsn, ..open.staged };
-            return Err(Bad::new(Found::SegmentEnd, Fault::SegmentEnd));
+            return Err(Inside::Limit);
         }
         let room = open.end.min(self.limit) - self.at;
         if room < FRAME_HEADER_BYTES as u64 || open.seen == open.header.count {
-            return Err(Bad::sound(Fault::Count, self.next_lsn));
+            return Err(Inside::Bad(Bad::sound(Fault::Count, self.next_lsn)));
         }
         let bytes = match self.want(window, window_at, FRAME_HEADER_BYTES)? {
             Wanted::Bytes(bytes) => bytes,
-            Wanted::Missing { at, bytes } => return Ok(Step::NeedBytes { at, bytes }),
+            Wanted::Missing { at, bytes } => return Err(Inside::Missing { at, bytes }),
         };
         if all_zero(bytes) {
-            return Err(Bad::new(Found::Zeros, Fault::Zeros));
+            return Err(Inside::Bad(Bad::new(Found::Zeros, Fault::Zeros)));
         }
         let header = FrameHeader::fields(bytes);
         if header.header_crc != self.identity.frame_crc(self.at, open.header.epoch, &bytes[..20]) {
-            return Err(Bad::new(Found::Garbage, Fault::FrameChecksum));
+            return Err(Inside::Bad(Bad::new(Found::Garbage, Fault::FrameChecksum)));
         }
-        let (kind, batch) = self.check_frame(&mut open, &header, room)?;
+        let (kind, batch) = self.check_frame(open, &header, room)?;
         let total = frame_bytes(header.payload_bytes as usize);
         let bytes = match self.want(window, window_at, total)? {
             Wanted::Bytes(bytes) => bytes,
-            Wanted::Missing { at, bytes } => return Ok(Step::NeedBytes { at, bytes }),
+            Wanted::Missing { at, bytes } => return Err(Inside::Missing { at, bytes }),
         };
         let (payload, gap) = bytes[FRAME_HEADER_BYTES..].split_at(header.payload_bytes as usize);
         if crc32c(payload) != header.payload_crc {
-            return Err(Bad::sound(Fault::PayloadChecksum, header.lsn));
+            return Err(Inside::Bad(Bad::sound(Fault::PayloadChecksum, header.lsn)));
         }
         if !all_zero(gap) {
-            return Err(Bad::sound(Fault::Gap, header.lsn));
+            return Err(Inside::Bad(Bad::sound(Fault::Gap, header.lsn)));
         }
         let frame = Frame { at: self.at, lsn: header.lsn, kind, batch, payload };
-        self.take(open, &frame)?;
-        Ok(Step::Frame(frame))
+        self.take(&frame)?;
+        Ok(frame)
     }
 
-    fn check_frame(&self, open: &mut Open, header: &FrameHeader, room: u64) -> Result<(Kind, Batch), Bad> {
+    #[inline]
+    fn check_frame(&self, open: &Open, header: &FrameHeader, room: u64) -> Result<(Kind, Batch), Bad> {
         let bad = |fault| Bad::sound(fault, header.lsn);
         let payload = header.payload_bytes as usize;
         if payload > RECORD_BYTES_MAX || frame_bytes(payload) as u64 > room {
@@ -443,7 +363,6 @@ impl Decoder {
         if batch != Batch::Alone && kind != Kind::Record {
             return Err(bad(Fault::Batch));
         }
-        open.batch_open = follows;
         let first = open.seen == 0;
         let must_be_epoch = first && open.rises;
         if (kind == Kind::Epoch && !first) || (must_be_epoch && kind != Kind::Epoch) {
@@ -456,60 +375,60 @@ impl Decoder {
     }
 
     /// Takes a frame whose bytes are good: the meaning of control frames, and the next LSN.
-    fn take(&mut self, mut open: Open, frame: &Frame<'_>) -> Result<(), Bad> {
-        let bad = |fault| Err(Bad::sound(fault, frame.lsn));
-        let mut next_lsn = self.next_lsn;
-        match (frame.kind, frame.control()) {
-            (Kind::Record, _) => match self.next_lsn.next() {
-                Some(next) => next_lsn = next,
-                None => return bad(Fault::Lsn),
-            },
-            (_, None) => return bad(Fault::Control),
-            (_, Some(Control::Epoch { previous, recovered })) => {
-                if previous.is_some_and(|previous| previous >= open.header.epoch)
-                    || recovered.next() != Some(self.next_lsn)
-                {
-                    return bad(Fault::Control);
-                }
-            }
-            (_, Some(Control::TruncateBefore(first))) => {
-                if first > self.next_lsn {
-                    return bad(Fault::Control);
-                }
-                open.staged.first_live = open.staged.first_live.max(first);
-            }
-            (_, Some(Control::Seal(next))) => {
-                if next <= self.identity.segment() {
-                    return bad(Fault::Control);
-                }
-                open.staged.sealed = Some(next);
-            }
-            (_, Some(Control::Promise(reason))) => open.staged.closed = reason == PromiseReason::Close,
-            (_, Some(Control::Padding(_))) => {}
-        }
-        if frame.kind != Kind::Promise && frame.kind != Kind::Padding {
+    #[inline]
+    fn take(&mut self, frame: &Frame<'_>) -> Result<(), Inside> {
+        let Some(open) = &mut self.open else { return Err(Inside::End) };
+        if frame.kind == Kind::Record {
+            let next = self.next_lsn.next().ok_or(Bad::sound(Fault::Lsn, frame.lsn))?;
+            open.batch_open = matches!(frame.batch, Batch::First | Batch::Middle);
             open.staged.closed = false;
+            self.next_lsn = next;
+        } else {
+            Self::take_control(&mut open.staged, frame, self.identity.segment())
+                .ok_or(Bad::sound(Fault::Control, frame.lsn))?;
         }
         open.seen += 1;
-        self.open = Some(open);
-        self.next_lsn = next_lsn;
         self.at = frame.end();
         Ok(())
     }
 
-    fn end_group<'a>(&mut self, open: &Open) -> Result<Step<'a>, Bad> {
+    /// `None` if it says what cannot be meant.
+    fn take_control(staged: &mut Tail, frame: &Frame<'_>, segment: SegmentNumber) -> Option<()> {
+        let closed = match frame.control()? {
+            Control::Epoch { previous, recovered } => {
+                let is_later = previous.is_none_or(|previous| previous < staged.epoch);
+                (is_later && recovered.next() == Some(frame.lsn)).then_some(false)?
+            }
+            Control::TruncateBefore(first) => {
+                staged.first_live = staged.first_live.max((first <= frame.lsn).then_some(first)?);
+                false
+            }
+            Control::Seal(next) => {
+                staged.sealed = Some((next > segment).then_some(next)?);
+                false
+            }
+            Control::Promise(reason) => reason == PromiseReason::Close,
+            Control::Padding(_) => staged.closed,
+        };
+        staged.closed = closed;
+        Some(())
+    }
+
+    fn end_group(&mut self) -> Result<Tail, Bad> {
+        let Some(open) = &self.open else { return Ok(self.tail) };
         if open.seen != open.header.count {
             return Err(Bad::sound(Fault::Count, self.next_lsn));
         }
         if open.batch_open {
             return Err(Bad::sound(Fault::Batch, self.next_lsn));
         }
-        self.open = None;
         self.tail = Tail { end: self.at, next_lsn: self.next_lsn, ..open.staged };
-        Ok(Step::GroupEnd(self.tail))
+        self.open = None;
+        Ok(self.tail)
     }
 
     /// The next `len` bytes at `self.at`.
+    #[inline]
     fn want<'a>(&self, window: &'a [u8], window_at: u64, len: usize) -> Result<Wanted<'a>, Bad> {
         if self.at + len as u64 > self.file_bytes {
             return Err(Bad::new(Found::SegmentEnd, Fault::FileEnds));
@@ -547,16 +466,6 @@ impl Decoder {
         };
         self.stop = Some(stop);
         stop
-    }
-}
-
-impl Fault {
-    /// Whether it is a sound header that says what may not be said there.
-    fn is_grammar(self) -> bool {
-        matches!(
-            self,
-            Self::EpochOrder | Self::Promise | Self::Kind | Self::Batch | Self::Control | Self::Count
-        )
     }
 }
 

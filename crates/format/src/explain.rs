@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::checksum::{crc32c, flipped_bit};
-use crate::decode::{Fault, Place, Stop};
 use crate::frame::{FrameHeader, Kind};
 use crate::group::{GroupHeader, Identity};
 use crate::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, GROUP_MARKER, RECORD_BYTES_MAX};
+use crate::stop::{Fault, Place, Stop};
 
 /// A bit that, flipped back, makes the bytes sound again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

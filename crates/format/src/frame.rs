@@ -21,6 +21,7 @@ pub(crate) const HEADER_CRC_AT: usize = 20;
 ///
 /// # Panics
 /// When the payload is larger than [`RECORD_BYTES_MAX`].
+#[inline]
 pub const fn frame_bytes(payload_bytes: usize) -> usize {
     assert!(payload_bytes <= RECORD_BYTES_MAX);
     FRAME_HEADER_BYTES + round_up(payload_bytes, ALIGN)
@@ -124,6 +125,7 @@ impl FrameHeader {
     }
 
     /// Writes all but the header's checksum.
+    #[inline]
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
         put_u32(bytes, 0, self.payload_bytes);
         bytes[KIND_AT] = self.kind;
@@ -135,6 +137,7 @@ impl FrameHeader {
     }
 
     /// Reads the fields, whatever the checksum says.
+    #[inline]
     pub(crate) fn fields(bytes: &[u8]) -> Self {
         Self {
             payload_bytes: u32_at(bytes, 0),
@@ -170,6 +173,7 @@ impl Frame<'_> {
     }
 
     /// The byte after it.
+    #[inline]
     pub fn end(&self) -> u64 {
         self.at + frame_bytes(self.payload.len()) as u64
     }

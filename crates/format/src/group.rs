@@ -51,6 +51,7 @@ impl Identity {
     }
 
     /// The checksum of a frame header at byte `at`, from its 20 bytes before the checksum.
+    #[inline]
     pub(crate) fn frame_crc(&self, at: u64, epoch: Epoch, header: &[u8]) -> u32 {
         let mut covered = [0; 36];
         covered[..8].copy_from_slice(&at.to_le_bytes());

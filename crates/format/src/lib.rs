@@ -25,19 +25,23 @@ mod group;
 mod header;
 pub mod limits;
 mod scan;
+mod seek;
+mod stop;
 mod survey;
 mod types;
 mod verdict;
 
 pub use chain::{Chain, ChainFault, ChainLink, FileHeader, common_log, directory_fault, head_of};
 pub use checksum::PayloadSum;
-pub use decode::{Decoder, EpochIs, Fault, Found, GroupStart, Place, Step, Stop, Tail};
+pub use decode::{Decoder, GroupStart, Step, Tail};
 pub use encode::{EncodeError, Finished, GroupEncoder};
 pub use explain::{BitFlip, Explanation, explain};
 pub use frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, frame_bytes};
 pub use group::{GroupHeader, Identity, Promise};
 pub use header::{Copies, HeaderBlock, HeaderTraces, Predecessor, Roll, SegmentHeader};
 pub use scan::{Evidence, ScanAhead};
+pub use seek::{Mark, Skim, Skimmed};
+pub use stop::{EpochIs, Fault, Found, Place, Stop};
 pub use survey::{SegmentSurvey, Survey, SurveyOptions, survey};
 pub use types::{Epoch, LogId, Lsn, Position, SegmentNumber};
 pub use verdict::{

@@ -3,10 +3,11 @@
 //! *Owns*: the search, and the evidence it gives. *May not touch*: the verdict. Only group headers are looked at: a
 //! header lies in 48 neighbouring bytes and was true when it was built, whatever became of its frames.
 
-use crate::decode::{Stop, has_marker};
+use crate::decode::has_marker;
 use crate::group::{GroupHeader, Identity};
 use crate::header::SegmentHeader;
 use crate::limits::{ALIGN, GROUP_HEADER_BYTES, GROUP_MARKER};
+use crate::stop::Stop;
 use crate::types::{Epoch, Lsn, SegmentNumber};
 
 /// What speaks for records and bytes having been durable.

@@ -8,11 +8,12 @@ use alloc::vec::Vec;
 use crate::bytes::all_zero;
 use crate::chain::{Chain, ChainLink, FileHeader, common_log, directory_fault, head_of};
 use crate::checksum::append;
-use crate::decode::{Decoder, Fault, Step, Stop};
+use crate::decode::{Decoder, Step};
 use crate::group::Identity;
 use crate::header::{HeaderBlock, SegmentHeader};
 use crate::limits::HEADER_BYTES;
 use crate::scan::{Evidence, ScanAhead};
+use crate::stop::{Fault, Stop};
 use crate::types::{Epoch, LogId, Lsn, Position, SegmentNumber};
 use crate::verdict::{HeaderFacts, HeaderRow, HeaderState, Reason, Verdict, judge, judge_header};
 

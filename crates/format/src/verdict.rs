@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use crate::decode::{EpochIs, Found, Place};
+use crate::stop::{EpochIs, Found, Place};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,130 @@
+//! One record found by its LSN, from a known place before it, without reading what lies between but for headers.
+//!
+//! *Owns*: the steps from frame to frame over payloads that nobody asked for. *May not touch*: what it means that a step is
+//! not sound: whoever wants to know reads the segment with a [`crate::Decoder`].
+//!
+//! The header of a frame is summed with its log, segment, position, epoch and LSN, so a sound header at the place and with
+//! the LSN that the step before named *is* that record's, also when the group around it was not looked at. This holds only
+//! for records that are known to be part of the log: where it ends cannot be told in this way.
+
+use crate::checksum::crc32c;
+use crate::frame::{FrameHeader, Kind, frame_bytes};
+use crate::group::{GroupHeader, Identity};
+use crate::limits::{FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, RECORD_BYTES_MAX};
+use crate::types::{Epoch, Lsn};
+
+/// A place where a frame or a group begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// The byte of the segment.
+    pub at: u64,
+    /// The LSN of the next record.
+    pub lsn: Lsn,
+    /// The epoch of the group around it.
+    pub epoch: Epoch,
+    /// Where that group ends; `at` if the next one begins there.
+    pub group_end: u64,
+}
+
+/// What begins at a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Skim {
+    /// The window must have at least this many bytes from the mark on.
+    NeedBytes(usize),
+    /// A group's header, or a control frame.
+    Passed(Mark),
+    /// A record. Its payload was not looked at.
+    Record(Skimmed),
+    /// Neither. A decoder can tell why.
+    Unsound,
+}
+
+/// A record whose header is sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skimmed {
+    /// Where its header begins.
+    pub at: u64,
+    /// The length of its payload.
+    pub payload_bytes: usize,
+    /// What comes after it.
+    pub next: Mark,
+    payload_crc: u32,
+}
+
+impl Mark {
+    /// The end of a group.
+    pub fn between(at: u64, lsn: Lsn, epoch: Epoch) -> Self {
+        Self { at, lsn, epoch, group_end: at }
+    }
+
+    /// What begins here. `window` holds the bytes of the segment from `window_at` on, which is not above the mark.
+    #[inline]
+    pub fn skim(&self, identity: &Identity, window: &[u8], window_at: u64) -> Skim {
+        let from = self.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
+        let bytes = from.and_then(|from| window.get(from..)).unwrap_or_default();
+        let next = if self.at == self.group_end {
+            if bytes.len() < GROUP_HEADER_BYTES {
+                return Skim::NeedBytes(GROUP_HEADER_BYTES);
+            }
+            return self.enter(identity, bytes).map_or(Skim::Unsound, Skim::Passed);
+        } else {
+            if bytes.len() < FRAME_HEADER_BYTES {
+                return Skim::NeedBytes(FRAME_HEADER_BYTES);
+            }
+            self.pass(identity, bytes)
+        };
+        match next {
+            Some((header, next)) if header.kind == Kind::Record as u8 => Skim::Record(Skimmed {
+                at: self.at,
+                payload_bytes: header.payload_bytes as usize,
+                next,
+                payload_crc: header.payload_crc,
+            }),
+            Some((_, next)) => Skim::Passed(next),
+            None => Skim::Unsound,
+        }
+    }
+
+    fn enter(&self, identity: &Identity, bytes: &[u8]) -> Option<Self> {
+        let header = GroupHeader::decode(identity, self.at, bytes)?;
+        let length = header.length as usize;
+        let fits = (GROUP_HEADER_BYTES..=GROUP_BYTES_MAX).contains(&length);
+        let is_next = fits && header.first_lsn == self.lsn && header.epoch >= self.epoch;
+        is_next.then(|| Self {
+            at: self.at + GROUP_HEADER_BYTES as u64,
+            lsn: self.lsn,
+            epoch: header.epoch,
+            group_end: self.at + length as u64,
+        })
+    }
+
+    fn pass(&self, identity: &Identity, bytes: &[u8]) -> Option<(FrameHeader, Self)> {
+        let header = FrameHeader::decode(identity, self.at, self.epoch, bytes)?;
+        let kind = Kind::of(header.kind)?;
+        let payload = header.payload_bytes as usize;
+        if header.lsn != self.lsn || payload > RECORD_BYTES_MAX {
+            return None;
+        }
+        let at = self.at + frame_bytes(payload) as u64;
+        let lsn = if kind == Kind::Record { self.lsn.next()? } else { self.lsn };
+        (at <= self.group_end).then_some((header, Self { at, lsn, ..*self }))
+    }
+}
+
+impl Skimmed {
+    /// The byte after its frame.
+    pub fn end(&self) -> u64 {
+        self.next.at
+    }
+
+    /// Its payload, if it is whole and its checksum fits.
+    pub fn payload<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
+        self.payload_unsummed(window, window_at).filter(|payload| crc32c(payload) == self.payload_crc)
+    }
+
+    /// Its payload as it stands there. For those who show that a missing sum would be noticed.
+    pub fn payload_unsummed<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
+        let from = usize::try_from(self.at.checked_sub(window_at)?).ok()? + FRAME_HEADER_BYTES;
+        window.get(from..from + self.payload_bytes)
+    }
+}
