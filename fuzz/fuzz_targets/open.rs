@@ -71,7 +71,9 @@ fuzz_target!(|input: &[u8]| {
     let (again, is_whole_again) = read(&log);
     assert_eq!(is_whole, is_whole_again);
     if is_whole {
-        assert!(again.iter().eq(shown.iter().chain(&appended)), "other records than before");
+        let expected: Vec<_> = shown.iter().chain(&appended).collect();
+        let other = again.iter().zip(&expected).find(|(now, then)| now != *then);
+        assert!(again.len() == expected.len() && other.is_none(), "{} records, expected {}: {other:?}", again.len(), expected.len());
     }
     log.abandon();
 });

@@ -97,7 +97,9 @@ fn a_log_that_does_not_sync_is_found_and_shown_again() {
         let mounted = [&mistake[..], &["--mounted", "120", "--projected", "0"]].concat();
         let output = found(&mounted, 1, directory.path());
         let said = text(&output);
-        assert!(said.contains("were acknowledged and"), "{kind}: {said}");
+        // Records that are gone, or a truncation, or bytes that were promised: which one shows first is up to the kernel's timing.
+        let ways = ["were acknowledged and", "the first is", "does not open"];
+        assert!(ways.iter().any(|way| said.contains(way)), "{kind}: {said}");
         // The command that it names shows the same.
         let again =
             said.lines().find_map(|line| line.trim().strip_prefix("again: inkstone powerloss ")).unwrap();

@@ -1,102 +1,262 @@
-//! Several reads in flight: large ones in the order in which a segment is read, and the first blocks of many segments.
+//! Several reads in flight: large ones in the order in which segments are read, and the first blocks of many segments.
 //!
-//! *Owns*: the reads. *May not touch*: what was read. One read at a time leaves a device idle between two; four keep it
-//! busy.
+//! *Owns*: the reads and their memory. *May not touch*: what was read. One read at a time leaves a device idle between
+//! two; several keep it busy, and what is cached is copied while what came before is summed.
+//!
+//! Reading begins small and without threads, since most readers want one record and not a log. Who goes on gets larger
+//! pieces, then several at once, then the first pieces of the next segment while the last ones of this are on their way.
+//! A read that fails is told when its piece is asked for, so that everything before it is shown.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use inkstone_format::limits::HEADER_BYTES;
+use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{FileHeader, HeaderBlock, SegmentNumber};
-use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, Operation, Request};
+use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File as _, Operation, Request};
 
 use crate::error::Result;
 
-/// Bytes of a read.
+/// Bytes of a read of who reads on and on.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of the first read of a reader.
+const FIRST_BYTES: usize = 128 << 10;
+/// Bytes of a read where the file still grows, and much of it will be read again.
+const GROWING_BYTES: usize = 256 << 10;
 /// Reads in flight.
-const DEPTH: usize = 4;
+pub(crate) const DEPTH: usize = 8;
 
-/// Pieces of a file, one after the other.
-pub(crate) trait Pieces: Send {
-    /// The piece that begins at byte `at`, with its length; the same memory comes back with the next call. Reading begins
-    /// there if it was elsewhere.
-    fn piece(&mut self, at: u64) -> Result<(&AlignedBuf, usize)>;
+/// A file to be read from front to back.
+pub(crate) struct Stretch<F> {
+    pub(crate) number: SegmentNumber,
+    pub(crate) file: Arc<F>,
+    /// The byte up to which it is known not to change any more; `None`: nothing of it is read before it is asked for.
+    pub(crate) end: Option<u64>,
+}
+
+impl<F> Clone for Stretch<F> {
+    fn clone(&self) -> Self {
+        Self { number: self.number, file: Arc::clone(&self.file), end: self.end }
+    }
+}
+
+/// Pieces of a file, one after the other, and then of the next.
+pub(crate) trait Pieces<F>: Send {
+    /// The piece that begins at byte `at`, a multiple of the block, with its length: 0 where the file ends. Reading
+    /// begins there if it was elsewhere. `spare` is memory that is not needed any more.
+    fn piece(&mut self, at: u64, spare: Option<AlignedBuf>) -> Result<(AlignedBuf, usize)>;
+
+    /// Forgets what was read ahead: it may have changed.
+    fn forget(&mut self) -> Result<()>;
+
+    /// Goes on with another file.
+    fn go_on(&mut self, stretch: Stretch<F>) -> Result<()>;
+
+    /// What is going to come next, if it is known.
+    fn follow(&mut self, next: Stretch<F>);
+}
+
+/// A read that is in flight or done.
+struct Flight {
+    number: SegmentNumber,
+    at: u64,
+    token: u64,
+    done: Option<Result<(AlignedBuf, usize)>>,
+}
+
+/// What reading ahead needs, asked for when somebody reads on.
+pub(crate) trait Means<D: Directory>: Send {
+    /// An engine, which has threads.
+    fn engine(&self) -> Result<D::Engine>;
+
+    /// The file by which all of a stretch is read fastest.
+    fn whole(&self, stretch: &Stretch<D::File>) -> Result<Arc<D::File>>;
 }
 
 /// Pieces read ahead by an engine.
 pub(crate) struct Ahead<D: Directory> {
-    engine: D::Engine,
-    file: Arc<D::File>,
-    end: u64,
-    /// Where the pieces that are in flight or done begin, ascending; done ones have their memory.
-    pieces: VecDeque<(u64, Option<(AlignedBuf, usize)>)>,
-    /// Where the next read begins.
-    next: u64,
-    shown: Option<AlignedBuf>,
+    /// None when there was an engine from the start.
+    means: Option<Box<dyn Means<D>>>,
+    engine: Option<D::Engine>,
+    /// What is read, and what comes next.
+    now: Stretch<D::File>,
+    following: Option<Stretch<D::File>>,
+    /// The last stretch whose file was chosen for reading all of it.
+    whole: Option<SegmentNumber>,
+    /// In the order in which they are wanted.
+    flights: VecDeque<Flight>,
+    /// Where the next read begins, and in which file.
+    next: (SegmentNumber, u64),
+    token: u64,
+    /// The length of the next read while there is no engine.
+    piece_bytes: usize,
+    spares: Vec<AlignedBuf>,
 }
 
 impl<D: Directory> Ahead<D> {
-    /// Over a file of `end` bytes; nothing is read yet.
+    /// For who reads all of it: several reads in flight from the start.
     ///
     /// # Errors
     /// When the engine is not to be had.
-    pub(crate) fn new(directory: &D, file: Arc<D::File>, end: u64) -> Result<Self> {
+    pub(crate) fn all(directory: &D, stretch: Stretch<D::File>) -> Result<Self> {
         let engine = directory.engine(EngineKind::Pool, DEPTH)?;
-        Ok(Self { engine, file, end, pieces: VecDeque::new(), next: 0, shown: None })
+        Ok(Self { engine: Some(engine), piece_bytes: PIECE_BYTES, ..Self::new(None, stretch) })
     }
 
-    fn submit(&mut self, memory: AlignedBuf) -> Result<()> {
-        let (at, len) = (self.next, memory.len());
-        let operation = Operation::Read { buffer: memory, len, offset: at };
-        self.engine.submit(Request { token: at, file: Arc::clone(&self.file), operation })?;
-        self.pieces.push_back((at, None));
-        self.next += len as u64;
+    /// Begins small; `means` gives the engine for who reads on.
+    pub(crate) fn growing(means: Box<dyn Means<D>>, stretch: Stretch<D::File>) -> Self {
+        Self::new(Some(means), stretch)
+    }
+
+    fn new(means: Option<Box<dyn Means<D>>>, stretch: Stretch<D::File>) -> Self {
+        Self {
+            means,
+            engine: None,
+            next: (stretch.number, 0),
+            now: stretch,
+            following: None,
+            whole: None,
+            flights: VecDeque::new(),
+            token: 0,
+            piece_bytes: FIRST_BYTES,
+            spares: Vec::new(),
+        }
+    }
+
+    fn submit(&mut self, stretch: &Stretch<D::File>, at: u64, len: usize) -> Result<()> {
+        let Some(engine) = self.engine.as_mut() else { return Ok(()) };
+        let buffer = self.spares.pop().unwrap_or_else(|| AlignedBuf::zeroed(PIECE_BYTES));
+        self.token += 1;
+        let operation = Operation::Read { buffer, len, offset: at };
+        engine.submit(Request { token: self.token, file: Arc::clone(&stretch.file), operation })?;
+        self.flights.push_back(Flight { number: stretch.number, at, token: self.token, done: None });
+        self.next = (stretch.number, at + len as u64);
+        Ok(())
+    }
+
+    /// Puts reads in flight, as many as there may be.
+    fn fill(&mut self) -> Result<()> {
+        while self.flights.len() < DEPTH {
+            let (number, at) = self.next;
+            let is_now = number == self.now.number;
+            let Some(stretch) = (if is_now { Some(&mut self.now) } else { self.following.as_mut() }) else {
+                return Ok(());
+            };
+            let end = stretch.end.map_or(0, |end| end.next_multiple_of(BLOCK_BYTES as u64));
+            if at >= end {
+                match self.following.as_ref().filter(|_| is_now) {
+                    Some(next) => self.next = (next.number, HEADER_BYTES as u64),
+                    None => return Ok(()),
+                }
+                continue;
+            }
+            if self.whole != Some(number) {
+                if let Some(means) = &self.means {
+                    stretch.file = means.whole(stretch)?;
+                }
+                self.whole = Some(number);
+            }
+            let stretch = stretch.clone();
+            self.submit(&stretch, at, PIECE_BYTES.min((end - at) as usize))?;
+        }
         Ok(())
     }
 
     /// Takes one completion.
     fn wait(&mut self) -> Result<()> {
-        let done = self.engine.complete()?.expect("a read is in flight");
-        let read = done.result.inspect_err(|_| {
-            // Nothing that is in flight is waited for any more; who calls again begins anew.
-            self.pieces.clear();
-            self.next = u64::MAX;
-        })?;
-        let place = self.pieces.iter_mut().find(|(at, _)| *at == done.token);
-        if let (Some((_, piece)), Some(memory)) = (place, done.buffer) {
-            *piece = Some((memory, read));
+        let Some(engine) = self.engine.as_mut() else { return Ok(()) };
+        let done = engine.complete()?.expect("a read is in flight");
+        let place = self.flights.iter_mut().find(|flight| flight.token == done.token);
+        match (done.result, done.buffer, place) {
+            (Ok(read), Some(memory), Some(flight)) => flight.done = Some(Ok((memory, read))),
+            (Err(error), memory, Some(flight)) => {
+                self.spares.extend(memory);
+                flight.done = Some(Err(error.into()));
+            }
+            // Nobody wants it any more.
+            (_, memory, _) => self.spares.extend(memory),
         }
         Ok(())
     }
 
-    /// Begins again at another place.
+    /// Begins again at another place of the file that is read.
     fn restart(&mut self, at: u64) -> Result<()> {
-        while self.engine.in_flight() > 0 {
+        for flight in std::mem::take(&mut self.flights) {
+            if let Some(Ok((memory, _))) = flight.done {
+                self.spares.push(memory);
+            }
+        }
+        while self.engine.as_ref().is_some_and(|engine| engine.in_flight() > 0) {
             self.wait()?;
         }
-        self.pieces.clear();
-        self.next = at;
+        self.spares.truncate(DEPTH);
+        self.next = (self.now.number, at);
         Ok(())
+    }
+
+    /// A piece that nobody has asked for before it was needed.
+    fn read_now(&mut self, at: u64, spare: Option<AlignedBuf>) -> Result<(AlignedBuf, usize)> {
+        let most = if self.now.end.is_some() { PIECE_BYTES } else { GROWING_BYTES };
+        let wanted = self.piece_bytes.min(most);
+        let enough = spare.filter(|spare| spare.len() >= wanted);
+        let mut memory = enough.unwrap_or_else(|| AlignedBuf::zeroed(wanted));
+        let read = self.now.file.read_at(&mut memory[..wanted], at)?;
+        self.next = (self.now.number, at + read as u64);
+        self.piece_bytes = (wanted * 2).min(most);
+        Ok((memory, read))
     }
 }
 
-impl<D: Directory> Pieces for Ahead<D> {
-    fn piece(&mut self, at: u64) -> Result<(&AlignedBuf, usize)> {
-        if self.pieces.front().map_or(self.next, |(first, _)| *first) != at {
+impl<D: Directory> Pieces<D::File> for Ahead<D> {
+    fn piece(&mut self, at: u64, spare: Option<AlignedBuf>) -> Result<(AlignedBuf, usize)> {
+        let here = (self.now.number, at);
+        let begun = self.flights.front().map_or(self.next, |flight| (flight.number, flight.at));
+        if begun != here {
             self.restart(at)?;
         }
-        let mut spare = self.shown.take();
-        while self.pieces.len() < DEPTH && (self.next < self.end || self.pieces.is_empty()) {
-            let memory = spare.take().unwrap_or_else(|| AlignedBuf::zeroed(PIECE_BYTES));
-            self.submit(memory)?;
+        let is_known = self.now.end.is_some_and(|end| at < end);
+        if self.flights.is_empty() && !(is_known && self.piece_bytes == PIECE_BYTES) {
+            return self.read_now(at, spare);
         }
-        while self.pieces.front().is_some_and(|(_, piece)| piece.is_none()) {
+        if let (None, Some(means)) = (&self.engine, &self.means) {
+            self.engine = Some(means.engine()?);
+        }
+        self.spares.extend(spare.filter(|spare| spare.len() == PIECE_BYTES));
+        self.fill()?;
+        while self.flights.front().is_some_and(|flight| flight.done.is_none()) {
             self.wait()?;
         }
-        let (memory, len) = self.pieces.pop_front().and_then(|(_, piece)| piece).expect("it was waited for");
-        Ok((self.shown.insert(memory), len))
+        let done = self.flights.pop_front().and_then(|flight| flight.done).expect("it was waited for");
+        if done.is_err() {
+            // Who asks again begins anew.
+            self.restart(0)?;
+        }
+        done
+    }
+
+    fn forget(&mut self) -> Result<()> {
+        self.restart(0)
+    }
+
+    fn go_on(&mut self, stretch: Stretch<D::File>) -> Result<()> {
+        let known = self.following.take().filter(|next| next.number == stretch.number);
+        let is_next = known.is_some();
+        self.now = match known {
+            Some(next) => Stretch { end: stretch.end, ..next },
+            None => stretch,
+        };
+        // What is left of the file before is not wanted any more.
+        let is_left = self.flights.front().is_some_and(|flight| flight.number != self.now.number);
+        if !is_next || is_left || self.next.0 != self.now.number {
+            self.restart(0)?;
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, next: Stretch<D::File>) {
+        if self.following.is_none() && next.end.is_some() {
+            self.following = Some(next);
+        }
     }
 }
 
@@ -141,7 +301,7 @@ impl<D: Directory> FirstBlocks<D> {
     }
 }
 
-impl fmt::Debug for dyn Pieces {
+impl<F> fmt::Debug for dyn Pieces<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pieces")
     }

@@ -8,7 +8,7 @@
 //! the new one, at any time after the header is durable: nobody waits for it where there is a steward to write it (`seal.rs`).
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES};
 use inkstone_format::{
@@ -288,6 +288,7 @@ impl<D: Directory> Shared<D> {
         if result.is_ok() && first > lock(&self.segments).first_live {
             if self.options.makes(Mistake::RemovesFirst) {
                 lock(&self.segments).give_up(first);
+                self.note_change();
                 result = self.retire_unread();
             }
             if result.is_ok() {
@@ -295,6 +296,7 @@ impl<D: Directory> Shared<D> {
             }
             if result.is_ok() {
                 lock(&self.segments).give_up(first);
+                self.note_change();
             }
         }
         if result.is_ok() {
@@ -321,7 +323,7 @@ impl<D: Directory> Shared<D> {
         }
         result?;
         if !self.prepares_ahead() {
-            while self.pool.remove_some()? {}
+            while self.pool.remove_some(Duration::ZERO)? {}
         } else if count > 0 {
             self.lock().files_wanted = true;
             self.steward.notify_one();
@@ -375,6 +377,7 @@ impl<D: Directory> Shared<D> {
         // From here on the cut is durable: whatever fails poisons.
         if !self.options.makes(Mistake::CutUntold) {
             state.cuts.push(last);
+            self.note_change();
         }
         self.set_durable(&mut state, last);
         if let Err(error) =

@@ -8,11 +8,13 @@
 //! with its segment and place, and looks at the log again before it calls something damaged.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inkstone_format::{Kind, Lsn, Stop};
 use inkstone_io::{Directory, OsDirectory};
 
+use crate::ahead::{Ahead, Pieces};
 use crate::error::{Error, Result};
 use crate::look::{Pauses, TRIES};
 use crate::mistake::Mistake;
@@ -21,9 +23,6 @@ use crate::recover::damage;
 use crate::segment::Link;
 use crate::view::may_be_the_writer;
 use crate::window::{FrameAt, Item, Walk, Window};
-
-/// Bytes read at a time.
-const READ_BYTES: usize = 256 << 10;
 
 /// A record, borrowed from the cursor that read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +53,15 @@ pub struct Cursor<D: Directory = OsDirectory> {
     source: Source<D>,
     next: Lsn,
     cuts: usize,
+    /// The source's version at the last look, and what was seen then.
+    seen: Option<(u64, Now)>,
     place: Option<Place<D>>,
 }
 
 struct Place<D: Directory> {
     link: Link<D::File>,
+    /// The segment behind it, once there is one: held because the first of it is read ahead.
+    next: Option<Link<D::File>>,
     walk: Walk<D::File>,
     /// Where it stopped last: a second stop there is no matter of timing.
     stopped_at: Option<u64>,
@@ -69,7 +72,7 @@ struct Place<D: Directory> {
 impl<D: Directory> Cursor<D> {
     pub(crate) fn new(source: Source<D>, next: Lsn) -> Self {
         let cuts = source.now().cuts;
-        Self { source, next, cuts, place: None }
+        Self { source, next, cuts, seen: None, place: None }
     }
 
     /// The LSN of the record that comes next.
@@ -90,18 +93,33 @@ impl<D: Directory> Cursor<D> {
     /// shown were taken off (the next call goes on behind the cut); [`Error::Corrupt`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
-        let mut now = self.source.now();
-        if let Some(view) = self.source.view()
-            && self.next > now.durable
-        {
-            now = view.refresh()?;
-        }
-        if !self.is_there(&now)? {
-            return Ok(None);
-        }
-        let Some(frame) = self.find_frame_or_look_again(now.durable)? else { return Ok(None) };
+        let Some(durable) = self.look()? else { return Ok(None) };
+        let Some(frame) = self.find_frame_or_look_again(durable)? else { return Ok(None) };
         let Some(place) = &self.place else { return Ok(None) };
         Ok(Some(Record { lsn: frame.lsn, bytes: place.walk.payload(&frame) }))
+    }
+
+    /// The watermark, if the next record is at or below it. Asks no more than whether anything has changed since the last
+    /// time, where the record was durable then.
+    fn look(&mut self) -> Result<Option<Lsn>> {
+        let version = self.source.version();
+        if let Some((seen, now)) = self.seen
+            && seen == version
+            && self.next <= now.durable
+            && self.next >= now.first
+        {
+            return Ok(Some(now.durable));
+        }
+        self.seen = None;
+        let mut now = self.source.now();
+        let is_old = self.next > now.durable;
+        if let (true, Some(view)) = (is_old, self.source.view()) {
+            now = view.refresh()?;
+        }
+        let is_there = self.is_there(&now)?;
+        // What was looked at again has another version now.
+        self.seen = (!is_old).then_some((version, now));
+        Ok(is_there.then_some(now.durable))
     }
 
     /// Whether the next record is durable; an error if it is gone.
@@ -126,7 +144,7 @@ impl<D: Directory> Cursor<D> {
         let mut pauses = Pauses::new();
         let mut failed = 0;
         loop {
-            self.mind_old_bytes(durable);
+            self.mind_old_bytes(durable)?;
             let error = match self.find_frame(durable) {
                 Ok(frame) => return Ok(Some(frame)),
                 Err(error) => error,
@@ -150,22 +168,23 @@ impl<D: Directory> Cursor<D> {
 
     /// Where another process writes, what was not durable when it was read may have been replaced since: its writer's
     /// sync failed, another came, and wrote other groups there.
-    fn mind_old_bytes(&mut self, durable: Lsn) {
+    fn mind_old_bytes(&mut self, durable: Lsn) -> Result<()> {
         if self.source.view().is_some() && self.place.as_ref().is_some_and(|place| self.next > place.durable)
         {
-            let Some(mut place) = self.place.take() else { return };
-            let Some(link) = self.source.find(self.next) else { return };
+            let Some(mut place) = self.place.take() else { return Ok(()) };
+            let Some(link) = self.source.find(self.next) else { return Ok(()) };
             if link.segment.header != place.link.segment.header || link.end != place.link.end {
                 // The segment has ended since, or been replaced.
-                return;
+                return Ok(());
             }
             let tail = *place.walk.decoder.tail();
-            place.walk.window.forget();
+            place.walk.window.forget()?;
             place.walk.decoder = place.walk.decoder.from_tail(tail);
             place.durable = durable;
             place.stopped_at = None;
             self.place = Some(place);
         }
+        Ok(())
     }
 
     /// The next record; waits for it up to `timeout`, and gives `None` then.
@@ -198,55 +217,98 @@ impl<D: Directory> Cursor<D> {
     /// Walks to the next record, which is durable.
     fn find_frame(&mut self, durable: Lsn) -> Result<FrameAt> {
         loop {
-            let mut place = match self.place.take() {
+            let place = match &mut self.place {
                 Some(place) => place,
-                None => self.find_place(durable)?,
+                None => self.place.insert(find_place(&self.source, self.next, durable, None)?),
             };
-            match place.walk.step()? {
-                Item::Frame(frame) => {
-                    self.place = Some(place);
-                    if frame.kind == Kind::Record && frame.lsn == self.next {
-                        self.next = frame.lsn.next().ok_or(Error::UsedUp)?;
-                        return Ok(frame);
-                    }
+            let item = match place.walk.step() {
+                Ok(item) => item,
+                Err(error) => {
+                    self.place = None;
+                    return Err(error);
                 }
-                Item::Stop(stop) => self.place = Some(self.after_stop(place, &stop, durable)?),
-                Item::GroupStart(_) | Item::GroupEnd => self.place = Some(place),
+            };
+            match item {
+                // What the next segment begins with is what counts: an end that it names too late shows no record that was
+                // cut off.
+                Item::Frame(frame)
+                    if place.next.as_ref().is_some_and(|next| next.begins_at_or_before(frame.lsn)) =>
+                {
+                    let Some(place) = self.place.take() else { continue };
+                    self.place = Some(self.in_next_segment(place, durable)?);
+                }
+                Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn == self.next => {
+                    self.next = frame.lsn.next().ok_or(Error::UsedUp)?;
+                    return Ok(frame);
+                }
+                Item::Stop(stop) => {
+                    let Some(place) = self.place.take() else { continue };
+                    self.place = Some(self.after_stop(place, &stop, durable)?);
+                }
+                Item::Frame(_) | Item::GroupStart(_) | Item::GroupEnd => {}
             }
         }
     }
 
-    fn find_place(&self, durable: Lsn) -> Result<Place<D>> {
-        let first = self.source.now().first;
-        let link = self.source.find(self.next).ok_or(Error::GivenUp { lsn: self.next, first })?;
-        let file = link.segment.file(self.source.directory(), &self.source.how())?;
-        let decoder = link.segment.decoder_at(self.next, link.end, &file, self.source.options())?;
-        let window = Window::new(file, READ_BYTES.min(link.segment.header.segment_bytes as usize));
-        Ok(Place { link, walk: Walk::new(window, decoder), stopped_at: None, durable })
+    /// The segment that has the next record, by whoever has read ahead so far.
+    fn in_next_segment(&self, place: Place<D>, durable: Lsn) -> Result<Place<D>> {
+        find_place(&self.source, self.next, durable, place.walk.window.into_ahead())
     }
 
     /// A stop before a record that is durable: the segment ends here and the log goes on in the next, or what is in
     /// memory was read before it was written; or it is damage.
-    fn after_stop(&self, place: Place<D>, stop: &Stop, durable: Lsn) -> Result<Place<D>> {
-        let mut place = place;
+    fn after_stop(&self, mut place: Place<D>, stop: &Stop, durable: Lsn) -> Result<Place<D>> {
         let first = self.source.now().first;
         let link = self.source.find(self.next).ok_or(Error::GivenUp { lsn: self.next, first })?;
         if link.segment.number() != place.link.segment.number() {
-            return self.find_place(durable);
+            return self.in_next_segment(place, durable);
         }
         if place.stopped_at == Some(stop.at) {
             return Err(damage(&mut place.walk, self.source.directory(), stop, durable, link.end)?);
         }
         if !self.source.options().makes(Mistake::StaleWindow) {
-            place.walk.window.forget();
+            place.walk.window.forget()?;
         }
-        let file = link.segment.file(self.source.directory(), &self.source.how())?;
-        let decoder = link.segment.decoder(link.end, &file, self.source.options())?;
+        let stretch = self.source.stretch(&link)?;
+        let decoder = link.segment.decoder(link.end, &stretch.file, self.source.options())?;
         place.walk.decoder = decoder.from_tail(stop.tail);
+        place.next = behind(&self.source, &link);
         place.link = link;
         place.stopped_at = Some(stop.at);
         Ok(place)
     }
+}
+
+/// Where a record's segment can be read from; `ahead` has read the segment before.
+fn find_place<D: Directory>(
+    source: &Source<D>,
+    lsn: Lsn,
+    durable: Lsn,
+    ahead: Option<Box<dyn Pieces<D::File>>>,
+) -> Result<Place<D>> {
+    let first = source.now().first;
+    let link = source.find(lsn).ok_or(Error::GivenUp { lsn, first })?;
+    let stretch = source.stretch(&link)?;
+    let file = Arc::clone(&stretch.file);
+    let mut ahead = match ahead {
+        Some(mut ahead) => {
+            ahead.go_on(stretch)?;
+            ahead
+        }
+        None => Box::new(Ahead::growing(Box::new(source.clone()), stretch)),
+    };
+    let next = behind(source, &link);
+    if let Some(next) = &next {
+        ahead.follow(source.stretch(next)?);
+    }
+    let decoder = link.segment.decoder_at(lsn, link.end, &file, source.options())?;
+    let walk = Walk::new(Window::read_by(file, ahead), decoder);
+    Ok(Place { link, next, walk, stopped_at: None, durable })
+}
+
+/// The segment that has named the end of this one.
+fn behind<D: Directory>(source: &Source<D>, link: &Link<D::File>) -> Option<Link<D::File>> {
+    link.end.and_then(|_| source.after(link))
 }
 
 impl<D: Directory> fmt::Debug for Cursor<D> {

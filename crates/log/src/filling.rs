@@ -39,6 +39,13 @@ pub(crate) struct Frozen {
     pub(crate) next_lsn: Lsn,
 }
 
+impl Frozen {
+    /// The LSN of its last record, or of the last one before it.
+    pub(crate) fn last(&self) -> Lsn {
+        self.next_lsn.before().unwrap_or(Lsn::ZERO)
+    }
+}
+
 /// A buffer for groups of up to `bytes` bytes.
 pub(crate) fn memory_for(bytes: usize) -> AlignedBuf {
     AlignedBuf::zeroed(memory_bytes(bytes))

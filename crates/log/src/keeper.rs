@@ -1,7 +1,7 @@
-//! The log's own thread: it commits what nobody waits for, makes room for those who may not block, and writes the last
-//! promise when the log has been idle.
+//! The log's own thread: it writes full buffers, commits what nobody waits for, makes room for those who may not block, and
+//! writes the last promise when the log has been idle.
 //!
-//! *Owns*: when that is due. *May not touch*: how it is done (`shared.rs`, `change.rs`).
+//! *Owns*: when that is due. *May not touch*: how it is done (`commit.rs`, `change.rs`).
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ use crate::state::State;
 /// What is due now.
 enum Due {
     Nothing,
+    /// What was handed over.
+    Handed,
     /// Not yet: in this time.
     In(Duration),
     Commit,
@@ -34,11 +36,20 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
             return;
         }
         match due(shared, &state, &mut since) {
+            // Not by waiting for the turn: it may be handed to this thread meanwhile, with a group to write.
+            Due::Commit | Due::Roll(_) | Due::Promise if state.taken => {
+                state.keeper_waits = true;
+                drop(shared.sleep(&shared.keeper, state));
+            }
             Due::Nothing => {
                 state.keeper_rests = true;
                 drop(shared.sleep_for(&shared.keeper, state, Duration::from_secs(3600)));
             }
             Due::In(time) => drop(shared.sleep_for(&shared.keeper, state, time)),
+            Due::Handed => {
+                since = None;
+                shared.write_handed(state);
+            }
             // A failed write poisons the log, and that is how everybody learns of it.
             Due::Commit => {
                 since = None;
@@ -65,6 +76,9 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
 }
 
 fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Instant>) -> Due {
+    if state.handed.is_some() {
+        return Due::Handed;
+    }
     if let Some(bytes) = state.roll_wanted {
         return Due::Roll(bytes);
     }

@@ -34,10 +34,12 @@
 mod ahead;
 mod append;
 mod change;
+mod commit;
 mod cursor;
 mod error;
 mod event;
 mod filling;
+mod finder;
 pub mod inspect;
 mod keeper;
 mod log;

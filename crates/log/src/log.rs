@@ -199,6 +199,10 @@ impl<D: Directory> Log<D> {
                 EncodeError::BufferFull { .. } if !self.shared.options.own_thread => {
                     self.shared.commit(state)?
                 }
+                EncodeError::BufferFull { .. } if !state.taken && !state.changing => {
+                    self.shared.hand_over(&mut state)?;
+                    state
+                }
                 _ => {
                     let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
                     if let (Error::Busy, Some(waker)) = (&error, waker) {
@@ -310,15 +314,21 @@ impl<D: Directory> Log<D> {
                 false => self.shared.promise(state, PromiseReason::Close),
             };
             drop(self.shared.end_turn(state, turn));
-            let retired = self.shared.retire_unread();
-            result.and(retired)
+            result
         });
         self.end();
-        // With no thread left: seals that wait, unless nothing is to be written any more, and names of segments that are none.
-        let sealed = if result.is_ok() { self.shared.write_seals().map(drop) } else { Ok(()) };
+        // With no thread left, unless nothing is to be written any more: seals that wait, and then the segments that they held.
+        let result = result.and_then(|()| {
+            self.shared.write_seals()?;
+            self.shared.retire_unread()
+        });
+        // Names of segments that are none; and nobody uses what is more than is kept within its second.
         self.shared.pool.demote();
+        if result.is_ok() {
+            self.shared.pool.remove_all();
+        }
         self.writer_lock = None;
-        result.and(sealed)
+        result
     }
 
     /// Nothing is written any more.
@@ -380,7 +390,12 @@ impl<D: Directory> Log<D> {
                 EncodeError::SegmentFull { .. } => self.shared.roll(state, needed_bytes(records))?,
                 EncodeError::BufferFull { .. } if state.taken => {
                     state.stats.waits += 1;
+                    state.room_wanted = true;
                     self.shared.sleep(&self.shared.room, state)
+                }
+                EncodeError::BufferFull { .. } if self.shared.options.own_thread => {
+                    self.shared.hand_over(&mut state)?;
+                    state
                 }
                 EncodeError::BufferFull { .. } => self.shared.commit(state)?,
                 EncodeError::LsnsUsedUp => return Err(Error::UsedUp),

@@ -36,6 +36,7 @@ inkstone_io::named_choice! {
         TailNotRead = "tail-not-read", "opening does not read the block in which the log ends before writing it again";
         BatchSplit = "batch-split", "the records of a batch are gathered one by one, as room comes";
         WatermarkEarly = "watermark-early", "the watermark is moved before the group is written";
+        TurnNotHanded = "turn-not-handed", "a full buffer is handed over, and the turn stays free for the next group";
         WatermarkOnFailure = "watermark-on-failure", "the watermark is moved whatever became of the group";
         WatermarkOffByOne = "watermark-off-by-one", "who waits for the record after the watermark is told Ok";
         SyncsFirst = "syncs-first", "the sync of a group is issued before its write has completed";
@@ -58,6 +59,7 @@ inkstone_io::named_choice! {
         ReadsPastWatermark = "reads-past-watermark", "readers are shown what is gathered, durable or not";
         ShowsUnpromised = "shows-unpromised", "a reader beside a writer shows whole groups that nothing promises yet";
         GivenUpShown = "given-up-shown", "a reader does not ask whether a record was given up";
+        GetUnsummed = "get-unsummed", "a record asked for by its LSN is handed out by its header, without summing its bytes";
         SizeNotAllocated = "size-not-allocated", "a segment's file gets its size, and no blocks";
         RecyclesAnySize = "recycles-any-size", "a free file is used for a segment of another size";
         NoRoomPoisons = "no-room-poisons", "a full disk while a segment is obtained is taken for a failed write";

@@ -67,8 +67,7 @@ pub(crate) fn open_shared<D: Directory>(
     }
     recovery.leftovers = tidy(&shared, &listing);
     if !shared.prepares_ahead() {
-        // What cannot be removed now is found by the next opening.
-        while shared.pool.remove_some().unwrap_or(false) {}
+        shared.pool.remove_all();
     }
     Ok((shared, recovery, choice))
 }

@@ -41,6 +41,7 @@ pub struct Options {
     pub(crate) own_thread: bool,
     pub(crate) prepare_ahead: bool,
     pub(crate) linger: Duration,
+    pub(crate) yields: u32,
     pub(crate) idle: Duration,
     pub(crate) periodic: Option<Duration>,
     pub(crate) disk_budget_bytes: Option<u64>,
@@ -67,6 +68,7 @@ impl Default for Options {
             own_thread: true,
             prepare_ahead: true,
             linger: Duration::from_micros(200),
+            yields: 32,
             idle: Duration::from_millis(100),
             periodic: None,
             disk_budget_bytes: None,
@@ -173,6 +175,14 @@ impl Options {
         Self { linger, ..self }
     }
 
+    /// How often a thread that waits lets other threads run (`sched_yield`) before it sleeps: 32 by default, some 10 us where
+    /// nobody else wants the processor. It saves most sleeps and wake-ups where many threads wait. 0 saves processor time
+    /// where a few do, and is better where other programs keep all processors busy: who has let them run waits for their
+    /// time slice, who sleeps is woken before it ends (docs/performance.md has figures). A lone writer does not wait for others.
+    pub fn yields(self, yields: u32) -> Self {
+        Self { yields, ..self }
+    }
+
     /// How long nothing must have been written before the log's own thread writes a promise of what is durable: 100 ms
     /// by default. From then on also the last group is known to have been acknowledged, and readers in other processes
     /// see it.
@@ -180,7 +190,8 @@ impl Options {
         Self { idle, ..self }
     }
 
-    /// How many segments that are not needed any more are kept for their blocks. 0 removes them. Left open: as tuned
+    /// How many segments that are not needed any more are kept for their blocks. 0 removes them. More than these stay for a
+    /// second, or until the log is closed, so that a log that gives up several at once uses them again. Left open: as tuned
     /// ([`crate::tuned`]), else by rule: 2, or none where every write goes to a new place anyway.
     pub fn free_segments_max(self, count: usize) -> Self {
         Self { free_segments_max: Some(count), ..self }
@@ -212,7 +223,9 @@ impl Options {
         Self { slow_commit, ..self }
     }
 
-    /// Who is told what happens in the log, as it happens: see [`Event`].
+    /// Who is told what happens in the log, as it happens: see [`Event`]. It runs on the thread to which it happened, which may
+    /// be the one that writes for everybody: it must not append to this log, wait for its records or truncate it (that may
+    /// wait for ever), only leave word for a thread that does.
     pub fn listener(self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Listener(Arc::new(listener))), ..self }
     }

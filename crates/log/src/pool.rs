@@ -81,6 +81,14 @@ struct Spare {
     bytes: u64,
     /// Its blocks are nobody else's, as far as is known, and all there.
     is_usable: bool,
+    /// Since when it is nobody's.
+    since: Instant,
+}
+
+impl Spare {
+    fn new(number: SegmentNumber, bytes: u64) -> Self {
+        Self { number, bytes, is_usable: true, since: Instant::now() }
+    }
 }
 
 #[derive(Debug)]
@@ -151,7 +159,7 @@ impl<D: Directory> Pool<D> {
             // What cannot be looked at is not used; the next opening looks again.
             let opened = directory.open(&names::free(number), &OpenFile::existing().read_only());
             if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
-                files.free.push(Spare { number, bytes, is_usable: true });
+                files.free.push(Spare::new(number, bytes));
                 files.used_bytes += bytes;
             }
         }
@@ -309,7 +317,7 @@ impl<D: Directory> Pool<D> {
     /// segment, and the next opening takes it back.
     fn free_again(&self, number: SegmentNumber, bytes: u64) {
         if self.directory.rename(&names::segment(number), &names::free(number)).is_ok() {
-            lock(&self.files).free.push(Spare { number, bytes, is_usable: true });
+            lock(&self.files).free.push(Spare::new(number, bytes));
         }
     }
 
@@ -362,7 +370,7 @@ impl<D: Directory> Pool<D> {
         let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
         let is_over = || budget.is_some_and(|budget| lock(&self.files).used_bytes + bytes > budget);
         // What is to be removed goes before anybody is refused for want of room.
-        while is_over() && self.remove_some().unwrap_or(false) {}
+        while is_over() && self.remove_some(Duration::ZERO).unwrap_or(false) {}
         {
             let mut files = lock(&self.files);
             if budget.is_some_and(|budget| files.used_bytes + bytes > budget) {
@@ -451,7 +459,7 @@ impl<D: Directory> Pool<D> {
     pub(crate) fn retire(&self, number: SegmentNumber, bytes: u64, options: &Options) -> Result<()> {
         self.directory.rename(&names::segment(number), &names::free(number))?;
         let mut files = lock(&self.files);
-        let spare = Spare { number, bytes, is_usable: true };
+        let spare = Spare::new(number, bytes);
         let is_kept = files.free.len() < options.free_segments_chosen();
         if is_kept {
             files.free.push(spare)
@@ -461,12 +469,17 @@ impl<D: Directory> Pool<D> {
         Ok(())
     }
 
-    /// Removes what is doomed, or a piece of it; `false` when there was nothing to do.
+    /// Removes what has been doomed for `age`, or a piece of it; `false` when there was nothing to do.
     ///
     /// # Errors
     /// What the file system answers; the file is left for the next opening.
-    pub(crate) fn remove_some(&self) -> Result<bool> {
-        let Some(mut spare) = lock(&self.files).doomed.pop() else { return Ok(false) };
+    pub(crate) fn remove_some(&self, age: Duration) -> Result<bool> {
+        let mut spare = {
+            let mut files = lock(&self.files);
+            let is_due = |spare: &Spare| !spare.is_usable || spare.since.elapsed() >= age;
+            let Some(at) = files.doomed.iter().rposition(is_due) else { return Ok(false) };
+            files.doomed.remove(at)
+        };
         let name = names::free(spare.number);
         let left = spare.bytes.saturating_sub(SHRINK_BYTES);
         let file = self.directory.open(&name, &OpenFile::existing())?;
@@ -486,10 +499,15 @@ impl<D: Directory> Pool<D> {
         Ok(true)
     }
 
-    /// Removes all that is doomed; false if nothing was.
-    fn remove_all(&self) -> bool {
+    /// Whether something is to be removed, now or later.
+    pub(crate) fn has_doomed(&self) -> bool {
+        !lock(&self.files).doomed.is_empty()
+    }
+
+    /// Removes all that is doomed; false if nothing was. What cannot be removed now is found by the next opening.
+    pub(crate) fn remove_all(&self) -> bool {
         let mut count = 0;
-        while self.remove_some().unwrap_or(false) {
+        while self.remove_some(Duration::ZERO).unwrap_or(false) {
             count += 1;
         }
         count > 0

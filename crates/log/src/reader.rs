@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inkstone_format::Lsn;
-use inkstone_io::{Directory, OpenFile, OsDirectory};
+use inkstone_io::{Access, Directory, EngineKind, File as _, OpenFile, OsDirectory};
 
+use crate::ahead::{DEPTH, Means, Stretch};
 use crate::cursor::{Cursor, OwnedRecord};
 use crate::error::{Error, Result};
-use crate::look::open_for_reading;
+use crate::finder::Finder;
 use crate::mistake::Mistake;
+use crate::names;
 use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::segment::{Link, lock};
@@ -26,8 +28,12 @@ use crate::view::View;
 /// [`crate::Log::reader`] gives one of a log that this process writes; [`Reader::open`] one of a log that anybody may be
 /// writing, or nobody. Such a reader never writes, takes no lock and does not hold a writer up: a writer that gives
 /// records up uses their files again, and the reader, if it comes too late, answers [`Error::GivenUp`].
+///
+/// Clones share what [`Reader::get`] has learned of the log, and the files that it keeps open: keep one, rather than ask for
+/// a new one each time.
 pub struct Reader<D: Directory = OsDirectory> {
     source: Source<D>,
+    finder: Arc<Finder<D>>,
 }
 
 /// Where a reader's records come from.
@@ -71,20 +77,20 @@ impl<D: Directory> Source<D> {
         }
     }
 
-    /// How segments' files are opened.
-    pub(crate) fn how(&self) -> OpenFile {
-        match self {
-            // Not for writing either: a file system that has gone read-only is to be readable to its end.
-            Self::Living(shared) => open_for_reading(&shared.options),
-            Self::View(view) => open_for_reading(&view.options),
-        }
-    }
-
     /// The view, if it is one.
     pub(crate) fn view(&self) -> Option<&View<D>> {
         match self {
             Self::Living(_) => None,
             Self::View(view) => Some(view),
+        }
+    }
+
+    /// A number that is another one when records were given up or taken off, or another look was taken. Ask for it before
+    /// [`Source::now`].
+    pub(crate) fn version(&self) -> u64 {
+        match self {
+            Self::Living(shared) => shared.changes(),
+            Self::View(view) => view.version(),
         }
     }
 
@@ -119,6 +125,27 @@ impl<D: Directory> Source<D> {
         }
     }
 
+    /// The segment behind this one, if the log has gone on.
+    pub(crate) fn after(&self, link: &Link<D::File>) -> Option<Link<D::File>> {
+        let number = link.segment.number();
+        match self {
+            Self::Living(shared) => lock(&shared.segments).after(number).cloned(),
+            Self::View(view) => view.after(number),
+        }
+    }
+
+    /// Up to which byte a segment's file can be read ahead: nothing before it is going to be written again.
+    pub(crate) fn stretch(&self, link: &Link<D::File>) -> Result<Stretch<D::File>> {
+        let segment = &link.segment;
+        let number = segment.number();
+        let end = match self {
+            _ if link.end.is_some() => link.end,
+            Self::Living(_) => None,
+            Self::View(view) => view.settled_end(number),
+        };
+        Ok(Stretch { number, file: segment.cached_file(self.directory())?, end })
+    }
+
     /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.
     pub(crate) fn wait(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
         match self {
@@ -141,6 +168,26 @@ impl<D: Directory> Source<D> {
     }
 }
 
+impl<D: Directory> Means<D> for Source<D> {
+    fn engine(&self) -> Result<D::Engine> {
+        Ok(self.directory().engine(EngineKind::Pool, DEPTH)?)
+    }
+
+    /// Through the page cache what is there, else past it: several reads in flight then leave the device no pause, and
+    /// nothing that others need is driven out of memory.
+    fn whole(&self, stretch: &Stretch<D::File>) -> Result<Arc<D::File>> {
+        if stretch.file.is_cached()? {
+            return Ok(Arc::clone(&stretch.file));
+        }
+        let past = OpenFile::existing().read_only().access(Access::Direct);
+        match self.directory().open(&names::segment(stretch.number), &past) {
+            Ok(file) => Ok(Arc::new(file)),
+            // No O_DIRECT here, or the name was taken away.
+            Err(_) => Ok(Arc::clone(&stretch.file)),
+        }
+    }
+}
+
 impl Reader {
     /// Opens the log in the directory `path` for reading only. Nothing is written or created, no lock is taken: being
     /// allowed to read the files is enough, also in a file system that is mounted read-only.
@@ -149,7 +196,9 @@ impl Reader {
     /// writer it shows what the writer has *promised*: what had become durable before its latest group
     /// ([`Options::idle`] bounds how long the last records take to be promised).
     ///
-    /// Of the options those count that say how to read: [`Options::access`], [`Options::expect_durable`].
+    /// Of the options those count that say how to look: [`Options::access`] (how a living writer's last segment is looked at;
+    /// records that are durable are read through the page cache or past it, whichever is faster),
+    /// [`Options::expect_durable`].
     ///
     /// # Errors
     /// [`Error::NoLog`]; [`Error::Corrupt`] when something is missing that was promised to be there; contradictions in
@@ -177,7 +226,7 @@ impl<D: Directory> Reader<D> {
     /// As [`Reader::open`].
     pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
         options.check()?;
-        Ok(Self { source: Source::View(Arc::new(View::open(directory, options)?)) })
+        Ok(Self::of(Source::View(Arc::new(View::open(directory, options)?))))
     }
 
     /// What [`Reader::open`] found; `None` for a reader of a log that this process writes. Beside a writer there is no
@@ -187,7 +236,11 @@ impl<D: Directory> Reader<D> {
     }
 
     pub(crate) fn living(shared: Arc<Shared<D>>) -> Self {
-        Self { source: Source::Living(shared) }
+        Self::of(Source::Living(shared))
+    }
+
+    fn of(source: Source<D>) -> Self {
+        Self { source, finder: Arc::new(Finder::new()) }
     }
 
     /// The first record that is left; one above the last if there is none.
@@ -203,12 +256,19 @@ impl<D: Directory> Reader<D> {
 
     /// The record with this LSN.
     ///
+    /// The first call in a part of the log reads the headers there, and remembers where records are: every few KiB, coarser
+    /// in a larger log (at most 17 MiB in all). From then on a call is one read of that many bytes, from the page cache if
+    /// they are there.
+    ///
     /// # Errors
     /// [`Error::GivenUp`] or [`Error::NotYet`] when it is not there; [`Error::Corrupt`] when it should be and cannot be
     /// read.
     pub fn get(&self, lsn: Lsn) -> Result<Vec<u8>> {
-        let mut cursor = self.from(lsn);
-        match cursor.next()? {
+        if let Some(record) = self.finder.find(&self.source, lsn)? {
+            return Ok(record);
+        }
+        // It is not there, or not sound, or another process has changed something: a cursor tells which.
+        match self.from(lsn).next()? {
             Some(record) => Ok(record.bytes.to_vec()),
             None => Err(Error::NotYet { lsn, durable: self.durable() }),
         }
@@ -257,7 +317,7 @@ impl<D: Directory> Reader<D> {
 
 impl<D: Directory> Clone for Reader<D> {
     fn clone(&self) -> Self {
-        Self { source: self.source.clone() }
+        Self { source: self.source.clone(), finder: Arc::clone(&self.finder) }
     }
 }
 

@@ -17,7 +17,7 @@ use inkstone_format::{
 };
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
-use crate::ahead::{Ahead, FirstBlocks};
+use crate::ahead::{Ahead, FirstBlocks, Stretch};
 use crate::error::{Corruption, Error, Result};
 use crate::mistake::Mistake;
 use crate::names::{self, FileName};
@@ -31,7 +31,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// Segments above this size are read with several reads in flight.
-const AHEAD_BYTES: u64 = 4 << 20;
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// First blocks of more files than this are read with several reads in flight.
 const FEW: usize = 8;
@@ -177,11 +177,12 @@ impl<'d, D: Directory> Headers<'d, D> {
         let len = handle.len_bytes()?;
         let id = log.or(traces).map(|log| Identity::new(log, file.number));
         let mut scan = id.map(|id| ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len));
-        let mut window = window_for_all(self.directory, handle, len)?;
+        let mut window = window_for_all(self.directory, file.number, handle, len)?;
         let mut dirty = false;
         let mut at = HEADER_BYTES as u64;
         while at < len {
-            window.load(at, BLOCK_BYTES)?;
+            // Two blocks, so that it goes on where the first is all that was left of the last window.
+            window.load(at, 2 * BLOCK_BYTES)?;
             if window.bytes().is_empty() {
                 break;
             }
@@ -206,9 +207,17 @@ fn head_by_lsn(files: &[FileHeader], log: LogId) -> Option<SegmentHeader> {
 }
 
 /// A window for who reads all of a file of `len` bytes.
-fn window_for_all<D: Directory>(directory: &D, file: Arc<D::File>, len: u64) -> Result<Window<D::File>> {
-    let window = Window::new(Arc::clone(&file), (READ_BYTES as u64).min(len.max(1)) as usize);
-    Ok(if len > AHEAD_BYTES { window.read_by(Box::new(Ahead::new(directory, file, len)?)) } else { window })
+fn window_for_all<D: Directory>(
+    directory: &D,
+    number: SegmentNumber,
+    file: Arc<D::File>,
+    len: u64,
+) -> Result<Window<D::File>> {
+    if len <= AHEAD_BYTES {
+        return Ok(Window::new(file, len.max(1) as usize));
+    }
+    let stretch = Stretch { number, file: Arc::clone(&file), end: Some(len) };
+    Ok(Window::read_by(file, Box::new(Ahead::all(directory, stretch)?)))
 }
 
 /// A file to be read as the medium has it.
@@ -290,7 +299,7 @@ fn read_head<D: Directory>(
     let file = Arc::new(past_the_cache(directory, options, head.number)?);
     let len = file.len_bytes()?;
     let decoder = segment.decoder(None, &file, options)?;
-    let mut walk = Walk::new(window_for_all(directory, file, len)?, decoder);
+    let mut walk = Walk::new(window_for_all(directory, head.number, file, len)?, decoder);
     let mut stop = walk.run_to_stop()?;
     if options.makes(Mistake::HalfGroups) && stop.place == Place::Inside {
         (stop.tail.end, stop.tail.next_lsn) = (stop.at, stop.lsn_expected);

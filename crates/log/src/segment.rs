@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use inkstone_format::limits::{ALIGN, HEADER_BYTES};
-use inkstone_format::{Decoder, LogId, Lsn, SegmentHeader, SegmentNumber, Tail};
+use inkstone_format::{Decoder, LogId, Lsn, Mark, SegmentHeader, SegmentNumber, Tail};
 use inkstone_io::{Directory, OpenFile};
 
 use crate::error::Result;
@@ -28,13 +28,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Segment<F> {
     pub(crate) header: SegmentHeader,
     file: Mutex<Weak<F>>,
+    /// As its readers have it open: through the page cache.
+    cached: Mutex<Weak<F>>,
     /// Ends of groups, ascending: where reading can begin.
     index: Mutex<Vec<Tail>>,
 }
 
 impl<F: inkstone_io::File> Segment<F> {
     pub(crate) fn new(header: SegmentHeader) -> Self {
-        Self { header, file: Mutex::new(Weak::new()), index: Mutex::new(Vec::new()) }
+        let (file, cached) = (Mutex::new(Weak::new()), Mutex::new(Weak::new()));
+        Self { header, file, cached, index: Mutex::new(Vec::new()) }
     }
 
     pub(crate) fn number(&self) -> SegmentNumber {
@@ -43,7 +46,23 @@ impl<F: inkstone_io::File> Segment<F> {
 
     /// Its file, open in the way the log reads and writes; one handle is shared by all who have it.
     pub(crate) fn file<D: Directory<File = F>>(&self, directory: &D, how: &OpenFile) -> Result<Arc<F>> {
-        let mut held = lock(&self.file);
+        self.shared_handle(&self.file, directory, how)
+    }
+
+    /// Its file, open for reading records that are known to be durable: through the page cache, whatever the log's own way
+    /// is. What a reader asks for has been written, so the kernel shows it there; what is wrong in the cache is not what
+    /// was durable (docs/durability.md).
+    pub(crate) fn cached_file<D: Directory<File = F>>(&self, directory: &D) -> Result<Arc<F>> {
+        self.shared_handle(&self.cached, directory, &OpenFile::existing().read_only())
+    }
+
+    fn shared_handle<D: Directory<File = F>>(
+        &self,
+        held: &Mutex<Weak<F>>,
+        directory: &D,
+        how: &OpenFile,
+    ) -> Result<Arc<F>> {
+        let mut held = lock(held);
         if let Some(file) = held.upgrade() {
             return Ok(file);
         }
@@ -83,6 +102,16 @@ impl<F: inkstone_io::File> Segment<F> {
         })
     }
 
+    /// The nearest end of a group before `lsn` that is known; else where the first group begins.
+    pub(crate) fn mark_before(&self, lsn: Lsn) -> Mark {
+        let index = lock(&self.index);
+        let after = index.partition_point(|tail| tail.next_lsn <= lsn);
+        match after.checked_sub(1).and_then(|at| index.get(at)) {
+            Some(tail) => Mark::between(tail.end, tail.next_lsn, tail.epoch),
+            None => Mark::between(HEADER_BYTES as u64, self.header.first_lsn, self.header.epoch),
+        }
+    }
+
     /// A decoder that begins at the first group.
     pub(crate) fn decoder(&self, end: Option<u64>, file: &F, options: &Options) -> Result<Decoder> {
         let decoder = Decoder::new(&identity(&self.header, options), file.len_bytes()?);
@@ -106,6 +135,13 @@ pub(crate) fn identity(header: &SegmentHeader, options: &Options) -> SegmentHead
 pub(crate) struct Link<F> {
     pub(crate) segment: Arc<Segment<F>>,
     pub(crate) end: Option<u64>,
+}
+
+impl<F> Link<F> {
+    /// Whether the record with this LSN is not before the segment.
+    pub(crate) fn begins_at_or_before(&self, lsn: Lsn) -> bool {
+        self.segment.header.first_lsn <= lsn
+    }
 }
 
 impl<F> Clone for Link<F> {
@@ -132,6 +168,11 @@ impl<F: inkstone_io::File> Segments<F> {
     pub(crate) fn find(&self, lsn: Lsn) -> Option<&Link<F>> {
         let after = self.links.partition_point(|link| link.segment.header.first_lsn <= lsn);
         self.links.get(after.checked_sub(1)?)
+    }
+
+    /// The segment behind the one with this number.
+    pub(crate) fn after(&self, number: SegmentNumber) -> Option<&Link<F>> {
+        self.links.get(self.links.partition_point(|link| link.segment.number() <= number))
     }
 
     /// Ends the head at `end` and makes `segment` the head.

@@ -1,7 +1,7 @@
-//! What everybody who uses one open log shares, and group commit: who writes, who waits, who is told.
+//! What everybody who uses one open log shares: who writes, who waits, who is told.
 //!
 //! *Owns*: the state under one lock, the turn (one group in flight), the durable watermark, waiting and waking.
-//! *May not touch*: segments changing (`change.rs`), reading (`cursor.rs`).
+//! *May not touch*: how a group is written (`commit.rs`), segments changing (`change.rs`), reading (`cursor.rs`).
 //!
 //! **Commit.** The first waiter whose group may be written takes the *turn*: it freezes the group, writes it and makes
 //! it durable without holding the state's lock, moves the watermark, and wakes that group's waiters. Meanwhile others
@@ -24,18 +24,16 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use inkstone_format::limits::{CONTROL_RESERVE_BYTES, HEADER_BYTES};
-use inkstone_format::{Control, Lsn, Promise, PromiseReason};
-use inkstone_io::{AlignedBuf, Directory};
+use inkstone_format::Lsn;
+use inkstone_io::Directory;
 
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
-use crate::filling::{Frozen, memory_bytes, memory_for};
 use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::seal::Seal;
-use crate::segment::{Segments, lock};
+use crate::segment::Segments;
 use crate::sleepers::Sleepers;
 use crate::state::{Guard, State};
 use crate::writer::Writer;
@@ -70,6 +68,8 @@ pub(crate) struct Shared<D: Directory> {
     /// The durable watermark, for who only wants to look. Written with `Release` under the state's lock when a group is
     /// durable; read with `Acquire` by handles and readers.
     durable: AtomicU64,
+    /// A number that is another one after each cut and each truncation: a reader asks it for each record, and no lock.
+    changes: AtomicU64,
     /// Somebody polled or let go of a record of the group that is gathered: the log's own thread is to commit it. Set by those,
     /// cleared with the lock held when a group is frozen. `Relaxed` is enough: whoever sets it for a record had the lock after
     /// the group before that record was frozen, so a `true` that is seen here was set for this group or a later one.
@@ -149,6 +149,7 @@ impl<D: Directory> Shared<D> {
             segments: Mutex::new(segments),
             seals: Mutex::default(),
             durable,
+            changes: AtomicU64::new(0),
             unclaimed: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
         }
@@ -184,6 +185,16 @@ impl<D: Directory> Shared<D> {
         Lsn::new(self.durable.load(Ordering::Acquire))
     }
 
+    /// Ask for it before looking at what it counts the changes of.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Records were given up or taken off: called after that, or with its lock held.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
     /// Moves the watermark; after a cut it goes down.
     pub(crate) fn set_durable(&self, state: &mut State, lsn: Lsn) {
         state.durable = lsn;
@@ -191,13 +202,32 @@ impl<D: Directory> Shared<D> {
     }
 
     /// Sleeps until woken, or for a second: the mark of a panic is left without the lock, so its wake-up can be missed.
-    pub(crate) fn sleep<'a>(&self, on: &Sleepers, state: Guard<'a>) -> Guard<'a> {
+    pub(crate) fn sleep<'a>(&'a self, on: &Sleepers, state: Guard<'a>) -> Guard<'a> {
         self.sleep_for(on, state, FALLBACK).0
     }
 
-    pub(crate) fn sleep_for<'a>(&self, on: &Sleepers, state: Guard<'a>, time: Duration) -> (Guard<'a>, bool) {
-        let (state, timed_out) = on.sleep(state, time);
+    pub(crate) fn sleep_for<'a>(
+        &'a self,
+        on: &Sleepers,
+        state: Guard<'a>,
+        time: Duration,
+    ) -> (Guard<'a>, bool) {
+        let (state, timed_out) = on.sleep(&self.state, state, time);
         (self.mind_panic(state), timed_out)
+    }
+
+    /// As [`Shared::sleep_for`]; `None`, and the lock is not taken again, when the record is durable by then. Whom a group
+    /// wakes need not queue for the lock. (A cut that lowers the watermark makes everything before it durable first.)
+    fn sleep_for_durable<'a>(
+        &'a self,
+        on: &Sleepers,
+        state: Guard<'a>,
+        time: Duration,
+        lsn: Lsn,
+    ) -> Option<(Guard<'a>, bool)> {
+        let is_durable = || lsn <= self.durable();
+        let timed_out = on.sleep_without(state, time, self.options.yields, is_durable);
+        if is_durable() { None } else { Some((self.lock(), timed_out)) }
     }
 
     /// Waits for the turn and takes it.
@@ -213,6 +243,11 @@ impl<D: Directory> Shared<D> {
             }
             state = self.sleep(&self.room, state);
         }
+    }
+
+    /// The turn, for who was handed it: `taken` stands already.
+    pub(crate) fn turn_in_hand(&self) -> Turn<'_, D> {
+        Turn { shared: self, is_back: false }
     }
 
     /// Ends a turn, and tells what happened in it.
@@ -244,7 +279,6 @@ impl<D: Directory> Shared<D> {
     fn give_back(&self, state: &mut State) {
         state.taken = false;
         state.changing = false;
-        state.room_wanted = false;
         state.wake_futures();
         state.wake_room();
         self.room.notify_all();
@@ -256,9 +290,15 @@ impl<D: Directory> Shared<D> {
         self.groups[(state.group % 2) as usize].notify_one();
         // With a timer the thread looks by itself: waking it after each group would cost a lone writer a switch each time.
         let is_resting = std::mem::take(&mut state.keeper_rests);
-        if (state.unpromised && is_resting) || self.unclaimed.load(Ordering::Relaxed) {
+        let is_waiting = std::mem::take(&mut state.keeper_waits);
+        if is_waiting || (state.unpromised && is_resting) || self.unclaimed.load(Ordering::Relaxed) {
             self.keeper.notify_one();
         }
+    }
+
+    /// The group with this number is decided.
+    pub(crate) fn wake_group(&self, number: u64) {
+        self.groups[(number % 2) as usize].notify_all();
     }
 
     /// Everybody is to look again.
@@ -292,126 +332,6 @@ impl<D: Directory> Shared<D> {
         Error::Poisoned(poison)
     }
 
-    /// Writes what is gathered, if anything is, and makes it durable. The caller has the turn.
-    ///
-    /// # Errors
-    /// The poison, if it failed.
-    pub(crate) fn write_gathered<'a>(&'a self, state: Guard<'a>) -> (Guard<'a>, Result<()>) {
-        self.write_group(state, false)
-    }
-
-    /// As [`Shared::write_gathered`]; to write it `unsynced` is a mistake.
-    pub(crate) fn write_group<'a>(&'a self, mut state: Guard<'a>, unsynced: bool) -> (Guard<'a>, Result<()>) {
-        if state.filling.is_empty() {
-            return (state, Ok(()));
-        }
-        let waiters = std::mem::take(&mut state.waiting);
-        let group = state.group;
-        state.group += 1;
-        // Whoever held the timer held it for this group: the next one's first arrival takes a timer of its own.
-        state.timed = false;
-        let since = state.gathered_since.take();
-        self.unclaimed.store(false, Ordering::Relaxed);
-        let frozen = self.freeze(&mut state);
-        let last = frozen.next_lsn.before().unwrap_or(Lsn::ZERO);
-        let end = frozen.end;
-        let bytes = frozen.len as u64;
-        if self.options.makes(Mistake::WatermarkEarly) {
-            self.set_durable(&mut state, last);
-        }
-        drop(state);
-        let written = lock(&self.writer).group(frozen, unsynced);
-        let took = written.write + written.sync.unwrap_or_default();
-        if took >= self.options.slow_commit {
-            self.tell(&Event::SlowCommit { took, bytes });
-        }
-        let mut state = self.lock();
-        self.keep_memory(&mut state, written.memory);
-        if let Err(error) = written.result {
-            if self.options.makes(Mistake::WatermarkOnFailure) {
-                self.set_durable(&mut state, last);
-            }
-            let poisoned = self.poison(&mut state, error);
-            return (state, Err(poisoned));
-        }
-        if let Some(poison) = &state.poison {
-            let poisoned = Error::Poisoned(poison.clone());
-            return (state, Err(poisoned));
-        }
-        self.note_group(last, end, &state);
-        self.set_durable(&mut state, last);
-        state.commit_time = (state.commit_time * 7 + took) / 8;
-        state.expected = waiters + state.waiting;
-        state.unpromised = true;
-        state.last_commit = written.started + took;
-        let stats = &mut state.stats;
-        stats.groups += 1;
-        stats.group_bytes += bytes;
-        stats.waiters += waiters as u64;
-        stats.commit.add(took);
-        stats.write.add(written.write);
-        if let Some(sync) = written.sync {
-            stats.sync.add(sync);
-        }
-        if let Some(since) = since {
-            stats.queue.add(written.started.saturating_duration_since(since));
-        }
-        state.told = state.reserved();
-        self.groups[(group % 2) as usize].notify_all();
-        self.followers.notify_all();
-        (state, Ok(()))
-    }
-
-    /// Ends the group that is gathered; it says what is durable now.
-    pub(crate) fn freeze(&self, state: &mut State) -> Frozen {
-        let promise = match self.options.makes(Mistake::NoPromise) {
-            true => Promise { lsn: Lsn::ZERO, end: HEADER_BYTES as u64 },
-            false => Promise { lsn: state.durable, end: state.filling.at() },
-        };
-        let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
-        let pad = self.options.pad_groups && !self.options.makes(Mistake::PaddingForgotten);
-        state.filling.freeze(promise, pad, memory)
-    }
-
-    /// Keeps a group's memory for the next one, unless it was grown.
-    pub(crate) fn keep_memory(&self, state: &mut State, memory: Option<AlignedBuf>) {
-        state.spare = memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
-    }
-
-    /// Lets readers begin at the end of this group.
-    fn note_group(&self, last: Lsn, end: u64, state: &State) {
-        let segments = lock(&self.segments);
-        let segment = &segments.head().segment;
-        segment.note(&inkstone_format::Tail {
-            end,
-            next_lsn: last.next().unwrap_or(last),
-            epoch: state.epoch,
-            promise: state.durable,
-            first_live: segments.first_live,
-            groups: 0,
-            closed: false,
-            sealed: None,
-        });
-    }
-
-    /// Writes what is gathered now, whoever waits for it.
-    ///
-    /// # Errors
-    /// When the log is poisoned or closed.
-    pub(crate) fn commit<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>> {
-        let (state, turn) = self.take_turn(state)?;
-        let (state, mut result) = self.write_gathered(state);
-        let state = if result.is_ok() && self.options.makes(Mistake::PromiseTooHigh) {
-            let more;
-            (more, result) = self.write_unsynced_promise(state);
-            more
-        } else {
-            state
-        };
-        let state = self.end_turn(state, turn);
-        result.map(|()| state)
-    }
-
     /// Waits until the record is acknowledged: durable, unless the options say that being appended is enough.
     ///
     /// # Errors
@@ -422,17 +342,6 @@ impl<D: Directory> Shared<D> {
         }
         self.want(lsn);
         self.lock().outcome(lsn, cuts).unwrap_or(Ok(()))
-    }
-
-    /// For a mistake: a group that nobody syncs, and that the next group's promise covers all the same.
-    fn write_unsynced_promise<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, Result<()>) {
-        if !state.filling.is_empty() || state.filling.control_room() < CONTROL_RESERVE_BYTES {
-            return (state, Ok(()));
-        }
-        match state.filling.control(&Control::Promise(PromiseReason::Idle)) {
-            Ok(()) => self.write_group(state, true),
-            Err(_) => (state, Ok(())),
-        }
     }
 
     /// Waits until the record is durable; leads the commit if it is this caller's turn.
@@ -460,7 +369,10 @@ impl<D: Directory> Shared<D> {
             if !gathered {
                 // It is in the group that is being written.
                 let on = &self.groups[(state.group.wrapping_sub(1) % 2) as usize];
-                state = self.sleep(on, state);
+                match self.sleep_for_durable(on, state, FALLBACK, lsn) {
+                    Some((locked, _)) => state = locked,
+                    None => return Ok(()),
+                }
                 continue;
             }
             if counted != Some(state.group) {
@@ -472,8 +384,10 @@ impl<D: Directory> Shared<D> {
             if !state.taken && (is_late || state.waiting >= state.expected) {
                 state = self.commit(state)?;
             } else if state.taken || state.timed {
-                let slept;
-                (state, slept) = self.sleep_for(on, state, FALLBACK);
+                let Some((locked, slept)) = self.sleep_for_durable(on, state, FALLBACK, lsn) else {
+                    return Ok(());
+                };
+                state = locked;
                 // Nobody writes, nobody holds a timer, and nobody has said so.
                 let is_missed = slept && !state.taken && !state.timed && counted == Some(state.group);
                 state.stats.missed_wakeups += u64::from(is_missed);
@@ -482,7 +396,10 @@ impl<D: Directory> Shared<D> {
                 state.timed = true;
                 let linger = state.commit_time.clamp(LINGER_MIN, LINGER_MAX);
                 let group = state.group;
-                (state, is_late) = self.sleep_for(on, state, linger);
+                match self.sleep_for_durable(on, state, linger, lsn) {
+                    Some(woken) => (state, is_late) = woken,
+                    None => return Ok(()),
+                }
                 if state.group == group {
                     state.timed = false;
                 } else {

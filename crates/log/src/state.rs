@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use inkstone_format::{Control, Epoch, Lsn};
 use inkstone_io::AlignedBuf;
 
+use crate::commit::Closed;
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::filling::{Filling, memory_for};
@@ -26,6 +27,8 @@ pub(crate) struct State {
     pub(crate) group: u64,
     /// Somebody has the turn.
     pub(crate) taken: bool,
+    /// A group that was handed to the log's own thread, together with the turn, and that it has not begun to write.
+    pub(crate) handed: Option<Closed>,
     /// The segment is changing: nothing may be gathered.
     pub(crate) changing: bool,
     pub(crate) durable: Lsn,
@@ -45,7 +48,7 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     pub(crate) wakers: Vec<(Lsn, Waker)>,
     pub(crate) room_wakers: Vec<Waker>,
-    /// Somebody asked for room without waiting: commit what is there.
+    /// Somebody found the buffer full while another group was being written: this one is next.
     pub(crate) room_wanted: bool,
     /// Somebody asked, without waiting, for a segment that holds a frame of so many bytes.
     pub(crate) roll_wanted: Option<u64>,
@@ -56,6 +59,8 @@ pub(crate) struct State {
     pub(crate) last_commit: Instant,
     /// The log's own thread has no timer: it sleeps until somebody wakes it.
     pub(crate) keeper_rests: bool,
+    /// The log's own thread is to be woken when the turn is given back.
+    pub(crate) keeper_waits: bool,
     /// When the first record of the gathered group came.
     pub(crate) gathered_since: Option<Instant>,
     /// The steward is to look.
@@ -76,6 +81,7 @@ impl State {
             spare: Some(memory_for(options.buffer_bytes)),
             group: 0,
             taken: false,
+            handed: None,
             changing: false,
             durable,
             cuts: Vec::new(),
@@ -95,6 +101,7 @@ impl State {
             unpromised: false,
             last_commit: Instant::now(),
             keeper_rests: false,
+            keeper_waits: false,
             gathered_since: None,
             files_wanted: true,
             was_pool_empty: false,

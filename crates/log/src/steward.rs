@@ -25,6 +25,9 @@ const LARGE_GROUP_BYTES: u64 = 128 << 10;
 const RETRY: Duration = Duration::from_secs(1);
 /// Somebody wakes it when there is something to do.
 const IDLE: Duration = Duration::from_secs(3600);
+/// Files more than are kept are removed after this time: a log that fills fast, and gives up several segments at once, uses
+/// them again before that.
+const REMOVAL_AGE: Duration = Duration::from_secs(1);
 /// Small segments are used up before one file can be made: several wait.
 const READY_BYTES: u64 = 4 << 20;
 const READY_MAX: u64 = 8;
@@ -49,7 +52,7 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
             Ok(Step::Stopped) => return,
             Ok(Step::Idle) => {
                 last_failure = None;
-                IDLE
+                if shared.pool.has_doomed() { REMOVAL_AGE } else { IDLE }
             }
             Err(error) => {
                 // The same failure is told once, not every second.
@@ -100,7 +103,8 @@ pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<S
     if (ready as u64) < wanted {
         return make_ready(shared, next_bytes, is_paced);
     }
-    Ok(if shared.pool.remove_some()? { Step::Done } else { Step::Idle })
+    let age = if is_paced { REMOVAL_AGE } else { Duration::ZERO };
+    Ok(if shared.pool.remove_some(age)? { Step::Done } else { Step::Idle })
 }
 
 fn make_ready<D: Directory>(shared: &Shared<D>, bytes: u64, is_paced: bool) -> Result<Step> {

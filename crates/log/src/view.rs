@@ -9,10 +9,11 @@
 //! What the reader remembers of the head for the next look is only what was *durable*: whole groups behind it may be
 //! gone when the writer's sync failed, and others written in their place.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use inkstone_format::{Lsn, Tail};
+use inkstone_format::{Lsn, SegmentNumber, Tail};
 use inkstone_io::Directory;
 
 use crate::error::{Error, Result};
@@ -29,6 +30,8 @@ pub(crate) struct View<D: Directory> {
     pub(crate) options: Options,
     pub(crate) recovery: Recovery,
     seen: Mutex<Seen<D::File>>,
+    /// One more after each look, so that who reads on need not ask what was seen.
+    version: AtomicU64,
 }
 
 struct Seen<F> {
@@ -59,7 +62,12 @@ impl<D: Directory> View<D> {
             head: found.head,
             untouched: found.untouched,
         };
-        Ok(Self { directory, options, recovery, seen: Mutex::new(seen) })
+        Ok(Self { directory, options, recovery, seen: Mutex::new(seen), version: AtomicU64::new(0) })
+    }
+
+    /// A number that is another one after each look. Ask for it before [`View::now`].
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     pub(crate) fn now(&self) -> Now {
@@ -74,12 +82,25 @@ impl<D: Directory> View<D> {
         lock(&self.seen).segments.find(lsn).cloned()
     }
 
+    /// The segment behind the one with this number.
+    pub(crate) fn after(&self, number: SegmentNumber) -> Option<Link<D::File>> {
+        lock(&self.seen).segments.after(number).cloned()
+    }
+
+    /// Up to which byte the head was durable at the last look.
+    pub(crate) fn settled_end(&self, head: SegmentNumber) -> Option<u64> {
+        let seen = lock(&self.seen);
+        (seen.segments.head().segment.number() == head).then_some(seen.settled.end)
+    }
+
     /// Looks for more than is known, as cheaply as it can be told.
     ///
     /// # Errors
     /// [`Error::Corrupt`], or what the file system answers.
     pub(crate) fn refresh(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
+        // Before anything is changed: whoever asks in between asks again.
+        self.version.fetch_add(1, Ordering::AcqRel);
         if writer_lives(&*self.directory)? {
             seen.untouched = None;
             self.mind_the_living(&mut seen)?;
@@ -95,6 +116,8 @@ impl<D: Directory> View<D> {
     /// As [`View::refresh`].
     pub(crate) fn refresh_fully(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
+        // Before anything is changed: whoever asks in between asks again.
+        self.version.fetch_add(1, Ordering::AcqRel);
         if writer_lives(&*self.directory)? {
             seen.untouched = None;
             self.look_again(&mut seen)?;

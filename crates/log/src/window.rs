@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
-use inkstone_format::{Batch, Decoder, GroupStart, Kind, Lsn, Step, Stop};
+use inkstone_format::{Batch, Decoder, Frame, GroupStart, Kind, Lsn, Step, Stop};
 use inkstone_io::{AlignedBuf, File};
 
-use crate::ahead::{PIECE_BYTES, Pieces};
+use crate::ahead::Pieces;
 use crate::error::Result;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -19,83 +19,133 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 #[derive(Debug)]
 pub(crate) struct Window<F> {
     file: Arc<F>,
-    memory: AlignedBuf,
+    /// What was read last: a piece, where there is somebody who reads ahead.
+    memory: Option<AlignedBuf>,
     at: u64,
     len: usize,
+    /// Bytes that lie across two pieces or more, from `seam_at` on. Empty when the piece itself is shown.
+    seam: Vec<u8>,
+    seam_at: u64,
     /// Reads ahead, where that was asked for.
-    ahead: Option<Box<dyn Pieces>>,
+    ahead: Option<Box<dyn Pieces<F>>>,
 }
 
 impl<F: File> Window<F> {
     /// Nothing read yet; reads will be of `bytes` bytes, or more where a frame is larger.
     pub(crate) fn new(file: Arc<F>, bytes: usize) -> Self {
-        let memory = AlignedBuf::zeroed(bytes.next_multiple_of(BLOCK_BYTES));
-        Self { file, memory, at: 0, len: 0, ahead: None }
+        let memory = Some(AlignedBuf::zeroed(bytes.next_multiple_of(BLOCK_BYTES)));
+        Self { file, memory, at: 0, len: 0, seam: Vec::new(), seam_at: 0, ahead: None }
     }
 
-    /// With several reads in flight, for who reads on and on.
-    pub(crate) fn read_by(self, ahead: Box<dyn Pieces>) -> Self {
-        Self { ahead: Some(ahead), ..self }
+    /// Read in pieces by somebody who reads ahead. Nothing is copied but what lies across two pieces.
+    pub(crate) fn read_by(file: Arc<F>, ahead: Box<dyn Pieces<F>>) -> Self {
+        Self { file, memory: None, at: 0, len: 0, seam: Vec::new(), seam_at: 0, ahead: Some(ahead) }
+    }
+
+    /// Gives back who reads ahead.
+    pub(crate) fn into_ahead(self) -> Option<Box<dyn Pieces<F>>> {
+        self.ahead
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.memory[..self.len]
+        if self.seam.is_empty() { self.piece() } else { &self.seam }
+    }
+
+    fn piece(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], |memory| &memory[..self.len])
     }
 
     pub(crate) fn at(&self) -> u64 {
-        self.at
+        if self.seam.is_empty() { self.at } else { self.seam_at }
     }
 
     /// Forgets what was read: the file may have changed.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) -> Result<()> {
         self.len = 0;
+        self.seam.clear();
+        self.ahead.as_mut().map_or(Ok(()), |ahead| ahead.forget())
     }
 
     /// `len` bytes from `at`, which are in memory.
     pub(crate) fn slice(&self, at: u64, len: usize) -> &[u8] {
-        let from = (at - self.at) as usize;
+        let from = (at - self.at()) as usize;
         &self.bytes()[from..from + len]
     }
 
     /// Reads so that `len` bytes from `at` are in memory, as far as the file has them.
     pub(crate) fn load(&mut self, at: u64, len: usize) -> Result<()> {
         let start = at / BLOCK * BLOCK;
-        let needed = ((at - start) as usize + len).next_multiple_of(BLOCK_BYTES);
         if let Some(mut ahead) = self.ahead.take() {
-            let loaded = self.load_ahead(ahead.as_mut(), start, needed);
+            let loaded = self.load_ahead(ahead.as_mut(), at, len);
             self.ahead = Some(ahead);
             return loaded;
         }
-        if needed > self.memory.len() {
-            self.memory = AlignedBuf::zeroed(needed);
-        }
-        self.len = 0;
-        self.at = start;
-        self.len = self.file.read_at(&mut self.memory, start)?;
+        let needed = ((at - start) as usize + len).next_multiple_of(BLOCK_BYTES);
+        let enough = self.memory.take().filter(|memory| memory.len() >= needed);
+        (self.at, self.len) = (start, 0);
+        let memory = self.memory.insert(enough.unwrap_or_else(|| AlignedBuf::zeroed(needed)));
+        self.len = self.file.read_at(memory, start)?;
         Ok(())
     }
 
-    /// Keeps what is in memory from `start` on, and puts pieces behind it until `needed` bytes are there.
-    fn load_ahead(&mut self, ahead: &mut dyn Pieces, start: u64, needed: usize) -> Result<()> {
-        let end = self.at + self.len as u64;
-        let kept = if (self.at..end).contains(&start) { (end - start) as usize } else { 0 };
-        if self.memory.len() < needed + PIECE_BYTES {
-            let mut memory = AlignedBuf::zeroed(needed + PIECE_BYTES);
-            memory[..kept].copy_from_slice(&self.memory[self.len - kept..self.len]);
-            self.memory = memory;
-        } else {
-            self.memory.copy_within(self.len - kept..self.len, 0);
-        }
-        (self.at, self.len) = (start, kept);
-        while self.len < needed {
-            let (piece, len) = ahead.piece(self.at + self.len as u64)?;
-            self.memory[self.len..self.len + len].copy_from_slice(&piece[..len]);
-            self.len += len;
-            if len < PIECE_BYTES {
-                // The file ends.
+    /// Shows the piece that has all of it, or puts together what lies across pieces.
+    fn load_ahead(&mut self, ahead: &mut dyn Pieces<F>, at: u64, len: usize) -> Result<()> {
+        let in_seam = at.checked_sub(self.seam_at).filter(|from| *from < self.seam.len() as u64);
+        let in_piece = at.checked_sub(self.at).filter(|from| *from < self.len as u64);
+        match (in_piece, in_seam) {
+            (Some(from), _) if from as usize + len <= self.len => {
+                self.seam.clear();
                 return Ok(());
             }
+            // The seam ends in the piece.
+            (_, Some(from)) => drop(self.seam.drain(..from as usize)),
+            (Some(from), None) => {
+                self.seam.clear();
+                self.take(from as usize, self.len);
+            }
+            (None, None) => {
+                self.seam.clear();
+                let start = at / BLOCK * BLOCK;
+                self.next_piece(ahead, start)?;
+                let from = (at - start) as usize;
+                if from + len <= self.len || self.len <= from {
+                    return Ok(());
+                }
+                self.take(from, self.len);
+            }
         }
+        self.seam_at = at;
+        while self.seam.len() < len {
+            let end = at + self.seam.len() as u64;
+            let piece_end = self.at + self.len as u64;
+            if end == piece_end {
+                if !end.is_multiple_of(BLOCK) {
+                    // The file ends.
+                    return Ok(());
+                }
+                self.next_piece(ahead, end)?;
+                if self.len == 0 {
+                    return Ok(());
+                }
+            }
+            let from = (end - self.at) as usize;
+            let to = self.len.min(from + len - self.seam.len());
+            self.take(from, to);
+        }
+        Ok(())
+    }
+
+    /// Puts a part of the piece behind the seam.
+    fn take(&mut self, from: usize, to: usize) {
+        if let Some(memory) = &self.memory {
+            self.seam.extend_from_slice(&memory[from..to]);
+        }
+    }
+
+    fn next_piece(&mut self, ahead: &mut dyn Pieces<F>, at: u64) -> Result<()> {
+        (self.at, self.len) = (at, 0);
+        let (memory, len) = ahead.piece(at, self.memory.take())?;
+        (self.memory, self.len) = (Some(memory), len);
         Ok(())
     }
 }
@@ -120,6 +170,20 @@ pub(crate) struct FrameAt {
     pub(crate) end: u64,
 }
 
+impl FrameAt {
+    #[inline]
+    fn of(frame: &Frame<'_>) -> Self {
+        Self {
+            at: frame.at,
+            lsn: frame.lsn,
+            kind: frame.kind,
+            batch: frame.batch,
+            payload_bytes: frame.payload.len(),
+            end: frame.end(),
+        }
+    }
+}
+
 /// A decoder over a window.
 #[derive(Debug)]
 pub(crate) struct Walk<F> {
@@ -133,12 +197,16 @@ impl<F: File> Walk<F> {
     }
 
     /// The next step.
+    #[inline]
     pub(crate) fn step(&mut self) -> Result<Item> {
         loop {
+            if let Some(frame) = self.decoder.frame(self.window.bytes(), self.window.at()) {
+                return Ok(Item::Frame(FrameAt::of(&frame)));
+            }
             match self.decoder.step(self.window.bytes(), self.window.at()) {
                 Step::NeedBytes { at, bytes } => {
                     self.window.load(at, bytes)?;
-                    if self.window.len < ((at - self.window.at) as usize) + bytes {
+                    if self.window.bytes().len() < (at.saturating_sub(self.window.at()) as usize) + bytes {
                         // The file has become shorter since its size was asked: nobody of ours does that.
                         let why = "the file ends before the bytes that its size promised";
                         let path = self.window.file.path();
@@ -146,16 +214,7 @@ impl<F: File> Walk<F> {
                     }
                 }
                 Step::GroupStart(start) => return Ok(Item::GroupStart(start)),
-                Step::Frame(frame) => {
-                    return Ok(Item::Frame(FrameAt {
-                        at: frame.at,
-                        lsn: frame.lsn,
-                        kind: frame.kind,
-                        batch: frame.batch,
-                        payload_bytes: frame.payload.len(),
-                        end: frame.end(),
-                    }));
-                }
+                Step::Frame(frame) => return Ok(Item::Frame(FrameAt::of(&frame))),
                 Step::GroupEnd(_) => return Ok(Item::GroupEnd),
                 Step::Stop(stop) => return Ok(Item::Stop(stop)),
             }

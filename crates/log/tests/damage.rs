@@ -41,6 +41,14 @@ fn judge(disk: &SimDisk, count: &mut Count, what: impl Fn() -> String) {
     };
     assert_eq!(log.first(), Lsn::new(FIRST), "{}", what());
     let mut next = FIRST;
+    let reader = log.reader();
+    for lsn in (FIRST..=LAST).step_by(17) {
+        match reader.get(Lsn::new(lsn)) {
+            Ok(shown) => assert!(shown == record_of(lsn), "{}: record {lsn} is wrong", what()),
+            Err(Error::Corrupt(_)) => {}
+            Err(error) => panic!("{}: {error}", what()),
+        }
+    }
     for shown in log.reader().records(Lsn::new(FIRST)) {
         match shown {
             Ok(shown) => {

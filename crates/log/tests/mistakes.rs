@@ -15,7 +15,7 @@ mod history;
 
 use std::sync::{Arc, Mutex};
 
-use caught::{LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, caught, check_cut};
+use caught::{LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, caught, caught_in_any_way, check_cut};
 use gate::{Gate, GateDirectory};
 use history::{
     LOG, Told, append, check, check_with, disk, name, open, read_file, record, small, with, write_file,
@@ -360,5 +360,29 @@ fn preparing_ahead_takes_more_than_the_budget() {
         append(&log, 1, 3)?;
         let used: u64 = disk.image().iter().map(|(_, bytes)| bytes.len() as u64).sum();
         if used <= budget { Ok(()) } else { Err(format!("{used} bytes of a budget of {budget}")) }
+    });
+}
+
+/// A full buffer is left to the log's own thread. Who waits for a record behind it must not be told before it is written:
+/// with the turn free it would lead the next group itself, and mostly before the other thread is awake. Then a cut leaves a
+/// hole, which opening refuses, or reading, if its segment was sealed by then; where the other thread has written before
+/// the cut, its group's last block lies over the beginning of the one that was told, and that one is gone without a word.
+#[test]
+fn a_turn_that_is_not_handed_over_acknowledges_what_lies_behind_a_hole() {
+    caught_in_any_way(Mistake::TurnNotHanded, &[REFUSES, UNREADABLE, LOST], |mistake, seed| {
+        let (disk, options) = (disk(seed), with(mistake));
+        let log = open(&disk, options.clone().own_thread(true).prepare_ahead(false)).unwrap();
+        let mut last = 0;
+        for _ in 0..5 {
+            // More than a buffer holds.
+            for _ in 0..40 + seed {
+                last += 1;
+                drop(log.append(&record(last)).map_err(|error| error.to_string())?);
+            }
+            last += 1;
+            append(&log, last, last)?;
+            check_cut(&disk.power_cut(), &options, seed, Told::all(last))?;
+        }
+        Ok(())
     });
 }

@@ -240,3 +240,18 @@ fn a_growing_log_has_each_next_segment_ready_in_its_size() {
     let stats = log.stats();
     assert_eq!((stats.segments, stats.segments_fallocated, stats.pool_empty), (2, 0, 0), "{stats:?}");
 }
+
+#[test]
+fn a_closed_log_leaves_no_files_but_its_last_segment_and_those_that_are_kept() {
+    let disk = disk();
+    let log = open(&disk, options().own_thread(true).prepare_ahead(true).free_segments_max(1));
+    while log.stats().segments < 40 {
+        log.append_durable(&[7; 4000]).unwrap();
+    }
+    log.truncate_before(log.last()).unwrap();
+    log.close().unwrap();
+    let names = inkstone_io::Directory::list(&disk.directory("/log")).unwrap();
+    let count = |ending| names.iter().filter(|name| name.ends_with(ending)).count();
+    // One is kept; up to eight of this size had been made ready.
+    assert!(count(".ink") == 1 && count(".free") <= 9, "{names:?}");
+}

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use inkstone::{Log, Lsn};
+use inkstone::{Log, Lsn, Reader};
 use inkstone_io::Directory;
 
 /// Bytes of which every payload is a piece; the second half is zeros, which are the likeliest thing to be taken for
@@ -214,6 +214,20 @@ impl Allowed {
         }
         if next != shown.last + 1 {
             return Err(format!("the log says that {} is its last, and shows {}", shown.last, next - 1));
+        }
+        self.check_by_lsn(&log.reader(), shown)
+    }
+
+    /// Some of the records, the last among them, asked for by their LSNs.
+    fn check_by_lsn<D: Directory>(&self, reader: &Reader<D>, shown: Shown) -> Result<(), String> {
+        for lsn in (shown.first..=shown.last).rev().step_by(7) {
+            let found =
+                reader.get(Lsn::new(lsn)).map_err(|error| format!("LSN {lsn} cannot be read: {error}"))?;
+            if self.records.get(lsn as usize - 1).map(Record::payload) != Some(&found[..]) {
+                return Err(format!(
+                    "LSN {lsn}, asked for by itself, holds bytes that were not appended there"
+                ));
+            }
         }
         Ok(())
     }

@@ -10,8 +10,11 @@ use inkstone_powerloss::mistakes::{Bound, Lab, STARTS, THREADS, hunt};
 
 const PAGE: &str = include_str!("../../../docs/powerloss.md");
 /// Where the directed tests are.
-const DIRECTED: [&str; 2] =
-    [include_str!("../../log/tests/mistakes.rs"), include_str!("../../log/tests/mistakes_recovery.rs")];
+const DIRECTED: [&str; 3] = [
+    include_str!("../../log/tests/mistakes.rs"),
+    include_str!("../../log/tests/mistakes_recovery.rs"),
+    include_str!("../../log/tests/reading.rs"),
+];
 
 /// A lab may take so many times the states of the table.
 const SLACK: u64 = 8;

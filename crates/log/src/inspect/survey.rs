@@ -4,6 +4,7 @@
 //! (`inkstone-format`), which files are the log (`pieces.rs`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use inkstone_format::{
     Copies, Fault, HeaderBlock, Kind, Lsn, Position, Reason, SegmentHeader, SegmentNumber, Stop, Tail,
@@ -22,6 +23,10 @@ use crate::window::Item;
 
 /// Looks at a log beside a living writer before its damage is believed.
 const LOOKS_MAX: usize = 30;
+
+/// Threads that read segments at the same time, at most, and bytes for which another one pays.
+const THREADS_MAX: usize = 8;
+const BYTES_PER_THREAD: u64 = 8 << 20;
 
 /// How much is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,13 +204,16 @@ fn read_all<D: Directory>(
     let report = &mut found.report;
     (report.first, report.clean) =
         (first_live, head_read.tail.closed && head_read.report.verdict == Verdict::End);
+    let others: Vec<&Piece> = pieces.iter().filter(|piece| piece.header.number != head.number).collect();
+    let mut others = match depth {
+        Depth::Everything => read_pieces(directory, headers, &others),
+        Depth::Ends => others.iter().map(|piece| unread(directory, headers, piece)).collect(),
+    }
+    .into_iter();
     for piece in &pieces {
         let is_head = piece.header.number == head.number;
-        let read = match depth {
-            _ if is_head => head_read.clone(),
-            Depth::Everything => read_piece(directory, headers, piece)?,
-            Depth::Ends => unread(directory, headers, piece)?,
-        };
+        let read = if is_head { Some(Ok(head_read.clone())) } else { others.next() };
+        let Some(read) = read.transpose()? else { break };
         report.last = report.last.max(read.report.last);
         report.promise = report.promise.max(read.promise);
         report.epoch = report.epoch.max(Some(read.report.epoch));
@@ -334,6 +342,42 @@ fn notes<D: Directory>(headers: &Headers<'_, D>, number: SegmentNumber) -> Vec<S
         notes.push("bytes other than zero between the copies of its header".into());
     }
     notes
+}
+
+/// Reads segments, several at a time where there is much to read; what was found of each, in their order.
+fn read_pieces<D: Directory>(
+    directory: &D,
+    headers: &Headers<'_, D>,
+    pieces: &[&Piece],
+) -> Vec<Result<Read>> {
+    let bytes: u64 = pieces.iter().map(|piece| piece.header.segment_bytes).sum();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = cores.min(THREADS_MAX).min(pieces.len()).min((bytes / BYTES_PER_THREAD) as usize);
+    if threads < 2 {
+        return pieces.iter().map(|piece| read_piece(directory, headers, piece)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(piece) = pieces.get(index)
+        {
+            done.push((index, read_piece(directory, headers, piece)));
+        }
+        done
+    };
+    let mut found = std::thread::scope(|scope| {
+        // Where no thread is to be had, those that there are do it, and this one.
+        let spawn = || std::thread::Builder::new().name("inkstone-verify".into()).spawn_scoped(scope, work);
+        let others: Vec<_> = (1..threads).map_while(|_| spawn().ok()).collect();
+        let mut found = work();
+        for other in others {
+            found.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        found
+    });
+    found.sort_by_key(|(index, _)| *index);
+    found.into_iter().map(|(_, read)| read).collect()
 }
 
 /// Reads a segment from front to back, over its damage.

@@ -81,6 +81,14 @@ pub(crate) fn check_with(
         }
         next += 1;
     }
+    let reader = log.reader();
+    for lsn in first.get()..next {
+        let found =
+            reader.get(Lsn::new(lsn)).map_err(|error| format!("record {lsn} cannot be read: {error}"))?;
+        if found != record(lsn) {
+            return Err(format!("record {lsn} was never appended"));
+        }
+    }
     log.abandon();
     if next != shown + 1 {
         return Err(format!("recovery speaks of {shown} and {} are there", next - 1));

@@ -1,0 +1,325 @@
+//! One record by its LSN, with one read.
+//!
+//! *Owns*: what is remembered of where records are, how much memory that takes, and the files that are kept open for it.
+//! *May not touch*: what it means that something cannot be read: it says nothing then, and a cursor looks.
+//!
+//! A *mark* is the place of a record. They are learned by whoever asks for a record behind the last mark: it steps from
+//! header to header, and notes one every few KiB. A mark is never believed: every header on the way from it is summed with
+//! segment, place, epoch and LSN, and the record itself with its bytes. So a mark can be old, and costs time then.
+//!
+//! Asked is only for what is durable, and every header on the way was durable before it. So nothing that is read
+//! here changes any more, and the page cache shows it (docs/durability.md).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, Skim};
+use inkstone_io::{Directory, File};
+
+use crate::error::Result;
+use crate::mistake::Mistake;
+use crate::reader::Source;
+use crate::segment::{Link, identity, lock};
+
+/// Bytes of a log between two marks, until there are too many of them.
+const STEP_BYTES: u64 = 2 << 10;
+/// Marks of a whole log: at 24 bytes each, and an eighth more where they grow, 17 MiB.
+const MARKS_MAX: usize = 640 << 10;
+/// Files that are kept open.
+const FILES_MAX: usize = 128;
+/// Reads of who learns: the first, and the largest. A record that is larger is read at once.
+const LEARN_BYTES: usize = 64 << 10;
+const LEARN_BYTES_MAX: usize = 1 << 20;
+
+/// Where records are, as far as it was learned.
+pub(crate) struct Finder<D: Directory> {
+    shelf: Mutex<Shelf<D::File>>,
+}
+
+struct Shelf<F> {
+    segments: BTreeMap<SegmentNumber, Known<F>>,
+    step_bytes: u64,
+    marks: usize,
+    files: usize,
+    /// The first record at the last call: segments before it are forgotten.
+    first: Lsn,
+    spare: Vec<Vec<u8>>,
+    /// Counts calls that opened a file.
+    turn: u64,
+}
+
+struct Known<F> {
+    header: SegmentHeader,
+    file: Option<Arc<F>>,
+    /// When the file was opened.
+    turn: u64,
+    marks: Vec<Stored>,
+}
+
+/// A mark in 24 bytes. A segment has at most 4 GiB.
+#[derive(Clone, Copy)]
+struct Stored {
+    lsn: Lsn,
+    epoch: Epoch,
+    at: u32,
+    group_rest: u32,
+}
+
+impl Stored {
+    fn of(mark: &Mark) -> Option<Self> {
+        let (at, rest) = (u32::try_from(mark.at).ok()?, u32::try_from(mark.group_end - mark.at).ok()?);
+        Some(Self { lsn: mark.lsn, epoch: mark.epoch, at, group_rest: rest })
+    }
+
+    fn mark(&self) -> Mark {
+        let at = u64::from(self.at);
+        Mark { at, lsn: self.lsn, epoch: self.epoch, group_end: at + u64::from(self.group_rest) }
+    }
+}
+
+/// Where to begin, and what to note on the way.
+struct Search<F> {
+    file: Arc<F>,
+    from: Mark,
+    /// Where the next record begins that is known.
+    until: Option<u64>,
+    step_bytes: u64,
+    memory: Vec<u8>,
+}
+
+impl<D: Directory> Finder<D> {
+    pub(crate) fn new() -> Self {
+        let shelf = Shelf {
+            segments: BTreeMap::new(),
+            step_bytes: STEP_BYTES,
+            marks: 0,
+            files: 0,
+            first: Lsn::ZERO,
+            spare: Vec::new(),
+            turn: 0,
+        };
+        Self { shelf: Mutex::new(shelf) }
+    }
+
+    /// The record, if it is durable and everything on the way to it is sound.
+    ///
+    /// # Errors
+    /// What the file system answers to whoever opens or reads, unless another process may have taken the file away.
+    pub(crate) fn find(&self, source: &Source<D>, lsn: Lsn) -> Result<Option<Vec<u8>>> {
+        let now = source.now();
+        let given_up = lsn < now.first && !source.options().makes(Mistake::GivenUpShown);
+        if lsn > now.durable || given_up || lsn < Lsn::FIRST {
+            return Ok(None);
+        }
+        // Holding the link keeps a segment of ours from becoming another.
+        let Some(link) = source.find(lsn) else { return Ok(None) };
+        let found = self.search(source, &link, now.first, lsn);
+        if source.view().is_some() && !matches!(found, Ok(Some(_))) {
+            // The file may have become another one.
+            lock(&self.shelf).forget(link.segment.number());
+            return Ok(None);
+        }
+        found
+    }
+
+    fn search(
+        &self,
+        source: &Source<D>,
+        link: &Link<D::File>,
+        first: Lsn,
+        lsn: Lsn,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut search = lock(&self.shelf).begin(source.directory(), link, first, lsn)?;
+        let header = identity(&link.segment.header, source.options());
+        let identity = Identity::new(header.log, header.number);
+        let is_summed = !source.options().makes(Mistake::GetUnsummed);
+        let mut learned = Vec::new();
+        let found = search.run(&identity, lsn, is_summed, &mut learned);
+        lock(&self.shelf).end(link.segment.number(), search, &learned);
+        found
+    }
+}
+
+impl<F: File> Search<F> {
+    /// Steps to the record with this LSN.
+    fn run(
+        &mut self,
+        identity: &Identity,
+        lsn: Lsn,
+        is_summed: bool,
+        learned: &mut Vec<Stored>,
+    ) -> Result<Option<Vec<u8>>> {
+        let (mut mark, mut noted) = (self.from, self.from.at);
+        let known = self.until.map_or(LEARN_BYTES, |until| (until - mark.at) as usize);
+        let mut ahead = LEARN_BYTES;
+        let (mut at, mut len) = (mark.at, 0);
+        let mut wanted = known.min(LEARN_BYTES);
+        loop {
+            let (window, end) = (&self.memory[..len], at + len as u64);
+            let needed = match mark.skim(identity, window, at) {
+                Skim::NeedBytes(bytes) => bytes,
+                Skim::Unsound => return Ok(None),
+                Skim::Passed(next) => {
+                    mark = next;
+                    continue;
+                }
+                Skim::Record(record) => {
+                    if mark.at >= noted + self.step_bytes && self.until.is_none_or(|until| mark.at < until) {
+                        learned.extend(Stored::of(&mark));
+                        noted = mark.at;
+                    }
+                    if mark.lsn < lsn {
+                        mark = record.next;
+                        continue;
+                    }
+                    if record.end() <= end {
+                        let unsummed = || record.payload_unsummed(window, at);
+                        let payload = if is_summed { record.payload(window, at) } else { unsummed() };
+                        return Ok(payload.map(<[u8]>::to_vec));
+                    }
+                    (record.end() - mark.at) as usize
+                }
+            };
+            if len > 0 {
+                wanted = ahead;
+                ahead = (ahead * 2).min(LEARN_BYTES_MAX);
+            }
+            (at, len) = (mark.at, wanted.max(needed));
+            if self.memory.len() < len {
+                self.memory.resize(len, 0);
+            }
+            len = self.file.read_at(&mut self.memory[..len], at)?;
+            if len < needed {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// How many marks lie at or before `lsn`. Where records are of one size a guess is right at once; halving would miss the
+/// processor's cache a dozen times.
+fn marks_up_to(marks: &[Stored], lsn: Lsn) -> usize {
+    let (Some(first), Some(last)) = (marks.first(), marks.last()) else { return 0 };
+    if lsn < first.lsn || lsn >= last.lsn {
+        return if lsn < first.lsn { 0 } else { marks.len() };
+    }
+    let (into, span) = (lsn.get() - first.lsn.get(), last.lsn.get() - first.lsn.get());
+    let guess = (u128::from(into) * (marks.len() - 1) as u128 / u128::from(span)) as usize;
+    let (mut low, mut high, mut reach) = (guess, guess + 1, 1);
+    while marks[low].lsn > lsn {
+        (low, high) = (low.saturating_sub(reach), low);
+        reach *= 2;
+    }
+    while marks[high].lsn <= lsn {
+        (low, high) = (high, (high + reach).min(marks.len() - 1));
+        reach *= 2;
+    }
+    low + 1 + marks[low + 1..high].partition_point(|mark| mark.lsn <= lsn)
+}
+
+impl<F: File> Shelf<F> {
+    fn begin<D: Directory<File = F>>(
+        &mut self,
+        directory: &D,
+        link: &Link<F>,
+        first: Lsn,
+        lsn: Lsn,
+    ) -> Result<Search<F>> {
+        if self.first != first {
+            self.forget_before(first);
+        }
+        let header = link.segment.header;
+        if self.segments.get(&header.number).is_some_and(|known| known.header != header) {
+            self.forget(header.number);
+        }
+        let new = || Known { header, file: None, turn: 0, marks: Vec::new() };
+        let known = self.segments.entry(header.number).or_insert_with(new);
+        let file = match &known.file {
+            Some(file) => Arc::clone(file),
+            None => {
+                let file = link.segment.cached_file(directory)?;
+                self.turn += 1;
+                (known.file, known.turn) = (Some(Arc::clone(&file)), self.turn);
+                self.files += 1;
+                file
+            }
+        };
+        let after = marks_up_to(&known.marks, lsn);
+        let mark = after.checked_sub(1).and_then(|at| known.marks.get(at)).map(Stored::mark);
+        let until = known.marks.get(after).map(|mark| u64::from(mark.at));
+        let from = match mark {
+            // What the writer has noted is nearer only where nothing is known of what comes behind.
+            Some(mark) if until.is_some() => mark,
+            mark => {
+                let tail = link.segment.mark_before(lsn);
+                mark.filter(|mark| mark.lsn >= tail.lsn).unwrap_or(tail)
+            }
+        };
+        self.close_some();
+        let memory = self.spare.pop().unwrap_or_default();
+        Ok(Search { file, from, until, step_bytes: self.step_bytes, memory })
+    }
+
+    fn end(&mut self, number: SegmentNumber, search: Search<F>, learned: &[Stored]) {
+        if search.memory.len() <= LEARN_BYTES_MAX && self.spare.len() < 2 {
+            self.spare.push(search.memory);
+        }
+        let Some(known) = self.segments.get_mut(&number).filter(|_| !learned.is_empty()) else { return };
+        let (Some(first), Some(last)) = (learned.first(), learned.last()) else { return };
+        let place = known.marks.partition_point(|mark| mark.lsn < first.lsn);
+        // Somebody else may have learned the same at the same time.
+        if known.marks.get(place).is_none_or(|next| next.lsn > last.lsn) {
+            known.marks.reserve_exact(learned.len() + known.marks.len() / 8);
+            known.marks.splice(place..place, learned.iter().copied());
+            self.marks += learned.len();
+        }
+        while self.marks > MARKS_MAX {
+            self.thin();
+        }
+    }
+
+    /// Leaves every second mark.
+    fn thin(&mut self) {
+        self.step_bytes *= 2;
+        self.marks = 0;
+        for known in self.segments.values_mut() {
+            let mut count = 0;
+            known.marks.retain(|_| {
+                count += 1;
+                count % 2 == 1
+            });
+            known.marks.shrink_to_fit();
+            self.marks += known.marks.len();
+        }
+    }
+
+    fn forget(&mut self, number: SegmentNumber) {
+        if let Some(known) = self.segments.remove(&number) {
+            self.marks -= known.marks.len();
+            self.files -= usize::from(known.file.is_some());
+        }
+    }
+
+    /// Forgets the segments that hold nothing but what was given up, so that their files are not held open.
+    fn forget_before(&mut self, first: Lsn) {
+        self.first = first;
+        let mut older: Vec<_> = self.segments.values().map(|known| known.header).collect();
+        older.retain(|header| header.first_lsn <= first);
+        // The last of them may hold `first` itself.
+        older.pop();
+        for header in older {
+            self.forget(header.number);
+        }
+    }
+
+    /// Closes the file that has been open longest, if there are too many.
+    fn close_some(&mut self) {
+        if self.files > FILES_MAX
+            && let Some(known) =
+                self.segments.values_mut().filter(|known| known.file.is_some()).min_by_key(|known| known.turn)
+        {
+            known.file = None;
+            self.files -= 1;
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! In the steady state neither an append nor waiting for it allocates: counted, in all threads of the process.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::alloc::System;
+use std::sync::{Mutex, PoisonError};
+
+use inkstone::{Log, Options};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// One test at a time: allocations are counted for the whole process.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The test's own harness, and a thread that is started, allocate a few times.
+const HARNESS: usize = 20;
+
+/// Runs `work` on a log that has been used for a while and stays within one segment; gives the allocations meanwhile.
+fn counted(work: impl Fn(&Log)) -> usize {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path().join("log"), Options::new().buffer_bytes(256 << 10)).unwrap();
+    // The first segments are small: on to one that is not.
+    while log.stats().segments < 2 {
+        drop(log.append(&[7; 4096]).unwrap());
+    }
+    work(&log);
+    log.sync().unwrap();
+    // The next segment is being made ready meanwhile, by another thread.
+    while log.stats().ready == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let (before, segments) = (ALLOCATOR.stats(), log.stats().segments);
+    work(&log);
+    log.sync().unwrap();
+    let after = ALLOCATOR.stats();
+    assert_eq!(log.stats().segments, segments, "a segment change is another matter");
+    log.close().unwrap();
+    after.allocations + after.reallocations - before.allocations - before.reallocations
+}
+
+#[test]
+fn records_that_nobody_waits_for() {
+    // Some fifty times through both buffers.
+    let count = counted(|log| (0..160_000).for_each(|_| drop(log.append(&[7; 128]).unwrap())));
+    assert!(count < HARNESS, "{count} allocations for 160,000 records");
+}
+
+#[test]
+fn a_lone_writer_that_waits() {
+    let count = counted(|log| {
+        for _ in 0..500 {
+            log.append_durable(&[7; 128]).unwrap();
+        }
+    });
+    assert!(count < HARNESS, "{count} allocations for 500 commits");
+}
+
+#[test]
+fn writers_that_wait_together() {
+    let count = counted(|log| {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    (0..500).for_each(|_| {
+                        log.append(&[7; 128]).unwrap().wait().unwrap();
+                    })
+                });
+            }
+        });
+    });
+    assert!(count < 4 * HARNESS, "{count} allocations for 2,000 commits by four threads");
+}

@@ -1,0 +1,271 @@
+//! Reading by LSN and reading ahead: what comes is what was appended, or the error that names the place; one record costs
+//! one read; and a read that fails among several in flight takes nothing with it that came before.
+//!
+//! *Owns*: `Reader::get`, cursors with several reads in flight, `verify` with several threads. Reading beside a living
+//! writer of another process is `beside_sim.rs`.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+#[path = "support/caught.rs"]
+mod caught;
+#[path = "support/history.rs"]
+mod history;
+
+use std::sync::Arc;
+
+use caught::{WRONG, caught};
+use history::{LOG, disk, name, with};
+use inkstone::mistake::Mistake;
+use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+
+const KIB: usize = 1 << 10;
+const SEGMENT: u64 = 2 << 20;
+
+fn options() -> Options {
+    Options::new().segment_bytes(SEGMENT).record_bytes_max(1 << 20).buffer_bytes(64 * KIB).own_thread(false)
+}
+
+/// Mostly small; one in fifty across a piece that is read.
+fn record(lsn: u64) -> Vec<u8> {
+    let len = if lsn % 50 == 7 { 150_000 } else { 100 + lsn * 131 % 900 };
+    (0..len).map(|at| (at ^ (lsn * 7)) as u8).collect()
+}
+
+fn open(disk: &SimDisk) -> Log<SimDirectory> {
+    Log::open_in(Arc::new(disk.directory(LOG)), options()).unwrap()
+}
+
+fn read(disk: &SimDisk) -> Reader<SimDirectory> {
+    Reader::open_in(Arc::new(disk.directory(LOG)), options()).unwrap()
+}
+
+/// A closed log of several segments, read by several reads in flight.
+fn large(last: u64) -> SimDisk {
+    let disk = SimDisk::new(3, DiskOptions::default());
+    let log = open(&disk);
+    for lsn in 1..=last {
+        let append = log.append(&record(lsn)).unwrap();
+        if lsn % 13 == 0 {
+            append.wait().unwrap();
+        }
+    }
+    log.close().unwrap();
+    disk
+}
+
+fn check_all(reader: &Reader<SimDirectory>, first: u64, last: u64) {
+    let mut cursor = reader.from(Lsn::new(first));
+    for lsn in first..=last {
+        let shown = cursor.next().unwrap().unwrap();
+        assert_eq!(shown.lsn.get(), lsn);
+        assert!(shown.bytes == record(lsn), "record {lsn}");
+    }
+    assert!(cursor.next().unwrap().is_none());
+}
+
+#[test]
+fn every_record_is_found_by_its_lsn_in_any_order() {
+    const LAST: u64 = 3000;
+    let disk = large(LAST);
+    let reader = read(&disk);
+    check_all(&reader, 1, LAST);
+    let mut random = fastrand::Rng::with_seed(5);
+    for _ in 0..2 * LAST {
+        let lsn = random.u64(1..=LAST);
+        assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn), "record {lsn}");
+    }
+    // In order and backwards, by readers that know nothing yet.
+    for reader in [read(&disk), read(&disk)] {
+        (1..=LAST).for_each(|lsn| assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn)));
+    }
+    let reader = read(&disk);
+    (1..=LAST).rev().for_each(|lsn| assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn)));
+    assert!(matches!(reader.get(Lsn::new(LAST + 1)), Err(Error::NotYet { .. })));
+    assert!(reader.get(Lsn::ZERO).is_ok_and(|bytes| bytes == record(1)), "the first there can be");
+}
+
+#[test]
+fn what_was_looked_for_once_costs_one_short_read() {
+    let disk = large(3000);
+    let reader = read(&disk);
+    (1..=3000).for_each(|lsn| drop(reader.get(Lsn::new(lsn)).unwrap()));
+    for lsn in (10..=2990).step_by(41) {
+        let before = disk.counters();
+        let bytes = reader.get(Lsn::new(lsn)).unwrap().len() as u64;
+        let cost = disk.counters().since(&before);
+        assert_eq!((cost.opens, cost.syncs()), (0, 0), "record {lsn}");
+        assert!(cost.reads <= 2, "record {lsn}: {} reads", cost.reads);
+        assert!(cost.read_bytes <= bytes + 160_000, "record {lsn}: {} bytes", cost.read_bytes);
+        if (lsn - 6..=lsn + 6).all(|near| near % 50 != 7) {
+            assert_eq!(cost.reads, 1, "record {lsn}");
+            assert!(cost.read_bytes <= 8 << 10, "record {lsn}: {} bytes", cost.read_bytes);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_grows_is_cut_and_gives_up_is_read_by_lsn_as_it_is() {
+    let disk = SimDisk::new(4, DiskOptions::default());
+    let log = open(&disk);
+    let reader = log.reader();
+    let mut last = 0;
+    for round in 1..=12u64 {
+        for lsn in last + 1..=last + 60 {
+            drop(log.append(&record(lsn + round)).unwrap());
+        }
+        last += 60;
+        assert!(matches!(reader.get(Lsn::new(last)), Err(Error::NotYet { .. })), "not durable yet");
+        log.sync().unwrap();
+        for lsn in (last - 59..=last).rev() {
+            assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn + round), "round {round}, record {lsn}");
+        }
+        log.truncate_after(Lsn::new(last - 30)).unwrap();
+        last -= 30;
+        assert!(matches!(reader.get(Lsn::new(last + 1)), Err(Error::NotYet { .. })), "cut off");
+        log.truncate_before(Lsn::new(last - 5)).unwrap();
+        assert!(matches!(reader.get(Lsn::new(last - 6)), Err(Error::GivenUp { .. })));
+        for lsn in last - 5..=last {
+            assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn + round), "round {round}, record {lsn}");
+        }
+    }
+}
+
+/// A reader of its own beside the writer: files vanish and are used again under what it has learned.
+#[test]
+fn files_that_are_used_again_under_a_reader_give_no_wrong_record() {
+    let disk = SimDisk::new(5, DiskOptions::default());
+    let small = || options().segment_bytes(64 << 10).record_bytes_max(8 * KIB);
+    let log = Log::open_in(Arc::new(disk.directory(LOG)), small()).unwrap();
+    let bytes = |lsn: u64| vec![lsn as u8; 1000 + lsn as usize % 700];
+    (1..=200).for_each(|lsn| assert_eq!(log.append_durable(&bytes(lsn)).unwrap().get(), lsn));
+    let reader = Reader::open_in(Arc::new(disk.directory(LOG)), small()).unwrap();
+    (1..=199).for_each(|lsn| assert!(reader.get(Lsn::new(lsn)).unwrap() == bytes(lsn)));
+    let (mut shown, mut gone) = (0, 0);
+    for last in 201..=400 {
+        log.append_durable(&bytes(last)).unwrap();
+        log.truncate_before(Lsn::new(last - 100)).unwrap();
+        for lsn in [last - 180, last - 99, last - 50, last - 1] {
+            match reader.get(Lsn::new(lsn)) {
+                Ok(found) => {
+                    assert!(found == bytes(lsn), "record {lsn}");
+                    shown += 1;
+                }
+                Err(Error::GivenUp { .. }) => gone += 1,
+                Err(error) => panic!("record {lsn}: {error}"),
+            }
+        }
+    }
+    assert!(shown > 300 && gone > 100, "{shown} shown, {gone} gone");
+}
+
+/// Reads past the first few are in flight together; one of them fails.
+#[test]
+fn a_read_that_fails_among_several_takes_nothing_before_it() {
+    const LAST: u64 = 3000;
+    let mut failed = 0;
+    for nth in [4, 9, 11, 14] {
+        let disk = large(LAST);
+        // A reader beside another process would read again by itself.
+        let log = open(&disk);
+        let mut cursor = log.reader().from(Lsn::FIRST);
+        let mut next = 1;
+        disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Read).file(".ink").nth(nth));
+        let mut failures = 0;
+        while next <= LAST {
+            match cursor.next() {
+                Ok(shown) => {
+                    let shown = shown.unwrap();
+                    assert!(shown.lsn.get() == next && shown.bytes == record(next), "record {next}");
+                    next += 1;
+                }
+                Err(Error::Io(error)) => {
+                    assert!(
+                        error.path().to_string_lossy().ends_with(".ink") && error.offset().is_some(),
+                        "{error}"
+                    );
+                    failures += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(failures <= 1, "{failures}");
+        failed += failures;
+    }
+    assert!(failed >= 3, "{failed} reads failed");
+}
+
+#[test]
+fn damage_in_the_middle_is_told_with_its_place_by_both_ways_of_reading() {
+    const LAST: u64 = 3000;
+    let disk = large(LAST);
+    let (segment, at) = (2, 700_001);
+    disk.rot(LOG, &name(segment), at, 4);
+    let reader = read(&disk);
+    let mut cursor = reader.from(Lsn::FIRST);
+    let (bad, told) = loop {
+        match cursor.next() {
+            Ok(shown) => assert!(shown.is_some_and(|shown| shown.bytes == record(shown.lsn.get()))),
+            Err(error) => break (cursor.next_lsn(), error),
+        }
+    };
+    let place = told.corruption().unwrap().clone();
+    assert!(
+        place.path.ends_with(name(segment)) && place.offset <= at && at < place.offset + 150_100,
+        "{told}"
+    );
+    for _ in 0..2 {
+        let again = reader.get(bad).unwrap_err();
+        assert_eq!(
+            again.corruption().map(|found| (&found.path, found.offset)),
+            Some((&place.path, place.offset))
+        );
+        assert!(reader.get(bad.before().unwrap()).unwrap() == record(bad.get() - 1));
+    }
+}
+
+#[test]
+fn a_get_that_sums_nothing_shows_what_was_never_appended() {
+    caught(Mistake::GetUnsummed, &[WRONG], |mistake, seed| {
+        let disk = disk(seed);
+        let log = Log::open_in(Arc::new(disk.directory(LOG)), with(mistake)).unwrap();
+        let bytes = vec![5; 3000];
+        (1..=3).for_each(|lsn| assert_eq!(log.append_durable(&bytes).unwrap().get(), lsn));
+        disk.rot(LOG, &name(1), 4096 + 3500 + seed % 2000, 1 << (seed % 8));
+        match log.reader().get(Lsn::new(2)) {
+            Ok(shown) if shown != bytes => Err(format!("record 2 {WRONG}")),
+            Ok(_) => Ok(()),
+            Err(Error::Corrupt(_)) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    });
+}
+
+/// Twenty segments are enough for two threads.
+#[test]
+fn verify_finds_the_same_in_the_same_order_with_several_threads() {
+    let disk = large(20_000);
+    let directory = disk.directory(LOG);
+    let whole = inspect::verify_in(&directory).unwrap();
+    assert!(whole.damage.is_empty() && whole.last.get() == 20_000);
+    assert!(whole.segments.len() as u64 * SEGMENT > 16 << 20, "too small for two threads");
+    let numbers: Vec<u64> = whole.segments.iter().map(|segment| segment.number.get()).collect();
+    let records: u64 = whole.segments.iter().map(|segment| segment.counts.records).sum();
+    assert_eq!(records, 20_000);
+    assert!(numbers.is_sorted());
+    let damaged = [numbers[1], numbers[4], numbers[5], numbers[8]];
+    for number in damaged {
+        disk.rot(LOG, &name(number), 300_000, 1);
+        disk.rot(LOG, &name(number), 900_000, 1);
+    }
+    let found = inspect::verify_in(&directory).unwrap();
+    let places: Vec<_> =
+        found.damage.iter().map(|place| (place.segment.unwrap().get(), place.offset)).collect();
+    let mut sorted = places.clone();
+    sorted.sort_unstable();
+    assert_eq!(places, sorted);
+    for number in damaged {
+        assert!(places.iter().any(|(segment, _)| *segment == number), "{number} of {places:?}");
+    }
+    assert!(places.iter().all(|(segment, _)| damaged.contains(segment)), "{places:?}");
+}
