@@ -1,7 +1,7 @@
 // Looks at reports in a real browser: each chart drawn, nothing overflowing, nothing loaded, values on hover and in tables.
 // Owns: what a reader must be able to rely on. May not touch: how results come about (.ci/report measures them).
 //
-// INKSTONE is the command, RESULTS a directory with run.json, fallocate.json and aa.json, CHROMIUM the browser.
+// INKSTONE is the command, RESULTS a directory with run.json, fallocate.json, aa.json and text.json, CHROMIUM the browser.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
-import { expected, experiments, halfEmpty, nasty, nothing, places, traced } from "./samples.mjs";
+import { claims, disks, expected, experiments, halfEmpty, nasty, nothing, places, scores, traced } from "./samples.mjs";
 
 const { INKSTONE, RESULTS, SHOTS } = process.env;
 assert.ok(INKSTONE && RESULTS, "INKSTONE and RESULTS must be set: run .ci/report");
@@ -37,6 +37,11 @@ for (const [name, result] of Object.entries({
   nasty: nasty(run),
   places: places(run),
   experiments: experiments(run),
+  text: measured("text"),
+  disks: disks(run),
+  claims: claims(run),
+  nastyClaims: nasty(claims(run)),
+  scores: scores(run),
 })) {
   const json = join(RESULTS, `${name}-drawn.json`);
   writeFileSync(json, JSON.stringify(result));
@@ -188,7 +193,7 @@ for (const name of pages.keys()) {
 }
 
 test("values on hover and by keyboard, in every kind of chart", async () => {
-  for (const name of ["run", "experiments", "fallocate", "aa", "places"]) {
+  for (const name of ["run", "experiments", "fallocate", "aa", "places", "text", "disks", "claims", "scores"]) {
     const { page, done } = await open(name);
     for (const kind of new Set(Object.keys(expected(pages.get(name).result)))) {
       const mark = page.locator(`figure[data-chart="${kind}"] svg .says`).first();
@@ -287,12 +292,56 @@ test("a failed, half-empty run says what is missing and why", async () => {
   await done();
 });
 
+test("a page is called what it holds, and says what its result answers", async () => {
+  for (const [name, title, said] of [
+    ["run", /^Durable writes on /, []],
+    ["text", /^A text log on /, ["Mutex<BufWriter>", "LogWriter", "p99.9 of a write"]],
+    ["experiments", /^2 experiments on /, []],
+    ["disks", /^Which of these disks/, ["can't be told apart", "126 µs", "not for a log", "no durable way could be measured there"]],
+    ["claims", /^Claims of others, run/, ["Of 7 claims", "overwrite-twice", "0.0039", "it needs root", "0.1 or less"]],
+    [
+      "scores",
+      /^The log's own choice of a way to write in 3 places/,
+      ["within 10% of the best durable way in 1 of 2 places", "it is the best", "mkfs.xfs is not installed"],
+    ],
+  ]) {
+    const { page, done } = await open(name);
+    await unfold(page);
+    assert.match(await page.title(), title);
+    const text = await page.evaluate(() => document.body.innerText);
+    const drawn = (await page.locator("svg text").allTextContents()).join("\n");
+    for (const words of said) assert.ok(`${text}\n${drawn}`.includes(words), `${name}: ${words}`);
+    await done();
+  }
+});
+
+test("the tables of disks, claims and scores have the values of the JSON", async () => {
+  const cells = async (page, selector) =>
+    page.locator(selector).evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.textContent)));
+  for (const [name, selector, wanted] of [
+    ["disks", 'figure[data-chart="disks"] tbody tr', ["/mnt/ssd", "vda", "129 µs", "reuse direct rwf-dsync", "0.98× [0.88 to 1.13] tie", ""]],
+    ["claims", 'figure[data-chart="claims"] tbody tr', ["posix-fallocate-slow", "0.0039×", "0.002", "0.0051", "1.03 or more", "refuted", "new fsync : reuse fdatasync"]],
+    ["scores", 'figure[data-chart="score"] tbody tr', ["ext4, direct loop: tuned", "reuse fdatasync", "reuse direct o-dsync", "0.98×", "0.95", "1.02", "6,900", "7,000"]],
+  ]) {
+    const { page, done } = await open(name);
+    await unfold(page);
+    const rows = await cells(page, selector);
+    assert.ok(
+      rows.some((row) => JSON.stringify(row) === JSON.stringify(wanted)),
+      `${name}: ${JSON.stringify(rows)}`,
+    );
+    await done();
+  }
+});
+
 test("names are text, never markup", async () => {
-  const { page, done } = await open("nasty");
-  assert.equal(await page.locator("img").count(), 0);
-  assert.ok((await page.title()) !== "taken");
-  assert.ok((await page.evaluate(() => document.body.innerText)).includes("<img src=x onerror="));
-  await done();
+  for (const name of ["nasty", "nastyClaims"]) {
+    const { page, done } = await open(name);
+    assert.equal(await page.locator("img").count(), 0);
+    assert.ok((await page.title()) !== "taken");
+    assert.ok((await page.evaluate(() => document.body.innerText)).includes("<img src=x onerror="));
+    await done();
+  }
 });
 
 test("without scripts the answer and the warnings can be read", async () => {

@@ -185,6 +185,108 @@ export function experiments(result) {
   return made;
 }
 
+// Several disks, as crates/lab/src/disks.rs describes the answer: one that ties, one refused, one without any figure.
+export function disks(result) {
+  const many = places(result);
+  const relative = (speedup, verdict) => ({ speedup, low: speedup * 0.9, high: speedup * 1.15, verdict });
+  const disk = (directory, us, more) => ({
+    directory,
+    device: "vda",
+    refused: null,
+    best: "reuse direct rwf-dsync",
+    per_commit_ns: us * 1e3,
+    relative: null,
+    ...more,
+  });
+  return {
+    ...many,
+    command: "inkstone lab /mnt/nvme /mnt/ssd /mnt/a-name-that-is-far-too-long-for-its-column /dev/shm /mnt/gone",
+    sentence: "/mnt/nvme and /mnt/ssd can't be told apart here: 126 us per durable commit on the first.",
+    disks: [
+      disk("/mnt/nvme", 126),
+      disk("/mnt/ssd", 129, { relative: relative(0.98, "tie") }),
+      disk("/mnt/a-name-that-is-far-too-long-for-its-column", 4200, { relative: relative(0.03, "slower") }),
+      disk("/dev/shm", 3, { device: null, refused: "it is memory (tmpfs), and nothing there survives a power loss" }),
+      disk("/mnt/gone", 0, { per_commit_ns: null, best: null, refused: "no durable way could be measured there" }),
+    ],
+  };
+}
+
+// Claims with every answer, of times and of counts, as crates/lab/src/claims describes them.
+export function claims(result) {
+  const claim = (id, verdict, band, found, more) => ({
+    id,
+    statement: `What somebody said of ${id}, at such length that it takes more than one line of a table to say it.`,
+    source: "a/thread#17",
+    band,
+    verdict,
+    found: found && { value: found[0], low: found[1], high: found[2], unit: found[3] || "times", of: "new fsync : reuse fdatasync" },
+    reason: null,
+    ...more,
+  });
+  return {
+    ...copy(result),
+    command: "inkstone lab claims --json claims.json",
+    claims: [
+      claim("overwrite-twice", "confirmed", "1.5 to 3", [1.9, 1.7, 2.16]),
+      claim("posix-fallocate-slow", "refuted", "1.03 or more", [0.0039, 0.002, 0.0051]),
+      claim("link-saves", "tie", "1.03 or more", [1.09, 0.97, 1.21]),
+      claim("prealloc-near-reuse", "refuted", "0.95 to 1.1", [61, 51.6, 75]),
+      claim("direct-not-durable", "confirmed", "0.1 or less", [0.016, 0.016, 0.016, "flushes a commit"]),
+      claim("overwrite-no-journal", "confirmed", "0", [0, 0, 0, "journal writes a commit"]),
+      claim("append-journals-20k", "not-run", "16 to 24", null, { reason: "it needs root: a file system on a loop device" }),
+    ],
+  };
+}
+
+// Scores of several places, one of which could not be scored, and one where the rule's way is the best itself.
+export function scores(result) {
+  const row = (name, series, value, relative) => ({
+    name,
+    series,
+    x: null,
+    invalid: null,
+    samples: [0.97, 1, 1.02, 1.01, 0.99].map((n) => n * value),
+    relative,
+    latency: null,
+    figures: [],
+  });
+  const relative = (speedup, low, high) => ({ speedup, low, high, verdict: "tie" });
+  const score = (name, rows) => ({
+    name: "score",
+    title: "The rule and the tuned choice, head to head with the best durable way",
+    command: "inkstone lab score",
+    place: { name, file_system: name },
+    x_name: null,
+    unit: "commits/s",
+    baseline: rows[0].name,
+    rounds: 5,
+    seed: 1,
+    rows,
+    knees: [],
+    finding: { sentence: `What was found on \`${name}\`.` },
+    notes: [],
+  });
+  const best = row("best: reuse direct o-dsync", "best", 7000, null);
+  return {
+    ...copy(result),
+    runs: [],
+    experiments: [
+      score("ext4, direct loop", [
+        best,
+        row("rule: reuse direct o-dsync", "rule", 7000, null),
+        row("tuned: reuse fdatasync", "tuned", 6900, relative(0.98, 0.95, 1.02)),
+      ]),
+      score("btrfs-nodatacow, direct loop", [
+        best,
+        row("rule: new fsync", "rule", 5000, relative(0.71, 0.6, 0.8)),
+        row("tuned: new fsync", "tuned", 6000, relative(0.87, 0.8, 1.1)),
+      ]),
+      score("xfs", [{ name: "score", series: "", samples: [], invalid: "mkfs.xfs is not installed: it is in xfsprogs", figures: [] }]),
+    ],
+  };
+}
+
 // ---- how many charts of each kind a page of `result` has: worked out from the JSON, apart from how the page does it
 
 const list = (value) => (Array.isArray(value) ? value : []);
@@ -220,7 +322,20 @@ export function expected(result) {
     "timeline",
     list(result.runs).some((run) => list(run.cells).some((cell) => list(cell.outcome?.bill?.timeline).length)),
   );
-  for (const experiment of list(result.experiments)) {
+  add(
+    "disks",
+    list(result.disks).some((disk) => typeof disk.per_commit_ns === "number"),
+  );
+  add(
+    "claims",
+    list(result.claims).some((claim) => claim.found?.unit === "times"),
+  );
+  const scored = list(result.experiments).filter((experiment) => experiment.name === "score");
+  add(
+    "score",
+    scored.some((experiment) => list(experiment.rows).some((row) => list(row.samples).length)),
+  );
+  for (const experiment of list(result.experiments).filter((one) => !scored.includes(one))) {
     const measured = list(experiment.rows).filter((row) => !row.invalid && list(row.samples).length);
     const curve = experiment.x_name && measured.some((row) => typeof row.x === "number");
     add("curve", curve);

@@ -40,6 +40,8 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
         (&["lab", "read", "--order", "sideways"], "sequential", 2),
         (&["lab", "depth", "--size", "5000"], "multiple of 4KiB", 2),
         (&["lab", "depth", "--size", "64KiB", "--published"], "--published", 2),
+        (&["lab", "text", "--lines", "0"], "--lines", 2),
+        (&["lab", "text", "--lines", "1000000000"], "free", 1),
         (&["lab", "all", "--quick", "--full"], "--full", 2),
         (&["lab", "mixed", "missing"], "missing", 1),
     ];

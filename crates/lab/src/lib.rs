@@ -8,7 +8,7 @@
 //! side by side ([`stage`] brings each file into its claimed state and checks it, [`pass`] is the timed loop), and makes
 //! their [`bill`]s; all of it ends in a [`result::LabResult`], the contract that [`table`] and [`export`] read.
 //! [`mod@bench`] measures the log itself beside the bare overwrite that it cannot beat; [`experiment`] is what has rows that are no
-//! commits of a cell (reads, pools, depths). [`mod@tune`] chooses the log's way of writing in two seconds and [`mod@score`] scores
+//! commits of a cell (reads, pools, depths, text lines). [`mod@tune`] chooses the log's way of writing in two seconds and [`mod@score`] scores
 //! it; [`mod@compare`] sets two results side by side, [`disks`] several disks, and [`engines`] says what a result means for other
 //! engines. [`command`] has one function for each thing that the lab can be asked to do.
 #![forbid(unsafe_code)]

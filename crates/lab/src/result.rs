@@ -299,7 +299,7 @@ pub enum DurableFinding {
     NotClaimed,
     /// Every commit seen in the trace had its data and a flush (or FUA) completed before its acknowledgement.
     Seen {
-        /// Commits looked at.
+        /// Commits of which that is certain.
         commits: u64,
     },
     /// The shared counters of the device show at least one flush per acknowledgement: consistent, not proof.

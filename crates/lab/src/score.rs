@@ -21,7 +21,7 @@ use crate::pass::Limits;
 use crate::presets::Preset;
 use crate::progress::Progress;
 use crate::result::{CellResult, Finding, LabResult, Outcome, Place, Relative, Run};
-use crate::run::{Order, Plan, room_needed_bytes, run};
+use crate::run::{Order, Plan, ROUNDS_MIN, room_needed_bytes, run};
 use crate::site::{OpenSite, Site};
 use crate::stage::{CellError, Leftover};
 use crate::stats::relative;
@@ -32,14 +32,67 @@ pub const TUNED_WITHIN: f64 = 1.10;
 /// The rule, which costs nothing, within this.
 pub const RULE_WITHIN: f64 = 1.20;
 
-const FILE_BYTES: u64 = 4 << 20;
-const FIND_ROUNDS: u32 = 7;
-const FIND_PASS: Duration = Duration::from_millis(50);
 /// Short passes, many of them: on a shared disk that goes now fast, now slow, only what stands close together compares.
-const HEAD_ROUNDS: u32 = 150;
 const HEAD_PASS: Duration = Duration::from_millis(10);
-const HEAD_TIME: Duration = Duration::from_secs(20);
-const IMAGE_BYTES: u64 = 512 << 20;
+/// The size of a file system that is made for a score: all the disk that [`score_image`] needs.
+pub(crate) const IMAGE_BYTES: u64 = 512 << 20;
+
+/// How much is run for a score.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    file_bytes: u64,
+    find_rounds: u32,
+    find_pass: Duration,
+    find_time: Option<Duration>,
+    head_rounds: u32,
+    head_time: Duration,
+}
+
+impl Default for Effort {
+    /// What `inkstone lab score` takes: about 15 s.
+    fn default() -> Self {
+        Self {
+            file_bytes: 4 << 20,
+            find_rounds: 7,
+            find_pass: Duration::from_millis(50),
+            find_time: None,
+            head_rounds: 150,
+            head_time: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Effort {
+    /// What fits into this time, tuning included: at most the default, and never less than intervals need.
+    pub fn within(time: Duration) -> Self {
+        let whole = Self::default();
+        let rest = time.saturating_sub(tune::TIME_MAX);
+        if rest >= whole.head_time {
+            return whole;
+        }
+        let (find, head) = (rest.mul_f64(0.5), rest.mul_f64(0.35));
+        let passes = f64::from(ROUNDS_MIN) * cells(whole.file_bytes).len() as f64;
+        Self {
+            file_bytes: 1 << 20,
+            find_rounds: ROUNDS_MIN,
+            // Half of it brings the files into their states.
+            find_pass: whole.find_pass.min(find.mul_f64(0.5 / passes)),
+            find_time: Some(find),
+            head_rounds: whole.head_rounds,
+            head_time: head,
+        }
+    }
+
+    /// Bytes of disk that it needs at the same time.
+    pub fn room_needed_bytes(&self) -> u64 {
+        room_needed_bytes(&find_plan(self))
+    }
+
+    /// The steps that it reports to its progress.
+    pub(crate) fn steps(&self) -> u64 {
+        u64::from(self.find_rounds) * cells(self.file_bytes).len() as u64 + u64::from(self.head_rounds) * 3
+    }
+}
 
 /// Scores the directory itself, or file systems made in it.
 ///
@@ -56,21 +109,21 @@ pub fn score(
         return Err(LabError::Refused(text.into()));
     }
     let mut started = Started::new(context);
-    let room = if kinds.is_empty() { room_needed_bytes(&find_plan()) } else { IMAGE_BYTES };
+    let effort = Effort::default();
+    let room = if kinds.is_empty() { effort.room_needed_bytes() } else { IMAGE_BYTES };
     let open = OpenSite::open(directory, &directory.display().to_string(), room)?;
     started.swept(&open.swept);
     let places = kinds.len().max(1) as u64;
-    let cells = u64::from(FIND_ROUNDS) * find_plan().cells.len() as u64 + u64::from(HEAD_ROUNDS) * 3;
-    context.progress.start(places * cells, "score", 15.0 * places as f64);
+    context.progress.start(places * effort.steps(), "score", 15.0 * places as f64);
     let mut experiments = Vec::new();
     if kinds.is_empty() {
-        experiments.push(score_site(&open.site, context.stop, context.progress));
+        experiments.push(score_site(&open.site, &effort, context.stop, context.progress));
     }
     for &kind in kinds {
         if context.interrupted() {
             break;
         }
-        experiments.push(on_image(open.site.directory.path(), kind, context.stop, context.progress));
+        experiments.push(score_image(open.site.directory.path(), kind, &effort, context));
     }
     context.progress.finish();
     open.close()?;
@@ -78,38 +131,45 @@ pub fn score(
     Ok(started.finish(context))
 }
 
-/// What fails here is the place's own matter: its experiment says why.
-fn on_image(workdir: &Path, kind: ImageKind, stop: &AtomicBool, progress: &mut Progress) -> Experiment {
+/// Scores a file system made for it. What fails here is the place's own matter: its experiment says why.
+pub(crate) fn score_image(
+    workdir: &Path,
+    kind: ImageKind,
+    effort: &Effort,
+    context: &mut Context<'_>,
+) -> Experiment {
     let name = format!("{kind}, {} loop", LoopMode::Direct.name());
     let scored = Image::make(workdir, kind, LoopMode::Direct, IMAGE_BYTES).and_then(|image| {
-        let open = OpenSite::open(image.path(), &name, room_needed_bytes(&find_plan()));
+        let open = OpenSite::open(image.path(), &name, effort.room_needed_bytes());
         let mut open = open.map_err(|error| CellError::Invalid(error.to_string()))?;
         open.site.private = true;
-        let scored = score_site(&open.site, stop, progress);
+        let scored = score_site(&open.site, effort, context.stop, context.progress);
         open.close().map_err(|error| CellError::Invalid(error.to_string()))?;
         image.remove()?;
         Ok(scored)
     });
-    scored.unwrap_or_else(|error| failed(Place { name, ..Place::default() }, &error.to_string()))
+    let scored =
+        scored.unwrap_or_else(|error| failed(Place { name, ..Place::default() }, &error.to_string()));
+    Experiment { command: format!("sudo inkstone lab score --file-systems {kind}"), ..scored }
 }
 
 /// Scores one place.
-pub fn score_site(site: &Site, stop: &AtomicBool, progress: &mut Progress) -> Experiment {
+pub fn score_site(site: &Site, effort: &Effort, stop: &AtomicBool, progress: &mut Progress) -> Experiment {
     let tuned = match tune::measure(site, Instant::now(), stop) {
         Ok((_, Some(strategy))) => strategy,
         Ok((result, None)) => return failed(site.place.clone(), &result.sentence),
         Err(error) => return failed(site.place.clone(), &error.to_string()),
     };
     let rule = inkstone::rule(&site.capabilities).strategy;
-    let found = run(site, &find_plan(), stop, progress);
+    let find = find_plan(effort);
+    let found = run(site, &find, stop, progress);
     let best = durable_cells(&found).into_iter().min_by(|a, b| per_commit(a).total_cmp(&per_commit(b)));
-    let cells = find_plan().cells;
-    let winner = best.and_then(|best| cells.iter().find(|cell| cell.name() == best.cell.name).copied());
+    let winner = best.and_then(|best| find.cells.iter().find(|cell| cell.name() == best.cell.name).copied());
     let Some(winner) = winner else { return failed(site.place.clone(), "no durable way could be measured") };
-    let (rule, tuned) = (cell_of(&rule), cell_of(&tuned));
-    let mut plan = Plan { cells: vec![winner], rounds: HEAD_ROUNDS, seed: fastrand::u64(..), ..find_plan() };
+    let (rule, tuned) = (cell_of(&rule, effort.file_bytes), cell_of(&tuned, effort.file_bytes));
+    let mut plan = Plan { cells: vec![winner], rounds: effort.head_rounds, seed: fastrand::u64(..), ..find };
     plan.limits.time = HEAD_PASS;
-    plan.deadline = Some(HEAD_TIME);
+    plan.deadline = Some(effort.head_time);
     for cell in [rule, tuned] {
         if !plan.cells.contains(&cell) {
             plan.cells.push(cell);
@@ -131,24 +191,28 @@ fn clear(site: &Site) -> inkstone_io::Result<()> {
 }
 
 /// Every way that the lab's quick tier has or the log can be set to.
-fn find_plan() -> Plan {
+fn cells(file_bytes: u64) -> Vec<Cell> {
     let mut cells: Vec<Cell> =
-        Preset::Quick.cells().into_iter().map(|cell| Cell { file_bytes: FILE_BYTES, ..cell }).collect();
-    for cell in candidates().iter().map(cell_of) {
+        Preset::Quick.cells().into_iter().map(|cell| Cell { file_bytes, ..cell }).collect();
+    for cell in candidates().iter().map(|strategy| cell_of(strategy, file_bytes)) {
         if !cells.contains(&cell) {
             cells.push(cell);
         }
     }
+    cells
+}
+
+fn find_plan(effort: &Effort) -> Plan {
     Plan {
         name: "score".into(),
         title: "The rule and the tuned choice, head to head with the best durable way".into(),
-        cells,
+        cells: cells(effort.file_bytes),
         baseline: 0,
-        rounds: FIND_ROUNDS,
+        rounds: effort.find_rounds,
         order: Order::Random,
         leftover: Leftover::Kept,
-        limits: Limits { commits: u64::MAX, time: FIND_PASS },
-        deadline: None,
+        limits: Limits { commits: u64::MAX, time: effort.find_pass },
+        deadline: effort.find_time,
         bill_commits: 0,
         bill_time: Duration::MAX,
         timeline_commits: 0,
@@ -157,12 +221,12 @@ fn find_plan() -> Plan {
 }
 
 /// The cell that is the log's steady state in this way: recycled blocks are overwritten.
-fn cell_of(strategy: &Strategy) -> Cell {
+fn cell_of(strategy: &Strategy, file_bytes: u64) -> Cell {
     let strategy = match strategy.reuse {
         Reuse::Reuse => Strategy { preparation: Preparation::None, ..*strategy },
         Reuse::New => *strategy,
     };
-    Cell { file_bytes: FILE_BYTES, ..Cell::of(strategy) }
+    Cell { file_bytes, ..Cell::of(strategy) }
 }
 
 fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experiment {
@@ -197,12 +261,18 @@ fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experimen
         place: head.place.clone(),
         unit: "commits/s".into(),
         baseline: rows.first().map(|row| row.name.clone()),
-        rounds: HEAD_ROUNDS,
+        rounds: head_rounds(head),
         seed: head.seed,
         rows,
         finding: Some(Finding { sentence, ..Finding::default() }),
         ..Experiment::default()
     }
+}
+
+/// Those that were run: the time may have ended them.
+fn head_rounds(head: &Run) -> u32 {
+    let rounds = |cell: &CellResult| cell.outcome.measured().map_or(0, |measured| measured.rounds.len());
+    head.cells.iter().map(rounds).max().unwrap_or(0) as u32
 }
 
 fn why_not(outcome: &Outcome) -> Option<String> {
@@ -236,6 +306,7 @@ fn failed(place: Place, why: &str) -> Experiment {
     let row = ExperimentRow { name: "score".into(), invalid: Some(why.into()), ..ExperimentRow::default() };
     Experiment {
         name: "score".into(),
+        command: "inkstone lab score".into(),
         place,
         rows: vec![row],
         unit: "commits/s".into(),
@@ -250,14 +321,26 @@ mod tests {
 
     #[test]
     fn every_choice_of_the_log_is_among_the_cells_that_are_measured() {
-        let cells = find_plan().cells;
+        let cells = cells(1 << 20);
         for strategy in candidates() {
-            let cell = cell_of(&strategy);
+            let cell = cell_of(&strategy, 1 << 20);
             assert_eq!(cell.check(), Ok(()), "{}", cell.name());
             assert!(cells.contains(&cell), "{}", cell.name());
         }
         let names: std::collections::BTreeSet<String> = cells.iter().map(Cell::name).collect();
         assert_eq!(names.len(), cells.len());
+    }
+
+    #[test]
+    fn a_small_budget_still_has_rounds_for_an_interval() {
+        for seconds in [0, 3, 5, 25, 100] {
+            let effort = Effort::within(Duration::from_secs(seconds));
+            let plan = find_plan(&effort);
+            assert!(plan.rounds >= ROUNDS_MIN && effort.head_rounds >= ROUNDS_MIN, "{seconds} s");
+            let timed = plan.limits.time * plan.rounds * plan.cells.len() as u32 + effort.head_time;
+            assert!(timed <= Duration::from_secs(seconds.max(1) + 15), "{seconds} s: {timed:?}");
+            assert!(effort.room_needed_bytes() <= Effort::default().room_needed_bytes());
+        }
     }
 
     #[test]
@@ -273,8 +356,8 @@ mod tests {
     #[test]
     fn the_second_run_alone_counts_and_the_winner_is_its_own_measure() {
         use crate::finding::tests::{cell, run};
-        let winner = cell_of(&candidates()[0]);
-        let other = cell_of(&candidates()[5]);
+        let winner = cell_of(&candidates()[0], 1 << 20);
+        let other = cell_of(&candidates()[5], 1 << 20);
         let seen = || crate::result::DurableFinding::Seen { commits: 1 };
         let head = run(vec![cell(&winner.name(), 100.0, seen()), cell(&other.name(), 200.0, seen())]);
         let scored = experiment(&head, &winner, &other, &winner);

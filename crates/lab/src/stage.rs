@@ -81,7 +81,7 @@ impl Session<'_> {
 
     /// Waits until the device is quiet. A file system gives back the blocks of a removed file later and elsewhere
     /// (ext4 mounted with discard: a kernel thread, command by command), which is not to fall into a measured pass.
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let begin = Instant::now();
         let counters = || block_stat(self.device?).ok();
         let mut last = counters();

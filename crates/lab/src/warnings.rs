@@ -137,7 +137,11 @@ pub fn of_run(run: &Run) -> Vec<Warning> {
     if !few.is_empty() {
         warnings.push(warning(
             "few-commits",
-            format!("fewer than {COMMITS_MIN} commits each: {}; their p99 is a single value", few.join(", ")),
+            format!(
+                "{}: fewer than {COMMITS_MIN} commits each: {}; their p99 is a single value",
+                name_of(run),
+                few.join(", ")
+            ),
             "take a larger --size or more --rounds",
         ));
     }
@@ -172,6 +176,15 @@ pub(crate) fn too_fast(run: &Run) -> Option<(&str, u64)> {
     run.cells.iter().find_map(fast).map(|(cell, took_ns)| (cell.name.as_str(), took_ns))
 }
 
+/// The run, and where it was if that is not the directory that everything was in: `e2 on ext4, direct loop`.
+fn name_of(run: &Run) -> String {
+    match (run.name.as_str(), run.place.name.as_str()) {
+        (name, "" | ".") => name.to_owned(),
+        ("", place) => place.to_owned(),
+        (name, place) => format!("{name} on {place}"),
+    }
+}
+
 fn spread(run: &Run, cells: &[(String, Measured)]) -> Option<Warning> {
     let base = run.baseline.as_ref()?;
     let (_, base) = cells.iter().find(|(name, _)| name == base)?;
@@ -182,8 +195,36 @@ fn spread(run: &Run, cells: &[(String, Measured)]) -> Option<Warning> {
     (per_commit.len() >= 4 && high > low * SPREAD_MAX).then(|| {
         warning(
             "noisy",
-            format!("rounds of the baseline differ by {:.1} times between their quartiles", high / low),
+            format!(
+                "{}: rounds of its baseline differ by {:.1} times between their quartiles",
+                name_of(run),
+                high / low
+            ),
             "quiet the machine, or take more --rounds: intervals shrink with their number",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::tests::{cell, run};
+    use crate::result::{DurableFinding, Outcome};
+
+    #[test]
+    fn a_noisy_run_is_named_with_its_place() {
+        let mut noisy = run(vec![cell("new fsync", 100.0, DurableFinding::NotClaimed)]);
+        if let Outcome::Measured(measured) = &mut noisy.cells[0].outcome {
+            for (number, round) in measured.rounds.iter_mut().enumerate() {
+                round.total_ns *= 1 + number as u64;
+            }
+        }
+        noisy.name = "e2".into();
+        for (place, wanted) in [(".", "e2: "), ("ext4, direct loop", "e2 on ext4, direct loop: ")] {
+            noisy.place.name = place.into();
+            let said = of_run(&noisy);
+            let text = said.iter().find(|warning| warning.name == "noisy").map(|warning| &warning.text);
+            assert!(text.is_some_and(|text| text.starts_with(wanted)), "{said:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use inkstone_lab::command::{AllOptions, Context, ExperimentOptions, LabError, Tier, all, experiment};
 use inkstone_lab::experiment::{
-    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan,
+    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan, TextPlan,
 };
 use inkstone_lab::export::to_json;
 use inkstone_lab::progress::Progress;
@@ -136,6 +136,60 @@ fn the_log_stands_beside_its_floor() {
     let pace = Pace { budget: Some(Duration::from_millis(200)), ..pace() };
     let result = check(Load::Log(LogPlan { threads: 2, record_bytes: 128 }), &["log"], pace);
     assert_eq!(result.experiments[0].baseline.as_deref(), Some("raw floor"));
+}
+
+#[test]
+fn every_line_of_the_text_log_arrives_by_each_way() {
+    let plan = TextPlan { lines: 5000, paced: Duration::from_millis(3), threads: vec![1, 4], bill: false };
+    let names = ["text-1", "text-4", "text-paced-1", "text-paced-4"];
+    let result = check(Load::Text(plan), &names, pace());
+    for experiment in &result.experiments {
+        let name = &experiment.name;
+        assert_eq!(experiment.baseline.as_deref(), Some("Mutex<BufWriter>"), "{name}");
+        assert!(experiment.finding.is_some(), "{name}");
+        let measured = experiment.rows.iter().filter(|row| row.invalid.is_none());
+        for row in measured {
+            let lost = row.figures.iter().find(|figure| figure.name == "lines lost");
+            assert_eq!(lost.map(|figure| figure.value), Some(0.0), "{name}: {}", row.name);
+            assert_eq!(row.latency.is_some(), name.contains("paced"), "{name}: {}", row.name);
+        }
+    }
+    // A round's value is a time there: that of the row with the shorter tail is lower, and its ratio above 1.
+    for experiment in result.experiments.iter().filter(|one| one.name.contains("paced")) {
+        assert_eq!(experiment.unit, "ns, p99.9 of a write");
+        let base = &experiment.rows[1].samples;
+        for row in experiment.rows.iter().filter(|row| row.invalid.is_none()) {
+            let Some(relative) = &row.relative else { continue };
+            let each: Vec<f64> = base.iter().zip(&row.samples).map(|(base, value)| base / value).collect();
+            let (low, high) = each.iter().fold((f64::MAX, 0.0_f64), |(l, h), &r| (l.min(r), h.max(r)));
+            assert!((low..=high).contains(&relative.speedup), "{}: {relative:?} of {each:?}", row.name);
+        }
+    }
+}
+
+#[test]
+fn the_text_logs_bill_counts_every_byte_or_says_why_not() {
+    let plan = TextPlan { threads: Vec::new(), bill: true, ..TextPlan::default() };
+    let directory = directory();
+    let result = run(directory.path(), Load::Text(plan), pace(), false).expect("a result");
+    if result.experiments.is_empty() {
+        let why = "\nNOT RUN: the text log's bill: the block layer cannot be traced here (it needs root and tracefs)\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+        return;
+    }
+    let names: Vec<&str> = result.experiments.iter().map(|experiment| experiment.name.as_str()).collect();
+    assert_eq!(names, ["text-bill", "text-bill-synced"]);
+    for row in result.experiments.iter().flat_map(|experiment| &experiment.rows) {
+        if let Some(reason) = &row.invalid {
+            assert!(reason.len() > 10, "{}: {reason}", row.name);
+            continue;
+        }
+        let figure = |name: &str| row.figures.iter().find(|figure| figure.name == name).map(|f| f.value);
+        // A file of 1 MiB is a request at least, and none is larger.
+        assert!(figure("data writes").is_some_and(|writes| writes >= 0.5), "{:?}", row.figures);
+        assert!(figure("flushes").is_some() && figure("extents of a file").is_some_and(|n| n > 0.0));
+    }
+    assert!(is_empty(directory.path()));
 }
 
 #[test]

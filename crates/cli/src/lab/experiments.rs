@@ -1,4 +1,4 @@
-//! `inkstone lab all`, `pool`, `read`, `mixed`, `depth`, `log`, `practice`.
+//! `inkstone lab all`, `pool`, `read`, `mixed`, `depth`, `log`, `practice`, `text`.
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Subcommand};
 use inkstone_lab::command::{AllOptions, Context, ExperimentOptions, Tier, all, experiment};
 use inkstone_lab::experiment::{
-    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan,
+    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan, TextPlan,
 };
 
 use crate::output::{Output, View};
@@ -21,6 +21,7 @@ Examples:
   inkstone lab pool                        threads that block, and io_uring, on the current directory's disk
   inkstone lab read --order random --seconds 20
   inkstone lab depth /var/lib/db --json depth.json
+  inkstone lab text /var/log               what the text log writer does beside a locked file: 20 s
   inkstone lab pool --published --rounds 5  at the published size: minutes to hours";
 
 #[derive(Debug, Subcommand)]
@@ -84,6 +85,15 @@ pub(crate) enum ExperimentCommand {
     Log {
         #[command(flatten)]
         common: Common,
+    },
+    /// Text lines by several threads: the text log writer beside a locked file and a locked buffer (E9)
+    #[command(after_help = EXAMPLES)]
+    Text {
+        #[command(flatten)]
+        common: Common,
+        /// Lines of a turn without a pace at most [default: 1000000]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000), conflicts_with = "published")]
+        lines: Option<u64>,
     },
 }
 
@@ -194,6 +204,7 @@ impl ExperimentCommand {
             | Self::Depth { common, .. }
             | Self::Practice { common, .. }
             | Self::Mixed { common, .. }
+            | Self::Text { common, .. }
             | Self::Log { common } => &common.output,
         }
     }
@@ -231,6 +242,11 @@ impl ExperimentCommand {
                 plan.file_bytes = size.unwrap_or(plan.file_bytes);
                 // Long turns: what a turn costs once is not to weigh beside fio's.
                 common.run(Load::Mixed(plan), 60, context)
+            }
+            Self::Text { common, lines } => {
+                let mut plan = common.or_published(TextPlan::published());
+                plan.lines = lines.unwrap_or(plan.lines);
+                common.run(Load::Text(plan), 18, context)
             }
             Self::Log { common } => common.run(Load::Log(LogPlan::default()), 10, context),
         }

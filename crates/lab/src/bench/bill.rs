@@ -105,8 +105,8 @@ pub(super) fn by_counters(counted: &BlockStat, commits: u64, changes: u64) -> Lo
     }
 }
 
-/// All files of the log: segments, files that are ready or free.
-fn add_files(layer: &mut Layer, directory: &Path) -> Result<(), CellError> {
+/// All files of a directory; of a log: segments, files that are ready or free.
+pub(crate) fn add_files(layer: &mut Layer, directory: &Path) -> Result<(), CellError> {
     let opened = inkstone_io::OsDirectory::open(directory)?;
     for name in opened.list()? {
         // One that was removed or renamed meanwhile: the next look finds its blocks under its new name.

@@ -5,11 +5,23 @@
 //! The rule, for each commit: between the acknowledgement before and its own, something was written for it, and every
 //! write of ours in that span was on the medium before the acknowledgement: it carried FUA, or a flush began after it
 //! was complete and ended before the acknowledgement. A device without a volatile cache needs no flush.
+//!
+//! A device with several queues can have several flushes under way, and the trace does not tell which of them has ended. A commit whose
+//! flush may have ended in time is not held against it, and does not count as seen either.
 
 use crate::pass::CommitSpan;
 use crate::result::DurableFinding;
 
 use super::requests::DeviceRequest;
+
+/// What was seen of a commit that nothing speaks against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Seen {
+    /// A flush that covers it may have ended in time.
+    Perhaps,
+    /// It was on the medium.
+    Surely,
+}
 
 /// Looks at every commit. `requests` are those of the file system's own device that belong to the commits' writes
 /// (data and the journal's, caused by them), and all flushes; by time.
@@ -18,19 +30,28 @@ pub(crate) fn covered(
     requests: &[&DeviceRequest],
     volatile_cache: bool,
 ) -> DurableFinding {
+    let mut flush_ends_ns: Vec<u64> =
+        requests.iter().filter(|request| request.is_flush()).filter_map(|flush| flush.complete_ns).collect();
+    flush_ends_ns.sort_unstable();
     let mut uncovered = Vec::new();
-    let mut next = 0;
+    let (mut next, mut sure) = (0, 0);
     for (number, commit) in commits.iter().enumerate() {
         let from = next;
         while next < requests.len() && requests[next].issue_ns <= commit.ack_ns {
             next += 1;
         }
-        if let Err(why) = one(&requests[from..next], commit.ack_ns, volatile_cache) {
-            uncovered.push((number, why));
+        match one(&requests[from..next], &flush_ends_ns, commit.ack_ns, volatile_cache) {
+            Ok(Seen::Surely) => sure += 1,
+            Ok(Seen::Perhaps) => {}
+            Err(why) => uncovered.push((number, why)),
         }
     }
     match uncovered.first() {
-        None => DurableFinding::Seen { commits: commits.len() as u64 },
+        None if sure == 0 && !commits.is_empty() => {
+            let reason = "flushes of others were under way together with ours at each commit, and the trace does not tell which has ended";
+            DurableFinding::NotVisible { reason: reason.into() }
+        }
+        None => DurableFinding::Seen { commits: sure },
         Some((number, why)) => {
             let reason = format!(
                 "{} of {} acknowledgements came too early (first: commit {number}, {why})",
@@ -42,26 +63,38 @@ pub(crate) fn covered(
     }
 }
 
-fn one(requests: &[&DeviceRequest], ack_ns: u64, volatile_cache: bool) -> Result<(), &'static str> {
-    let flushes = || requests.iter().filter(|request| request.is_flush());
-    let mut writes = 0;
+fn one(
+    requests: &[&DeviceRequest],
+    flush_ends_ns: &[u64],
+    ack_ns: u64,
+    volatile_cache: bool,
+) -> Result<Seen, &'static str> {
+    // Of flushes that overlap the first answer may be any one's, the last is everyone's.
+    let ended = |flush: &DeviceRequest| {
+        let first = flush_ends_ns.partition_point(|&end_ns| end_ns <= flush.issue_ns);
+        match (flush.overlapped, flush.complete_ns, flush_ends_ns.get(first)) {
+            (false, Some(end_ns), _) if end_ns <= ack_ns => Some(Seen::Surely),
+            (true, _, Some(&end_ns)) if end_ns <= ack_ns => Some(Seen::Perhaps),
+            _ => None,
+        }
+    };
+    let mut seen = None;
     for write in requests.iter().filter(|request| request.is_write()) {
-        writes += 1;
         let Some(done_ns) = write.complete_ns.filter(|&done_ns| done_ns <= ack_ns) else {
             return Err("a write was still under way");
         };
-        let flushed = |flush: &&&DeviceRequest| {
-            flush.issue_ns >= done_ns && flush.complete_ns.is_some_and(|end_ns| end_ns <= ack_ns)
-        };
-        if volatile_cache && !write.flags.fua && !flushes().any(|flush| flushed(&flush)) {
-            return Err("a write was not flushed");
-        }
+        let flushes = requests.iter().filter(|request| request.is_flush() && request.issue_ns >= done_ns);
+        let is_there = (!volatile_cache || write.flags.fua).then_some(Seen::Surely);
+        let this = is_there.or_else(|| flushes.filter_map(|flush| ended(flush)).max());
+        let this = this.ok_or("a write was not flushed")?;
+        seen = Some(seen.map_or(this, |seen: Seen| seen.min(this)));
     }
-    if writes == 0 { Err("nothing had been written") } else { Ok(()) }
+    seen.ok_or("nothing had been written")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::layer::Layer;
     use super::super::requests::{pair, tests::*};
     use super::*;
 
@@ -113,6 +146,38 @@ mod tests {
         assert!(matches!(finding(&write(10, "WFS"), &[30], true), DurableFinding::Seen { .. }));
         assert!(matches!(finding(&write(10, "WS"), &[30], false), DurableFinding::Seen { .. }));
         assert!(matches!(finding(&write(28, "WFS"), &[30], true), DurableFinding::NotCovered { .. }));
+    }
+
+    #[test]
+    fn flushes_that_overlap_are_no_proof_either_way() {
+        let two_queues = |events: &[inkstone_io::host::TraceEvent], acks: &[u64]| {
+            let requests = pair(events, &[Layer { one_flush: false, ..layer() }]);
+            let all: Vec<_> = requests.iter().collect();
+            let commits: Vec<_> = acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();
+            covered(&commits, &all, true)
+        };
+        // Somebody else's flush is under way when ours begins. Whose ends at 30?
+        let [begun, ended] = write(10, "WS");
+        let events = [
+            begun,
+            issue(12, 0, 0, "FF"),
+            ended,
+            issue(20, 0, 0, "FF"),
+            complete(30, 0, 0, "FF"),
+            complete(50, 0, 0, "FF"),
+        ];
+        assert!(matches!(two_queues(&events, &[40]), DurableFinding::NotVisible { .. }));
+        assert!(matches!(two_queues(&events, &[25]), DurableFinding::NotCovered { .. }), "none has ended");
+        // The next commit has the device for itself.
+        let later = [&events[..], &write(60, "WS"), &flush(70)].concat();
+        assert!(matches!(two_queues(&later, &[40, 80]), DurableFinding::Seen { commits: 1 }));
+    }
+
+    #[test]
+    fn a_flush_that_the_driver_gave_back_does_not_shift_those_behind_it() {
+        let again = [issue(20, 0, 0, "FF"), issue(22, 0, 0, "FF"), complete(25, 0, 0, "FF")];
+        let events = [&write(10, "WS")[..], &again, &write(40, "WS"), &flush(50)].concat();
+        assert!(matches!(finding(&events, &[30, 60], true), DurableFinding::Seen { commits: 2 }));
     }
 
     #[test]

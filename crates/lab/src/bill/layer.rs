@@ -29,6 +29,8 @@ pub struct Layer {
     pub data_only: Vec<Range<u64>>,
     /// Whether a flush means something: the device has a volatile cache. Unknown counts as yes.
     pub volatile_cache: bool,
+    /// Whether it has one flush under way at most; else the trace does not tell which of several has ended.
+    pub one_flush: bool,
     /// ext4: after how long the journal commits by itself, in milliseconds.
     pub journal_interval_ms: u64,
     /// Whether only this process's files are on the file system, so that everything on it is ours.
@@ -73,6 +75,7 @@ impl Layer {
             log: shifted(log, start_bytes),
             data_only: shifted(data_only, start_bytes),
             volatile_cache: device.volatile_cache.unwrap_or(true),
+            one_flush: device.hardware_queues == Some(1),
             journal_interval_ms: journal_interval_ms(&capabilities.mount.options),
             private: false,
             notes,

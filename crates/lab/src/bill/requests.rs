@@ -25,6 +25,8 @@ pub struct DeviceRequest {
     pub issue_ns: u64,
     /// When it answered.
     pub complete_ns: Option<u64>,
+    /// A flush that was under way together with others: their answers look alike, and `complete_ns` may be another's.
+    pub overlapped: bool,
     /// First sector.
     pub sector: u64,
     /// Its bytes.
@@ -82,16 +84,24 @@ pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
             TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
                 let Some(layer) = layer_of(device) else { continue };
                 let bytes = sectors * SECTOR_BYTES;
-                // A driver without room gives a request back, and it is issued again: still one request.
+                // A driver without room gives a request back, and it is issued again: still one request. Of flushes a queue has one
+                // under way at most; several queues have several, which look alike.
+                let is_flush = flags.op == RequestOp::Flush;
                 let again = |&&index: &&usize| {
                     let open = &requests[index];
                     let same = (open.layer, open.sector, open.bytes, open.flags.op)
                         == (layer, sector, bytes, flags.op);
-                    same && flags.op != RequestOp::Flush
+                    same && (!is_flush || layers[layer].one_flush)
                 };
                 if let Some(&index) = open.iter().find(again) {
                     requests[index].issue_ns = event.time_ns;
                     continue;
+                }
+                let mut overlapped = false;
+                for &index in open.iter().filter(|_| is_flush) {
+                    if requests[index].layer == layer && requests[index].is_flush() {
+                        (requests[index].overlapped, overlapped) = (true, true);
+                    }
                 }
                 let issued = Bio { layer, sector, sectors, flags, tid: event.tid, comm };
                 let asked = bios.iter().rev().find(|bio| is_behind(bio, &issued)).copied();
@@ -102,6 +112,7 @@ pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
                     layer,
                     issue_ns: event.time_ns,
                     complete_ns: None,
+                    overlapped,
                     sector,
                     bytes,
                     flags,
@@ -114,7 +125,7 @@ pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
                 let is_it = |&index: &usize| {
                     let request = &requests[index];
                     let same_kind = request.flags.op == flags.op;
-                    // The kernel gives a flush no meaningful sector, and sends one at a time.
+                    // The kernel gives a flush no meaningful sector.
                     request.layer == layer
                         && same_kind
                         && (flags.op == RequestOp::Flush || request.sector == sector)
@@ -155,6 +166,7 @@ pub(crate) mod tests {
             file: std::iter::once(409_600..819_200).collect(),
             log: std::iter::once(1_000_000 * 512..1_000_100 * 512).collect(),
             volatile_cache: true,
+            one_flush: true,
             journal_interval_ms: 5000,
             ..Layer::default()
         }
@@ -207,6 +219,28 @@ pub(crate) mod tests {
         ];
         let requests = pair(&events, &[layer()]);
         assert_eq!((requests.len(), requests[0].issue_ns, requests[0].complete_ns), (2, 5, Some(9)));
+    }
+
+    #[test]
+    fn a_flush_issued_again_is_one_flush_where_there_is_one_queue() {
+        let events = [
+            issue(1, 0, 0, "FF"),
+            issue(5, 0, 0, "FF"),
+            complete(9, 0, 0, "FF"),
+            issue(11, 0, 0, "FF"),
+            complete(15, 0, 0, "FF"),
+        ];
+        let times = |layer: Layer| -> Vec<_> {
+            let requests = pair(&events, &[layer]);
+            requests
+                .iter()
+                .map(|request| (request.issue_ns, request.complete_ns, request.overlapped))
+                .collect()
+        };
+        assert_eq!(times(layer()), [(5, Some(9), false), (11, Some(15), false)]);
+        // Two that overlap, and one of the answers is missing.
+        let many = times(Layer { one_flush: false, ..layer() });
+        assert_eq!(many, [(1, Some(9), true), (5, Some(15), true), (11, None, true)]);
     }
 
     #[test]

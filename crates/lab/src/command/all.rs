@@ -15,13 +15,16 @@ use inkstone_io::{Directory, NamedChoice, is_root};
 
 use crate::atlas::{atlas, atlas_steps};
 use crate::cell::Cell;
-use crate::experiment::{DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadPlan};
+use crate::experiment::{
+    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadPlan, TextPlan,
+};
 use crate::finding::finding;
 use crate::image::{IMAGE_BYTES_MIN, ImageKind, LoopMode};
 use crate::pass::Limits;
 use crate::presets::Preset;
 use crate::result::{Finding, LabResult, Run, Warning};
 use crate::run::{Order, Plan, ROUNDS_MIN, run, steps_of};
+use crate::score::{self, Effort, score_image, score_site};
 use crate::site::OpenSite;
 use crate::stage::{CellError, Leftover};
 
@@ -84,6 +87,14 @@ impl Tier {
         }
     }
 
+    /// One thread and the bill of its own take more than a quick look has.
+    fn text(self) -> TextPlan {
+        match self {
+            Self::Quick => TextPlan { lines: 200_000, threads: vec![4], bill: false, ..TextPlan::default() },
+            Self::Standard | Self::Full => TextPlan::default(),
+        }
+    }
+
     fn bill_commits(self) -> u64 {
         match self {
             Self::Quick => 32,
@@ -110,6 +121,10 @@ enum Part {
     Atlas,
     /// E2 on a file system made for it.
     Image(ImageKind),
+    /// How near the rule's and the tuned choice come to the best, here.
+    Score,
+    /// The same on a file system made for it.
+    ScoreOn(ImageKind),
     /// The rest.
     Load(Load),
 }
@@ -121,7 +136,19 @@ impl Part {
             Self::SmallBills => "bills at 512 B".into(),
             Self::Atlas => "fallocate".into(),
             Self::Image(kind) => format!("e2 on {kind}"),
+            Self::Score => "score".into(),
+            Self::ScoreOn(kind) => format!("score on {kind}"),
             Self::Load(load) => load.name().into(),
+        }
+    }
+
+    /// With less time than this it says nothing.
+    fn least(&self) -> Duration {
+        match self {
+            Self::Image(_) => IMAGE_TIME_MIN,
+            Self::Score => SCORE_TIME_MIN,
+            Self::ScoreOn(_) => IMAGE_TIME_MIN + SCORE_TIME_MIN,
+            Self::Cells(..) | Self::SmallBills | Self::Atlas | Self::Load(_) => SHARE_MIN,
         }
     }
 }
@@ -145,6 +172,8 @@ fn parts(tier: Tier) -> Vec<(Part, f64)> {
         ),
         (Part::Load(Load::Pool(pool)), 6.0),
         (Part::Load(Load::Read(ReadPlan { file_bytes, ..ReadPlan::default() })), 8.0),
+        (Part::Load(Load::Text(tier.text())), if quick { 3.0 } else { 5.0 }),
+        (Part::Score, 8.0),
         (Part::Cells(Preset::E1, true), 5.0),
         (Part::Cells(Preset::E6, !quick), 5.0),
         (Part::SmallBills, 2.0),
@@ -152,6 +181,9 @@ fn parts(tier: Tier) -> Vec<(Part, f64)> {
     ];
     if is_root() {
         parts.extend(tier.kinds().iter().map(|&kind| (Part::Image(kind), 4.0)));
+        if tier == Tier::Full {
+            parts.extend(tier.kinds().iter().map(|&kind| (Part::ScoreOn(kind), 3.0)));
+        }
     }
     parts
 }
@@ -162,6 +194,8 @@ const SHARE_MIN: Duration = Duration::from_millis(300);
 const SHARES_MAX: f64 = 1.3;
 /// Making an image and taking it away, which no share makes shorter, on an ordinary disk.
 const IMAGE_TIME_MIN: Duration = Duration::from_secs(3);
+/// Tuning alone takes more than half of this.
+const SCORE_TIME_MIN: Duration = Duration::from_secs(3);
 const ZEROING_BYTES: u64 = 16 << 20;
 
 /// Runs everything in the directory, and leaves nothing there.
@@ -189,6 +223,8 @@ fn room_needed_bytes(tier: Tier) -> u64 {
     let arms = tier.arm_bytes() * Preset::E6.cells().len() as u64;
     let loads = parts(tier).into_iter().filter_map(|(part, _)| match part {
         Part::Load(load) => Some(load.room_needed_bytes()),
+        Part::Score => Some(Effort::default().room_needed_bytes()),
+        Part::ScoreOn(_) => Some(score::IMAGE_BYTES),
         _ => None,
     });
     loads.chain([arms, if is_root() { image_bytes(tier) } else { 0 }]).max().unwrap_or(0)
@@ -215,8 +251,7 @@ fn in_turn(
         }
         let rest: f64 = parts[index..].iter().map(|(_, weight)| weight).sum();
         let share = time.saturating_sub(begin.elapsed()).mul_f64(weight / rest);
-        let least = if matches!(part, Part::Image(_)) { IMAGE_TIME_MIN } else { SHARE_MIN };
-        if share < least {
+        if share < part.least() {
             started.result.warnings.push(left_out(&part.name()));
             continue;
         }
@@ -301,6 +336,19 @@ fn one(
             }
         }
         Part::Image(kind) => image(site.directory.path(), *kind, options, (title, share), context, started),
+        Part::Score => {
+            let effort = Effort::within(share);
+            context.progress.start(effort.steps(), title, share.as_secs_f64());
+            let found = score_site(site, &effort, context.stop, context.progress);
+            started.result.experiments.push(found);
+        }
+        Part::ScoreOn(kind) => {
+            // Making it takes its part.
+            let effort = Effort::within(share.mul_f64(0.8));
+            context.progress.start(effort.steps(), title, share.as_secs_f64());
+            let found = score_image(site.directory.path(), *kind, &effort, context);
+            started.result.experiments.push(found);
+        }
         Part::Load(load) => {
             let pace = Pace { rounds: tier.rounds(), budget: Some(share), seed };
             let found = super::experiment::measured(site, load, &pace, title, context)?;
@@ -409,11 +457,24 @@ mod tests {
     fn every_experiment_is_in_every_tier() {
         for &tier in Tier::ALL {
             let names: Vec<String> = parts(tier).iter().map(|(part, _)| part.name()).collect();
-            for name in
-                ["quick", "e1", "e6", "fallocate", "pool", "read", "depth", "log", "practice", "mixed"]
-            {
+            for name in [
+                "quick",
+                "e1",
+                "e6",
+                "fallocate",
+                "pool",
+                "read",
+                "depth",
+                "log",
+                "practice",
+                "mixed",
+                "text",
+                "score",
+            ] {
                 assert!(names.iter().any(|part| part == name), "{tier}: {name}");
             }
+            let is_whole = is_root() && tier == Tier::Full;
+            assert_eq!(is_whole, names.iter().any(|name| name.starts_with("score on")), "{tier}");
             assert_eq!(is_root(), names.iter().any(|name| name.starts_with("e2")), "{tier}");
         }
     }

@@ -10,7 +10,7 @@
 //! build differ by more than their rounds scatter. How much is taken from the comparison itself, as in a random-effects
 //! meta-analysis (DerSimonian and Laird 1986, Controlled Clinical Trials 7, 177-188) but robustly: by how far the nearer three
 //! quarters of all cells are off. So at most a quarter of the cells may really have changed; where more have, changes go
-//! unseen. It is never less than [`BETWEEN_MIN`], and at least [`BETWEEN_ALONE`] where the cells are too few to tell.
+//! unseen. It is never less than a series' own least ([`Shift::between_min`]), and at least [`BETWEEN_ALONE`] where the cells are too few to tell.
 //!
 //! **Many cells.** With thirty cells at 95% something is always "slower". So each gets a two-sided p-value (Student's t) and
 //! all of them together go through Holm's step-down procedure (Holm 1979, "A Simple Sequentially Rejective Multiple Test
@@ -19,7 +19,7 @@
 
 use crate::stats::median;
 
-use super::series::{LEVEL_MIN, centre};
+use super::series::{BETWEEN_MIN, LEVEL_MIN, centre};
 use super::{Change, Line};
 
 /// Chance of any false alarm in a whole comparison.
@@ -28,8 +28,6 @@ pub(super) const ALPHA: f64 = 0.01;
 pub(super) const CHANGE_MIN: f64 = 1.05;
 /// "Same" means within 10%.
 pub(super) const SAME_WITHIN: f64 = 1.10;
-/// Runs of the same build differ by this much at least, cell by cell: one standard deviation of the logarithm.
-const BETWEEN_MIN: f64 = 0.02;
 /// Where the cells are too few to tell.
 const BETWEEN_ALONE: f64 = 0.05;
 /// Median absolute deviation to standard deviation, for normal noise.
@@ -45,6 +43,8 @@ pub(super) struct Shift {
     pub(super) log: f64,
     /// Its error from the scatter of the rounds: one standard deviation.
     pub(super) error: f64,
+    /// Runs of one build differ by this much at least.
+    pub(super) between_min: f64,
 }
 
 impl Shift {
@@ -55,7 +55,12 @@ impl Shift {
         // Of a Hodges-Lehmann centre: pi/3 of the mean's variance, for normal noise.
         let variance = |values: &[f64]| spread(values, centre(values)).powi(2) / values.len() as f64;
         let error = ((variance(a) + variance(b)) * std::f64::consts::FRAC_PI_3).sqrt();
-        Self { log, error }
+        Self { log, error, between_min: BETWEEN_MIN }
+    }
+
+    /// The same of a series that differs by more between runs.
+    pub(super) fn at_least(self, between_min: f64) -> Self {
+        Self { between_min, ..self }
     }
 }
 
@@ -75,7 +80,7 @@ pub(super) fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
         let reach = t_quantile(0.025, degrees);
         for &(index, shift) in group {
             // Rounds are few: a cell whose own happen to agree is not more certain than the others.
-            let error = shift.error.max(within).hypot(between);
+            let error = shift.error.max(within).hypot(between.max(shift.between_min));
             let line = &mut lines[index];
             line.ratio = Some(shift.log.exp());
             line.low = Some((shift.log - reach * error).exp());
@@ -115,7 +120,7 @@ fn noise(shifts: &[Shift]) -> (f64, f64) {
     squares.truncate((squares.len() * 3).div_ceil(4));
     let nearer = squares.iter().sum::<f64>() / squares.len() as f64;
     let beyond = nearer * NEARER_TO_VARIANCE - within.powi(2);
-    (beyond.max(0.0).sqrt().max(BETWEEN_MIN), within)
+    (beyond.max(0.0).sqrt(), within)
 }
 
 /// How well the noise is known; by simulation (`tests`): so many keep the false alarms below [`ALPHA`], though the farther cells
@@ -166,7 +171,7 @@ mod tests {
 
     #[test]
     fn holm_steps_down_and_stops() {
-        let shift = |log: f64| Shift { log, error: 0.0 };
+        let shift = |log: f64| Shift { log, error: 0.0, between_min: BETWEEN_MIN };
         let logs = [0.5, 0.001, -0.001, 0.002, 0.0, -0.4, 0.0, 0.001, -0.002];
         let mut lines = vec![Line::default(); logs.len()];
         judge(&mut lines, &[logs.iter().map(|&log| shift(log)).enumerate().collect()]);

@@ -40,7 +40,13 @@ fn run_of(rng: &mut Rng, world: &World, slowed: &[(usize, f64)]) -> Read {
             log + speed + off[cell] + drift[round] + normal(rng) * world.round
         };
         let logs = (0..12).map(time).enumerate().map(|(round, log)| (round as u32, log)).collect();
-        Series { name: format!("cell {cell}"), what: String::new(), invalid: None, logs }
+        Series {
+            name: format!("cell {cell}"),
+            what: String::new(),
+            invalid: None,
+            between_min: series::BETWEEN_MIN,
+            logs,
+        }
     });
     let group = Group {
         name: "quick".into(),
@@ -146,6 +152,72 @@ fn rounds(us: f64) -> Vec<crate::result::Round> {
     (0..10).map(round).collect()
 }
 
+/// Eight rows, of which the fifth takes so many times the time.
+fn experiment(name: &str, slow: f64) -> Experiment {
+    let row = |number: usize| ExperimentRow {
+        name: if number == 4 { "mmap".into() } else { format!("row {number}") },
+        samples: (0..10)
+            .map(|round| {
+                1e6 / (number + 1) as f64 * (1.0 + f64::from(round % 3) * 0.01)
+                    / if number == 4 { slow } else { 1.0 }
+            })
+            .collect(),
+        ..ExperimentRow::default()
+    };
+    Experiment {
+        name: name.into(),
+        unit: "operations/s".into(),
+        rows: (0..8).map(row).collect(),
+        ..Experiment::default()
+    }
+}
+
+fn lab_with(experiment: Experiment) -> Read {
+    let json = serde_json::json!({
+        "schema_version": crate::result::SCHEMA_VERSION, "inkstone_version": "", "command": "", "started_unix_s": 0,
+        "elapsed_ns": 0, "interrupted": false, "machine": Machine::default(), "harness": crate::result::HarnessCost::default(),
+        "runs": [], "experiments": [experiment], "fallocate": [], "aa": null, "warnings": []
+    });
+    read(&json.to_string()).expect("a result")
+}
+
+#[test]
+fn what_the_page_cache_answers_must_be_off_by_more() {
+    let change = |name: &str, slow: f64| {
+        let found = compared(&lab_with(experiment(name, 1.0)), &lab_with(experiment(name, slow)));
+        found.lines.into_iter().find(|line| line.name == "mmap").expect("it is in both")
+    };
+    assert_eq!(change("depth", 1.8).change, Change::Slower);
+    assert_eq!(change("read-sequential-warm", 1.8).change, Change::CannotTell);
+    assert_eq!(change("text-4", 1.8).change, Change::CannotTell);
+    assert_eq!(change("read-sequential-warm", 12.0).change, Change::Slower);
+    let by_chance = change("read-random-cold", 100.0);
+    assert!(by_chance.why.is_some_and(|why| why.contains("by chance")));
+
+    use crate::finding::tests::{cell, run};
+    use crate::result::DurableFinding;
+    let names =
+        ["new fsync", "new fdatasync", "zeros fdatasync", "reuse fdatasync", "reuse mmap", "reuse o-dsync"];
+    let result = |slow: f64| {
+        let cells = names.iter().map(|name| {
+            let mut cell = cell(
+                name,
+                if *name == "reuse mmap" { 100.0 * slow } else { 100.0 },
+                DurableFinding::Seen { commits: 1 },
+            );
+            cell.what.access = if *name == "reuse mmap" { "mmap".into() } else { "buffered".into() };
+            cell
+        });
+        series::of_run(&run(cells.collect()))
+    };
+    let read = |slow: f64| Read { groups: vec![result(slow)], ..lab_with(experiment("pool", 1.0)) };
+    let mapped = |slow: f64| {
+        let found = compared(&read(1.0), &read(slow));
+        found.lines.iter().find(|line| line.name == "reuse mmap").expect("it is in both").change
+    };
+    assert_eq!((mapped(1.6), mapped(20.0)), (Change::CannotTell, Change::Slower));
+}
+
 #[test]
 fn a_bench_is_measured_by_its_floor_and_an_experiment_by_its_level() {
     let bench = |log_us: f64, floor_us: f64| {
@@ -166,32 +238,7 @@ fn a_bench_is_measured_by_its_floor_and_an_experiment_by_its_level() {
         "one row alone has a wide interval"
     );
     assert_eq!(compared(&bench(100.0, 90.0), &bench(200.0, 90.0)).exit_code(), 3);
-    let experiment = |slow: f64| {
-        let row = |number: usize| ExperimentRow {
-            name: format!("row {number}"),
-            samples: (0..10)
-                .map(|round| {
-                    1e6 / (number + 1) as f64 * (1.0 + f64::from(round % 3) * 0.01)
-                        / if number == 4 { slow } else { 1.0 }
-                })
-                .collect(),
-            ..ExperimentRow::default()
-        };
-        Experiment {
-            name: "pool".into(),
-            unit: "operations/s".into(),
-            rows: (0..8).map(row).collect(),
-            ..Experiment::default()
-        }
-    };
-    let lab = |slow: f64| {
-        let json = serde_json::json!({
-            "schema_version": crate::result::SCHEMA_VERSION, "inkstone_version": "", "command": "", "started_unix_s": 0,
-            "elapsed_ns": 0, "interrupted": false, "machine": Machine::default(), "harness": crate::result::HarnessCost::default(),
-            "runs": [], "experiments": [experiment(slow)], "fallocate": [], "aa": null, "warnings": []
-        });
-        read(&json.to_string()).expect("a result")
-    };
+    let lab = |slow: f64| lab_with(experiment("pool", slow));
     assert_eq!(compared(&lab(1.0), &lab(1.0)).exit_code(), 0);
     let found = compared(&lab(1.0), &lab(1.5));
     assert_eq!((found.exit_code(), found.lines[4].change), (3, Change::Slower));

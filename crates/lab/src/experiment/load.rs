@@ -14,6 +14,7 @@ use super::pool::{PoolPlan, pool};
 use super::practice::{PracticePlan, practice};
 use super::read::{ReadPlan, read};
 use super::rounds::Pace;
+use super::text::{TextPlan, text};
 
 /// One experiment with its sizes.
 #[derive(Debug, Clone)]
@@ -30,6 +31,8 @@ pub enum Load {
     Log(LogPlan),
     /// Reads and durable writes, beside fio.
     Mixed(MixedPlan),
+    /// The text log writer beside the standard library.
+    Text(TextPlan),
 }
 
 impl Load {
@@ -42,6 +45,7 @@ impl Load {
             Self::Practice(_) => "practice",
             Self::Log(_) => "log",
             Self::Mixed(_) => "mixed",
+            Self::Text(_) => "text",
         }
     }
 
@@ -54,6 +58,7 @@ impl Load {
             Self::Pool(plan) => plan.file_bytes(),
             Self::Practice(plan) => plan.room_needed_bytes(),
             Self::Log(_) => crate::bench::ROOM_NEEDED_BYTES,
+            Self::Text(plan) => plan.room_needed_bytes(),
         }
     }
 
@@ -66,6 +71,7 @@ impl Load {
             Self::Practice(plan) => plan.steps(pace),
             Self::Log(_) => 1,
             Self::Mixed(plan) => plan.steps(pace),
+            Self::Text(plan) => plan.steps(pace),
         }
     }
 
@@ -87,6 +93,7 @@ impl Load {
             Self::Practice(plan) => practice(site, session, plan, pace, progress),
             Self::Log(plan) => log(site, session, plan, pace, progress),
             Self::Mixed(plan) => mixed(site, session, plan, pace, progress),
+            Self::Text(plan) => text(site, session, plan, pace, progress),
         }
     }
 }

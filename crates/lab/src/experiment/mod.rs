@@ -16,6 +16,7 @@ mod read;
 mod reserved;
 mod rounds;
 mod scratch;
+mod text;
 mod words;
 
 pub use depth::DepthPlan;
@@ -28,6 +29,7 @@ pub use practice::PracticePlan;
 pub use read::{ReadOrder, ReadPlan};
 pub(crate) use reserved::{ROWS as RESERVED_ROWS, reserving, unwritten};
 pub use rounds::Pace;
+pub use text::TextPlan;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +38,8 @@ use crate::result::{Finding, Histogram, Place, Relative};
 /// Rows measured side by side in one place, in rounds, interleaved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`, `log`, `practice`.
+    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`, `log`, `practice`,
+    /// `text-1`, `text-paced-4`, `text-bill`, `score`.
     pub name: String,
     /// What it shows, in one line for people.
     pub title: String,
@@ -47,7 +50,8 @@ pub struct Experiment {
     /// What a row's position on the horizontal axis means (`threads`, `writes in flight`, `bytes per write`); `None` where rows
     /// have none.
     pub x_name: Option<String>,
-    /// What is compared: `operations/s`, `bytes/s`. More is better.
+    /// What is compared: `operations/s`, `bytes/s`: more is better; or a time, in nanoseconds, and which one: `ns, p99.9 of a
+    /// write`: less is better.
     pub unit: String,
     /// Name of the row that the others are compared with.
     pub baseline: Option<String>,
@@ -78,7 +82,7 @@ pub struct ExperimentRow {
     pub invalid: Option<String>,
     /// In the experiment's unit, one value per round.
     pub samples: Vec<f64>,
-    /// Against the baseline, paired by round: above 1 is more per second.
+    /// Against the baseline, paired by round: above 1 is more per second, or less time.
     pub relative: Option<Relative>,
     /// Time of single operations, where they were timed one by one.
     pub latency: Option<Histogram>,
@@ -91,10 +95,15 @@ pub struct ExperimentRow {
 pub struct Figure {
     /// `context switches`, `system time`, `resident before`.
     pub name: String,
-    /// `per operation`, `ns per operation`, `%`, `bytes/s`.
+    /// `per operation`, `ns per operation`, `%`, `bytes/s`, `lines`.
     pub unit: String,
     /// How much.
     pub value: f64,
+}
+
+/// Whether an experiment in this unit compares times.
+pub(crate) fn less_is_better(unit: &str) -> bool {
+    unit.starts_with("ns")
 }
 
 /// Where the curve of this series bends, if it does.

@@ -13,7 +13,7 @@ use crate::site::Site;
 use crate::stage::{CellError, Session};
 use crate::stats::{median, relative};
 
-use super::{Experiment, ExperimentRow, Figure};
+use super::{Experiment, ExperimentRow, Figure, less_is_better};
 
 /// How often and how long.
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +81,11 @@ pub(crate) trait Arm {
     /// Time of single operations in all turns so far.
     fn latency(&self) -> Option<Histogram> {
         None
+    }
+
+    /// What all turns so far came to together; figures of single turns become medians instead.
+    fn totals(&self) -> Vec<Figure> {
+        Vec::new()
     }
 }
 
@@ -179,9 +184,12 @@ impl Row<'_> {
         self.rounds.clear();
     }
 
-    fn finish(mut self, base: &[Round], is_base: bool, seed: u64) -> ExperimentRow {
-        let per_s = |round: &Round| round.commits as f64 * 1e9 / round.total_ns.max(1) as f64;
-        self.shown.samples = self.rounds.iter().map(per_s).collect();
+    fn finish(mut self, base: &[Round], is_base: bool, unit: &str, seed: u64) -> ExperimentRow {
+        let value = |round: &Round| match less_is_better(unit) {
+            true => round.per_commit_ns(),
+            false => round.commits as f64 * 1e9 / round.total_ns.max(1) as f64,
+        };
+        self.shown.samples = self.rounds.iter().map(value).collect();
         if self.rounds.is_empty() {
             return self.shown;
         }
@@ -200,6 +208,7 @@ impl Row<'_> {
                 self.shown.figures.push(Figure { value, ..figure.clone() });
             }
         }
+        self.shown.figures.extend(self.arm.iter().flat_map(|arm| arm.totals()));
         self.shown
     }
 }
@@ -211,7 +220,7 @@ fn finish(site: &Site, pace: &Pace, frame: &Frame, rows: Vec<Row<'_>>) -> Experi
     let knees = knees(&rows, pace.seed);
     let rows = rows.into_iter().map(|row| {
         let is_base = baseline.as_ref() == Some(&row.shown.name);
-        row.finish(&base_rounds, is_base, pace.seed)
+        row.finish(&base_rounds, is_base, frame.unit, pace.seed)
     });
     Experiment {
         name: frame.name.into(),

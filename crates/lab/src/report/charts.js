@@ -1,9 +1,25 @@
 // The charts: each takes plain data and a width, and gives an <svg>.
 "use strict";
 
+// A row: its place under the pointer, and its name, above the marks where the chart is narrow, else beside them.
+function namedRow(row, { y, middle, step, width, left, narrow, room = width - 4 }, className) {
+  return sv(
+    "g",
+    { class: className || "", "data-row": "" },
+    sv("rect", { x: 0, y, width, height: step, class: "hit" }),
+    label(
+      narrow ? 2 : left - 10,
+      narrow ? y + 14 : middle + 4,
+      shortened(row.name, narrow ? room : left - 14),
+      "name",
+      narrow ? "start" : "end",
+    ),
+  );
+}
+
 // ---- rows with a bar or a dot, an interval, and the value in figures
 
-// rows: { name, value, low, high, shown, className, lines, missing, weak }
+// rows: { name, value, low, high, shown, className, lines, missing, weak, band: { from, to } behind the row }
 // options: { dots, reference, unit(value), axis }
 function rowsChart(width, rows, options) {
   const narrow = width < 540;
@@ -13,7 +29,8 @@ function rowsChart(width, rows, options) {
   const shownRoom = Math.max(...rows.map((row) => text(row.shown).length), 3) * CHARACTER + 12;
   // Dots leave a column for the figures; behind bars they stand where the bar ends.
   const right = width - Math.min(shownRoom, width * 0.5);
-  const ends = sorted(rows.flatMap((row) => [row.value, row.low, row.high]));
+  const bands = rows.flatMap((row) => (row.band ? [row.band.from, row.band.to] : [])).filter((end) => end > 0);
+  const ends = sorted([...rows.flatMap((row) => [row.value, row.low, row.high]), ...bands]);
   const top = ends.length ? ends[ends.length - 1] : 1;
   const lowest = options.dots ? Math.min(ends[0] ?? 1, options.reference ?? Infinity) : 0;
   const scale = options.dots
@@ -32,17 +49,11 @@ function rowsChart(width, rows, options) {
   rows.forEach((row, n) => {
     const y = n * step;
     const middle = narrow ? y + 29 : y + step / 2;
-    const group = sv("g", { class: row.weak ? "weak" : "", "data-row": "" });
-    group.append(sv("rect", { x: 0, y, width, height: step, class: "hit" }));
-    group.append(
-      label(
-        narrow ? 2 : left - 10,
-        narrow ? y + 14 : middle + 4,
-        shortened(row.name, narrow ? width - 4 : left - 14),
-        "name",
-        narrow ? "start" : "end",
-      ),
-    );
+    const group = namedRow(row, { y, middle, step, width, left, narrow }, row.weak ? "weak" : "");
+    if (row.band && finite(row.value)) {
+      const [a, b] = [row.band.from > 0 ? scale.at(row.band.from) : left, finite(row.band.to) ? scale.at(row.band.to) : right];
+      group.append(sv("rect", { x: a, y: middle - 8, width: Math.max(2, b - a), height: 16, class: "band" }));
+    }
     if (!finite(row.value)) {
       group.append(label(left + (narrow ? 0 : 4), middle + 4, shortened(row.missing || "not measured", width - left), "missing"));
     } else {
@@ -274,18 +285,7 @@ function billChart(width, rows, mark) {
   rows.forEach((row, n) => {
     const y = top + n * step;
     const middle = narrow ? y + 29 : y + step / 2;
-    const group = sv(
-      "g",
-      { "data-row": "" },
-      sv("rect", { x: 0, y, width, height: step, class: "hit" }),
-      label(
-        narrow ? 2 : left - 10,
-        narrow ? y + 14 : middle + 4,
-        shortened(row.name, narrow ? width - 4 : left - 14),
-        "name",
-        narrow ? "start" : "end",
-      ),
-    );
+    const group = namedRow(row, { y, middle, step, width, left, narrow });
     if (!row.parts) {
       group.append(label(left + (narrow ? 0 : 4), middle + 4, shortened(row.missing || "no bill", width - left), "missing"));
     } else {

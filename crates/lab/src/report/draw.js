@@ -80,6 +80,7 @@ const interval = (relative) =>
   relative ? `${times(relative.speedup)} [${digits(relative.low)} to ${digits(relative.high)}]` : "";
 function rate(value, unit) {
   if (!finite(value)) return "not measured";
+  if (unit.startsWith("ns")) return time(value);
   if (unit === "bytes/s")
     return scaled(value, [
       [1, "B/s"],

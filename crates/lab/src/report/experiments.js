@@ -20,6 +20,7 @@ function figureWords(one) {
   if (unit.startsWith("ns")) return `${time(one.value)}${unit.slice(2)}`;
   if (unit === "bytes/s") return rate(one.value, unit);
   if (unit.startsWith("bytes")) return `${bytes(one.value)}${unit.slice(5)}`;
+  if (unit === "lines") return plural(one.value, "line");
   return `${digits(one.value)} ${unit}`;
 }
 // What all charts of one experiment need.
@@ -35,6 +36,9 @@ function experimentView(experiment) {
     names,
     kinds,
     unit: text(experiment.unit),
+    // A time, and which one: `ns, p99.9 of a write`.
+    less: text(experiment.unit).startsWith("ns"),
+    unitName: text(experiment.unit).replace(/^ns, /, ""),
     xName: experiment.x_name,
     command: text(experiment.command) || text(data.command),
     colours: new Map(names.map((name, at) => [name, ["s-best", "s-base", ...PICKS][at % 8]])),
@@ -46,13 +50,13 @@ function experimentView(experiment) {
 const kindOf = (one) => `${text(one.name)}, ${text(one.unit)}`;
 const figureOf = (row, kind) => row.figures.find((one) => kindOf(one) === kind && finite(one.value));
 
-function experimentTable({ rows, kinds, unit, xName, xShown }) {
+function experimentTable({ rows, kinds, unit, unitName, xName, xShown }) {
   const place = (row) => (xName ? [finite(row.x) ? xShown(row.x) : ""] : []);
   return {
     head: [
       "row",
       ...(xName ? [xName] : []),
-      unit,
+      unitName,
       "quartiles from",
       "to",
       "against the baseline, 95%",
@@ -147,8 +151,8 @@ function besideFigures(view) {
 }
 
 function ratesFigure(view) {
-  const { experiment, rows, measured, names, unit, command, colours } = view;
-  const best = measured.reduce((a, b) => (b.value > a.value ? b : a));
+  const { experiment, rows, measured, names, unit, less, unitName, command, colours } = view;
+  const best = measured.reduce((a, b) => (less ? b.value < a.value : b.value > a.value) ? b : a);
   // Series that are no groups say nothing: the best row and the baseline stand out instead.
   const alike = names.length < 2 || names.length === rows.length;
   const role = (row) => (row === best ? "s-best" : row.name === experiment.baseline ? "s-base" : "s-plain");
@@ -172,11 +176,12 @@ function ratesFigure(view) {
     kind: "rates",
     wide: true,
     command,
-    title:
-      measured.length > 1
+    title: less
+      ? `${unitName}: shortest with \`${best.name}\`, ${time(best.value)}`
+      : measured.length > 1
         ? `\`${best.name}\` reaches most: ${rate(best.value, unit)}`
         : `\`${best.name}\`: ${rate(best.value, unit)}`,
-    how: "Longer is better: the median over rounds; the line holds the middle half of them.",
+    how: `${less ? "Shorter" : "Longer"} is better: the median over rounds; the line holds the middle half of them.`,
     legend: alike ? null : seriesKey(view, rows),
     draw: (width) => rowsChart(width, drawn, { unit: (value) => rate(value, unit) }),
     ...experimentTable(view),
@@ -291,18 +296,7 @@ function stripsChart(width, rows) {
   rows.forEach((row, n) => {
     const y = n * step;
     const middle = narrow ? y + 31 : y + step / 2;
-    const group = sv(
-      "g",
-      { "data-row": "" },
-      sv("rect", { x: 0, y, width, height: step, class: "hit" }),
-      label(
-        narrow ? 2 : left - 10,
-        narrow ? y + 16 : middle + 4,
-        shortened(row.name, narrow ? width - 140 : left - 14),
-        "name",
-        narrow ? "start" : "end",
-      ),
-    );
+    const group = namedRow(row, { y, middle, step, width, left, narrow, room: width - 140 });
     const facts = row.facts || {};
     if (row.done) {
       // Up to the file's size a hole; what is drawn over it has blocks.
@@ -329,12 +323,12 @@ function stripsChart(width, rows) {
       const size = x.at(facts.size_bytes || 0);
       group.append(line(size, middle - 9, size, middle + 9, "whisker"));
       const words = `${bytes(facts.size_bytes)}, ${count(facts.blocks)} blocks`;
-      group.append(narrow ? label(width - 2, y + 16, words, "value", "end") : label(right + 12, middle + 4, words, "value"));
+      group.append(narrow ? label(width - 2, y + 14, words, "value", "end") : label(right + 12, middle + 4, words, "value"));
     } else {
       group.append(
         sv("rect", { x: x.at(0), y: middle - 6, width: right - left, height: 12, class: "mark b-refused" }),
         narrow
-          ? label(width - 2, y + 16, text(row.answer), "missing", "end")
+          ? label(width - 2, y + 14, text(row.answer), "missing", "end")
           : label(right + 12, middle + 4, shortened(text(row.answer), 158), "missing"),
       );
     }

@@ -67,6 +67,7 @@ struct Page<'a> {
     charts: &'static str,
     runs: &'static str,
     experiments: &'static str,
+    answers: &'static str,
     page: &'static str,
 }
 
@@ -100,6 +101,7 @@ fn page(result: &Value, detail: &Detail) -> Result<String, ReportError> {
         charts: include_str!("charts.js"),
         runs: include_str!("runs.js"),
         experiments: include_str!("experiments.js"),
+        answers: include_str!("answers.js"),
         page: include_str!("page.js"),
     };
     Ok(page.render()?)

@@ -265,10 +265,15 @@ function environment() {
 
 // ---- the page itself
 
+disksSection();
+claimsSection();
 overview();
 runs.forEach(runSection);
 timelines();
-list(data.experiments).forEach(experimentSection);
+scoresSection();
+list(data.experiments)
+  .filter((experiment) => !isScore(experiment))
+  .forEach(experimentSection);
 list(data.fallocate).forEach(atlasSection);
 if (data.aa) pairsSection(data.aa);
 environment();

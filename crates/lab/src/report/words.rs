@@ -111,7 +111,12 @@ impl Words {
     }
 }
 
+/// What the result holds, and where from.
 fn title(result: &Value) -> String {
+    if !list(result, "disks").is_empty() {
+        return "Which of these disks should carry the log".into();
+    }
+    let what = if list(result, "claims").is_empty() { holds(result) } else { "Claims of others, run".into() };
     let names = ["runs", "experiments", "fallocate"]
         .iter()
         .flat_map(|part| list(result, part))
@@ -120,11 +125,47 @@ fn title(result: &Value) -> String {
         names.filter(|part| part.is_object()).map(place_name).filter(|name| name != ".").collect();
     places.dedup();
     match places.as_slice() {
-        [] => "Durable writes on this disk".into(),
-        [one] => format!("Durable writes on {one}"),
-        many => format!("Durable writes in {}", plural(many.len(), "place")),
+        [] => format!("{what} on this disk"),
+        [one] => format!("{what} on {one}"),
+        many => format!("{what} in {}", plural(many.len(), "place")),
     }
 }
+
+/// Of runs, durable writes; of experiments alone, what those are about.
+fn holds(result: &Value) -> String {
+    let is_there = |name: &str| !list(result, name).is_empty();
+    if is_there("runs") {
+        return "Durable writes".into();
+    }
+    let mut subjects: Vec<&str> = Vec::new();
+    for experiment in list(result, "experiments") {
+        let name = text(experiment, "name");
+        let known = SUBJECTS.iter().find(|(start, _)| name.starts_with(start));
+        let subject = known.map_or("An experiment", |(_, subject)| subject);
+        if !subjects.contains(&subject) {
+            subjects.push(subject);
+        }
+    }
+    match subjects.as_slice() {
+        [] if is_there("fallocate") => "fallocate, mode by mode,".into(),
+        [] if result.get("aa").is_some_and(Value::is_object) => "Identical ways of writing".into(),
+        [] => "Durable writes".into(),
+        [one] => (*one).to_owned(),
+        many => plural(many.len(), "experiment"),
+    }
+}
+
+/// What experiments are about, by how their names begin.
+const SUBJECTS: [(&str, &str); 8] = [
+    ("pool", "A pool of threads"),
+    ("read", "Reading a file"),
+    ("mixed", "Reads and durable writes together"),
+    ("depth", "Durable writes by depth and size"),
+    ("log", "A key-value store's log"),
+    ("practice", "Changes of segment"),
+    ("text", "A text log"),
+    ("score", "The log's own choice of a way to write"),
+];
 
 /// The day and time, by UTC.
 fn when(result: &Value) -> String {
@@ -148,6 +189,12 @@ fn when(result: &Value) -> String {
 /// The first thing to read. One place: its finding. Several: in how many there is anything to gain, and where most.
 fn answer(result: &Value) -> Vec<Sentence> {
     let runs = list(result, "runs");
+    if !list(result, "disks").is_empty() {
+        return vec![Sentence(text(result, "sentence"))];
+    }
+    if let Some(sentence) = of_claims(list(result, "claims")) {
+        return vec![Sentence(sentence)];
+    }
     let parts = runs.iter().chain(list(result, "experiments"));
     let found: Vec<(&Value, &Value)> = parts
         .filter_map(|part| Some((part, part.get("finding")?)))
@@ -180,6 +227,24 @@ fn answer(result: &Value) -> Vec<Sentence> {
         (false, false) => "Nothing was measured.",
     };
     vec![Sentence(sentence.into())]
+}
+
+/// How many claims hold here. `None` where there are none.
+fn of_claims(claims: &[Value]) -> Option<String> {
+    let of = |verdict: &str| claims.iter().filter(|claim| text(claim, "verdict") == verdict).count();
+    let not_run = match of("not-run") {
+        0 => String::new(),
+        many => format!("; {many} could not be run"),
+    };
+    (!claims.is_empty()).then(|| {
+        format!(
+            "Of {} of others, {} are confirmed on this disk and {} refuted; of {} it cannot be told{not_run}.",
+            plural(claims.len(), "claim"),
+            of("confirmed"),
+            of("refuted"),
+            of("tie")
+        )
+    })
 }
 
 /// The best of several places. `None` where none of them could be compared.
@@ -393,6 +458,35 @@ mod tests {
             assert_eq!(when(&json!({"started_unix_s": unix_s})), wanted);
         }
         assert_eq!(when(&json!({})), "measured at an unknown time");
+    }
+
+    #[test]
+    fn a_page_is_called_what_it_holds() {
+        let place = json!({"name": "/data"});
+        let of = |names: &[&str]| {
+            let all: Vec<Value> = names.iter().map(|name| json!({"name": name, "place": place})).collect();
+            title(&json!({"experiments": all}))
+        };
+        assert_eq!(of(&["text-1", "text-paced-4"]), "A text log on /data");
+        assert_eq!(of(&["pool", "read-random-warm"]), "2 experiments on /data");
+        assert_eq!(of(&["of a later version"]), "An experiment on /data");
+        assert_eq!(title(&json!({"runs": [{"place": place}]})), "Durable writes on /data");
+        assert_eq!(title(&json!({"aa": {"place": place}})), "Identical ways of writing on /data");
+        assert_eq!(title(&json!({})), "Durable writes on this disk");
+    }
+
+    #[test]
+    fn claims_are_counted_and_disks_have_their_own_answer() {
+        let claim = |verdict: &str| json!({"verdict": verdict});
+        let claims = json!({"claims": [claim("confirmed"), claim("refuted"), claim("refuted"), claim("not-run")], "runs": [{}]});
+        let said = answer(&claims);
+        assert_eq!(
+            said[0].0,
+            "Of 4 claims of others, 1 are confirmed on this disk and 2 refuted; of 0 it cannot be told; 1 could not be run."
+        );
+        assert!(title(&claims).starts_with("Claims of others, run"));
+        let disks = json!({"disks": [{"directory": "a"}], "sentence": "Give the log a.", "runs": [{}, {}]});
+        assert_eq!((answer(&disks).len(), answer(&disks)[0].0.as_str()), (1, "Give the log a."));
     }
 
     #[test]

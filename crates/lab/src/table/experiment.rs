@@ -6,7 +6,7 @@ use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{NOTHING, bytes, per, ratio, sig3};
 use super::text::{Tint, paragraph};
-use crate::experiment::{Experiment, ExperimentRow, Figure};
+use crate::experiment::{Experiment, ExperimentRow, Figure, less_is_better};
 use crate::result::{Histogram, Relative, Verdict};
 use crate::stats::median;
 
@@ -42,13 +42,21 @@ fn rows(experiment: &Experiment, style: &TableStyle, out: &mut String) {
     let cells = |cell: &dyn Fn(&ExperimentRow) -> Text| all.iter().map(cell).collect::<Vec<_>>().into_iter();
     grid.push(Column::new("", Align::Left, 0, cells(&|row| row.name.as_str().into())));
     let in_bytes = experiment.unit.starts_with("bytes");
+    let less = less_is_better(&experiment.unit);
     let value = cells(&|row| match median(&row.samples) {
+        Some(value) if less => sig3(value / 1e3).into(),
         Some(value) if in_bytes => format!("{}B", bytes(value)).into(),
         Some(value) => sig3(value).into(),
         None => NOTHING.into(),
     });
-    grid.push(Column::new(if in_bytes { "per s" } else { &experiment.unit }, Align::Right, 0, value));
-    let best = all.iter().filter_map(|row| median(&row.samples)).fold(0.0, f64::max);
+    let head = match experiment.unit.split_once(", ") {
+        Some((_, which)) if less => format!("{which}, us"),
+        _ if in_bytes => "per s".into(),
+        _ => experiment.unit.clone(),
+    };
+    grid.push(Column::new(&head, Align::Right, 0, value));
+    let medians = all.iter().filter_map(|row| median(&row.samples));
+    let best = if less { medians.fold(f64::INFINITY, f64::min) } else { medians.fold(0.0, f64::max) };
     let mark = cells(&|row| mark(experiment, row, best));
     grid.push(Column::new("", Align::Left, 1, mark));
     let relative = cells(&|row| beside(experiment, row));

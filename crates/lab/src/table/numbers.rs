@@ -53,7 +53,7 @@ pub(super) fn ratio(value: f64) -> String {
 }
 
 /// A count per commit: `1.00`, `0.00`; `<0.01` so that little does not look like nothing.
-pub(super) fn per(count: f64) -> String {
+pub(crate) fn per(count: f64) -> String {
     match count {
         count if !count.is_finite() => NOTHING.into(),
         0.0 => "0.00".into(),
