@@ -1,5 +1,6 @@
 //! The text log writer beside others: `cargo run --release -- [lines N] [rounds N] [seconds N] [dir PATH] [arms
-//! WORD]`, in this directory; `arms` takes those whose names have the word in them, and `inkstone` besides.
+//! WORD]`, in this directory; `arms` takes those whose names have the word in them, `inkstone` and the two floors besides:
+//! a bare `write(2)` of the same bytes (unpaced), and a copy of the line into memory (paced).
 //!
 //! Arms run interleaved, in another random order each round; a ratio is taken within a round, and the interval is of the
 //! rounds' ratios (their second lowest and second highest: 96% for nine rounds). A file is removed after each arm.
@@ -33,7 +34,11 @@ fn plan() -> Option<Plan> {
             "lines" => plan.lines = value.parse().ok()?,
             "rounds" => plan.rounds = value.parse().ok()?,
             "seconds" => plan.seconds = value.parse().ok()?,
-            "arms" => plan.arms.retain(|arm| *arm == Arm::Inkstone || arm.name().contains(&value)),
+            "arms" => {
+                plan.arms.retain(|arm| {
+                    matches!(arm, Arm::Bare | Arm::Memory | Arm::Inkstone) || arm.name().contains(&value)
+                });
+            }
             "dir" => plan.directory = value.into(),
             _ => return None,
         }
@@ -50,7 +55,7 @@ fn main() {
     std::fs::create_dir(&directory).expect("a directory of its own");
     let lines = Lines::new();
     for threads in [1, 4] {
-        let mut arms = plan.arms.clone();
+        let mut arms: Vec<Arm> = plan.arms.iter().copied().filter(|arm| *arm != Arm::Memory).collect();
         let mut found: Vec<(Arm, usize, Unpaced)> = Vec::new();
         for round in 0..plan.rounds {
             fastrand::shuffle(&mut arms);
@@ -62,7 +67,7 @@ fn main() {
         print_unpaced(threads, plan.lines, &found);
     }
     for threads in [1, 4] {
-        let mut arms = plan.arms.clone();
+        let mut arms: Vec<Arm> = plan.arms.iter().copied().filter(|arm| *arm != Arm::Bare).collect();
         let mut found: Vec<(Arm, usize, Paced)> = Vec::new();
         for round in 0..plan.rounds {
             fastrand::shuffle(&mut arms);

@@ -1,0 +1,174 @@
+//! The log itself, through its public door only.
+//!
+//! *Owns*: every call to the `inkstone` crate that is measured. *May not touch*: the log's insides.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use inkstone::{Access, Log, Lsn, Options};
+
+use super::{Engine, Groups, Purpose, Reading, Setup, Writer};
+use crate::record::{Checker, Record, head};
+
+/// What a log keeps of its records, about, where it gives up what is old.
+const KEEP_BYTES: u64 = 64 << 20;
+/// What a record takes in a segment beside its bytes, at least.
+const FRAME_BYTES: u64 = 24;
+/// Free segments that a stream's log keeps: what one cut frees is used again.
+const STREAM_FREE_SEGMENTS: usize = 4;
+/// How long an unsynced record may stay in memory.
+const PERIOD: Duration = Duration::from_secs(1);
+
+struct Inkstone {
+    log: Log,
+    batches: bool,
+    /// `None`: all records.
+    keep_records: Option<u64>,
+}
+
+fn options(setup: Setup) -> Options {
+    let options = Options::new();
+    match setup.purpose {
+        Purpose::Durable | Purpose::Keep => options,
+        Purpose::Stream => options.free_segments_max(STREAM_FREE_SEGMENTS),
+        Purpose::Unsynced => options.free_segments_max(STREAM_FREE_SEGMENTS).periodic(PERIOD),
+    }
+}
+
+pub fn open(path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
+    let log = Log::open(path, options(setup))?;
+    let keep_records = KEEP_BYTES / (setup.record_bytes as u64 + FRAME_BYTES);
+    let keep_records = (setup.purpose != Purpose::Keep).then_some(keep_records);
+    let engine = Inkstone { log, batches: setup.batches, keep_records };
+    engine.rest()?;
+    Ok(Box::new(engine))
+}
+
+impl Engine for Inkstone {
+    fn writer(&self, thread: u32) -> Result<Box<dyn Writer + '_>> {
+        Ok(Box::new(Appender { engine: self, gives_up: thread == 0, last: Lsn::ZERO, batch: Vec::new() }))
+    }
+
+    fn how(&self) -> String {
+        self.log.choice().to_string()
+    }
+
+    /// Until a file is ready for the next segment, two seconds at most.
+    fn rest(&self) -> Result<()> {
+        let begin = Instant::now();
+        while self.log.stats().ready == 0 && begin.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn notes(&self) -> Option<String> {
+        let stats = self.log.stats();
+        Some(format!(
+            "{} records in {} groups; {} segments: {} recycled, {} prepared, {} only reserved; {} changes found no file ready",
+            stats.records,
+            stats.groups,
+            stats.segments,
+            stats.segments_recycled,
+            stats.segments_prepared,
+            stats.segments_fallocated,
+            stats.pool_empty
+        ))
+    }
+
+    fn groups(&self) -> Option<Groups> {
+        let stats = self.log.stats();
+        Some(Groups { count: stats.groups, bytes: stats.group_bytes })
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.log.close()?)
+    }
+}
+
+struct Appender<'a> {
+    engine: &'a Inkstone,
+    /// One of the threads gives up what is old.
+    gives_up: bool,
+    last: Lsn,
+    /// The records of a batch, in memory that is used again.
+    batch: Vec<Vec<u8>>,
+}
+
+impl Writer for Appender<'_> {
+    fn append(&mut self, record: &[u8]) -> Result<()> {
+        self.last = self.engine.log.append(record)?.lsn();
+        Ok(())
+    }
+
+    fn append_durable(&mut self, record: &[u8]) -> Result<()> {
+        self.last = self.engine.log.append_durable(record)?;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.engine.log.sync()?;
+        Ok(())
+    }
+
+    /// Keeps so many records when there are twice as many.
+    fn tidy(&mut self) -> Result<()> {
+        let (Some(keep), true) = (self.engine.keep_records, self.gives_up) else { return Ok(()) };
+        let (first, last) = (self.engine.log.first().get(), self.last.get());
+        if last.saturating_sub(first) > 2 * keep {
+            self.engine.log.truncate_before(Lsn::new(last - keep))?;
+        }
+        Ok(())
+    }
+
+    fn append_burst(&mut self, record: &mut Record, count: u64) -> Result<()> {
+        if !self.engine.batches {
+            return (0..count).try_for_each(|_| self.append(record.advance()));
+        }
+        self.batch.resize_with(count as usize, Vec::new);
+        for place in &mut self.batch {
+            place.clear();
+            place.extend_from_slice(record.advance());
+        }
+        self.last = self.engine.log.append_batch(&self.batch)?.lsn();
+        Ok(())
+    }
+}
+
+/// A log that is opened with its defaults reads past the page cache; [`Reading::Cached`] asks for the page cache.
+fn reopen(path: &Path, how: Reading) -> Result<Log> {
+    let options = Options::new();
+    Ok(Log::open(path, if how == Reading::Cached { options.access(Access::Buffered) } else { options })?)
+}
+
+pub fn read_all(path: &Path, how: Reading, checker: &mut Checker) -> Result<()> {
+    let log = reopen(path, how)?;
+    let mut cursor = log.reader().from(log.first());
+    while let Some(record) = cursor.next()? {
+        checker.see(record.bytes);
+    }
+    Ok(())
+}
+
+/// Reads records by random LSN for so long, in a log that one thread wrote: gives how many. Each is looked at.
+pub fn get_at_random(path: &Path, time: Duration) -> Result<(u64, Duration)> {
+    /// Between two looks at the clock.
+    const BURST: u64 = 64;
+    let log = reopen(path, Reading::Cached)?;
+    let reader = log.reader();
+    let (first, last) = (log.first().get(), log.last().get());
+    ensure!(last >= first, "the log is empty");
+    let mut random = fastrand::Rng::with_seed(last);
+    let begin = Instant::now();
+    let mut count = 0;
+    while begin.elapsed() < time {
+        for _ in 0..BURST {
+            let lsn = random.u64(first..=last);
+            let found = head(&reader.get(Lsn::new(lsn))?);
+            ensure!(found == Some((0, lsn - 1)), "record {lsn} says it is {found:?}");
+        }
+        count += BURST;
+    }
+    Ok((count, begin.elapsed()))
+}
