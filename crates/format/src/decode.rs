@@ -8,7 +8,7 @@
 
 use crate::bytes::{all_zero, array};
 use crate::checksum::crc32c;
-use crate::frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, frame_bytes};
+use crate::frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, Summed, frame_bytes};
 use crate::group::{GroupHeader, Identity};
 use crate::header::SegmentHeader;
 use crate::limits::{
@@ -323,7 +323,7 @@ impl Decoder {
             return Err(Inside::Bad(Bad::new(Found::Zeros, Fault::Zeros)));
         }
         let header = FrameHeader::fields(bytes);
-        if header.header_crc != self.identity.frame_crc(self.at, open.header.epoch, &bytes[..20]) {
+        if header.header_crc != self.identity.frame_crc(self.at, open.header.epoch, Summed::of(bytes)) {
             return Err(Inside::Bad(Bad::new(Found::Garbage, Fault::FrameChecksum)));
         }
         let (kind, batch) = self.check_frame(open, &header, room)?;

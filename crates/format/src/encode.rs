@@ -10,7 +10,7 @@ use core::fmt;
 
 use crate::bytes::round_up;
 use crate::checksum::PayloadSum;
-use crate::frame::{Batch, Control, FrameHeader, HEADER_CRC_AT, Kind, frame_bytes};
+use crate::frame::{Batch, Control, FrameHeader, Kind, frame_bytes};
 use crate::group::{GroupHeader, Identity, Promise};
 use crate::header::SegmentHeader;
 use crate::limits::{
@@ -124,30 +124,36 @@ impl GroupEncoder {
     }
 
     /// Whether it has no frame yet; such a group cannot be finished, only dropped.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// The bytes used so far, its own header included.
+    #[inline]
     pub fn used(&self) -> usize {
         self.used
     }
 
     /// The LSN that the next record gets.
+    #[inline]
     pub fn next_lsn(&self) -> Lsn {
         self.next_lsn
     }
 
     /// The byte of the segment at which the group starts.
+    #[inline]
     pub fn at(&self) -> u64 {
         self.at
     }
 
     /// Bytes of frames that records may still take in this segment.
+    #[inline]
     pub fn record_room(&self) -> u64 {
         (self.segment_bytes - CONTROL_RESERVE_BYTES).saturating_sub(self.end())
     }
 
+    #[inline]
     fn end(&self) -> u64 {
         self.at + self.used as u64
     }
@@ -159,6 +165,7 @@ impl GroupEncoder {
     ///
     /// # Panics
     /// When `sum` is of other bytes (by length), or `batch` may not follow.
+    #[inline]
     pub fn record(
         &mut self,
         group: &mut [u8],
@@ -261,6 +268,7 @@ impl GroupEncoder {
         Finished { at: self.at, bytes: self.used, next_lsn: self.next_lsn }
     }
 
+    #[inline]
     fn check_room(&self, group: &[u8], needed: usize, segment_room: u64) -> Result<(), EncodeError> {
         if needed as u64 > segment_room {
             return Err(EncodeError::SegmentFull { needed, room: segment_room });
@@ -272,6 +280,7 @@ impl GroupEncoder {
         Ok(())
     }
 
+    #[inline]
     fn put_header(&mut self, group: &mut [u8], kind: Kind, batch: Batch, sum: PayloadSum) {
         assert!(!self.sealed || kind == Kind::Padding, "a frame after the seal");
         let header = FrameHeader {
@@ -285,9 +294,7 @@ impl GroupEncoder {
         };
         let at = self.end();
         let bytes = &mut group[self.used..self.used + FRAME_HEADER_BYTES];
-        header.encode(bytes);
-        let crc = self.identity.frame_crc(at, self.epoch, bytes);
-        bytes[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        header.encode(&self.identity, at, self.epoch, bytes);
         self.count += 1;
     }
 }

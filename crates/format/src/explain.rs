@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::checksum::{crc32c, flipped_bit};
-use crate::frame::{FrameHeader, Kind};
+use crate::frame::{FrameHeader, Kind, Summed};
 use crate::group::{GroupHeader, Identity};
 use crate::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, GROUP_MARKER, RECORD_BYTES_MAX};
 use crate::stop::{Fault, Place, Stop};
@@ -93,10 +93,11 @@ fn explain_frame(identity: &Identity, stop: &Stop, bytes: &[u8], lines: &mut Vec
         Some(kind) => format!("{kind:?} of {} bytes", found.payload_bytes),
         None => format!("kind: expected 1 to 6, found {}", found.kind),
     });
-    let crc = identity.frame_crc(stop.at, stop.epoch_here, &bytes[..20]);
+    let crc = identity.frame_crc(stop.at, stop.epoch_here, Summed::of(bytes));
     lines.push(format!("checksum: expected {crc:08x}, found {:08x}", found.header_crc));
     try_bits(stop.at, bytes, |bytes| {
-        identity.frame_crc(stop.at, stop.epoch_here, &bytes[..20]) == FrameHeader::fields(bytes).header_crc
+        identity.frame_crc(stop.at, stop.epoch_here, Summed::of(bytes))
+            == FrameHeader::fields(bytes).header_crc
     })
 }
 

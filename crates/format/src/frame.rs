@@ -15,7 +15,7 @@ const RESERVED_AT: usize = 6;
 const LSN_AT: usize = 8;
 const PAYLOAD_CRC_AT: usize = 16;
 /// Where the header's checksum stands; it covers what is before it, and the identity.
-pub(crate) const HEADER_CRC_AT: usize = 20;
+const HEADER_CRC_AT: usize = 20;
 
 /// The bytes that a frame with a payload of `payload_bytes` takes: header, payload, zeros up to a multiple of 8.
 ///
@@ -118,22 +118,25 @@ pub struct FrameHeader {
 impl FrameHeader {
     /// Reads the header of a frame at byte `at` of the segment, in a group of `epoch`; `None` when its checksum does not
     /// fit. For those who look for frames where no group leads to them.
+    #[inline]
     pub fn decode(identity: &Identity, at: u64, epoch: Epoch, bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
         let fields = Self::fields(bytes);
-        (fields.header_crc == identity.frame_crc(at, epoch, &bytes[..HEADER_CRC_AT])).then_some(fields)
+        (fields.header_crc == identity.frame_crc(at, epoch, Summed::of(bytes))).then_some(fields)
     }
 
-    /// Writes all but the header's checksum.
+    /// Writes it for byte `at` of the segment, with its checksum: what `header_crc` says does not matter.
     #[inline]
-    pub(crate) fn encode(&self, bytes: &mut [u8]) {
-        put_u32(bytes, 0, self.payload_bytes);
-        bytes[KIND_AT] = self.kind;
-        bytes[FLAGS_AT] = self.flags;
-        bytes[RESERVED_AT..LSN_AT].copy_from_slice(&self.reserved.to_le_bytes());
-        put_u64(bytes, LSN_AT, self.lsn.get());
-        put_u32(bytes, PAYLOAD_CRC_AT, self.payload_crc);
-        put_u32(bytes, HEADER_CRC_AT, self.header_crc);
+    pub(crate) fn encode(&self, identity: &Identity, at: u64, epoch: Epoch, bytes: &mut [u8]) {
+        let codes = u64::from(self.kind) << (8 * KIND_AT)
+            | u64::from(self.flags) << (8 * FLAGS_AT)
+            | u64::from(self.reserved) << (8 * RESERVED_AT);
+        let summed = Summed(u64::from(self.payload_bytes) | codes, self.lsn.get(), self.payload_crc);
+        let crc = identity.frame_crc(at, epoch, summed);
+        put_u64(bytes, 0, summed.0);
+        put_u64(bytes, LSN_AT, summed.1);
+        put_u32(bytes, PAYLOAD_CRC_AT, summed.2);
+        put_u32(bytes, HEADER_CRC_AT, crc);
     }
 
     /// Reads the fields, whatever the checksum says.
@@ -148,6 +151,19 @@ impl FrameHeader {
             payload_crc: u32_at(bytes, PAYLOAD_CRC_AT),
             header_crc: u32_at(bytes, HEADER_CRC_AT),
         }
+    }
+}
+
+/// The 20 bytes of a frame's header before its checksum, as they are written and summed: from registers. Bytes that were
+/// just written in small pieces and are read in larger ones make the processor wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Summed(pub(crate) u64, pub(crate) u64, pub(crate) u32);
+
+impl Summed {
+    /// Of a header that was read.
+    #[inline]
+    pub(crate) fn of(header: &[u8]) -> Self {
+        Self(u64_at(header, 0), u64_at(header, LSN_AT), u32_at(header, PAYLOAD_CRC_AT))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::bytes::{array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{append, crc32c};
+use crate::frame::Summed;
 use crate::limits::{GROUP_HEADER_BYTES, GROUP_MARKER};
 use crate::types::{Epoch, LogId, Lsn, SegmentNumber};
 
@@ -50,16 +51,23 @@ impl Identity {
         append(self.group_seed, &covered)
     }
 
-    /// The checksum of a frame header at byte `at`, from its 20 bytes before the checksum.
+    /// The checksum of a frame header at byte `at`.
     #[inline]
-    pub(crate) fn frame_crc(&self, at: u64, epoch: Epoch, header: &[u8]) -> u32 {
-        let mut covered = [0; 36];
-        covered[..8].copy_from_slice(&at.to_le_bytes());
-        covered[8..16].copy_from_slice(&epoch.get().to_le_bytes());
-        covered[16..].copy_from_slice(&header[..20]);
-        append(self.frame_seed, &covered)
+    pub(crate) fn frame_crc(&self, at: u64, epoch: Epoch, header: Summed) -> u32 {
+        let mut covered = Covered([0; 36]);
+        put_u64(&mut covered.0, 0, at);
+        put_u64(&mut covered.0, 8, epoch.get());
+        put_u64(&mut covered.0, 16, header.0);
+        put_u64(&mut covered.0, 24, header.1);
+        put_u32(&mut covered.0, 32, header.2);
+        append(self.frame_seed, &covered.0)
     }
 }
+
+/// What the checksum of a frame's header covers. Aligned, because the sum takes the bytes before a multiple of eight one by
+/// one, and every record has such a sum.
+#[repr(align(8))]
+struct Covered([u8; 36]);
 
 /// What was known to be durable when a group was built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

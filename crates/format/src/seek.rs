@@ -98,6 +98,7 @@ impl Mark {
         })
     }
 
+    #[inline]
     fn pass(&self, identity: &Identity, bytes: &[u8]) -> Option<(FrameHeader, Self)> {
         let header = FrameHeader::decode(identity, self.at, self.epoch, bytes)?;
         let kind = Kind::of(header.kind)?;
@@ -113,11 +114,13 @@ impl Mark {
 
 impl Skimmed {
     /// The byte after its frame.
+    #[inline]
     pub fn end(&self) -> u64 {
         self.next.at
     }
 
     /// Its payload, if it is whole and its checksum fits.
+    #[inline]
     pub fn payload<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
         self.payload_unsummed(window, window_at).filter(|payload| crc32c(payload) == self.payload_crc)
     }
