@@ -19,18 +19,54 @@ use crate::shared::Shared;
 /// [`Append::wait`] blocks until it is. As a future it is ready then, in any runtime or none; polling does no I/O. Let
 /// go, it is committed by the log's own thread within [`crate::Options::linger`] (without that thread: by whoever commits
 /// next), and nobody learns of a failure but by the log being poisoned.
+///
+/// It borrows the log, so that who lets it go pays nothing for it; [`Append::into_owned`] gives one that may go anywhere.
 #[must_use = "the record is not durable before `wait` (or `.await`) returns Ok"]
-pub struct Append<D: Directory = OsDirectory> {
-    shared: Arc<Shared<D>>,
+pub struct Append<'log, D: Directory = OsDirectory> {
+    shared: Held<'log, D>,
     first: Lsn,
     last: Lsn,
     cuts: usize,
     is_decided: bool,
 }
 
-impl<D: Directory> Append<D> {
-    pub(crate) fn new(shared: Arc<Shared<D>>, first: Lsn, last: Lsn, cuts: usize) -> Self {
-        Self { shared, first, last, cuts, is_decided: false }
+/// The log of a handle.
+enum Held<'log, D: Directory> {
+    Borrowed(&'log Arc<Shared<D>>),
+    Owned(Arc<Shared<D>>),
+}
+
+impl<D: Directory> Held<'_, D> {
+    #[inline]
+    fn log(&self) -> &Shared<D> {
+        match self {
+            Self::Borrowed(shared) => shared,
+            Self::Owned(shared) => shared,
+        }
+    }
+}
+
+impl<'log, D: Directory> Append<'log, D> {
+    #[inline]
+    pub(crate) fn new(shared: &'log Arc<Shared<D>>, first: Lsn, last: Lsn, cuts: usize) -> Self {
+        Self { shared: Held::Borrowed(shared), first, last, cuts, is_decided: false }
+    }
+
+    /// A handle that does not borrow the log: to be kept beside it, sent to another thread, or given to a runtime. If the
+    /// log is closed before, a record that became durable says so, and another one [`crate::Error::Closed`].
+    pub fn into_owned(mut self) -> Append<'static, D> {
+        let shared = match &self.shared {
+            Held::Borrowed(shared) => Arc::clone(shared),
+            Held::Owned(shared) => Arc::clone(shared),
+        };
+        let is_decided = std::mem::replace(&mut self.is_decided, true);
+        Append {
+            shared: Held::Owned(shared),
+            first: self.first,
+            last: self.last,
+            cuts: self.cuts,
+            is_decided,
+        }
     }
 
     /// For a mistake: the last of several that began with another.
@@ -40,6 +76,7 @@ impl<D: Directory> Append<D> {
     }
 
     /// The record's LSN; of a batch, its last.
+    #[inline]
     pub fn lsn(&self) -> Lsn {
         self.last
     }
@@ -61,15 +98,15 @@ impl<D: Directory> Append<D> {
     /// soon.
     pub fn wait(mut self) -> Result<Lsn> {
         self.is_decided = true;
-        self.shared.acknowledge(self.last, self.cuts).map(|()| self.last)
+        self.shared.log().acknowledge(self.last, self.cuts).map(|()| self.last)
     }
 }
 
-impl<D: Directory> Future for Append<D> {
+impl<D: Directory> Future for Append<'_, D> {
     type Output = Result<Lsn>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.shared.poll(self.last, self.cuts, context.waker()) {
+        match self.shared.log().poll(self.last, self.cuts, context.waker()) {
             Some(outcome) => {
                 self.is_decided = true;
                 Poll::Ready(outcome.map(|()| self.last))
@@ -79,15 +116,15 @@ impl<D: Directory> Future for Append<D> {
     }
 }
 
-impl<D: Directory> Drop for Append<D> {
+impl<D: Directory> Drop for Append<'_, D> {
     fn drop(&mut self) {
         if !self.is_decided {
-            self.shared.want(self.last);
+            self.shared.log().want(self.last);
         }
     }
 }
 
-impl<D: Directory> fmt::Debug for Append<D> {
+impl<D: Directory> fmt::Debug for Append<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Append").field("first", &self.first).field("last", &self.last).finish_non_exhaustive()
     }

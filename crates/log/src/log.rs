@@ -134,7 +134,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn append(&self, record: &[u8]) -> Result<Append<D>> {
+    pub fn append(&self, record: &[u8]) -> Result<Append<'_, D>> {
         self.append_all(&[(record, PayloadSum::of(record))])
     }
 
@@ -146,7 +146,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Append<D>> {
+    pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Append<'_, D>> {
         if records.is_empty() {
             return Err(Error::Invalid("an empty batch: there is no record to give an LSN to".into()));
         }
@@ -162,7 +162,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn try_append(&self, record: &[u8]) -> Result<Append<D>> {
+    pub fn try_append(&self, record: &[u8]) -> Result<Append<'_, D>> {
         self.try_gather(record, PayloadSum::of(record), None)
     }
 
@@ -173,7 +173,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None when it is ready: await the handle that it gives.
-    pub async fn append_async(&self, record: &[u8]) -> Result<Append<D>> {
+    pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_, D>> {
         let sum = PayloadSum::of(record);
         poll_fn(|context| match self.try_gather(record, sum, Some(context.waker())) {
             Err(Error::Busy) => Poll::Pending,
@@ -183,7 +183,7 @@ impl<D: Directory> Log<D> {
     }
 
     /// Appends without blocking on others; `waker` is woken when it is worth trying again.
-    fn try_gather(&self, record: &[u8], sum: PayloadSum, waker: Option<&Waker>) -> Result<Append<D>> {
+    fn try_gather(&self, record: &[u8], sum: PayloadSum, waker: Option<&Waker>) -> Result<Append<'_, D>> {
         let records = [(record, sum)];
         self.check_size(&records)?;
         let mut state = self.shared.lock();
@@ -367,7 +367,7 @@ impl<D: Directory> Log<D> {
         Err(Error::TooLarge { bytes, limit_bytes: limit as u64 })
     }
 
-    fn append_all(&self, records: &[(&[u8], PayloadSum)]) -> Result<Append<D>> {
+    fn append_all(&self, records: &[(&[u8], PayloadSum)]) -> Result<Append<'_, D>> {
         self.check_size(records)?;
         if let [one, rest @ ..] = records
             && !rest.is_empty()
@@ -409,7 +409,7 @@ impl<D: Directory> Log<D> {
         &self,
         state: &mut Guard<'_>,
         records: &[(&[u8], PayloadSum)],
-    ) -> Result<std::result::Result<Append<D>, EncodeError>> {
+    ) -> Result<std::result::Result<Append<'_, D>, EncodeError>> {
         if state.poison.is_some() && self.shared.options.makes(Mistake::PoisonForgotten) {
             state.poison = None;
         }
@@ -425,7 +425,7 @@ impl<D: Directory> Log<D> {
                 records.iter().map(|(record, _)| record.len() as u64).sum(),
             );
         }
-        Ok(gathered.map(|last| Append::new(Arc::clone(&self.shared), first, last, state.cut_count())))
+        Ok(gathered.map(|last| Append::new(&self.shared, first, last, state.cut_count())))
     }
 
     /// For those who may not block: has the log's own thread make room.

@@ -130,6 +130,25 @@ fn handles_that_nobody_waits_for_become_durable_and_futures_are_woken() {
     assert_eq!(block_on(append).unwrap().get(), 3);
 }
 
+#[test]
+fn an_owned_handle_goes_anywhere_and_outlives_the_log() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = Log::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
+    let [elsewhere, kept, lost] = [b"1", b"2", b"3"].map(|record| log.append(record).unwrap().into_owned());
+    // By value: another thread gets it while this one holds the log.
+    let waited = std::thread::spawn(move || (elsewhere.lsn(), elsewhere.wait().unwrap())).join().unwrap();
+    assert_eq!(waited, (Lsn::FIRST, Lsn::FIRST));
+    log.close().unwrap();
+    assert_eq!(kept.wait().unwrap().get(), 2);
+    assert_eq!(block_on(lost).unwrap().get(), 3);
+    let log = Log::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
+    assert_eq!(log.last().get(), 3);
+    let never = log.append(b"4").unwrap().into_owned();
+    log.abandon();
+    let error = never.wait().expect_err("nothing was written");
+    assert!(matches!(error, Error::Closed), "{error}");
+}
+
 /// Who held the timer of one group and was still asleep kept the next group's first arrival from taking one: everybody
 /// slept until a fallback of a second woke them.
 #[test]

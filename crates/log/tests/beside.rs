@@ -106,6 +106,8 @@ fn write(path: &Path, options: Options, last: u64, with_cuts: bool) -> Vec<(u64,
         model.push((lsn, cuts));
         if lsn % 7 == 0 {
             append.wait().unwrap();
+        } else {
+            drop(append);
         }
         if lsn % 150 == 0 {
             log.truncate_before(Lsn::new(lsn - 130)).unwrap();

@@ -139,7 +139,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.pipe.tell(&Told::Acknowledged { thread: self.thread, number, lsn: lsn.get() })
     }
 
-    fn append(&mut self) -> Result<inkstone::Append, String> {
+    fn append(&mut self) -> Result<inkstone::Append<'a>, String> {
         let payload = self.intend(1, false)?;
         self.log.append(&payload[0]).map_err(words)
     }
@@ -163,7 +163,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.finish(append)
     }
 
-    fn finish(&mut self, append: inkstone::Append) -> Result<(), String> {
+    fn finish(&mut self, append: inkstone::Append<'_>) -> Result<(), String> {
         if self.lie == Some(Lie::Early) {
             self.tell_acknowledged(append.lsn())?;
             return append.wait().map(drop).map_err(words);
