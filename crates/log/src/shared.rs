@@ -19,7 +19,7 @@
 //! across a system call, and nobody waits for `writer`: the turn is waited for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -157,8 +157,33 @@ impl<D: Directory> Shared<D> {
 
     /// The state. A panic while it was held poisons the log through the turn, or left a record that nobody was told of;
     /// the lock itself stays usable.
+    #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
-        self.mind_panic(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => self.lock_contended(),
+        };
+        self.mind_panic(state)
+    }
+
+    /// Beside a producer that lets its records go, who comes too late lets others run and tries again: asleep, it would have
+    /// to be woken by a system call of that producer, again and again, and two of them would do half of what they do so
+    /// (docs/performance.md). Where all wait for their records the lock is soon free for long, and sleeping is better.
+    #[cold]
+    fn lock_contended(&self) -> Guard<'_> {
+        for _ in 0..self.options.yields {
+            if !self.unclaimed.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::yield_now();
+            match self.state.try_lock() {
+                Ok(state) => return state,
+                Err(TryLockError::Poisoned(error)) => return error.into_inner(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves the mark of a panic; the log is poisoned by whoever looks next.
@@ -171,12 +196,10 @@ impl<D: Directory> Shared<D> {
     }
 
     /// Poisons the log if a thread panicked while it had the turn, or one of the log's own did at any time.
+    #[inline]
     fn mind_panic<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
-        if self.panicked.load(Ordering::Acquire) && state.poison.is_none() {
-            state.poison = Some(Poison::panic(state.durable));
-            state.taken = false;
-            state.changing = false;
-            state.wake_futures();
+        if self.panicked.load(Ordering::Acquire) {
+            state.end_by_panic();
         }
         state
     }
@@ -433,6 +456,7 @@ impl<D: Directory> Shared<D> {
     }
 
     /// Asks the log's own thread to commit up to `lsn` soon.
+    #[inline]
     pub(crate) fn want(&self, lsn: Lsn) {
         if lsn <= self.durable() {
             return;

@@ -124,6 +124,17 @@ impl State {
         if self.closed { Err(Error::Closed) } else { Ok(()) }
     }
 
+    /// Poisons the log, unless it is, for a thread that panicked.
+    #[cold]
+    pub(crate) fn end_by_panic(&mut self) {
+        if self.poison.is_none() {
+            self.poison = Some(Poison::panic(self.durable));
+            self.taken = false;
+            self.changing = false;
+            self.wake_futures();
+        }
+    }
+
     /// The LSN of the last record that was given one.
     pub(crate) fn reserved(&self) -> Lsn {
         self.filling.next_lsn().before().unwrap_or(Lsn::ZERO)
