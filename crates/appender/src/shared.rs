@@ -7,7 +7,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,12 @@ use inkstone_io::{Error, ForkMark};
 use crate::options::WhenFull;
 use crate::state::State;
 use crate::stats::Stats;
+
+/// How often a thread tries to get the lock before it sleeps for it: the first times after a moment of so many pauses, then
+/// after letting others run.
+const ATTEMPTS: u32 = 36;
+const SPINS: u32 = 4;
+const PAUSES: u32 = 8;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -55,6 +61,30 @@ impl Shared {
     /// Nothing that runs under the lock can panic but by a mistake of ours; then what is there is still in order.
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
+        match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => self.lock_contended(),
+        }
+    }
+
+    /// Who comes too late lets others run and tries again before it sleeps: asleep, it would have to be woken by a system call
+    /// of whoever has the lock, and with several writers at full speed again and again. The lock is held for the copy of a
+    /// line, so that a moment is mostly enough, and then there is no system call at all.
+    #[cold]
+    fn lock_contended(&self) -> Locked<'_> {
+        for attempt in 0..ATTEMPTS {
+            if attempt < SPINS {
+                (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            } else {
+                thread::yield_now();
+            }
+            match self.state.try_lock() {
+                Ok(state) => return state,
+                Err(TryLockError::Poisoned(error)) => return error.into_inner(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
