@@ -25,6 +25,9 @@ const FIRST_BYTES: usize = 128 << 10;
 const GROWING_BYTES: usize = 256 << 10;
 /// Reads in flight.
 pub(crate) const DEPTH: usize = 8;
+/// What carries them out. io_uring was measured and is not faster here (docs/performance.md), so that there is nothing that a
+/// container could refuse.
+pub(crate) const ENGINE: EngineKind = EngineKind::Pool;
 
 /// A file to be read from front to back.
 pub(crate) struct Stretch<F> {
@@ -99,7 +102,7 @@ impl<D: Directory> Ahead<D> {
     /// # Errors
     /// When the engine is not to be had.
     pub(crate) fn all(directory: &D, stretch: Stretch<D::File>) -> Result<Self> {
-        let engine = directory.engine(EngineKind::Pool, DEPTH)?;
+        let engine = directory.engine(ENGINE, DEPTH)?;
         Ok(Self { engine: Some(engine), piece_bytes: PIECE_BYTES, ..Self::new(None, stretch) })
     }
 
@@ -272,7 +275,7 @@ impl<D: Directory> FirstBlocks<D> {
     /// # Errors
     /// When the engine is not to be had.
     pub(crate) fn new(directory: &D) -> Result<Self> {
-        Ok(Self { engine: directory.engine(EngineKind::Pool, DEPTH)?, spare: Vec::new() })
+        Ok(Self { engine: directory.engine(ENGINE, DEPTH)?, spare: Vec::new() })
     }
 
     /// Begins to read one more; when enough are in flight, waits for one of them and puts it among `files`.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inkstone_format::Lsn;
-use inkstone_io::{Access, Directory, EngineKind, File as _, OpenFile, OsDirectory};
+use inkstone_io::{Access, Directory, File as _, OpenFile, OsDirectory};
 
-use crate::ahead::{DEPTH, Means, Stretch};
+use crate::ahead::{DEPTH, ENGINE, Means, Stretch};
 use crate::cursor::{Cursor, OwnedRecord};
 use crate::error::{Error, Result};
 use crate::finder::Finder;
@@ -170,7 +170,7 @@ impl<D: Directory> Source<D> {
 
 impl<D: Directory> Means<D> for Source<D> {
     fn engine(&self) -> Result<D::Engine> {
-        Ok(self.directory().engine(EngineKind::Pool, DEPTH)?)
+        Ok(self.directory().engine(ENGINE, DEPTH)?)
     }
 
     /// Through the page cache what is there, else past it: several reads in flight then leave the device no pause, and

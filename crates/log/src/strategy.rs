@@ -15,6 +15,7 @@ use inkstone_io::{
     Strategy,
 };
 
+use crate::ahead::ENGINE;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use tuned::Stored;
@@ -25,8 +26,10 @@ const BLOCK_BYTES: u32 = inkstone_format::limits::BLOCK_BYTES as u32;
 /// The way of writing that was chosen, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Preparation, reuse, access, durability and engine.
+    /// Preparation, reuse, access, durability and engine: who carries out the writes.
     pub strategy: Strategy,
+    /// What carries out the reads of whoever reads on and on, several in flight.
+    pub reading: EngineKind,
     /// Why, as a sentence without a full stop.
     pub reason: String,
     /// Whether the file system is asked, after a sync that had metadata to wait for, if it still takes changes: one with a
@@ -85,13 +88,19 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: St
         return Err(Error::Invalid(format!("access direct: {why}; leave it open, or ask for buffered")));
     }
     let asks_after_sync = found.is_some_and(has_journal);
-    Ok(Choice { strategy, reason, asks_after_sync, warnings })
+    Ok(Choice { strategy, reading: ENGINE, reason, asks_after_sync, warnings })
 }
 
 /// The way of writing that the rule gives here, whatever was tuned, and why.
 pub fn rule(found: &Capabilities) -> Choice {
     let (strategy, reason) = by_rule(found);
-    Choice { strategy, reason, asks_after_sync: has_journal(found), warnings: warnings(found) }
+    Choice {
+        strategy,
+        reading: ENGINE,
+        reason,
+        asks_after_sync: has_journal(found),
+        warnings: warnings(found),
+    }
 }
 
 /// The coordinates that were asked for, in words.

@@ -1,11 +1,12 @@
-//! In the steady state neither an append nor waiting for it allocates: counted, in all threads of the process.
+//! In the steady state neither an append nor waiting for it allocates, and a log takes no more memory the larger it is:
+//! counted, in all threads of the process.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 use std::alloc::System;
 use std::sync::{Mutex, PoisonError};
 
-use inkstone::{Log, Options};
+use inkstone::{Log, Lsn, Options};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
@@ -39,6 +40,53 @@ fn counted(work: impl Fn(&Log)) -> usize {
     assert_eq!(log.stats().segments, segments, "a segment change is another matter");
     log.close().unwrap();
     after.allocations + after.reallocations - before.allocations - before.reallocations
+}
+
+/// Bytes that are allocated now.
+fn bytes_in_use() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}
+
+/// What the log, a cursor and `get` may take together beside the buffers that were asked for.
+const MEMORY_BYTES_MAX: usize = 32 << 20;
+
+#[test]
+fn memory_does_not_grow_with_the_log() {
+    const BUFFER_BYTES: usize = 256 << 10;
+    const RECORDS: u64 = 24_000;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let before = bytes_in_use();
+    let used = || bytes_in_use() - before;
+    let log = Log::open(directory.path().join("log"), Options::new().buffer_bytes(BUFFER_BYTES)).unwrap();
+    let reader = log.reader();
+    let mut most = Vec::new();
+    // 94 MiB each: twice as long a log at the second time.
+    for _ in 0..2 {
+        let mut part = 0;
+        let first = log.last().next().unwrap();
+        for number in 0..RECORDS {
+            drop(log.append(&[7; 4096]).unwrap());
+            part = if number % 256 == 0 { part.max(used()) } else { part };
+        }
+        let last = log.sync().unwrap();
+        let mut cursor = reader.from(first);
+        while let Some(record) = cursor.next().unwrap() {
+            part = if record.lsn.get() % 256 == 0 { part.max(used()) } else { part };
+        }
+        for lsn in (1..=last.get()).step_by(97) {
+            assert_eq!(reader.get(Lsn::new(lsn)).unwrap(), [7; 4096]);
+            part = part.max(used());
+        }
+        most.push(part);
+    }
+    println!("most bytes in use: {most:?}");
+    assert!(most[0] > 2 * BUFFER_BYTES, "not counted: {most:?}");
+    assert!(most.iter().all(|most| *most <= 2 * BUFFER_BYTES + MEMORY_BYTES_MAX), "{most:?}");
+    // Marks of twice as many records, at 24 bytes for 2 KiB.
+    assert!(most[1] <= most[0] + (4 << 20), "{most:?}");
+    log.close().unwrap();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use inkstone::inspect::{self, FileState, Report, Roll, SegmentReport, SegmentState};
 use inkstone::{Choice, Corruption, Verdict};
-use inkstone_io::NamedChoice as _;
+use inkstone_io::{EngineKind, NamedChoice as _};
 use serde_json::{Value, json};
 
 use super::{InfoArguments, ReportArguments, said};
@@ -53,6 +53,8 @@ fn choice_json(choice: &Choice) -> Value {
         "reuse": strategy.reuse.name(),
         "access": strategy.access.name(),
         "durability": strategy.durability.name(),
+        "engine": strategy.engine.name(),
+        "reading_engine": choice.reading.name(),
         "reason": choice.reason,
         "warnings": choice.warnings,
     })
@@ -185,6 +187,7 @@ fn info_text(report: &Report, choice: &Choice) -> String {
     line("epoch", report.epoch.map_or("none".into(), |epoch| epoch.to_string()));
     line("end", report.end.map_or("none".into(), |end| format!("segment {} byte {}", end.segment, end.byte)));
     line("writing", choice.to_string());
+    line("engines", engines_text(choice));
     for warning in &choice.warnings {
         line("warning", warning.clone());
     }
@@ -207,6 +210,12 @@ fn info_text(report: &Report, choice: &Choice) -> String {
         text.push_str(&damage_text(damage));
     }
     text
+}
+
+/// Who makes the system calls. Without io_uring there is nothing that a container could refuse.
+fn engines_text(choice: &Choice) -> String {
+    let word = |engine: EngineKind| format!("{engine} ({})", engine.summary());
+    format!("writing: {}; reading ahead: {}", word(choice.strategy.engine), word(choice.reading))
 }
 
 fn info_row(segment: &SegmentReport) -> Vec<String> {
