@@ -179,6 +179,7 @@ impl Options {
     /// nobody else wants the processor. It saves most sleeps and wake-ups where many threads wait. 0 saves processor time
     /// where a few do, and is better where other programs keep all processors busy: who has let them run waits for their
     /// time slice, who sleeps is woken before it ends (docs/performance.md has figures). A lone writer does not wait for others.
+    /// Beside a producer that lets its records go, who waits for the log's lock does the same.
     pub fn yields(self, yields: u32) -> Self {
         Self { yields, ..self }
     }
