@@ -1,4 +1,7 @@
 //! The writers that are compared, each behind the same two calls.
+//!
+//! *Owns*: how each is opened, fed and ended, and that all are given the same room. *May not touch*: clocks, and what is in the
+//! files afterwards.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -6,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use inkstone_appender::{Compression, Guard, LogWriter, Rotation, Survive};
-use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 /// All writers get as much.
 const BUFFERS_BYTES: usize = 16 << 20;
@@ -20,6 +23,7 @@ pub enum Arm {
     Memory,
     Mutex,
     Tracing,
+    TracingLossy,
     Spdlog,
     Inkstone,
     InkstoneKill,
@@ -29,11 +33,12 @@ pub enum Arm {
 }
 
 impl Arm {
-    pub const ALL: [Arm; 10] = [
+    pub const ALL: [Arm; 11] = [
         Arm::Bare,
         Arm::Memory,
         Arm::Mutex,
         Arm::Tracing,
+        Arm::TracingLossy,
         Arm::Spdlog,
         Arm::Inkstone,
         Arm::InkstoneKill,
@@ -48,6 +53,7 @@ impl Arm {
             Arm::Memory => "a copy into memory",
             Arm::Mutex => "Mutex<BufWriter 64 KiB>",
             Arm::Tracing => "tracing-appender, blocking",
+            Arm::TracingLossy => "tracing-appender, lossy",
             Arm::Spdlog => "spdlog-rs, async, blocking",
             Arm::Inkstone => "inkstone",
             Arm::InkstoneKill => "inkstone, Survive::Kill",
@@ -55,6 +61,18 @@ impl Arm {
             Arm::InkstoneAhead => "inkstone, every 8 MiB, ahead",
             Arm::InkstoneCompressing => "inkstone, every 8 MiB, gzip",
         }
+    }
+}
+
+impl Arm {
+    /// No writer, but what none can be faster than.
+    pub fn is_floor(self) -> bool {
+        matches!(self, Arm::Bare | Arm::Memory)
+    }
+
+    /// It drops lines when they come too fast; every other arm has to wait.
+    pub fn is_lossy(self) -> bool {
+        self == Arm::TracingLossy
     }
 }
 
@@ -94,27 +112,32 @@ pub enum Writer {
     Inkstone(LogWriter),
 }
 
-/// What ends it; everything is in the file afterwards.
+/// What ends it; everything that it took is in the file afterwards, or soon will be.
 pub enum End {
     Nothing,
     Mutex(Arc<Mutex<BufWriter<File>>>),
-    Tracing(WorkerGuard),
+    Tracing(WorkerGuard, ErrorCounter),
     Spdlog(Arc<spdlog::Logger>),
     Inkstone(Guard),
 }
 
 impl End {
-    pub fn close(self) {
+    /// Gives the lines that it says it dropped.
+    pub fn close(self) -> u64 {
         match self {
             End::Nothing => {}
             End::Mutex(file) => file.lock().expect("no panic").flush().expect("written"),
-            End::Tracing(guard) => drop(guard),
+            End::Tracing(guard, dropped) => {
+                drop(guard);
+                return dropped.dropped_lines() as u64;
+            }
             End::Spdlog(logger) => {
                 logger.flush();
                 drop(logger);
             }
             End::Inkstone(guard) => guard.close().expect("written"),
         }
+        0
     }
 }
 
@@ -149,11 +172,12 @@ pub fn open(arm: Arm, path: &Path) -> (Writer, End) {
             let file = Arc::new(Mutex::new(BufWriter::with_capacity(64 << 10, file)));
             return (Writer::Mutex(Arc::clone(&file)), End::Mutex(file));
         }
-        Arm::Tracing => {
+        Arm::Tracing | Arm::TracingLossy => {
             let file = File::create(path).expect("a file");
-            let builder = NonBlockingBuilder::default().lossy(false);
+            let builder = NonBlockingBuilder::default().lossy(arm.is_lossy());
             let (writer, guard) = builder.buffered_lines_limit(BUFFERS_BYTES / LINE_BYTES).finish(file);
-            return (Writer::Tracing(writer), End::Tracing(guard));
+            let dropped = writer.error_counter();
+            return (Writer::Tracing(writer), End::Tracing(guard, dropped));
         }
         Arm::Spdlog => {
             let logger = spdlog_logger(path);

@@ -4,17 +4,24 @@
 //!
 //! Arms run interleaved, in another random order each round; a ratio is taken within a round, and the interval is of the
 //! rounds' ratios (their second lowest and second highest: 96% for nine rounds). A file is removed after each arm.
-//! Unpaced: every thread writes as fast as it can; the time ends when all is drained and closed. Paced: each thread writes a
-//! burst of 100 lines every millisecond, and each call is timed.
+//! Unpaced: every thread writes as fast as it can; the time ends when all is drained and closed. Then the lines in the files are
+//! counted, compressed ones unpacked: a run in which one is missing fails, but for a lossy arm, whose table says how many were.
+//! Paced: each thread writes a burst of 100 lines every millisecond, and each call is timed, one that drops its line too.
+//!
+//! *Owns*: the command line, the order of a run. *May not touch*: writers (`arms`), clocks (`run`), what figures mean (`figures`).
+#![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "it is what this is for")]
 
 mod arms;
 mod figures;
+mod files;
+mod run;
 
 use std::path::PathBuf;
 
 use arms::{Arm, Lines};
-use figures::{Paced, Unpaced, print_paced, print_unpaced};
+use figures::{print_paced, print_unpaced};
+use run::{Paced, Unpaced};
 
 struct Plan {
     lines: u64,
@@ -35,9 +42,8 @@ fn plan() -> Option<Plan> {
             "rounds" => plan.rounds = value.parse().ok()?,
             "seconds" => plan.seconds = value.parse().ok()?,
             "arms" => {
-                plan.arms.retain(|arm| {
-                    matches!(arm, Arm::Bare | Arm::Memory | Arm::Inkstone) || arm.name().contains(&value)
-                });
+                plan.arms
+                    .retain(|arm| arm.is_floor() || *arm == Arm::Inkstone || arm.name().contains(&value));
             }
             "dir" => plan.directory = value.into(),
             _ => return None,
@@ -60,7 +66,7 @@ fn main() {
         for round in 0..plan.rounds {
             fastrand::shuffle(&mut arms);
             for arm in arms.iter().copied() {
-                let unpaced = figures::unpaced(arm, &directory, &lines, plan.lines / threads, threads);
+                let unpaced = run::unpaced(arm, &directory, &lines, plan.lines / threads, threads);
                 found.push((arm, round, unpaced));
             }
         }
@@ -72,7 +78,7 @@ fn main() {
         for round in 0..plan.rounds {
             fastrand::shuffle(&mut arms);
             for arm in arms.iter().copied() {
-                found.push((arm, round, figures::paced(arm, &directory, &lines, plan.seconds, threads)));
+                found.push((arm, round, run::paced(arm, &directory, &lines, plan.seconds, threads)));
             }
         }
         print_paced(threads, &found);
