@@ -1,6 +1,6 @@
 //! The tables.
 //!
-//! *Owns*: medians, ratios within a round, columns and words. *May not touch*: measuring.
+//! *Owns*: medians, ratios within a round, units, columns and words. *May not touch*: measuring.
 
 use crate::arms::Arm;
 use crate::run::{Paced, Unpaced};
@@ -78,5 +78,13 @@ pub fn print_paced(threads: u64, found: &[(Arm, usize, Paced)]) {
             ratio(found, arm, Arm::Inkstone, |one| one[1] as f64),
             ratio(found, arm, Arm::Inkstone, |one| one[2] as f64),
         );
+    }
+}
+
+pub fn print_memory(threads: u64, lines: u64, found: &[(Arm, u64)]) {
+    println!("\nmemory, {threads} thread(s), {lines} lines unpaced, each writer in a process of its own\n");
+    println!("| writer | most beyond what was there before, MiB |\n|---|---|");
+    for (arm, bytes) in found {
+        println!("| {} | {:.1} |", arm.name(), *bytes as f64 / f64::from(1 << 20));
     }
 }

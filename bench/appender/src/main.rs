@@ -7,20 +7,24 @@
 //! Unpaced: every thread writes as fast as it can; the time ends when all is drained and closed. Then the lines in the files are
 //! counted, compressed ones unpacked: a run in which one is missing fails, but for a lossy arm, whose table says how many were.
 //! Paced: each thread writes a burst of 100 lines every millisecond, and each call is timed, one that drops its line too.
+//! Memory: once for each writer, in a process of its own, this program again: the most that it took in an unpaced run of four
+//! threads beyond what the process had before. The floors have no writer, and no row there.
 //!
-//! *Owns*: the command line, the order of a run. *May not touch*: writers (`arms`), clocks (`run`), what figures mean (`figures`).
+//! *Owns*: the command line, the order of a run. *May not touch*: writers (`arms`), measuring (`run`, `memory`), what figures
+//! mean (`figures`).
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "it is what this is for")]
 
 mod arms;
 mod figures;
 mod files;
+mod memory;
 mod run;
 
 use std::path::PathBuf;
 
 use arms::{Arm, Lines};
-use figures::{print_paced, print_unpaced};
+use figures::{print_memory, print_paced, print_unpaced};
 use run::{Paced, Unpaced};
 
 struct Plan {
@@ -53,6 +57,9 @@ fn plan() -> Option<Plan> {
 }
 
 fn main() {
+    if let Some(order) = memory::Order::given() {
+        return order.carry_out();
+    }
     let Some(plan) = plan() else {
         eprintln!("usage: [lines N] [rounds N, at least 5] [seconds N] [dir PATH] [arms WORD]");
         std::process::exit(2);
@@ -83,5 +90,9 @@ fn main() {
         }
         print_paced(threads, &found);
     }
+    let writers = plan.arms.iter().copied().filter(|arm| !arm.is_floor());
+    let each = plan.lines / memory::THREADS;
+    let found: Vec<_> = writers.map(|arm| (arm, memory::most_bytes(arm, &directory, each))).collect();
+    print_memory(memory::THREADS, each * memory::THREADS, &found);
     std::fs::remove_dir_all(&directory).expect("its own directory");
 }
