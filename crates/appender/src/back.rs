@@ -93,6 +93,7 @@ impl Back {
         loop {
             if let Some(buffer) = state.queue.pop_front() {
                 state.writing = Some(buffer.number());
+                shared.is_writing.store(true, Ordering::Relaxed);
                 return Work::Write(buffer);
             }
             let now = Instant::now();
@@ -117,6 +118,7 @@ impl Back {
             let Some(left) = self.rest(&state, now, may_idle && state.current.is_empty()) else {
                 return Work::Maintain;
             };
+            shared.is_writing.store(false, Ordering::Relaxed);
             state.is_asleep = true;
             state.is_idle = may_idle && state.current.is_empty();
             state = shared.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;

@@ -17,11 +17,8 @@ use crate::options::WhenFull;
 use crate::state::State;
 use crate::stats::Stats;
 
-/// How often a thread tries to get the lock before it sleeps for it: the first times after a moment of so many pauses, then
-/// after letting others run.
-const ATTEMPTS: u32 = 36;
-const SPINS: u32 = 4;
-const PAUSES: u32 = 8;
+/// How often a thread lets others run before it sleeps for the lock, while a buffer is being written.
+const YIELDS: u32 = 32;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -35,6 +32,8 @@ pub(crate) struct Shared {
     room: Condvar,
     /// Those who flush wait here.
     pub(crate) progress: Condvar,
+    /// The back thread has a buffer to write: a hint, for who waits for the lock.
+    pub(crate) is_writing: AtomicBool,
     /// The file is to be opened again by its name.
     pub(crate) reopen: AtomicBool,
     /// A hook that logs runs in the back thread; it must not wait for room that only this thread makes.
@@ -53,6 +52,7 @@ impl Shared {
             work: Condvar::new(),
             room: Condvar::new(),
             progress: Condvar::new(),
+            is_writing: AtomicBool::new(false),
             reopen: AtomicBool::new(false),
             back: OnceLock::new(),
         }
@@ -68,17 +68,16 @@ impl Shared {
         }
     }
 
-    /// Who comes too late lets others run and tries again before it sleeps: asleep, it would have to be woken by a system call
-    /// of whoever has the lock, and with several writers at full speed again and again. The lock is held for the copy of a
-    /// line, so that a moment is mostly enough, and then there is no system call at all.
+    /// While a buffer is being written, lines come fast enough that who comes too late does better to let others run and try
+    /// again than to sleep: asleep, it would have to be woken by a system call of whoever has the lock, and with several writers
+    /// at full speed again and again. Else the lock is soon free for long, and who sleeps is woken first.
     #[cold]
     fn lock_contended(&self) -> Locked<'_> {
-        for attempt in 0..ATTEMPTS {
-            if attempt < SPINS {
-                (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            } else {
-                thread::yield_now();
+        for _ in 0..YIELDS {
+            if !self.is_writing.load(Ordering::Relaxed) {
+                break;
             }
+            thread::yield_now();
             match self.state.try_lock() {
                 Ok(state) => return state,
                 Err(TryLockError::Poisoned(error)) => return error.into_inner(),
