@@ -140,7 +140,7 @@ pub fn read_file(path: &Path, access: Access) -> Result<Duration> {
     let (begin, mut offset, mut done) = (Instant::now(), 0, 0);
     while done < bytes {
         while let Some(buffer) = (offset < bytes).then(|| spare.pop()).flatten() {
-            let operation = Operation::Read { buffer, len: LARGE_BYTES, offset };
+            let operation = Operation::Read { buffer, len: LARGE_BYTES, offset, then: None };
             engine.submit(Request { token: offset, file: Arc::clone(&file), operation })?;
             offset += LARGE_BYTES as u64;
         }

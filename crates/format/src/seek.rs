@@ -39,6 +39,14 @@ pub enum Skim {
     Unsound,
 }
 
+/// A header at a mark, and the mark behind what it heads.
+pub(crate) enum Begins {
+    NeedBytes(usize),
+    Group(Mark),
+    Frame(FrameHeader, Mark),
+    Neither,
+}
+
 /// A record whose header is sound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Skimmed {
@@ -62,31 +70,41 @@ impl Mark {
     pub fn skim(&self, identity: &Identity, window: &[u8], window_at: u64) -> Skim {
         let from = self.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
         let bytes = from.and_then(|from| window.get(from..)).unwrap_or_default();
-        let next = if self.at == self.group_end {
-            if bytes.len() < GROUP_HEADER_BYTES {
-                return Skim::NeedBytes(GROUP_HEADER_BYTES);
-            }
-            return self.enter(identity, bytes).map_or(Skim::Unsound, Skim::Passed);
-        } else {
-            if bytes.len() < FRAME_HEADER_BYTES {
-                return Skim::NeedBytes(FRAME_HEADER_BYTES);
-            }
-            self.pass(identity, bytes)
-        };
-        match next {
-            Some((header, next)) if header.kind == Kind::Record as u8 => Skim::Record(Skimmed {
+        match self.begins::<true>(identity, bytes) {
+            Begins::NeedBytes(bytes) => Skim::NeedBytes(bytes),
+            Begins::Frame(header, next) if header.kind == Kind::Record as u8 => Skim::Record(Skimmed {
                 at: self.at,
                 payload_bytes: header.payload_bytes as usize,
                 next,
                 payload_crc: header.payload_crc,
             }),
-            Some((_, next)) => Skim::Passed(next),
-            None => Skim::Unsound,
+            Begins::Group(next) | Begins::Frame(_, next) => Skim::Passed(next),
+            Begins::Neither => Skim::Unsound,
         }
     }
 
-    fn enter(&self, identity: &Identity, bytes: &[u8]) -> Option<Self> {
-        let header = GroupHeader::decode(identity, self.at, bytes)?;
+    /// What `bytes`, which begin here, begin with. Headers that are not summed are believed, as far as they can be meant.
+    #[inline]
+    pub(crate) fn begins<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Begins {
+        if self.at == self.group_end {
+            if bytes.len() < GROUP_HEADER_BYTES {
+                return Begins::NeedBytes(GROUP_HEADER_BYTES);
+            }
+            return self.enter::<IS_SUMMED>(identity, bytes).map_or(Begins::Neither, Begins::Group);
+        }
+        if bytes.len() < FRAME_HEADER_BYTES {
+            return Begins::NeedBytes(FRAME_HEADER_BYTES);
+        }
+        self.pass::<IS_SUMMED>(identity, bytes)
+            .map_or(Begins::Neither, |(header, next)| Begins::Frame(header, next))
+    }
+
+    fn enter<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Option<Self> {
+        let header = if IS_SUMMED {
+            GroupHeader::decode(identity, self.at, bytes)
+        } else {
+            GroupHeader::fields(bytes)
+        }?;
         let length = header.length as usize;
         let fits = (GROUP_HEADER_BYTES..=GROUP_BYTES_MAX).contains(&length);
         let is_next = fits && header.first_lsn == self.lsn && header.epoch >= self.epoch;
@@ -99,8 +117,12 @@ impl Mark {
     }
 
     #[inline]
-    fn pass(&self, identity: &Identity, bytes: &[u8]) -> Option<(FrameHeader, Self)> {
-        let header = FrameHeader::decode(identity, self.at, self.epoch, bytes)?;
+    fn pass<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Option<(FrameHeader, Self)> {
+        let header = if IS_SUMMED {
+            FrameHeader::decode(identity, self.at, self.epoch, bytes)?
+        } else {
+            FrameHeader::fields(bytes)
+        };
         let kind = Kind::of(header.kind)?;
         let payload = header.payload_bytes as usize;
         if header.lsn != self.lsn || payload > RECORD_BYTES_MAX {

@@ -51,7 +51,8 @@ pub use lock::OsLock;
 pub use memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 pub use prepare::FallocateMode;
 pub use seam::{
-    Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind,
+    Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind, Then,
+    ThenOn,
 };
 pub use stage_file::{StageFile, StageLock};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};

@@ -13,6 +13,7 @@ use crate::buffer::AlignedBuf;
 use crate::capability::Capabilities;
 use crate::error::Result;
 use crate::strategy::{Access, Durability, EngineKind, Preparation};
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -115,9 +116,46 @@ pub enum Operation {
         len: usize,
         /// Where in the file.
         offset: u64,
+        /// What is done with the bytes before the completion.
+        then: Option<Then>,
     },
     /// Make everything that was written and *completed* before this operation durable.
     Sync(SyncKind),
+}
+
+/// What is done with bytes by whoever has read them, while they are in that processor's cache: for work that is not to be
+/// the caller's. Dropped without being called when they could not be read.
+pub struct Then(Box<Work>);
+
+type Work = dyn FnOnce(&[u8], ThenOn) + Send;
+
+/// Who does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThenOn {
+    /// A thread that does nothing else; whatever was submitted before this has been begun by other such threads. So this
+    /// may wait for what those find.
+    OwnThread,
+    /// The thread that submits or completes. What was submitted before may not have been begun: waiting for it could be
+    /// for ever.
+    CallersThread,
+}
+
+impl Then {
+    /// `work` is given the bytes that were read.
+    pub fn new(work: impl FnOnce(&[u8], ThenOn) + Send + 'static) -> Self {
+        Self(Box::new(work))
+    }
+
+    /// Does it: for engines.
+    pub fn call(self, bytes: &[u8], on: ThenOn) {
+        (self.0)(bytes, on);
+    }
+}
+
+impl fmt::Debug for Then {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Then")
+    }
 }
 
 /// An operation on a file, with the caller's own number for it.

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use engine_support::*;
 use inkstone_io::engine::{MAX_DEPTH, OsEngine};
 use inkstone_io::{
-    Access, AlignedBuf, BLOCK_BYTES, Durability, Engine, File, NamedChoice, OpenFile, Operation, OsFile,
-    Persist, Preparation, SyncKind,
+    Access, AlignedBuf, BLOCK_BYTES, Durability, Engine, EngineKind, File, NamedChoice, OpenFile, Operation,
+    OsFile, Persist, Preparation, SyncKind, Then, ThenOn,
 };
 
 #[test]
@@ -108,6 +108,65 @@ fn more_requests_than_the_depth_are_carried_out_too() {
         }
         let refused = OsEngine::open(kind, MAX_DEPTH + 1).unwrap_err();
         assert!(refused.to_string().contains("is more than the 1024"), "{refused}");
+    }
+}
+
+/// Whoever reads is given the bytes before the completion is there, and as many as were read; nobody when none could be.
+#[test]
+fn what_is_to_be_done_with_bytes_is_done_before_their_completion() {
+    let directory = directory();
+    let path = directory.path().join("short");
+    fs::write(&path, &filled(5000, 1)[..]).unwrap();
+    for kind in kinds() {
+        let file = Arc::new(OsFile::open(&path, &OpenFile::existing().read_only()).unwrap());
+        let mut engine = open(kind, 2);
+        for (offset, len) in [(0, 4096), (4096, 904), (8192, 0)] {
+            let (tell, told) = std::sync::mpsc::channel();
+            let then = Then::new(move |bytes, on| tell.send((bytes.to_vec(), on)).unwrap());
+            let buffer = AlignedBuf::zeroed(4096);
+            let completion =
+                run(&mut engine, &file, Operation::Read { buffer, len: 4096, offset, then: Some(then) });
+            assert_eq!(completion.result.unwrap(), len, "{kind}");
+            let (bytes, on) = told.try_recv().unwrap();
+            let at = offset as usize;
+            assert!(bytes.len() == len && (len == 0 || bytes == filled(5000, 1)[at..at + len]), "{kind}");
+            let own = kind == EngineKind::Pool;
+            assert_eq!(on, if own { ThenOn::OwnThread } else { ThenOn::CallersThread }, "{kind}");
+        }
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let then = Some(Then::new(move |_, _| tell.send(()).unwrap()));
+        let too_long = Operation::Read { buffer: AlignedBuf::zeroed(4096), len: 8192, offset: 0, then };
+        assert!(run(&mut engine, &file, too_long).result.is_err());
+        assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected), "{kind}");
+    }
+}
+
+/// On threads of its own an engine has begun what came before, so that it may be waited for, with fewer threads than
+/// requests too.
+#[test]
+fn what_is_done_on_own_threads_may_wait_for_what_came_before() {
+    let directory = directory();
+    let file = new_file(directory.path(), "whole", Access::Buffered);
+    file.write_at(&filled(64 * 4096, 2), 0).unwrap();
+    for threads in [1, 2, 8] {
+        let mut engine = open(EngineKind::Pool, threads);
+        let (first, mut before) = std::sync::mpsc::channel();
+        first.send(0u64).unwrap();
+        for token in 0..64 {
+            let (hand_on, next) = std::sync::mpsc::channel();
+            let before = std::mem::replace(&mut before, next);
+            let then = Then::new(move |bytes, _| {
+                hand_on.send(before.recv().unwrap() + u64::from(bytes[0])).unwrap()
+            });
+            let (buffer, offset) = (AlignedBuf::zeroed(4096), token * 4096);
+            let operation = Operation::Read { buffer, len: 4096, offset, then: Some(then) };
+            engine.submit(request(token, &file, operation)).unwrap();
+        }
+        while let Some(completion) = engine.complete().unwrap() {
+            assert_eq!(completion.result.unwrap(), 4096);
+        }
+        let all: u64 = filled(64 * 4096, 2).chunks(4096).map(|block| u64::from(block[0])).sum();
+        assert_eq!(before.recv(), Ok(all), "{threads} threads");
     }
 }
 

@@ -59,7 +59,7 @@ fn a_request_longer_than_its_buffer_is_refused_and_gives_it_back() {
         let addresses = [one.as_ptr(), two.as_ptr()];
         let operations = [
             Operation::Write { buffer: one, len: 4097, offset: 0, persist: Persist::Later },
-            Operation::Read { buffer: two, len: 8192, offset: 0 },
+            Operation::Read { buffer: two, len: 8192, offset: 0, then: None },
         ];
         for (operation, address) in operations.into_iter().zip(addresses) {
             let completion = run(&mut engine, &file, operation);

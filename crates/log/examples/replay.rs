@@ -205,7 +205,7 @@ fn bare_direct(path: &Path) -> Result<f64> {
                 Some(buffer) => buffer,
                 None => take(&mut engine)?.expect("reads are in flight"),
             };
-            let operation = Operation::Read { buffer, len: PIECE, offset };
+            let operation = Operation::Read { buffer, len: PIECE, offset, then: None };
             engine.submit(Request { token: offset, file: Arc::clone(&file), operation })?;
         }
     }

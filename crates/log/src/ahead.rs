@@ -6,14 +6,20 @@
 //! Reading begins small and without threads, since most readers want one record and not a log. Who goes on gets larger
 //! pieces, then several at once, then the first pieces of the next segment while the last ones of this are on their way.
 //! A read that fails is told when its piece is asked for, so that everything before it is shown.
+//!
+//! Whoever reads a piece also sums it, while its bytes are in that processor's cache, so that the thread which hands records
+//! out need not. For that it must know where the first header in its piece is, which who read the piece before tells it
+//! after a glance over the headers there, before summing them.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
-use inkstone_format::{FileHeader, HeaderBlock, SegmentNumber};
-use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File as _, Operation, Request};
+use inkstone_format::{FileHeader, HeaderBlock, Proof, Prover, SegmentNumber};
+use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File as _, Operation, Request, Then, ThenOn};
 
 use crate::error::Result;
 
@@ -35,19 +41,31 @@ pub(crate) struct Stretch<F> {
     pub(crate) file: Arc<F>,
     /// The byte up to which it is known not to change any more; `None`: nothing of it is read before it is asked for.
     pub(crate) end: Option<u64>,
+    /// Who sums it from its first group on; `None` where nothing comes before it.
+    pub(crate) prover: Option<Prover>,
 }
 
 impl<F> Clone for Stretch<F> {
     fn clone(&self) -> Self {
-        Self { number: self.number, file: Arc::clone(&self.file), end: self.end }
+        Self { file: Arc::clone(&self.file), prover: self.prover.clone(), ..*self }
     }
+}
+
+/// A part of a file, from a multiple of the block on.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) memory: AlignedBuf,
+    /// How many bytes of the memory; 0 where the file ends.
+    pub(crate) len: usize,
+    /// What need not be summed any more.
+    pub(crate) proof: Option<Proof>,
 }
 
 /// Pieces of a file, one after the other, and then of the next.
 pub(crate) trait Pieces<F>: Send {
-    /// The piece that begins at byte `at`, a multiple of the block, with its length: 0 where the file ends. Reading
-    /// begins there if it was elsewhere. `spare` is memory that is not needed any more.
-    fn piece(&mut self, at: u64, spare: Option<AlignedBuf>) -> Result<(AlignedBuf, usize)>;
+    /// The piece that begins at byte `at`, a multiple of the block. Reading begins there if it was elsewhere; `prover`, if
+    /// there is one, sums on from there then. `spare` is memory that is not needed any more.
+    fn piece(&mut self, at: u64, spare: Option<AlignedBuf>, prover: Option<Prover>) -> Result<Piece>;
 
     /// Forgets what was read ahead: it may have changed.
     fn forget(&mut self) -> Result<()>;
@@ -64,16 +82,25 @@ struct Flight {
     number: SegmentNumber,
     at: u64,
     token: u64,
+    /// What was proven of it, before it is done.
+    proof: Receiver<Proof>,
     done: Option<Result<(AlignedBuf, usize)>>,
+}
+
+impl Flight {
+    fn piece(self) -> Option<Result<Piece>> {
+        let proof = self.proof.try_recv().ok();
+        Some(self.done?.map(|(memory, len)| Piece { memory, len, proof }))
+    }
 }
 
 /// What reading ahead needs, asked for when somebody reads on.
 pub(crate) trait Means<D: Directory>: Send {
-    /// An engine, which has threads.
-    fn engine(&self) -> Result<D::Engine>;
+    /// An engine with so many threads.
+    fn engine(&self, threads: usize) -> Result<D::Engine>;
 
-    /// The file by which all of a stretch is read fastest.
-    fn whole(&self, stretch: &Stretch<D::File>) -> Result<Arc<D::File>>;
+    /// The file by which all of a stretch is read fastest, and whether it is in the page cache.
+    fn whole(&self, stretch: &Stretch<D::File>) -> Result<(Arc<D::File>, bool)>;
 }
 
 /// Pieces read ahead by an engine.
@@ -81,6 +108,8 @@ pub(crate) struct Ahead<D: Directory> {
     /// None when there was an engine from the start.
     means: Option<Box<dyn Means<D>>>,
     engine: Option<D::Engine>,
+    /// How many threads it has.
+    threads: usize,
     /// What is read, and what comes next.
     now: Stretch<D::File>,
     following: Option<Stretch<D::File>>,
@@ -88,6 +117,8 @@ pub(crate) struct Ahead<D: Directory> {
     whole: Option<SegmentNumber>,
     /// In the order in which they are wanted.
     flights: VecDeque<Flight>,
+    /// Gives who sums on behind the last of them, once that is summed; never, when nobody can.
+    prover: Option<Receiver<Prover>>,
     /// Where the next read begins, and in which file.
     next: (SegmentNumber, u64),
     token: u64,
@@ -103,7 +134,12 @@ impl<D: Directory> Ahead<D> {
     /// When the engine is not to be had.
     pub(crate) fn all(directory: &D, stretch: Stretch<D::File>) -> Result<Self> {
         let engine = directory.engine(ENGINE, DEPTH)?;
-        Ok(Self { engine: Some(engine), piece_bytes: PIECE_BYTES, ..Self::new(None, stretch) })
+        Ok(Self {
+            engine: Some(engine),
+            threads: DEPTH,
+            piece_bytes: PIECE_BYTES,
+            ..Self::new(None, stretch)
+        })
     }
 
     /// Begins small; `means` gives the engine for who reads on.
@@ -115,11 +151,13 @@ impl<D: Directory> Ahead<D> {
         Self {
             means,
             engine: None,
+            threads: 0,
             next: (stretch.number, 0),
             now: stretch,
             following: None,
             whole: None,
             flights: VecDeque::new(),
+            prover: None,
             token: 0,
             piece_bytes: FIRST_BYTES,
             spares: Vec::new(),
@@ -130,9 +168,10 @@ impl<D: Directory> Ahead<D> {
         let Some(engine) = self.engine.as_mut() else { return Ok(()) };
         let buffer = self.spares.pop().unwrap_or_else(|| AlignedBuf::zeroed(PIECE_BYTES));
         self.token += 1;
-        let operation = Operation::Read { buffer, len, offset: at };
+        let (then, proof) = sum_in_turn(&mut self.prover, at);
+        let operation = Operation::Read { buffer, len, offset: at, then: Some(then) };
         engine.submit(Request { token: self.token, file: Arc::clone(&stretch.file), operation })?;
-        self.flights.push_back(Flight { number: stretch.number, at, token: self.token, done: None });
+        self.flights.push_back(Flight { number: stretch.number, at, token: self.token, proof, done: None });
         self.next = (stretch.number, at + len as u64);
         Ok(())
     }
@@ -148,15 +187,25 @@ impl<D: Directory> Ahead<D> {
             let end = stretch.end.map_or(0, |end| end.next_multiple_of(BLOCK_BYTES as u64));
             if at >= end {
                 match self.following.as_ref().filter(|_| is_now) {
-                    Some(next) => self.next = (next.number, HEADER_BYTES as u64),
+                    Some(next) => {
+                        self.next = (next.number, HEADER_BYTES as u64);
+                        self.prover = next.prover.clone().map(at_once);
+                    }
                     None => return Ok(()),
                 }
                 continue;
             }
-            if self.whole != Some(number) {
-                if let Some(means) = &self.means {
-                    stretch.file = means.whole(stretch)?;
+            if let Some(means) = self.means.as_ref().filter(|_| self.whole != Some(number)) {
+                let (file, is_cached) = means.whole(stretch)?;
+                let threads = if is_cached { copying_threads() } else { DEPTH };
+                if threads != self.threads {
+                    if !self.flights.is_empty() {
+                        // Not before those are there that the other threads read.
+                        return Ok(());
+                    }
+                    (self.engine, self.threads) = (Some(means.engine(threads)?), threads);
                 }
+                stretch.file = file;
                 self.whole = Some(number);
             }
             let stretch = stretch.clone();
@@ -193,25 +242,26 @@ impl<D: Directory> Ahead<D> {
             self.wait()?;
         }
         self.spares.truncate(DEPTH);
+        self.prover = None;
         self.next = (self.now.number, at);
         Ok(())
     }
 
     /// A piece that nobody has asked for before it was needed.
-    fn read_now(&mut self, at: u64, spare: Option<AlignedBuf>) -> Result<(AlignedBuf, usize)> {
+    fn read_now(&mut self, at: u64, spare: Option<AlignedBuf>) -> Result<Piece> {
         let most = if self.now.end.is_some() { PIECE_BYTES } else { GROWING_BYTES };
         let wanted = self.piece_bytes.min(most);
         let enough = spare.filter(|spare| spare.len() >= wanted);
         let mut memory = enough.unwrap_or_else(|| AlignedBuf::zeroed(wanted));
-        let read = self.now.file.read_at(&mut memory[..wanted], at)?;
-        self.next = (self.now.number, at + read as u64);
+        let len = self.now.file.read_at(&mut memory[..wanted], at)?;
+        self.next = (self.now.number, at + len as u64);
         self.piece_bytes = (wanted * 2).min(most);
-        Ok((memory, read))
+        Ok(Piece { memory, len, proof: None })
     }
 }
 
 impl<D: Directory> Pieces<D::File> for Ahead<D> {
-    fn piece(&mut self, at: u64, spare: Option<AlignedBuf>) -> Result<(AlignedBuf, usize)> {
+    fn piece(&mut self, at: u64, spare: Option<AlignedBuf>, prover: Option<Prover>) -> Result<Piece> {
         let here = (self.now.number, at);
         let begun = self.flights.front().map_or(self.next, |flight| (flight.number, flight.at));
         if begun != here {
@@ -221,15 +271,15 @@ impl<D: Directory> Pieces<D::File> for Ahead<D> {
         if self.flights.is_empty() && !(is_known && self.piece_bytes == PIECE_BYTES) {
             return self.read_now(at, spare);
         }
-        if let (None, Some(means)) = (&self.engine, &self.means) {
-            self.engine = Some(means.engine()?);
-        }
         self.spares.extend(spare.filter(|spare| spare.len() == PIECE_BYTES));
+        if self.flights.is_empty() {
+            self.prover = prover.map(at_once);
+        }
         self.fill()?;
         while self.flights.front().is_some_and(|flight| flight.done.is_none()) {
             self.wait()?;
         }
-        let done = self.flights.pop_front().and_then(|flight| flight.done).expect("it was waited for");
+        let done = self.flights.pop_front().and_then(Flight::piece).expect("it was waited for");
         if done.is_err() {
             // Who asks again begins anew.
             self.restart(0)?;
@@ -263,6 +313,42 @@ impl<D: Directory> Pieces<D::File> for Ahead<D> {
     }
 }
 
+/// Threads for what is in memory, where there is nothing to wait for but processors. With more of them than that several
+/// wait on one processor while another has nothing to do (docs/performance.md).
+fn copying_threads() -> usize {
+    thread::available_parallelism().map_or(2, usize::from).min(DEPTH)
+}
+
+/// Somebody who sums, without waiting for others.
+fn at_once(prover: Prover) -> Receiver<Prover> {
+    let (give, given) = sync_channel(1);
+    // There is room for one, and somebody who will receive it.
+    let _ = give.send(prover);
+    given
+}
+
+/// The next piece, which begins at byte `at`, is summed by whoever reads it, when the piece before it has been: `prover`
+/// gives who went through that one, and from then on who went through this one.
+///
+/// Nobody comes where something before was not sound or could not be read, or, on a thread that may not wait, not now. Then
+/// nothing more is proven, until reading begins anew or another segment does.
+fn sum_in_turn(prover: &mut Option<Receiver<Prover>>, at: u64) -> (Then, Receiver<Proof>) {
+    let (tell, proof) = sync_channel(1);
+    let (hand_on, behind) = sync_channel(1);
+    let before = prover.replace(behind);
+    let then = Then::new(move |bytes, on| {
+        let come = before.and_then(|before| match on {
+            ThenOn::OwnThread => before.recv().ok(),
+            ThenOn::CallersThread => before.try_recv().ok(),
+        });
+        let Some(prover) = come else { return };
+        // Nobody takes them when reading began elsewhere meanwhile.
+        let _ = hand_on.send(prover.behind(bytes, at));
+        let _ = prover.prove(bytes, at).map(|proof| tell.send(proof));
+    });
+    (then, proof)
+}
+
 /// The first blocks of many files, in whatever order they arrive.
 pub(crate) struct FirstBlocks<D: Directory> {
     engine: D::Engine,
@@ -289,7 +375,7 @@ impl<D: Directory> FirstBlocks<D> {
             self.take(files)?;
         }
         let buffer = self.spare.pop().unwrap_or_else(|| AlignedBuf::zeroed(HEADER_BYTES));
-        let operation = Operation::Read { buffer, len: HEADER_BYTES, offset: 0 };
+        let operation = Operation::Read { buffer, len: HEADER_BYTES, offset: 0, then: None };
         Ok(self.engine.submit(Request { token: number.get(), file, operation })?)
     }
 

@@ -60,6 +60,7 @@ inkstone_io::named_choice! {
         ShowsUnpromised = "shows-unpromised", "a reader beside a writer shows whole groups that nothing promises yet";
         GivenUpShown = "given-up-shown", "a reader does not ask whether a record was given up";
         GetUnsummed = "get-unsummed", "a record asked for by its LSN is handed out by its header, without summing its bytes";
+        AheadUnsummed = "ahead-unsummed", "records of segments that are read ahead are handed out without their sums";
         SizeNotAllocated = "size-not-allocated", "a segment's file gets its size, and no blocks";
         RecyclesAnySize = "recycles-any-size", "a free file is used for a segment of another size";
         NoRoomPoisons = "no-room-poisons", "a full disk while a segment is obtained is taken for a failed write";

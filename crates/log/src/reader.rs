@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use inkstone_format::Lsn;
 use inkstone_io::{Access, Directory, File as _, OpenFile, OsDirectory};
 
-use crate::ahead::{DEPTH, ENGINE, Means, Stretch};
+use crate::ahead::{ENGINE, Means, Stretch};
 use crate::cursor::{Cursor, OwnedRecord};
 use crate::error::{Error, Result};
 use crate::finder::Finder;
@@ -143,7 +143,8 @@ impl<D: Directory> Source<D> {
             Self::Living(_) => None,
             Self::View(view) => view.settled_end(number),
         };
-        Ok(Stretch { number, file: segment.cached_file(self.directory())?, end })
+        let file = segment.cached_file(self.directory())?;
+        Ok(Stretch { number, file, end, prover: Some(segment.prover(self.options())) })
     }
 
     /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.
@@ -169,21 +170,21 @@ impl<D: Directory> Source<D> {
 }
 
 impl<D: Directory> Means<D> for Source<D> {
-    fn engine(&self) -> Result<D::Engine> {
-        Ok(self.directory().engine(ENGINE, DEPTH)?)
+    fn engine(&self, threads: usize) -> Result<D::Engine> {
+        Ok(self.directory().engine(ENGINE, threads)?)
     }
 
     /// Through the page cache what is there, else past it: several reads in flight then leave the device no pause, and
     /// nothing that others need is driven out of memory.
-    fn whole(&self, stretch: &Stretch<D::File>) -> Result<Arc<D::File>> {
+    fn whole(&self, stretch: &Stretch<D::File>) -> Result<(Arc<D::File>, bool)> {
         if stretch.file.is_cached()? {
-            return Ok(Arc::clone(&stretch.file));
+            return Ok((Arc::clone(&stretch.file), true));
         }
         let past = OpenFile::existing().read_only().access(Access::Direct);
         match self.directory().open(&names::segment(stretch.number), &past) {
-            Ok(file) => Ok(Arc::new(file)),
+            Ok(file) => Ok((Arc::new(file), false)),
             // No O_DIRECT here, or the name was taken away.
-            Err(_) => Ok(Arc::clone(&stretch.file)),
+            Err(_) => Ok((Arc::clone(&stretch.file), false)),
         }
     }
 }

@@ -216,7 +216,7 @@ fn window_for_all<D: Directory>(
     if len <= AHEAD_BYTES {
         return Ok(Window::new(file, len.max(1) as usize));
     }
-    let stretch = Stretch { number, file: Arc::clone(&file), end: Some(len) };
+    let stretch = Stretch { number, file: Arc::clone(&file), end: Some(len), prover: None };
     Ok(Window::read_by(file, Box::new(Ahead::all(directory, stretch)?)))
 }
 

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use inkstone_format::limits::{ALIGN, HEADER_BYTES};
-use inkstone_format::{Decoder, LogId, Lsn, Mark, SegmentHeader, SegmentNumber, Tail};
+use inkstone_format::{Decoder, Identity, LogId, Lsn, Mark, Prover, SegmentHeader, SegmentNumber, Tail};
 use inkstone_io::{Directory, OpenFile};
 
 use crate::error::Result;
@@ -110,6 +110,14 @@ impl<F: inkstone_io::File> Segment<F> {
             Some(tail) => Mark::between(tail.end, tail.next_lsn, tail.epoch),
             None => Mark::between(HEADER_BYTES as u64, self.header.first_lsn, self.header.epoch),
         }
+    }
+
+    /// Who sums it from the first group on.
+    pub(crate) fn prover(&self, options: &Options) -> Prover {
+        let header = identity(&self.header, options);
+        let first = Mark::between(HEADER_BYTES as u64, header.first_lsn, header.epoch);
+        let prover = Prover::new(Identity::new(header.log, header.number), first);
+        if options.makes(Mistake::AheadUnsummed) { prover.unsummed() } else { prover }
     }
 
     /// A decoder that begins at the first group.

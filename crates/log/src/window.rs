@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
-use inkstone_format::{Batch, Decoder, Frame, GroupStart, Kind, Lsn, Step, Stop};
+use inkstone_format::{Batch, Decoder, Frame, GroupStart, Kind, Lsn, Proof, Prover, Step, Stop};
 use inkstone_io::{AlignedBuf, File};
 
 use crate::ahead::Pieces;
@@ -21,6 +21,8 @@ pub(crate) struct Window<F> {
     file: Arc<F>,
     /// What was read last: a piece, where there is somebody who reads ahead.
     memory: Option<AlignedBuf>,
+    /// What need not be summed of it.
+    proof: Option<Proof>,
     at: u64,
     len: usize,
     /// Bytes that lie across two pieces or more, from `seam_at` on. Empty when the piece itself is shown.
@@ -34,12 +36,21 @@ impl<F: File> Window<F> {
     /// Nothing read yet; reads will be of `bytes` bytes, or more where a frame is larger.
     pub(crate) fn new(file: Arc<F>, bytes: usize) -> Self {
         let memory = Some(AlignedBuf::zeroed(bytes.next_multiple_of(BLOCK_BYTES)));
-        Self { file, memory, at: 0, len: 0, seam: Vec::new(), seam_at: 0, ahead: None }
+        Self { file, memory, proof: None, at: 0, len: 0, seam: Vec::new(), seam_at: 0, ahead: None }
     }
 
     /// Read in pieces by somebody who reads ahead. Nothing is copied but what lies across two pieces.
     pub(crate) fn read_by(file: Arc<F>, ahead: Box<dyn Pieces<F>>) -> Self {
-        Self { file, memory: None, at: 0, len: 0, seam: Vec::new(), seam_at: 0, ahead: Some(ahead) }
+        Self {
+            file,
+            memory: None,
+            proof: None,
+            at: 0,
+            len: 0,
+            seam: Vec::new(),
+            seam_at: 0,
+            ahead: Some(ahead),
+        }
     }
 
     /// Gives back who reads ahead.
@@ -61,7 +72,7 @@ impl<F: File> Window<F> {
 
     /// Forgets what was read: the file may have changed.
     pub(crate) fn forget(&mut self) -> Result<()> {
-        self.len = 0;
+        (self.len, self.proof) = (0, None);
         self.seam.clear();
         self.ahead.as_mut().map_or(Ok(()), |ahead| ahead.forget())
     }
@@ -74,9 +85,14 @@ impl<F: File> Window<F> {
 
     /// Reads so that `len` bytes from `at` are in memory, as far as the file has them.
     pub(crate) fn load(&mut self, at: u64, len: usize) -> Result<()> {
+        self.load_for(at, len, None)
+    }
+
+    /// The same, for a decoder that stands at `at`: what is read ahead is summed for it.
+    fn load_for(&mut self, at: u64, len: usize, decoder: Option<&Decoder>) -> Result<()> {
         let start = at / BLOCK * BLOCK;
         if let Some(mut ahead) = self.ahead.take() {
-            let loaded = self.load_ahead(ahead.as_mut(), at, len);
+            let loaded = self.load_ahead(ahead.as_mut(), at, len, decoder);
             self.ahead = Some(ahead);
             return loaded;
         }
@@ -89,7 +105,13 @@ impl<F: File> Window<F> {
     }
 
     /// Shows the piece that has all of it, or puts together what lies across pieces.
-    fn load_ahead(&mut self, ahead: &mut dyn Pieces<F>, at: u64, len: usize) -> Result<()> {
+    fn load_ahead(
+        &mut self,
+        ahead: &mut dyn Pieces<F>,
+        at: u64,
+        len: usize,
+        decoder: Option<&Decoder>,
+    ) -> Result<()> {
         let in_seam = at.checked_sub(self.seam_at).filter(|from| *from < self.seam.len() as u64);
         let in_piece = at.checked_sub(self.at).filter(|from| *from < self.len as u64);
         match (in_piece, in_seam) {
@@ -106,7 +128,7 @@ impl<F: File> Window<F> {
             (None, None) => {
                 self.seam.clear();
                 let start = at / BLOCK * BLOCK;
-                self.next_piece(ahead, start)?;
+                self.next_piece(ahead, start, decoder)?;
                 let from = (at - start) as usize;
                 if from + len <= self.len || self.len <= from {
                     return Ok(());
@@ -123,7 +145,7 @@ impl<F: File> Window<F> {
                     // The file ends.
                     return Ok(());
                 }
-                self.next_piece(ahead, end)?;
+                self.next_piece(ahead, end, decoder)?;
                 if self.len == 0 {
                     return Ok(());
                 }
@@ -142,10 +164,15 @@ impl<F: File> Window<F> {
         }
     }
 
-    fn next_piece(&mut self, ahead: &mut dyn Pieces<F>, at: u64) -> Result<()> {
-        (self.at, self.len) = (at, 0);
-        let (memory, len) = ahead.piece(at, self.memory.take())?;
-        (self.memory, self.len) = (Some(memory), len);
+    fn next_piece(&mut self, ahead: &mut dyn Pieces<F>, at: u64, decoder: Option<&Decoder>) -> Result<()> {
+        (self.at, self.len, self.proof) = (at, 0, None);
+        let prover = decoder.map(|decoder| {
+            let prover = Prover::new(*decoder.identity(), decoder.mark());
+            // It may begin before the piece.
+            if self.seam.is_empty() { prover } else { prover.behind(&self.seam, self.seam_at) }
+        });
+        let piece = ahead.piece(at, self.memory.take(), prover)?;
+        (self.memory, self.len, self.proof) = (Some(piece.memory), piece.len, piece.proof);
         Ok(())
     }
 }
@@ -205,7 +232,8 @@ impl<F: File> Walk<F> {
             }
             match self.decoder.step(self.window.bytes(), self.window.at()) {
                 Step::NeedBytes { at, bytes } => {
-                    self.window.load(at, bytes)?;
+                    self.window.load_for(at, bytes, Some(&self.decoder))?;
+                    self.decoder.believe(self.window.proof);
                     if self.window.bytes().len() < (at.saturating_sub(self.window.at()) as usize) + bytes {
                         // The file has become shorter since its size was asked: nobody of ours does that.
                         let why = "the file ends before the bytes that its size promised";

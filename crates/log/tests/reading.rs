@@ -17,6 +17,7 @@ use caught::{WRONG, caught};
 use history::{LOG, disk, name, with};
 use inkstone::mistake::Mistake;
 use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
+use inkstone_io::{File as _, OpenFile, OsFile, SyncKind};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
 
 const KIB: usize = 1 << 10;
@@ -239,6 +240,62 @@ fn a_get_that_sums_nothing_shows_what_was_never_appended() {
             Err(error) => Err(error.to_string()),
         }
     });
+}
+
+/// On real threads, in the page cache and past it. A flipped bit is told in the place where `verify` finds it, by whoever
+/// sums; and the threads that read do sum, as what they leave out nobody else does.
+#[test]
+fn reading_ahead_without_sums_shows_what_was_never_appended() {
+    const LAST: u64 = 2500;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("log");
+    let log = Log::open(&path, options()).unwrap();
+    (1..=LAST).for_each(|lsn| drop(log.append(&record(lsn)).unwrap()));
+    log.close().unwrap();
+    // Not the first that is read: its threads come while it is.
+    let damaged = path.join(name(3));
+    let flip = |at: u64, bit: u8| {
+        let file = OsFile::open(&damaged, &OpenFile::existing()).unwrap();
+        let mut byte = [0];
+        file.read_at(&mut byte, at).unwrap();
+        file.write_at(&[byte[0] ^ bit], at).unwrap();
+        file.sync(SyncKind::All).unwrap();
+    };
+    let read = |mistake, is_cached| {
+        for number in 1..=6 {
+            let file = OsFile::open(&path.join(name(number)), &OpenFile::existing()).unwrap();
+            if is_cached {
+                file.read_at(&mut vec![0; SEGMENT as usize], 0).unwrap();
+            } else {
+                file.forget_cached().unwrap();
+            }
+        }
+        let reader = Reader::open(&path, &with(mistake)).unwrap();
+        let mut cursor = reader.from(Lsn::FIRST);
+        for lsn in 1..=LAST {
+            match cursor.next() {
+                Ok(shown) if shown.is_some_and(|shown| shown.bytes == record(lsn)) => {}
+                Ok(_) => return Err(format!("record {lsn} {WRONG}")),
+                Err(error) => return Ok(error.corruption().map(|found| (found.path.clone(), found.offset))),
+            }
+        }
+        Ok(None)
+    };
+    assert_eq!((read(None, false), read(None, true)), (Ok(None), Ok(None)));
+    for is_cached in [false, true] {
+        caught(Mistake::AheadUnsummed, &[WRONG], |mistake, seed| {
+            let at = fastrand::Rng::with_seed(seed).u64(4096..SEGMENT - 300_000);
+            flip(at, 1 << (seed % 8));
+            let told = read(mistake, is_cached);
+            if mistake.is_none() {
+                let found = inspect::verify(&path).unwrap();
+                let damage = found.damage.first().unwrap();
+                assert_eq!(told, Ok(Some((damage.path.clone(), damage.offset))), "seed {seed}, byte {at}");
+            }
+            flip(at, 1 << (seed % 8));
+            told.map(drop)
+        });
+    }
 }
 
 /// Twenty segments are enough for two threads.

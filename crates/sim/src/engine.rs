@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use inkstone_io::{
-    AlignedBuf, Completion, Engine, Error, File, Operation, Persist, Request, Result, SyncKind,
+    AlignedBuf, Completion, Engine, Error, File, Operation, Persist, Request, Result, SyncKind, Then, ThenOn,
 };
 
 use crate::disk::SimDisk;
@@ -39,7 +39,7 @@ struct Taken {
 enum Rest {
     Nothing(Error),
     Write { written: Written, offset: u64, persist: Persist, cover: Cover },
-    Read { len: usize, offset: u64 },
+    Read { len: usize, offset: u64, then: Option<Then> },
     Sync { kind: SyncKind, cover: Cover },
 }
 
@@ -64,8 +64,8 @@ impl SimEngine {
                 };
                 (Some(buffer), rest)
             }
-            Operation::Read { buffer, len, offset } if len <= buffer.len() => {
-                (Some(buffer), Rest::Read { len, offset })
+            Operation::Read { buffer, len, offset, then } if len <= buffer.len() => {
+                (Some(buffer), Rest::Read { len, offset, then })
             }
             Operation::Read { buffer, len, .. } => {
                 let rest = Rest::Nothing(too_long(file, len, buffer.len()));
@@ -88,9 +88,13 @@ impl Taken {
                 }
                 file.finish_write(&mut state, written, offset, persist, &cover)
             }
-            Rest::Read { len, offset } => {
+            Rest::Read { len, offset, then } => {
                 let bytes = buffer.as_mut().expect("a read has a buffer");
-                file.read_at(&mut bytes[..len], offset)
+                let read = file.read_at(&mut bytes[..len], offset);
+                if let (Ok(read), Some(then)) = (&read, then) {
+                    then.call(&bytes[..*read], ThenOn::CallersThread);
+                }
+                read
             }
             Rest::Sync { kind, cover } => file.sync_covered(&mut file.lock(), kind, &cover).map(|()| 0),
         };

@@ -168,8 +168,12 @@ fn engines<D: Directory>(directory: &D, seen: &mut Seen) {
             seen.done("sync", &engine.run(request(9, Operation::Sync(SyncKind::Data))).unwrap());
             // Several in flight, given back in any order.
             for token in 0..6 {
-                let read =
-                    Operation::Read { buffer: AlignedBuf::zeroed(8192), len: 8192, offset: token * 4096 };
+                let read = Operation::Read {
+                    buffer: AlignedBuf::zeroed(8192),
+                    len: 8192,
+                    offset: token * 4096,
+                    then: None,
+                };
                 engine.submit(request(token, read)).unwrap();
             }
             seen.note("in flight", Ok(engine.in_flight()));

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::error::{Error, Result};
 use crate::file::OsFile;
-use crate::seam::{Completion, Engine, File, Operation, Request};
+use crate::seam::{Completion, Engine, File, Operation, Request, ThenOn};
 
 /// The caller's thread as an engine.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ impl Engine for Caller {
     type File = OsFile;
 
     fn submit(&mut self, request: Request<OsFile>) -> Result<()> {
-        self.done.push_back(carry_out(request));
+        self.done.push_back(carry_out(request, ThenOn::CallersThread));
         Ok(())
     }
 
@@ -32,8 +32,8 @@ impl Engine for Caller {
     }
 }
 
-/// Carries a request out with blocking calls.
-pub(crate) fn carry_out(request: Request<OsFile>) -> Completion {
+/// Carries a request out with blocking calls, on the thread that is said.
+pub(crate) fn carry_out(request: Request<OsFile>, on: ThenOn) -> Completion {
     let Request { token, file, operation } = request;
     match operation {
         Operation::Write { buffer, len, offset, persist } => {
@@ -43,12 +43,15 @@ pub(crate) fn carry_out(request: Request<OsFile>) -> Completion {
             };
             Completion { token, buffer: Some(buffer), result }
         }
-        Operation::Read { mut buffer, len, offset } => {
+        Operation::Read { mut buffer, len, offset, then } => {
             let room = buffer.len();
             let result = match buffer.get_mut(..len) {
                 Some(bytes) => file.read_at(bytes, offset),
                 None => Err(too_long(&file, len, room)),
             };
+            if let (Ok(read), Some(then)) = (&result, then) {
+                then.call(&buffer[..*read], on);
+            }
             Completion { token, buffer: Some(buffer), result }
         }
         Operation::Sync(kind) => Completion { token, buffer: None, result: file.sync(kind).map(|()| 0) },

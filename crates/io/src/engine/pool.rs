@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle};
 use super::caller::carry_out;
 use crate::error::{Error, Result};
 use crate::file::OsFile;
-use crate::seam::{Completion, Engine, File, Request};
+use crate::seam::{Completion, Engine, File, Request, ThenOn};
 
 /// A pool of threads as an engine.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Queues {
 impl Pool {
     /// `depth` threads.
     pub(crate) fn open(depth: usize) -> Result<Self> {
-        Self::open_with(depth, carry_out)
+        Self::open_with(depth, |request| carry_out(request, ThenOn::OwnThread))
     }
 
     fn open_with(depth: usize, work: Work) -> Result<Self> {
@@ -165,7 +165,7 @@ mod tests {
 
     fn panicking(request: Request<OsFile>) -> Completion {
         assert_ne!(request.token % 2, 1, "odd tokens panic here");
-        carry_out(request)
+        carry_out(request, ThenOn::OwnThread)
     }
 
     #[test]

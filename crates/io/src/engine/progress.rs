@@ -12,7 +12,7 @@ use super::caller::too_long;
 use crate::buffer::AlignedBuf;
 use crate::error::{Error, Result};
 use crate::file::OsFile;
-use crate::seam::{Completion, File, Operation, Persist, Request, SyncKind};
+use crate::seam::{Completion, File, Operation, Persist, Request, SyncKind, Then, ThenOn};
 use crate::strategy::{Access, EngineKind};
 use crate::transfer::{Direction, Next, Transfer};
 
@@ -41,6 +41,8 @@ pub(crate) struct Progress {
     offset: u64,
     transfer: Transfer,
     phase: Phase,
+    /// What is done with the bytes of a read.
+    then: Option<Then>,
 }
 
 #[derive(Debug)]
@@ -90,14 +92,18 @@ impl Progress {
     /// Takes a request. One that cannot work is finished at once, with its error.
     pub(crate) fn new(request: Request<OsFile>, names: &'static CallNames) -> Self {
         let Request { token, file, operation } = request;
+        let mut then = None;
         let (buffer, len, offset, phase) = match operation {
             Operation::Write { buffer, len, offset, persist } => {
                 (Some(buffer), len, offset, Phase::Write(persist))
             }
-            Operation::Read { buffer, len, offset } => (Some(buffer), len, offset, Phase::Read),
+            Operation::Read { buffer, len, offset, then: after } => {
+                then = after;
+                (Some(buffer), len, offset, Phase::Read)
+            }
             Operation::Sync(kind) => (None, 0, 0, Phase::Sync(kind)),
         };
-        let mut new = Self { names, token, file, buffer, offset, transfer: Transfer::new(len), phase };
+        let mut new = Self { names, token, file, buffer, offset, transfer: Transfer::new(len), phase, then };
         if let Err(error) = new.check(len) {
             new.phase = Phase::Finished(Err(error));
         } else if len == 0 {
@@ -249,7 +255,12 @@ impl Progress {
     /// The completion of a request whose next step is [`Step::Finished`].
     pub(crate) fn into_completion(self) -> Completion {
         match self.phase {
-            Phase::Finished(result) => Completion { token: self.token, buffer: self.buffer, result },
+            Phase::Finished(result) => {
+                if let (Ok(read), Some(buffer), Some(then)) = (&result, &self.buffer, self.then) {
+                    then.call(&buffer[..*read], ThenOn::CallersThread);
+                }
+                Completion { token: self.token, buffer: self.buffer, result }
+            }
             Phase::Write(_) | Phase::Read | Phase::Sync(_) => {
                 unreachable!("a completion of a request under way")
             }

@@ -27,7 +27,11 @@ fn write(len: usize, offset: u64, persist: Persist) -> Progress {
 }
 
 fn read(len: usize) -> Progress {
-    progress_in(Access::Buffered, Operation::Read { buffer: AlignedBuf::zeroed(8192), len, offset: 100 }).1
+    progress_in(
+        Access::Buffered,
+        Operation::Read { buffer: AlignedBuf::zeroed(8192), len, offset: 100, then: None },
+    )
+    .1
 }
 
 fn span(start: usize, len: usize, offset: u64) -> Span {

@@ -69,7 +69,7 @@ pub(crate) fn write(buffer: AlignedBuf, offset: u64, persist: Persist) -> Operat
 
 pub(crate) fn read(buffer: AlignedBuf, offset: u64) -> Operation {
     let len = buffer.len();
-    Operation::Read { buffer, len, offset }
+    Operation::Read { buffer, len, offset, then: None }
 }
 
 pub(crate) fn request(token: u64, file: &Arc<OsFile>, operation: Operation) -> Request<OsFile> {

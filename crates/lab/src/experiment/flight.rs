@@ -139,7 +139,7 @@ impl Flight {
         let Work { offset, len, write } = work;
         let operation = match write {
             Some(persist) => Operation::Write { buffer, len, offset, persist },
-            None => Operation::Read { buffer, len, offset },
+            None => Operation::Read { buffer, len, offset, then: None },
         };
         self.out[slot] = (work, monotonic_ns());
         self.engine.submit(Request { token: slot as u64, file: Arc::clone(file), operation })?;
