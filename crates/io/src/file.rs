@@ -6,7 +6,7 @@
 use std::fs::File as StdFile;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -294,7 +294,10 @@ impl File for OsFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let len = buffer.len();
         Transfer::new(len)
-            .run(Direction::Read, |done| self.file.read_at(&mut buffer[done..], offset + done as u64))
+            .run(Direction::Read, |done| {
+                // Not by the C library, which asks at each call whether the thread is to be cancelled.
+                Ok(rustix::io::pread(&self.file, &mut buffer[done..], offset + done as u64)?)
+            })
             .map_err(|source| Error::new("pread", &self.path, source).at(offset))
     }
 

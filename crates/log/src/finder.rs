@@ -4,16 +4,19 @@
 //! *May not touch*: what it means that something cannot be read: it says nothing then, and a cursor looks.
 //!
 //! A *mark* is the place of a record. They are learned by whoever asks for a record behind the last mark: it steps from
-//! header to header, and notes one every few KiB. A mark is never believed: every header on the way from it is summed with
-//! segment, place, epoch and LSN, and the record itself with its bytes. So a mark can be old, and costs time then.
+//! header to header, and notes one every few KiB. Of those between which all frames are of one size only the first and the
+//! last are kept, and a record there is read by itself, from where it must be. A mark is never believed: every header on
+//! the way from it is summed with segment, place, epoch and LSN, and the record itself with its bytes. So a mark can be
+//! old, and costs time then.
 //!
 //! Asked is only for what is durable, and every header on the way was durable before it. So nothing that is read
 //! here changes any more, and the page cache shows it (docs/durability.md).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, Skim};
+use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, Skim, Skimmed};
 use inkstone_io::{Directory, File};
 
 use crate::error::Result;
@@ -30,6 +33,13 @@ const FILES_MAX: usize = 128;
 /// Reads of who learns: the first, and the largest. A record that is larger is read at once.
 const LEARN_BYTES: usize = 64 << 10;
 const LEARN_BYTES_MAX: usize = 1 << 20;
+/// The largest frame that is read by itself: each thread keeps memory for one.
+const GUESS_BYTES_MAX: usize = 16 << 10;
+
+thread_local! {
+    /// Where a thread reads single frames to: memory of its own needs neither a lock nor zeros for each call.
+    static FRAME: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Where records are, as far as it was learned.
 pub(crate) struct Finder<D: Directory> {
@@ -50,6 +60,7 @@ struct Shelf<F> {
 
 struct Known<F> {
     header: SegmentHeader,
+    identity: Identity,
     file: Option<Arc<F>>,
     /// When the file was opened.
     turn: u64,
@@ -80,6 +91,9 @@ impl Stored {
 /// Where to begin, and what to note on the way.
 struct Search<F> {
     file: Arc<F>,
+    identity: Identity,
+    /// Where the record is, and the bytes of its frame, if those around it are as large as it is.
+    guess: Option<(Mark, usize)>,
     from: Mark,
     /// Where the next record begins that is known.
     until: Option<u64>,
@@ -106,13 +120,13 @@ impl<D: Directory> Finder<D> {
     /// # Errors
     /// What the file system answers to whoever opens or reads, unless another process may have taken the file away.
     pub(crate) fn find(&self, source: &Source<D>, lsn: Lsn) -> Result<Option<Vec<u8>>> {
-        let now = source.now();
+        // Holding the link keeps a segment of ours from becoming another.
+        let (now, link) = source.now_and_find(lsn);
         let given_up = lsn < now.first && !source.options().makes(Mistake::GivenUpShown);
         if lsn > now.durable || given_up || lsn < Lsn::FIRST {
             return Ok(None);
         }
-        // Holding the link keeps a segment of ours from becoming another.
-        let Some(link) = source.find(lsn) else { return Ok(None) };
+        let Some(link) = link else { return Ok(None) };
         let found = self.search(source, &link, now.first, lsn);
         if source.view().is_some() && !matches!(found, Ok(Some(_))) {
             // The file may have become another one.
@@ -129,26 +143,36 @@ impl<D: Directory> Finder<D> {
         first: Lsn,
         lsn: Lsn,
     ) -> Result<Option<Vec<u8>>> {
-        let mut search = lock(&self.shelf).begin(source.directory(), link, first, lsn)?;
-        let header = identity(&link.segment.header, source.options());
-        let identity = Identity::new(header.log, header.number);
+        let mut search = lock(&self.shelf).begin(source, link, first, lsn)?;
         let is_summed = !source.options().makes(Mistake::GetUnsummed);
+        if let Some(found) = search.try_guess(is_summed)? {
+            return Ok(Some(found));
+        }
         let mut learned = Vec::new();
-        let found = search.run(&identity, lsn, is_summed, &mut learned);
+        search.memory = lock(&self.shelf).spare.pop().unwrap_or_default();
+        let found = search.run(lsn, is_summed, &mut learned);
         lock(&self.shelf).end(link.segment.number(), search, &learned);
         found
     }
 }
 
 impl<F: File> Search<F> {
+    /// One short read; `None` if the record is not there.
+    fn try_guess(&self, is_summed: bool) -> Result<Option<Vec<u8>>> {
+        let Some((mark, frame_bytes)) = self.guess else { return Ok(None) };
+        FRAME.with_borrow_mut(|frame| {
+            if frame.len() < frame_bytes {
+                frame.resize(frame_bytes, 0);
+            }
+            let len = self.file.read_at(&mut frame[..frame_bytes], mark.at)?;
+            let window = &frame[..len];
+            let Skim::Record(record) = mark.skim(&self.identity, window, mark.at) else { return Ok(None) };
+            Ok(payload(&record, window, mark.at, is_summed).map(<[u8]>::to_vec))
+        })
+    }
+
     /// Steps to the record with this LSN.
-    fn run(
-        &mut self,
-        identity: &Identity,
-        lsn: Lsn,
-        is_summed: bool,
-        learned: &mut Vec<Stored>,
-    ) -> Result<Option<Vec<u8>>> {
+    fn run(&mut self, lsn: Lsn, is_summed: bool, learned: &mut Vec<Stored>) -> Result<Option<Vec<u8>>> {
         let (mut mark, mut noted) = (self.from, self.from.at);
         let known = self.until.map_or(LEARN_BYTES, |until| (until - mark.at) as usize);
         let mut ahead = LEARN_BYTES;
@@ -156,7 +180,7 @@ impl<F: File> Search<F> {
         let mut wanted = known.min(LEARN_BYTES);
         loop {
             let (window, end) = (&self.memory[..len], at + len as u64);
-            let needed = match mark.skim(identity, window, at) {
+            let needed = match mark.skim(&self.identity, window, at) {
                 Skim::NeedBytes(bytes) => bytes,
                 Skim::Unsound => return Ok(None),
                 Skim::Passed(next) => {
@@ -165,7 +189,9 @@ impl<F: File> Search<F> {
                 }
                 Skim::Record(record) => {
                     if mark.at >= noted + self.step_bytes && self.until.is_none_or(|until| mark.at < until) {
-                        learned.extend(Stored::of(&mark));
+                        if let Some(mark) = Stored::of(&mark) {
+                            note(learned, mark);
+                        }
                         noted = mark.at;
                     }
                     if mark.lsn < lsn {
@@ -173,9 +199,7 @@ impl<F: File> Search<F> {
                         continue;
                     }
                     if record.end() <= end {
-                        let unsummed = || record.payload_unsummed(window, at);
-                        let payload = if is_summed { record.payload(window, at) } else { unsummed() };
-                        return Ok(payload.map(<[u8]>::to_vec));
+                        return Ok(payload(&record, window, at, is_summed).map(<[u8]>::to_vec));
                     }
                     (record.end() - mark.at) as usize
                 }
@@ -194,6 +218,39 @@ impl<F: File> Search<F> {
             }
         }
     }
+}
+
+fn payload<'a>(record: &Skimmed, window: &'a [u8], at: u64, is_summed: bool) -> Option<&'a [u8]> {
+    if is_summed { record.payload(window, at) } else { record.payload_unsummed(window, at) }
+}
+
+/// The bytes of each frame between two marks, if all are of one size and no group ends there.
+fn even_frame_bytes(from: &Stored, to: &Stored) -> Option<u64> {
+    let group_end = |mark: &Stored| u64::from(mark.at) + u64::from(mark.group_rest);
+    let (bytes, frames) = (u64::from(to.at) - u64::from(from.at), to.lsn.get() - from.lsn.get());
+    let is_even = group_end(from) == group_end(to) && bytes.is_multiple_of(frames);
+    is_even.then(|| bytes / frames)
+}
+
+/// Notes one more mark. Of several in a row with frames of one size between them only the first and the last are kept.
+fn note(learned: &mut Vec<Stored>, mark: Stored) {
+    if let [.., before, last] = &mut learned[..]
+        && let Some(bytes) = even_frame_bytes(before, last)
+        && even_frame_bytes(last, &mark) == Some(bytes)
+    {
+        *last = mark;
+    } else {
+        learned.push(mark);
+    }
+}
+
+/// Where the record lies between the marks around it, if all there are of one size, and how many bytes its frame has. So it
+/// seems where marks were left out; the record's header tells whether it is so.
+fn guess(from: &Stored, to: &Stored, lsn: Lsn, step_bytes: u64) -> Option<(Mark, usize)> {
+    let bytes = even_frame_bytes(from, to).filter(|_| u64::from(to.at - from.at) >= 2 * step_bytes)?;
+    let frame_bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= GUESS_BYTES_MAX)?;
+    let at = u64::from(from.at) + (lsn.get() - from.lsn.get()) * bytes;
+    Some((Mark { at, lsn, ..from.mark() }, frame_bytes))
 }
 
 /// How many marks lie at or before `lsn`. Where records are of one size a guess is right at once; halving would miss the
@@ -220,7 +277,7 @@ fn marks_up_to(marks: &[Stored], lsn: Lsn) -> usize {
 impl<F: File> Shelf<F> {
     fn begin<D: Directory<File = F>>(
         &mut self,
-        directory: &D,
+        source: &Source<D>,
         link: &Link<F>,
         first: Lsn,
         lsn: Lsn,
@@ -229,15 +286,21 @@ impl<F: File> Shelf<F> {
             self.forget_before(first);
         }
         let header = link.segment.header;
-        if self.segments.get(&header.number).is_some_and(|known| known.header != header) {
-            self.forget(header.number);
-        }
-        let new = || Known { header, file: None, turn: 0, marks: Vec::new() };
+        let new = || {
+            let summed_as = identity(&header, source.options());
+            let identity = Identity::new(summed_as.log, summed_as.number);
+            Known { header, identity, file: None, turn: 0, marks: Vec::new() }
+        };
         let known = self.segments.entry(header.number).or_insert_with(new);
+        if known.header != header {
+            self.marks -= known.marks.len();
+            self.files -= usize::from(known.file.is_some());
+            *known = new();
+        }
         let file = match &known.file {
             Some(file) => Arc::clone(file),
             None => {
-                let file = link.segment.cached_file(directory)?;
+                let file = link.segment.cached_file(source.directory())?;
                 self.turn += 1;
                 (known.file, known.turn) = (Some(Arc::clone(&file)), self.turn);
                 self.files += 1;
@@ -245,19 +308,29 @@ impl<F: File> Shelf<F> {
             }
         };
         let after = marks_up_to(&known.marks, lsn);
-        let mark = after.checked_sub(1).and_then(|at| known.marks.get(at)).map(Stored::mark);
-        let until = known.marks.get(after).map(|mark| u64::from(mark.at));
-        let from = match mark {
+        let (before, behind) =
+            (after.checked_sub(1).and_then(|at| known.marks.get(at)), known.marks.get(after));
+        let from = match (before.map(Stored::mark), behind) {
             // What the writer has noted is nearer only where nothing is known of what comes behind.
-            Some(mark) if until.is_some() => mark,
-            mark => {
+            (Some(mark), Some(_)) => mark,
+            (mark, _) => {
                 let tail = link.segment.mark_before(lsn);
                 mark.filter(|mark| mark.lsn >= tail.lsn).unwrap_or(tail)
             }
         };
+        let search = Search {
+            file,
+            identity: known.identity,
+            guess: before
+                .zip(behind)
+                .and_then(|(before, behind)| guess(before, behind, lsn, self.step_bytes)),
+            from,
+            until: behind.map(|mark| u64::from(mark.at)),
+            step_bytes: self.step_bytes,
+            memory: Vec::new(),
+        };
         self.close_some();
-        let memory = self.spare.pop().unwrap_or_default();
-        Ok(Search { file, from, until, step_bytes: self.step_bytes, memory })
+        Ok(search)
     }
 
     fn end(&mut self, number: SegmentNumber, search: Search<F>, learned: &[Stored]) {
@@ -269,25 +342,37 @@ impl<F: File> Shelf<F> {
         let place = known.marks.partition_point(|mark| mark.lsn < first.lsn);
         // Somebody else may have learned the same at the same time.
         if known.marks.get(place).is_none_or(|next| next.lsn > last.lsn) {
-            known.marks.reserve_exact(learned.len() + known.marks.len() / 8);
-            known.marks.splice(place..place, learned.iter().copied());
-            self.marks += learned.len();
+            let before = known.marks.len();
+            if known.marks.capacity() < before + learned.len() {
+                known.marks.reserve_exact(learned.len() + before / 8);
+            }
+            if place == before {
+                learned.iter().for_each(|mark| note(&mut known.marks, *mark));
+            } else {
+                known.marks.splice(place..place, learned.iter().copied());
+            }
+            self.marks += known.marks.len() - before;
         }
-        while self.marks > MARKS_MAX {
+        while self.marks > MARKS_MAX && self.step_bytes < u64::from(u32::MAX) {
             self.thin();
         }
     }
 
-    /// Leaves every second mark.
+    /// Doubles the step: leaves out marks that lie nearly as near to the one before as the next one may. Those that are
+    /// further apart, with frames of one size between them, stay.
     fn thin(&mut self) {
         self.step_bytes *= 2;
         self.marks = 0;
+        let most = self.step_bytes + self.step_bytes / 2;
         for known in self.segments.values_mut() {
-            let mut count = 0;
-            known.marks.retain(|_| {
-                count += 1;
-                count % 2 == 1
-            });
+            let old = std::mem::take(&mut known.marks);
+            for (index, mark) in old.iter().enumerate() {
+                let next = old.get(index + 1);
+                let is_near = |kept: &Stored| next.is_some_and(|next| u64::from(next.at - kept.at) <= most);
+                if !known.marks.last().is_some_and(is_near) {
+                    known.marks.push(*mark);
+                }
+            }
             known.marks.shrink_to_fit();
             self.marks += known.marks.len();
         }

@@ -118,6 +118,14 @@ impl<D: Directory> Source<D> {
         }
     }
 
+    /// Both at once.
+    pub(crate) fn now_and_find(&self, lsn: Lsn) -> (Now, Option<Link<D::File>>) {
+        match self {
+            Self::Living(_) => (self.now(), self.find(lsn)),
+            Self::View(view) => view.now_and_find(lsn),
+        }
+    }
+
     pub(crate) fn find(&self, lsn: Lsn) -> Option<Link<D::File>> {
         match self {
             Self::Living(shared) => lock(&shared.segments).find(lsn).cloned(),
@@ -259,7 +267,8 @@ impl<D: Directory> Reader<D> {
     ///
     /// The first call in a part of the log reads the headers there, and remembers where records are: every few KiB, coarser
     /// in a larger log (at most 17 MiB in all). From then on a call is one read of that many bytes, from the page cache if
-    /// they are there.
+    /// they are there; of the record alone where all records around it are of one size (up to 16 KiB, and then a second read
+    /// where it only seemed so). Each thread that calls keeps memory for one such record.
     ///
     /// # Errors
     /// [`Error::GivenUp`] or [`Error::NotYet`] when it is not there; [`Error::Corrupt`] when it should be and cannot be

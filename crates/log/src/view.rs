@@ -82,6 +82,11 @@ impl<D: Directory> View<D> {
         lock(&self.seen).segments.find(lsn).cloned()
     }
 
+    pub(crate) fn now_and_find(&self, lsn: Lsn) -> (Now, Option<Link<D::File>>) {
+        let seen = lock(&self.seen);
+        (seen.now(), seen.segments.find(lsn).cloned())
+    }
+
     /// The segment behind the one with this number.
     pub(crate) fn after(&self, number: SegmentNumber) -> Option<Link<D::File>> {
         lock(&self.seen).segments.after(number).cloned()
