@@ -120,17 +120,18 @@ impl<D: Directory> Finder<D> {
     /// # Errors
     /// What the file system answers to whoever opens or reads, unless another process may have taken the file away.
     pub(crate) fn find(&self, source: &Source<D>, lsn: Lsn) -> Result<Option<Vec<u8>>> {
+        let version = source.version();
         // Holding the link keeps a segment of ours from becoming another.
-        let (now, link) = source.now_and_find(lsn);
-        let given_up = lsn < now.first && !source.options().makes(Mistake::GivenUpShown);
-        if lsn > now.durable || given_up || lsn < Lsn::FIRST {
-            return Ok(None);
-        }
-        let Some(link) = link else { return Ok(None) };
-        let found = self.search(source, &link, now.first, lsn);
-        if source.view().is_some() && !matches!(found, Ok(Some(_))) {
+        let Some((first, link)) = source.find_durable(lsn) else { return Ok(None) };
+        let found = self.search(source, &link, first, lsn);
+        let is_ours = source.view().is_none();
+        if !is_ours && !matches!(found, Ok(Some(_))) {
             // The file may have become another one.
             lock(&self.shelf).forget(link.segment.number());
+            return Ok(None);
+        }
+        if is_ours && source.version() != version {
+            // What was durable may have been cut off, and the link be of a segment in which this LSN is not durable yet.
             return Ok(None);
         }
         found

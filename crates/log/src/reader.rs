@@ -118,12 +118,23 @@ impl<D: Directory> Source<D> {
         }
     }
 
-    /// Both at once.
-    pub(crate) fn now_and_find(&self, lsn: Lsn) -> (Now, Option<Link<D::File>>) {
-        match self {
-            Self::Living(_) => (self.now(), self.find(lsn)),
-            Self::View(view) => view.now_and_find(lsn),
-        }
+    /// The segment of a record that is durable and not given up, and which record is the first.
+    pub(crate) fn find_durable(&self, lsn: Lsn) -> Option<(Lsn, Link<D::File>)> {
+        let (durable, first, link) = match self {
+            Self::Living(shared) => {
+                let past = shared.options.makes(Mistake::ReadsPastWatermark);
+                let durable = if past { shared.lock().reserved() } else { shared.durable() };
+                let segments = lock(&shared.segments);
+                (durable, segments.first_live, segments.find(lsn).cloned())
+            }
+            Self::View(view) => {
+                let (now, link) = view.now_and_find(lsn);
+                (now.durable, now.first, link)
+            }
+        };
+        let given_up = lsn < first && !self.options().makes(Mistake::GivenUpShown);
+        let is_there = lsn <= durable && !given_up && lsn >= Lsn::FIRST;
+        is_there.then_some(first).zip(link)
     }
 
     pub(crate) fn find(&self, lsn: Lsn) -> Option<Link<D::File>> {

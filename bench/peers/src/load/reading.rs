@@ -251,7 +251,7 @@ impl Contestant for Random {
     }
 
     fn finish(self: Box<Self>) -> Result<Finish> {
-        let how = "Reader::get; the head of each record is looked at".into();
+        let how = "Reader::get, after a pass over the log in which it learns places; each record's head is looked at".into();
         Ok(Finish { how, notes: None, checked: Some(self.seen) })
     }
 }
