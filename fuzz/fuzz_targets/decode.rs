@@ -1,11 +1,11 @@
 //! The format's own code over any bytes: it may refuse, it may not panic, and what it shows is dense and the same whether
-//! the decoder sees the file at once or in small windows.
+//! the decoder sees the file at once or in small windows, and whether it sums every frame or believes a prover.
 
 #![no_main]
 
 use inkstone_format::{
-    Decoder, Epoch, HeaderBlock, Identity, Lsn, ScanAhead, SegmentHeader, Step, Stop, SurveyOptions, Verdict,
-    explain, judge, survey,
+    Decoder, Epoch, HeaderBlock, Identity, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop,
+    SurveyOptions, Verdict, explain, judge, survey,
 };
 use inkstone_fuzz::{images, mutate};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
@@ -40,10 +40,12 @@ fuzz_target!(|input: &[u8]| {
 
 /// Reads a segment whole and in windows of a block, and explains its stop.
 fn walk(header: &SegmentHeader, bytes: &[u8]) {
-    let (whole, records) = run(header, bytes, bytes.len());
-    let (windowed, same) = run(header, bytes, 4096);
-    assert_eq!(format!("{whole:?}"), format!("{windowed:?}"));
-    assert_eq!(records, same);
+    let (whole, records) = run(header, bytes, bytes.len(), false);
+    for is_proven in [false, true] {
+        let (windowed, same) = run(header, bytes, 4096, is_proven);
+        assert_eq!(format!("{whole:?}"), format!("{windowed:?}"));
+        assert_eq!(records, same);
+    }
     let id = Identity::new(header.log, header.number);
     let evidence = ScanAhead::behind(&id, &whole, bytes.len() as u64).run(bytes);
     let _ = judge(&whole.facts(&evidence));
@@ -51,8 +53,9 @@ fn walk(header: &SegmentHeader, bytes: &[u8]) {
     let _ = ScanAhead::new(&id, Epoch::FIRST, 0, bytes.len() as u64).run(bytes);
 }
 
-fn run(header: &SegmentHeader, bytes: &[u8], window: usize) -> (Stop, Vec<(Lsn, usize)>) {
+fn run(header: &SegmentHeader, bytes: &[u8], window: usize, is_proven: bool) -> (Stop, Vec<(Lsn, usize)>) {
     let mut decoder = Decoder::new(header, bytes.len() as u64);
+    let proofs = if is_proven { proofs(&decoder, bytes, window) } else { Vec::new() };
     let (mut at, mut len) = (0, window.min(bytes.len()));
     let mut records = Vec::new();
     loop {
@@ -61,10 +64,32 @@ fn run(header: &SegmentHeader, bytes: &[u8], window: usize) -> (Stop, Vec<(Lsn, 
                 at = from as usize;
                 assert!(at + needed <= bytes.len(), "bytes are asked for that the file does not have");
                 len = needed.max(window).min(bytes.len() - at);
+                if is_proven {
+                    // The piece that it is in, or what lies across two.
+                    let piece = at / window * window;
+                    if at + needed <= piece + window {
+                        (at, len) = (piece, window.min(bytes.len() - piece));
+                    } else {
+                        len = needed;
+                    }
+                    decoder.believe(proofs.get(piece / window).copied().flatten());
+                }
             }
             Step::Frame(frame) => records.push((frame.lsn, frame.payload.len())),
             Step::Stop(stop) => return (stop, records),
             Step::GroupStart(_) | Step::GroupEnd(_) => {}
         }
     }
+}
+
+/// What a prover says of each piece of the file; of the first nothing, as it is the header.
+fn proofs(decoder: &Decoder, bytes: &[u8], piece_bytes: usize) -> Vec<Option<Proof>> {
+    let mut prover = Prover::new(*decoder.identity(), decoder.mark());
+    let pieces = bytes.chunks(piece_bytes).enumerate().skip(1);
+    let proofs = pieces.map(|(index, piece)| {
+        let proof = prover.prove(piece, (index * piece_bytes) as u64);
+        prover = prover.behind(piece, (index * piece_bytes) as u64);
+        proof
+    });
+    [None].into_iter().chain(proofs).collect()
 }
