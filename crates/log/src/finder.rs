@@ -225,12 +225,13 @@ fn payload<'a>(record: &Skimmed, window: &'a [u8], at: u64, is_summed: bool) -> 
     if is_summed { record.payload(window, at) } else { record.payload_unsummed(window, at) }
 }
 
-/// The bytes of each frame between two marks, if all are of one size and no group ends there.
+/// The bytes of each frame between two marks, if all are of one size and no group ends there. A mark may be old, so that
+/// nothing is taken for granted.
 fn even_frame_bytes(from: &Stored, to: &Stored) -> Option<u64> {
     let group_end = |mark: &Stored| u64::from(mark.at) + u64::from(mark.group_rest);
-    let (bytes, frames) = (u64::from(to.at) - u64::from(from.at), to.lsn.get() - from.lsn.get());
-    let is_even = group_end(from) == group_end(to) && bytes.is_multiple_of(frames);
-    is_even.then(|| bytes / frames)
+    let bytes = u64::from(to.at.checked_sub(from.at)?);
+    let frames = to.lsn.get().checked_sub(from.lsn.get()).filter(|frames| *frames > 0)?;
+    (group_end(from) == group_end(to) && bytes.is_multiple_of(frames)).then(|| bytes / frames)
 }
 
 /// Notes one more mark. Of several in a row with frames of one size between them only the first and the last are kept.
@@ -248,7 +249,8 @@ fn note(learned: &mut Vec<Stored>, mark: Stored) {
 /// Where the record lies between the marks around it, if all there are of one size, and how many bytes its frame has. So it
 /// seems where marks were left out; the record's header tells whether it is so.
 fn guess(from: &Stored, to: &Stored, lsn: Lsn, step_bytes: u64) -> Option<(Mark, usize)> {
-    let bytes = even_frame_bytes(from, to).filter(|_| u64::from(to.at - from.at) >= 2 * step_bytes)?;
+    let bytes =
+        even_frame_bytes(from, to).filter(|_| u64::from(to.at) >= u64::from(from.at) + 2 * step_bytes)?;
     let frame_bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= GUESS_BYTES_MAX)?;
     let at = u64::from(from.at) + (lsn.get() - from.lsn.get()) * bytes;
     Some((Mark { at, lsn, ..from.mark() }, frame_bytes))
@@ -369,7 +371,8 @@ impl<F: File> Shelf<F> {
             let old = std::mem::take(&mut known.marks);
             for (index, mark) in old.iter().enumerate() {
                 let next = old.get(index + 1);
-                let is_near = |kept: &Stored| next.is_some_and(|next| u64::from(next.at - kept.at) <= most);
+                let is_near =
+                    |kept: &Stored| next.is_some_and(|next| u64::from(next.at) <= u64::from(kept.at) + most);
                 if !known.marks.last().is_some_and(is_near) {
                     known.marks.push(*mark);
                 }
