@@ -12,6 +12,9 @@ use inkstone_io::AlignedBuf;
 /// Bytes kept free at the end of a buffer, for control frames and padding that close a group.
 const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
 
+/// How far ahead of the records the memory is asked for: half a microsecond of small ones. 512 was too near, 4 KiB no better.
+const AHEAD_BYTES: usize = 2048;
+
 /// A group that is being gathered.
 #[derive(Debug)]
 pub(crate) struct Filling {
@@ -129,7 +132,6 @@ impl Filling {
             self.grow(needed);
         }
         let last = payloads.len() - 1;
-        let group = &mut self.memory[self.prefix..];
         let mut lsn = self.encoder.next_lsn();
         for (index, (payload, sum)) in payloads.iter().enumerate() {
             let place = match index {
@@ -138,7 +140,10 @@ impl Filling {
                 _ if index == last => Batch::Last,
                 _ => Batch::Middle,
             };
-            lsn = self.encoder.record(group, payload, *sum, place)?;
+            lsn = self.encoder.record(&mut self.memory[self.prefix..], payload, *sum, place)?;
+            // As much as was just used, so that each byte is asked for once.
+            let asked = frame_bytes(payload.len()).min(AHEAD_BYTES);
+            self.memory.expect_writes(self.prefix + self.encoder.used() + AHEAD_BYTES - asked, asked);
         }
         Ok(lsn)
     }
