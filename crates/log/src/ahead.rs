@@ -247,11 +247,23 @@ impl<D: Directory> Ahead<D> {
         Ok(())
     }
 
+    /// Nothing is read ahead where a log still grows, and who follows it may stay there for good: the threads and the
+    /// memory with which the end was reached are given back. Who comes to a whole segment again asks for them again.
+    fn let_go(&mut self) {
+        if self.means.is_some() {
+            (self.engine, self.threads, self.whole) = (None, 0, None);
+            self.spares = Vec::new();
+        }
+    }
+
     /// A piece that nobody has asked for before it was needed.
     fn read_now(&mut self, at: u64, spare: Option<AlignedBuf>) -> Result<Piece> {
         let most = if self.now.end.is_some() { PIECE_BYTES } else { GROWING_BYTES };
+        if self.now.end.is_none() {
+            self.let_go();
+        }
         let wanted = self.piece_bytes.min(most);
-        let enough = spare.filter(|spare| spare.len() >= wanted);
+        let enough = spare.filter(|spare| (wanted..=most).contains(&spare.len()));
         let mut memory = enough.unwrap_or_else(|| AlignedBuf::zeroed(wanted));
         let len = self.now.file.read_at(&mut memory[..wanted], at)?;
         self.next = (self.now.number, at + len as u64);

@@ -5,6 +5,7 @@
 
 use std::alloc::System;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use inkstone::{Log, Lsn, Options};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -31,7 +32,7 @@ fn counted(work: impl Fn(&Log)) -> usize {
     log.sync().unwrap();
     // The next segment is being made ready meanwhile, by another thread.
     while log.stats().ready == 0 {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     let (before, segments) = (ALLOCATOR.stats(), log.stats().segments);
     work(&log);
@@ -86,6 +87,67 @@ fn memory_does_not_grow_with_the_log() {
     assert!(most.iter().all(|most| *most <= 2 * BUFFER_BYTES + MEMORY_BYTES_MAX), "{most:?}");
     // Marks of twice as many records, at 24 bytes for 2 KiB.
     assert!(most[1] <= most[0] + (4 << 20), "{most:?}");
+    log.close().unwrap();
+}
+
+/// Threads that read ahead, in this process.
+fn reading_threads() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = names.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    names.filter(|comm| comm.starts_with("inkstone-pool")).count()
+}
+
+/// Whether there are none, or soon: one that was joined is still seen for a moment.
+fn no_reading_threads() -> bool {
+    let until = Instant::now() + Duration::from_secs(10);
+    while reading_threads() > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    reading_threads() == 0
+}
+
+#[test]
+fn who_follows_a_log_to_its_end_gives_back_what_that_took() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path().join("log"), Options::new().buffer_bytes(256 << 10)).unwrap();
+    while log.stats().segments < 4 {
+        drop(log.append(&[7; 4096]).unwrap());
+    }
+    log.sync().unwrap();
+    let reader = log.reader();
+    let before = bytes_in_use();
+    let mut cursor = reader.from(Lsn::FIRST);
+    let (mut most_bytes, mut most_threads) = (0, 0);
+    while let Some(record) = cursor.next().unwrap() {
+        if record.lsn.get() % 256 == 0 {
+            most_bytes = most_bytes.max(bytes_in_use() - before);
+            most_threads = most_threads.max(reading_threads());
+        }
+    }
+    let bytes = bytes_in_use() - before;
+    println!("on the way {most_bytes} bytes and {most_threads} threads, at the end {bytes} bytes");
+    assert!(
+        most_bytes > 4 << 20 && most_threads > 0,
+        "read without reading ahead: {most_bytes}, {most_threads}"
+    );
+    assert!(
+        bytes < 1 << 20 && no_reading_threads(),
+        "kept at the end: {bytes} bytes, {} threads",
+        reading_threads()
+    );
+    // It goes on, through a segment that is whole by then.
+    let (shown, segments) = (cursor.next_lsn(), log.stats().segments);
+    while log.stats().segments < segments + 2 {
+        drop(log.append(&[8; 4096]).unwrap());
+    }
+    let last = log.sync().unwrap();
+    for lsn in shown.get()..=last.get() {
+        let record = cursor.next().unwrap().unwrap();
+        assert_eq!((record.lsn, record.bytes), (Lsn::new(lsn), &[8; 4096][..]));
+    }
+    assert!(cursor.next().unwrap().is_none());
+    assert!(no_reading_threads(), "threads kept at the second end");
     log.close().unwrap();
 }
 
