@@ -73,7 +73,12 @@ fuzz_target!(|input: &[u8]| {
     if is_whole {
         let expected: Vec<_> = shown.iter().chain(&appended).collect();
         let other = again.iter().zip(&expected).find(|(now, then)| now != *then);
-        assert!(again.len() == expected.len() && other.is_none(), "{} records, expected {}: {other:?}", again.len(), expected.len());
+        assert!(
+            again.len() == expected.len() && other.is_none(),
+            "{} records, expected {}: {other:?}",
+            again.len(),
+            expected.len()
+        );
     }
     log.abandon();
 });
