@@ -132,8 +132,8 @@ type Work = dyn FnOnce(&[u8], ThenOn) + Send;
 /// Who does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThenOn {
-    /// A thread that does nothing else; whatever was submitted before this has been begun by other such threads. So this
-    /// may wait for what those find.
+    /// A thread of the engine's, or one that helps them: whatever was submitted before this has been begun by others,
+    /// which do not wait for this one. So this may wait for what those find.
     OwnThread,
     /// The thread that submits or completes. What was submitted before may not have been begun: waiting for it could be
     /// for ever.

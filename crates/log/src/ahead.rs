@@ -325,10 +325,10 @@ impl<D: Directory> Pieces<D::File> for Ahead<D> {
     }
 }
 
-/// Threads for what is in memory, where there is nothing to wait for but processors. With more of them than that several
-/// wait on one processor while another has nothing to do (docs/performance.md).
+/// Threads for what is in memory, where there is nothing to wait for but processors: one for each but that of the thread
+/// that hands out, which does what they have not begun where it would wait for them (docs/performance.md).
 fn copying_threads() -> usize {
-    thread::available_parallelism().map_or(2, usize::from).min(DEPTH)
+    thread::available_parallelism().map_or(1, |processors| processors.get() - 1).clamp(1, DEPTH)
 }
 
 /// Somebody who sums, without waiting for others.

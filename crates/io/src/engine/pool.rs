@@ -2,6 +2,9 @@
 //!
 //! *Owns*: the threads and the queue between them and the caller. *May not touch*: how a request becomes calls; that
 //! is [`super::caller::carry_out`]. No lock is held across a call.
+//!
+//! Who waits for a completion while more is in flight than there are threads carries out what nobody has begun: asleep it
+//! would have to be woken, and where there is a thread for each processor but its own, that one would have nothing to do.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,6 +22,7 @@ use crate::seam::{Completion, Engine, File, Request, ThenOn};
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    work: Work,
     in_flight: usize,
 }
 
@@ -48,7 +52,8 @@ impl Pool {
     }
 
     fn open_with(depth: usize, work: Work) -> Result<Self> {
-        let mut pool = Self { shared: Arc::default(), threads: Vec::with_capacity(depth), in_flight: 0 };
+        let mut pool =
+            Self { shared: Arc::default(), threads: Vec::with_capacity(depth), work, in_flight: 0 };
         for number in 0..depth {
             let name = format!("inkstone-pool-{number}");
             let shared = Arc::clone(&pool.shared);
@@ -91,11 +96,18 @@ impl Shared {
         }
     }
 
-    fn next_completion(&self) -> Completion {
+    /// Waits for one; `helps`: or makes one, by carrying out what nobody has begun.
+    fn next_completion(&self, helps: Option<Work>) -> Completion {
         let mut queues = self.lock();
         loop {
             if let Some(completion) = queues.completions.pop_front() {
                 return completion;
+            }
+            if let Some(work) = helps
+                && let Some(request) = queues.requests.pop_front()
+            {
+                drop(queues);
+                return carry_out_whatever_happens(work, request);
             }
             queues = self.has_completion.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
@@ -134,7 +146,8 @@ impl Engine for Pool {
         if self.in_flight == 0 {
             return Ok(None);
         }
-        let completion = self.shared.next_completion();
+        let helps = (self.in_flight > self.threads.len()).then_some(self.work);
+        let completion = self.shared.next_completion(helps);
         self.in_flight -= 1;
         Ok(Some(completion))
     }
@@ -158,6 +171,9 @@ impl Drop for Pool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::buffer::AlignedBuf;
     use crate::seam::OpenFile;
@@ -192,12 +208,51 @@ mod tests {
         assert_eq!((failed, pool.in_flight()), (5, 0));
     }
 
+    /// Says on which thread it was carried out.
+    fn name(request: Request<OsFile>) -> Completion {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        Completion { token: request.token, buffer: None, result: Err(Error::invalid("name", name, "")) }
+    }
+
+    #[test]
+    fn who_waits_helps_only_where_threads_are_fewer_than_requests() {
+        /// Each takes until both were begun.
+        static BEGUN: AtomicU64 = AtomicU64::new(0);
+        fn paired(request: Request<OsFile>) -> Completion {
+            let until = Instant::now() + Duration::from_secs(30);
+            BEGUN.fetch_add(1, Ordering::SeqCst);
+            while BEGUN.load(Ordering::SeqCst) < 2 && Instant::now() < until {
+                std::thread::yield_now();
+            }
+            name(request)
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let file = Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
+        let submit = |pool: &mut Pool, token| {
+            let operation = Operation::Sync(crate::seam::SyncKind::All);
+            pool.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
+        };
+        let by = |completion: Completion| completion.result.unwrap_err().path().to_owned();
+        // There is one thread: somebody else must begin the other.
+        let mut pool = Pool::open_with(1, paired).unwrap();
+        (1..=2).for_each(|token| submit(&mut pool, token));
+        let who = [pool.complete().unwrap().unwrap(), pool.complete().unwrap().unwrap()].map(by);
+        assert!(pool.complete().unwrap().is_none());
+        let helped = who.iter().filter(|name| !name.starts_with("inkstone-pool-0")).count();
+        assert_eq!(helped, 1, "{who:?}");
+        // As many threads as requests: they do it all.
+        let mut pool = Pool::open_with(2, name).unwrap();
+        for token in 0..200 {
+            (0..2).for_each(|more| submit(&mut pool, 2 * token + more));
+            for _ in 0..2 {
+                let who = by(pool.complete().unwrap().unwrap());
+                assert!(who.to_str().unwrap().starts_with("inkstone-pool-"), "{who:?}");
+            }
+        }
+    }
+
     #[test]
     fn the_threads_have_names() {
-        fn name(request: Request<OsFile>) -> Completion {
-            let name = std::thread::current().name().unwrap_or_default().to_owned();
-            Completion { token: request.token, buffer: None, result: Err(Error::invalid("name", name, "")) }
-        }
         let directory = tempfile::tempdir().unwrap();
         let file = Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
         let mut pool = Pool::open_with(1, name).unwrap();
