@@ -14,8 +14,8 @@
 //!
 //! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once) and [`Engine::complete`] one
 //! more if nothing is there yet; [`Engine::run`] is one for both. A request beyond the depth waits inside `submit`
-//! (`pool` queues it, and who waits for completions then lends a hand). What follows an answer (the rest of a short write, an unlinked sync) starts inside `complete`,
-//! or `submit`.
+//! (`pool` queues it, and who waits for completions lends a hand). What follows an answer (the rest of a short write, an
+//! unlinked sync) starts inside `complete`, or `submit`.
 //!
 //! The engines that talk to the kernel by entries take only files of access `buffered` or `direct`.
 
