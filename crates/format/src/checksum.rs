@@ -1,6 +1,6 @@
 //! CRC-32C (Castagnoli), the only checksum of format version 1.
 //!
-//! *Owns*: which code computes it: the processor's instruction by `inkstone-crc32c` (feature `std`), or the tables here.
+//! *Owns*: which code computes it: the processor's instruction by the crate `crc32c` (feature `std`), or the tables here.
 //! *May not touch*: what is summed.
 //!
 //! Why it is enough: it finds every change that is confined to 32 neighbouring bits. The fields that tell where bytes
@@ -43,7 +43,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 #[cfg(feature = "std")]
 #[inline]
 pub fn append(crc: u32, bytes: &[u8]) -> u32 {
-    inkstone_crc32c::append(crc, bytes)
+    crc32c::crc32c_append(crc, bytes)
 }
 
 /// The CRC-32C of what gave `crc`, followed by `bytes`.
