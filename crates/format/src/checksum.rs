@@ -1,6 +1,7 @@
 //! CRC-32C (Castagnoli), the only checksum of format version 1.
 //!
-//! *Owns*: which code computes it: the processor's instruction by the crate `crc32c` (feature `std`), or the tables here.
+//! *Owns*: which code computes it: the processor's instruction (feature `std`), by the loop of `short` or by the crate
+//! `crc32c`; or the tables here.
 //! *May not touch*: what is summed.
 //!
 //! Why it is enough: it finds every change that is confined to 32 neighbouring bits. The fields that tell where bytes
@@ -43,6 +44,10 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 #[cfg(feature = "std")]
 #[inline]
 pub fn append(crc: u32, bytes: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(sum) = crate::short::append(crc, bytes) {
+        return sum;
+    }
     crc32c::crc32c_append(crc, bytes)
 }
 

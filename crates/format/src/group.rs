@@ -54,20 +54,15 @@ impl Identity {
     /// The checksum of a frame header at byte `at`.
     #[inline]
     pub(crate) fn frame_crc(&self, at: u64, epoch: Epoch, header: Summed) -> u32 {
-        let mut covered = Covered([0; 36]);
-        put_u64(&mut covered.0, 0, at);
-        put_u64(&mut covered.0, 8, epoch.get());
-        put_u64(&mut covered.0, 16, header.0);
-        put_u64(&mut covered.0, 24, header.1);
-        put_u32(&mut covered.0, 32, header.2);
-        append(self.frame_seed, &covered.0)
+        let mut covered = [0; 36];
+        put_u64(&mut covered, 0, at);
+        put_u64(&mut covered, 8, epoch.get());
+        put_u64(&mut covered, 16, header.0);
+        put_u64(&mut covered, 24, header.1);
+        put_u32(&mut covered, 32, header.2);
+        append(self.frame_seed, &covered)
     }
 }
-
-/// What the checksum of a frame's header covers. Aligned, because the sum takes the bytes before a multiple of eight one by
-/// one, and every record has such a sum.
-#[repr(align(8))]
-struct Covered([u8; 36]);
 
 /// What was known to be durable when a group was built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,6 +27,8 @@ pub mod limits;
 mod prove;
 mod scan;
 mod seek;
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+mod short;
 mod stop;
 mod survey;
 mod types;
