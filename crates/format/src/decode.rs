@@ -395,6 +395,13 @@ impl Decoder {
         if header.lsn != self.next_lsn {
             return Err(bad(Fault::Lsn));
         }
+        // What nearly every frame is, and nothing else is awaited: one look instead of many.
+        let is_plain =
+            (header.kind, header.flags) == (Kind::Record as u8, Batch::Alone as u8) && header.reserved == 0;
+        let awaits_other = open.batch_open || open.rises && open.seen == 0 || open.staged.sealed.is_some();
+        if is_plain && !awaits_other {
+            return Ok((Kind::Record, Batch::Alone));
+        }
         let kind = Kind::of(header.kind).filter(|_| header.reserved == 0).ok_or(bad(Fault::Kind))?;
         let batch = Batch::of(header.flags).ok_or(bad(Fault::Kind))?;
         let follows = batch.follows(open.batch_open).ok_or(bad(Fault::Batch))?;
@@ -415,8 +422,8 @@ impl Decoder {
         Ok((kind, batch))
     }
 
-    /// Takes a frame whose bytes are good: the meaning of control frames, and the next LSN.
-    #[inline]
+    /// Takes a frame whose bytes are good: the meaning of control frames, and the next LSN. Done for each record that is read.
+    #[inline(always)]
     fn take(&mut self, frame: &Frame<'_>) -> Result<(), Inside> {
         let Some(open) = &mut self.open else { return Err(Inside::End) };
         if frame.kind == Kind::Record {

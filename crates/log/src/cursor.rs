@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use inkstone_format::limits::FRAME_HEADER_BYTES;
 use inkstone_format::{Kind, Lsn, Stop};
 use inkstone_io::{Directory, OsDirectory};
 
@@ -69,6 +70,20 @@ struct Place<D: Directory> {
     durable: Lsn,
 }
 
+/// A record, and where its bytes lie in its segment. No more of a frame than is needed: it is handed on for each record.
+#[derive(Clone, Copy)]
+struct Found {
+    lsn: Lsn,
+    at: u64,
+    bytes: usize,
+}
+
+impl Found {
+    fn of(frame: &FrameAt) -> Self {
+        Self { lsn: frame.lsn, at: frame.at + FRAME_HEADER_BYTES as u64, bytes: frame.payload_bytes }
+    }
+}
+
 impl<D: Directory> Cursor<D> {
     pub(crate) fn new(source: Source<D>, next: Lsn) -> Self {
         let cuts = source.now().cuts;
@@ -94,9 +109,9 @@ impl<D: Directory> Cursor<D> {
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         let Some(durable) = self.look()? else { return Ok(None) };
-        let Some(frame) = self.find_frame_or_look_again(durable)? else { return Ok(None) };
+        let Some(found) = self.find_or_look_again(durable)? else { return Ok(None) };
         let Some(place) = &self.place else { return Ok(None) };
-        Ok(Some(Record { lsn: frame.lsn, bytes: place.walk.payload(&frame) }))
+        Ok(Some(Record { lsn: found.lsn, bytes: place.walk.window.slice(found.at, found.bytes) }))
     }
 
     /// The watermark, if the next record is at or below it. Asks no more than whether anything has changed since the last
@@ -139,14 +154,14 @@ impl<D: Directory> Cursor<D> {
     /// Walks to the next record. Where another process writes, files are used again under this cursor: what cannot be
     /// read is read again, after another look at the log, before it is believed. `None` if the record is not there after
     /// all.
-    fn find_frame_or_look_again(&mut self, durable: Lsn) -> Result<Option<FrameAt>> {
+    fn find_or_look_again(&mut self, durable: Lsn) -> Result<Option<Found>> {
         let mut durable = durable;
         let mut pauses = Pauses::new();
         let mut failed = 0;
         loop {
             self.mind_old_bytes(durable)?;
-            let error = match self.find_frame(durable) {
-                Ok(frame) => return Ok(Some(frame)),
+            let error = match self.find(durable) {
+                Ok(found) => return Ok(Some(found)),
                 Err(error) => error,
             };
             let Some(view) = self.source.view().filter(|_| may_be_the_writer(&error)) else {
@@ -215,7 +230,7 @@ impl<D: Directory> Cursor<D> {
     }
 
     /// Walks to the next record, which is durable.
-    fn find_frame(&mut self, durable: Lsn) -> Result<FrameAt> {
+    fn find(&mut self, durable: Lsn) -> Result<Found> {
         loop {
             let place = match &mut self.place {
                 Some(place) => place,
@@ -238,8 +253,9 @@ impl<D: Directory> Cursor<D> {
                     self.place = Some(self.in_next_segment(place, durable)?);
                 }
                 Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn == self.next => {
-                    self.next = frame.lsn.next().ok_or(Error::UsedUp)?;
-                    return Ok(frame);
+                    let Some(next) = frame.lsn.next() else { return Err(Error::UsedUp) };
+                    self.next = next;
+                    return Ok(Found::of(&frame));
                 }
                 Item::Stop(stop) => {
                     let Some(place) = self.place.take() else { continue };
