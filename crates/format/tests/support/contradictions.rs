@@ -2,7 +2,7 @@
 //!
 //! *Owns*: summing a changed header again, by the formulas of `docs/format.md`. *May not touch*: the encoder.
 
-use inkstone_format::{Control, Fault, Lsn, PromiseReason, checksum};
+use inkstone_format::{Batch, Control, Fault, Lsn, PayloadSum, PromiseReason, checksum};
 
 use super::{File, Writer, log_id, segment};
 
@@ -81,6 +81,7 @@ fn in_frames(good: &Writer) -> Vec<Contradiction> {
         all.push(Contradiction { what, fault, files: writer.files });
     };
     frame("a batch that is left open", Fault::Batch, 1, 5, &[1]);
+    frame("a batch that another record breaks into", Fault::Batch, 0, 5, &[1]);
     frame("a batch that goes on and was never begun", Fault::Batch, 0, 5, &[2]);
     frame("a batch that ends and was never begun", Fault::Batch, 0, 5, &[3]);
     frame("an unknown place in a batch", Fault::Kind, 0, 5, &[4]);
@@ -115,16 +116,22 @@ fn in_control_frames(good: &Writer) -> Vec<Contradiction> {
     let opening = Control::Epoch { previous: None, recovered: Lsn::new(1) };
     control("an epoch after itself", Fault::Control, opening, &[1]);
     control("an epoch that recovered something else", Fault::Control, opening, &[0, 0, 0, 0, 0, 0, 0, 0, 9]);
-    // A record behind the seal, in the same group.
-    let mut writer = good.clone();
-    writer.group(|group, buffer| {
-        group.control(buffer, &Control::Padding(8)).unwrap();
-        group.control(buffer, &idle).unwrap();
-    });
-    let start = writer.groups.last().unwrap().at as usize + 48;
-    let bytes = writer.active();
-    (bytes[start + 4], bytes[start + 24]) = (5, 2);
-    sum_frame(bytes, start);
-    all.push(Contradiction { what: "a frame after the seal", fault: Fault::Control, files: writer.files });
+    // Behind the seal, in the same group.
+    for (what, is_record) in [("a control frame after the seal", false), ("a record after the seal", true)] {
+        let mut writer = good.clone();
+        writer.group(|group, buffer| {
+            group.control(buffer, &Control::Padding(8)).unwrap();
+            if is_record {
+                group.record(buffer, &[2; 16], PayloadSum::of(&[2; 16]), Batch::Alone).unwrap();
+            } else {
+                group.control(buffer, &idle).unwrap();
+            }
+        });
+        let start = writer.groups.last().unwrap().at as usize + 48;
+        let bytes = writer.active();
+        (bytes[start + 4], bytes[start + 24]) = (5, 2);
+        sum_frame(bytes, start);
+        all.push(Contradiction { what, fault: Fault::Control, files: writer.files });
+    }
     all
 }
