@@ -3,15 +3,20 @@
 //! *Owns*: which states, mounting them, mending a file system first where it asks for it. *May not touch*: what is allowed
 //! (`told.rs`).
 
+use std::fs::remove_file;
+
 use inkstone::{Log, Options};
 
 use super::told::Told;
-use super::words::Line;
+use super::words::{Line, Refusal};
 use crate::kernel::disk::{CACHE_DROPPED, Disk};
 use crate::kernel::image::Image;
 use crate::kernel::machine::{FsKind, Machine, Running, run};
 use crate::kernel::recording::{Entry, Recording};
 use crate::kernel::states::{Player, choose};
+
+/// No space left on device.
+const ENOSPC: i32 = 28;
 
 /// What was looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,6 +25,8 @@ pub struct Looked {
     pub states: u64,
     /// Of these, file systems that only came up after a repair.
     pub repaired: u64,
+    /// Of these, btrfs without room, where the log opened when it had some again.
+    pub opened_with_room: u64,
 }
 
 /// What one use of a log has left.
@@ -67,7 +74,7 @@ pub fn without_dropped(recording: &Recording) -> Recording {
 /// # Errors
 /// Which promise is broken, and in which state.
 pub fn judge(machine: &Machine, left: &Left<'_>, sampled: usize, seed: u64) -> Result<Looked, String> {
-    let Left { kind, options, recording, lines, from } = left;
+    let Left { kind, recording, lines, from, .. } = left;
     let end = recording.entries.len();
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut places: Vec<usize> = (0..sampled).map(|_| rng.usize((*from).min(end)..=end)).collect();
@@ -91,34 +98,45 @@ pub fn judge(machine: &Machine, left: &Left<'_>, sampled: usize, seed: u64) -> R
             Some((subset, kept)) if !is_last => (subset.to_string(), kept),
             _ => ("none".to_string(), none),
         };
-        let repaired = look(machine, *kind, options, cut.state(&kept), &told).map_err(|why| {
+        look(machine, left, cut.state(&kept), &told, &mut looked).map_err(|why| {
             format!(
                 "cut at entry {place} of {end}, {} unflushed sectors, kept {name}: {why}",
                 cut.units.len()
             )
         })?;
-        looked.states += 1;
-        looked.repaired += u64::from(repaired);
     }
     Ok(looked)
 }
 
-/// Mounts a state, opens the log, compares it, appends to it. Whether the file system had to be repaired first.
+/// Mounts a state, opens the log, compares it, appends to it.
 fn look(
     machine: &Machine,
-    kind: FsKind,
-    options: &Options,
+    left: &Left<'_>,
     state: Image,
     told: &Told,
-) -> Result<bool, String> {
+    looked: &mut Looked,
+) -> Result<(), String> {
     let disk = Disk::new("state", state);
-    let (running, repaired) = come_up(machine, kind, &disk)?;
+    let (running, repaired) = come_up(machine, left.kind, &disk)?;
     let path = machine.target().join("log");
-    let open = || Log::open(&path, options.clone());
-    let log = open().map_err(|error| format!("it does not open: {error}"))?;
+    let ballast = machine.target().join("ballast");
+    let open = || Log::open(&path, left.options.clone());
+    let mut opened_with_room = false;
+    let log = match open() {
+        // A full btrfs has no room for an overwrite either, and an opening writes. It must say so, and open when there is room.
+        Err(error)
+            if left.kind == FsKind::Btrfs
+                && Refusal::of(&error).errno == ENOSPC
+                && remove_file(&ballast).is_ok() =>
+        {
+            opened_with_room = true;
+            open().map_err(|error| format!("it does not open, though there is room again: {error}"))?
+        }
+        opened => opened.map_err(|error| format!("it does not open: {error}"))?,
+    };
     told.check(&log)?;
     // A file system that was filled at this moment gets its room back: then it must go on.
-    let _ = std::fs::remove_file(machine.target().join("ballast"));
+    let _ = remove_file(&ballast);
     let last = log.last().get();
     let lsn = log.append_durable(b"it goes on").map_err(|error| format!("it takes no more: {error}"))?;
     if lsn.get() != last + 1 {
@@ -126,7 +144,10 @@ fn look(
     }
     log.close().map_err(|error| format!("it does not close: {error}"))?;
     running.shut_down()?;
-    Ok(repaired)
+    looked.states += 1;
+    looked.repaired += u64::from(repaired);
+    looked.opened_with_room += u64::from(opened_with_room);
+    Ok(())
 }
 
 fn come_up(machine: &Machine, kind: FsKind, disk: &Disk) -> Result<(Running, bool), String> {
