@@ -123,6 +123,10 @@ impl Poison {
     pub fn durable(&self) -> Lsn {
         self.inner.durable
     }
+
+    fn is_for_room(&self) -> bool {
+        matches!(self.cause(), Some(Error::Io(error)) if error.kind() == std::io::ErrorKind::StorageFull)
+    }
 }
 
 impl fmt::Display for Poison {
@@ -132,7 +136,9 @@ impl fmt::Display for Poison {
             PoisonCause::Error(error) => write!(f, "the log takes no more: {error}")?,
             PoisonCause::Panic => write!(f, "the log takes no more: a thread panicked inside it")?,
         }
-        write!(f, " (everything up to LSN {durable} is durable; open the log again to go on)")
+        // Where a write to blocks that are there needs room too: on a full btrfs.
+        let when = if self.is_for_room() { "when there is room, " } else { "" };
+        write!(f, " (everything up to LSN {durable} is durable; {when}open the log again to go on)")
     }
 }
 
@@ -249,5 +255,28 @@ impl std::error::Error for Error {
             Self::Poisoned(poison) => poison.cause().map(|cause| cause as _),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poison_says_what_to_do() {
+        let said = |errno, kind: &str| {
+            let source = std::io::Error::from_raw_os_error(errno);
+            assert_eq!(format!("{:?}", source.kind()), kind);
+            let error = inkstone_io::Error::new("pwrite", "/log/7", source).at(4096);
+            Poison::new(error.into(), Lsn::new(9)).to_string()
+        };
+        let full = said(28, "StorageFull");
+        assert!(full.contains("pwrite /log/7 at byte 4096"), "{full}");
+        assert!(
+            full.ends_with("LSN 9 is durable; when there is room, open the log again to go on)"),
+            "{full}"
+        );
+        let failed = said(5, "Uncategorized");
+        assert!(failed.ends_with("LSN 9 is durable; open the log again to go on)"), "{failed}");
     }
 }

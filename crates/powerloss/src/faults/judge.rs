@@ -5,7 +5,7 @@
 
 use std::fs::remove_file;
 
-use inkstone::{Log, Options};
+use inkstone::{Log, Options, Reader};
 
 use super::told::Told;
 use super::words::{Line, Refusal};
@@ -123,12 +123,15 @@ fn look(
     let open = || Log::open(&path, left.options.clone());
     let mut opened_with_room = false;
     let log = match open() {
-        // A full btrfs has no room for an overwrite either, and an opening writes. It must say so, and open when there is room.
+        // A full btrfs has no room for an overwrite either, and an opening writes. It must say so; who only reads must see
+        // everything even then, and it must open when there is room.
         Err(error)
-            if left.kind == FsKind::Btrfs
-                && Refusal::of(&error).errno == ENOSPC
-                && remove_file(&ballast).is_ok() =>
+            if left.kind == FsKind::Btrfs && Refusal::of(&error).errno == ENOSPC && ballast.exists() =>
         {
+            let reader = Reader::open(&path, left.options)
+                .map_err(|error| format!("full, it cannot be read: {error}"))?;
+            told.check_shown(&reader, reader.durable()).map_err(|why| format!("full, read only: {why}"))?;
+            remove_file(&ballast).map_err(|error| error.to_string())?;
             opened_with_room = true;
             open().map_err(|error| format!("it does not open, though there is room again: {error}"))?
         }
