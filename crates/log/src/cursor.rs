@@ -11,7 +11,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use inkstone_format::limits::FRAME_HEADER_BYTES;
 use inkstone_format::{Kind, Lsn, Stop};
 use inkstone_io::{Directory, OsDirectory};
 
@@ -70,17 +69,17 @@ struct Place<D: Directory> {
     durable: Lsn,
 }
 
-/// A record, and where its bytes lie in its segment. No more of a frame than is needed: it is handed on for each record.
+/// A record by the place of its frame. No more of a frame than is needed: it is handed on for each record.
 #[derive(Clone, Copy)]
 struct Found {
     lsn: Lsn,
     at: u64,
-    bytes: usize,
+    payload_bytes: usize,
 }
 
 impl Found {
     fn of(frame: &FrameAt) -> Self {
-        Self { lsn: frame.lsn, at: frame.at + FRAME_HEADER_BYTES as u64, bytes: frame.payload_bytes }
+        Self { lsn: frame.lsn, at: frame.at, payload_bytes: frame.payload_bytes }
     }
 }
 
@@ -111,7 +110,7 @@ impl<D: Directory> Cursor<D> {
         let Some(durable) = self.look()? else { return Ok(None) };
         let Some(found) = self.find_or_look_again(durable)? else { return Ok(None) };
         let Some(place) = &self.place else { return Ok(None) };
-        Ok(Some(Record { lsn: found.lsn, bytes: place.walk.window.slice(found.at, found.bytes) }))
+        Ok(Some(Record { lsn: found.lsn, bytes: place.walk.payload(found.at, found.payload_bytes) }))
     }
 
     /// The watermark, if the next record is at or below it. Asks no more than whether anything has changed since the last

@@ -249,9 +249,9 @@ impl<F: File> Walk<F> {
         }
     }
 
-    /// The payload of the frame that the last step gave.
-    pub(crate) fn payload(&self, frame: &FrameAt) -> &[u8] {
-        self.window.slice(frame.at + FRAME_HEADER_BYTES as u64, frame.payload_bytes)
+    /// The payload of the frame at byte `at`, which the last step gave.
+    pub(crate) fn payload(&self, at: u64, payload_bytes: usize) -> &[u8] {
+        self.window.slice(at + FRAME_HEADER_BYTES as u64, payload_bytes)
     }
 
     /// Walks to the stop.

@@ -163,7 +163,7 @@ impl<D: Directory> Dump<D> {
     }
 
     fn frame(&self, segment: SegmentNumber, strip: &Strip<D::File>, frame: &FrameAt) -> Entry {
-        let payload = strip.walk.payload(frame);
+        let payload = strip.walk.payload(frame.at, frame.payload_bytes);
         let kept = payload.len().min(self.payload_bytes_max);
         Entry::Frame {
             segment,

@@ -178,7 +178,7 @@ fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> R
         match strip.step()? {
             Item::GroupStart(_) => group.clear(),
             Item::Frame(frame) if frame.kind == Kind::Record => {
-                group.push((frame, strip.walk.payload(&frame).to_vec()));
+                group.push((frame, strip.walk.payload(frame.at, frame.payload_bytes).to_vec()));
             }
             Item::Frame(_) => {}
             Item::GroupEnd => show(&mut group, None, visit)?,

@@ -3,20 +3,15 @@
 //! *Owns*: which states, mounting them, mending a file system first where it asks for it. *May not touch*: what is allowed
 //! (`told.rs`).
 
-use std::fs::remove_file;
-
-use inkstone::{Log, Options, Reader};
+use inkstone::{Log, Options};
 
 use super::told::Told;
-use super::words::{Line, Refusal};
+use super::words::Line;
 use crate::kernel::disk::{CACHE_DROPPED, Disk};
 use crate::kernel::image::Image;
 use crate::kernel::machine::{FsKind, Machine, Running, run};
 use crate::kernel::recording::{Entry, Recording};
 use crate::kernel::states::{Player, choose};
-
-/// No space left on device.
-const ENOSPC: i32 = 28;
 
 /// What was looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,8 +20,6 @@ pub struct Looked {
     pub states: u64,
     /// Of these, file systems that only came up after a repair.
     pub repaired: u64,
-    /// Of these, btrfs without room, where the log opened when it had some again.
-    pub opened_with_room: u64,
 }
 
 /// What one use of a log has left.
@@ -74,7 +67,7 @@ pub fn without_dropped(recording: &Recording) -> Recording {
 /// # Errors
 /// Which promise is broken, and in which state.
 pub fn judge(machine: &Machine, left: &Left<'_>, sampled: usize, seed: u64) -> Result<Looked, String> {
-    let Left { kind, recording, lines, from, .. } = left;
+    let Left { kind, options, recording, lines, from } = left;
     let end = recording.entries.len();
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut places: Vec<usize> = (0..sampled).map(|_| rng.usize((*from).min(end)..=end)).collect();
@@ -98,48 +91,34 @@ pub fn judge(machine: &Machine, left: &Left<'_>, sampled: usize, seed: u64) -> R
             Some((subset, kept)) if !is_last => (subset.to_string(), kept),
             _ => ("none".to_string(), none),
         };
-        look(machine, left, cut.state(&kept), &told, &mut looked).map_err(|why| {
+        let repaired = look(machine, *kind, options, cut.state(&kept), &told).map_err(|why| {
             format!(
                 "cut at entry {place} of {end}, {} unflushed sectors, kept {name}: {why}",
                 cut.units.len()
             )
         })?;
+        looked.states += 1;
+        looked.repaired += u64::from(repaired);
     }
     Ok(looked)
 }
 
-/// Mounts a state, opens the log, compares it, appends to it.
+/// Mounts a state, opens the log, compares it, appends to it. Whether the file system had to be repaired first.
 fn look(
     machine: &Machine,
-    left: &Left<'_>,
+    kind: FsKind,
+    options: &Options,
     state: Image,
     told: &Told,
-    looked: &mut Looked,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let disk = Disk::new("state", state);
-    let (running, repaired) = come_up(machine, left.kind, &disk)?;
+    let (running, repaired) = come_up(machine, kind, &disk)?;
     let path = machine.target().join("log");
-    let ballast = machine.target().join("ballast");
-    let open = || Log::open(&path, left.options.clone());
-    let mut opened_with_room = false;
-    let log = match open() {
-        // A full btrfs has no room for an overwrite either, and an opening writes. It must say so; who only reads must see
-        // everything even then, and it must open when there is room.
-        Err(error)
-            if left.kind == FsKind::Btrfs && Refusal::of(&error).errno == ENOSPC && ballast.exists() =>
-        {
-            let reader = Reader::open(&path, left.options)
-                .map_err(|error| format!("full, it cannot be read: {error}"))?;
-            told.check_shown(&reader, reader.durable()).map_err(|why| format!("full, read only: {why}"))?;
-            remove_file(&ballast).map_err(|error| error.to_string())?;
-            opened_with_room = true;
-            open().map_err(|error| format!("it does not open, though there is room again: {error}"))?
-        }
-        opened => opened.map_err(|error| format!("it does not open: {error}"))?,
-    };
+    let open = || Log::open(&path, options.clone());
+    let log = open().map_err(|error| format!("it does not open: {error}"))?;
     told.check(&log)?;
     // A file system that was filled at this moment gets its room back: then it must go on.
-    let _ = remove_file(&ballast);
+    let _ = std::fs::remove_file(machine.target().join("ballast"));
     let last = log.last().get();
     let lsn = log.append_durable(b"it goes on").map_err(|error| format!("it takes no more: {error}"))?;
     if lsn.get() != last + 1 {
@@ -147,10 +126,7 @@ fn look(
     }
     log.close().map_err(|error| format!("it does not close: {error}"))?;
     running.shut_down()?;
-    looked.states += 1;
-    looked.repaired += u64::from(repaired);
-    looked.opened_with_room += u64::from(opened_with_room);
-    Ok(())
+    Ok(repaired)
 }
 
 fn come_up(machine: &Machine, kind: FsKind, disk: &Disk) -> Result<(Running, bool), String> {

@@ -61,8 +61,6 @@ pub struct Tally {
     pub states: u64,
     /// Of these, after a repair of the file system.
     pub repaired: u64,
-    /// Of these, opened when a full file system had room again.
-    pub opened_with_room: u64,
     /// Openings on the mended disk or the bad one, in the file system as the fault left it, that went well.
     pub openings: u64,
     /// And that were refused.
@@ -84,7 +82,6 @@ impl Tally {
         self.acknowledged += outcome.acknowledged;
         self.states += outcome.looked.states;
         self.repaired += outcome.looked.repaired;
-        self.opened_with_room += outcome.looked.opened_with_room;
         self.openings += outcome.met.openings;
         self.refused_openings += outcome.met.refused_openings.len() as u64;
         self.unreadable += u64::from(outcome.met.unreadable.is_some());
@@ -109,7 +106,6 @@ impl Tally {
             (self.refused_openings, "refused"),
             (self.unreadable, "unreadable until the power went"),
             (self.repaired, "repaired first"),
-            (self.opened_with_room, "opened when there was room again"),
             (self.flushes_after, "flushes after the poison"),
             (self.broken_rounds, "rounds with promises broken"),
         ] {

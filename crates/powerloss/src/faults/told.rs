@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use inkstone::{Directory, Log, Lsn, Reader};
+use inkstone::{Directory, Log};
 
 use super::words::{Call, Class, Line, Refusal};
 use super::worker::author;
@@ -75,15 +75,7 @@ impl Told {
     /// # Errors
     /// Which promise is broken.
     pub fn check<D: Directory>(&self, log: &Log<D>) -> Result<(), String> {
-        self.check_shown(&log.reader(), log.last())
-    }
-
-    /// Compares what a reader shows, up to `last`.
-    ///
-    /// # Errors
-    /// Which promise is broken.
-    pub fn check_shown<D: Directory>(&self, reader: &Reader<D>, last: Lsn) -> Result<(), String> {
-        let (first, last) = (reader.first().get(), last.get());
+        let (first, last) = (log.first().get(), log.last().get());
         if first != self.first && !(first > self.first && self.firsts.contains(&first)) {
             return Err(format!("the first is {first}; given up was what is before {}", self.first));
         }
@@ -96,7 +88,7 @@ impl Told {
         }
         let mut seen = BTreeSet::new();
         let mut next = first;
-        for record in reader.records(reader.first()) {
+        for record in log.reader().records(log.first()) {
             let record = record.map_err(|error| format!("LSN {next} cannot be read: {error}"))?;
             if record.lsn.get() != next {
                 return Err(format!("LSN {} where {next} was to come", record.lsn));
