@@ -14,14 +14,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
+use std::thread::available_parallelism;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{FileHeader, HeaderBlock, Proof, Prover, SegmentNumber};
 use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File as _, Operation, Request, Then, ThenOn};
 
 use crate::error::Result;
+use crate::sync::{Receiver, sync_channel};
 
 /// Bytes of a read of who reads on and on.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
@@ -328,7 +328,7 @@ impl<D: Directory> Pieces<D::File> for Ahead<D> {
 /// Threads for what is in memory, where there is nothing to wait for but processors: one for each but that of the thread
 /// that hands out, which does what they have not begun where it would wait for them (docs/performance.md).
 fn copying_threads() -> usize {
-    thread::available_parallelism().map_or(1, |processors| processors.get() - 1).clamp(1, DEPTH)
+    available_parallelism().map_or(1, |processors| processors.get() - 1).clamp(1, DEPTH)
 }
 
 /// Somebody who sums, without waiting for others.

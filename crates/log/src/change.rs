@@ -8,7 +8,7 @@
 //! the new one, at any time after the header is durable: nobody waits for it where there is a steward to write it (`seal.rs`).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES};
 use inkstone_format::{
@@ -23,9 +23,11 @@ use crate::mistake::Mistake;
 use crate::pool::{Blocks, ObtainError, Ready};
 use crate::recover::damage;
 use crate::seal::Seal;
-use crate::segment::{Link, Segment, identity, lock};
+use crate::segment::{Link, Segment, identity};
 use crate::shared::Shared;
-use crate::state::{Guard, State};
+use crate::state::State;
+use crate::sync::{Instant, lock};
+use crate::waking::Guard;
 use crate::window::{Item, Walk, Window};
 
 /// Promises for people who wait are left out where less than this is left for control groups: what must be said later
@@ -39,6 +41,8 @@ struct Next {
     predecessor: Option<Position>,
     first_lsn: Lsn,
     bytes: u64,
+    /// The last record that a cut leaves.
+    cut: Option<Lsn>,
 }
 
 impl<D: Directory> Shared<D> {
@@ -74,6 +78,7 @@ impl<D: Directory> Shared<D> {
             predecessor: Some(Position { segment: old.number, byte: state.filling.at() }),
             first_lsn: state.filling.next_lsn(),
             bytes: self.options.next_segment_bytes(old.segment_bytes, frame_bytes),
+            cut: None,
         };
         self.begin_segment(state, next)
     }
@@ -91,7 +96,6 @@ impl<D: Directory> Shared<D> {
             let is_forgotten = self.options.makes(Mistake::TruncationForgottenAtRoll);
             (old.log, if is_forgotten { old.first_live } else { segments.first_live })
         };
-        let is_cut = next.roll != Roll::Full;
         let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
         let reserve = self.prepares_ahead();
         drop(state);
@@ -119,15 +123,34 @@ impl<D: Directory> Shared<D> {
             }
         };
         self.count_segment(&mut state, &ready);
-        if !is_cut {
-            let result;
-            (state, result) = self.seal(state, header.number, durable);
-            if result.is_err() {
-                return (state, result);
-            }
+        if let Some(last) = next.cut {
+            self.enter_cut(&mut state, header, ready, last);
+            return (state, Ok(()));
         }
-        self.enter(&mut state, header, ready);
-        (state, Ok(()))
+        let result;
+        (state, result) = self.seal(state, header.number, durable);
+        if result.is_ok() {
+            self.enter(&mut state, header, ready);
+        }
+        (state, result)
+    }
+
+    /// Goes on behind a cut, which is durable. Readers that hold no lock see all of it or look again.
+    fn enter_cut(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>, last: Lsn) {
+        self.note_half_a_change();
+        self.enter(state, header, ready);
+        let is_early = self.options.makes(Mistake::ChangeBeforeWatermark);
+        if is_early {
+            self.note_half_a_change();
+        }
+        if !self.options.makes(Mistake::CutUntold) {
+            state.cuts.push(last);
+        }
+        self.set_durable(state, last);
+        if !is_early {
+            self.note_half_a_change();
+        }
+        self.followers.notify_all();
     }
 
     /// Whether a thread makes files ready.
@@ -341,7 +364,6 @@ impl<D: Directory> Shared<D> {
             Err(error) => (state, Err(error)),
         };
         drop(self.end_turn(state, turn));
-        self.followers.notify_all();
         result
     }
 
@@ -370,16 +392,12 @@ impl<D: Directory> Shared<D> {
         let bytes = self.head_header().segment_bytes;
         let roll = if predecessor.is_some() { Roll::Cut } else { Roll::Begin };
         let mut result;
-        (state, result) = self.begin_segment(state, Next { epoch, roll, predecessor, first_lsn, bytes });
+        let next = Next { epoch, roll, predecessor, first_lsn, bytes, cut: Some(last) };
+        (state, result) = self.begin_segment(state, next);
         if result.is_err() {
             return (state, result);
         }
         // From here on the cut is durable: whatever fails poisons.
-        if !self.options.makes(Mistake::CutUntold) {
-            state.cuts.push(last);
-            self.note_change();
-        }
-        self.set_durable(&mut state, last);
         if let Err(error) =
             state.filling.control(&Control::Epoch { previous: Some(previous), recovered: last })
         {

@@ -8,9 +8,6 @@
 //! to the log's own thread together with the turn, and goes on in the other buffer. So filling and writing overlap, and
 //! still one group is in flight at a time.
 
-use std::sync::atomic::Ordering;
-use std::time::Instant;
-
 use inkstone_format::limits::{CONTROL_RESERVE_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Lsn, Promise, PromiseReason};
 use inkstone_io::{AlignedBuf, Directory};
@@ -19,9 +16,10 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::filling::{Frozen, memory_bytes, memory_for};
 use crate::mistake::Mistake;
-use crate::segment::lock;
 use crate::shared::Shared;
-use crate::state::{Guard, State};
+use crate::state::State;
+use crate::sync::{Instant, Ordering, lock};
+use crate::waking::Guard;
 
 /// A group that nothing is added to any more, on its way to the disk.
 pub(crate) struct Closed {
@@ -102,10 +100,10 @@ impl<D: Directory> Shared<D> {
         let (last, end, bytes) = (frozen.last(), frozen.end, frozen.len as u64);
         let written = lock(&self.writer).group(frozen, unsynced);
         let took = written.write + written.sync.unwrap_or_default();
-        if took >= self.options.slow_commit {
-            self.tell(&Event::SlowCommit { took, bytes });
-        }
         let mut state = self.lock();
+        if took >= self.options.slow_commit {
+            state.events.push(Event::SlowCommit { took, bytes });
+        }
         self.keep_memory(&mut state, written.memory);
         if let Err(error) = written.result {
             if self.options.makes(Mistake::WatermarkOnFailure) {

@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_format::{Kind, Lsn, Stop};
 use inkstone_io::{Directory, OsDirectory};
@@ -21,6 +21,7 @@ use crate::mistake::Mistake;
 use crate::reader::{Now, Source};
 use crate::recover::damage;
 use crate::segment::Link;
+use crate::sync::Instant;
 use crate::view::may_be_the_writer;
 use crate::window::{FrameAt, Item, Walk, Window};
 
@@ -107,33 +108,51 @@ impl<D: Directory> Cursor<D> {
     /// shown were taken off (the next call goes on behind the cut); [`Error::Corrupt`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
-        let Some(durable) = self.look()? else { return Ok(None) };
-        let Some(found) = self.find_or_look_again(durable)? else { return Ok(None) };
+        let Some(found) = self.find_undisturbed()? else { return Ok(None) };
         let Some(place) = &self.place else { return Ok(None) };
         Ok(Some(Record { lsn: found.lsn, bytes: place.walk.payload(found.at, found.payload_bytes) }))
     }
 
-    /// The watermark, if the next record is at or below it. Asks no more than whether anything has changed since the last
-    /// time, where the record was durable then.
-    fn look(&mut self) -> Result<Option<Lsn>> {
-        let version = self.source.version();
+    /// Walks to the next record if it is durable. What was found, or found damaged, while a cut changed the log or somebody else
+    /// took a look at it, may be half of the old and half of the new: it is looked for again.
+    fn find_undisturbed(&mut self) -> Result<Option<Found>> {
+        loop {
+            let Some((mut version, durable)) = self.look()? else { return Ok(None) };
+            let next = self.next;
+            let found = self.find_or_look_again(durable, &mut version);
+            let is_final = matches!(found, Ok(None) | Err(Error::Cut { .. }));
+            let believes = self.source.options().makes(Mistake::PlaceNotAskedAgain);
+            if is_final || believes || self.source.version() == version {
+                return found;
+            }
+            self.next = next;
+            self.place = None;
+        }
+    }
+
+    /// The watermark, if the next record is at or below it, and the version to which that belongs. Asks no more than whether
+    /// anything has changed since the last time, where the record was durable then.
+    fn look(&mut self) -> Result<Option<(u64, Lsn)>> {
+        let mut version = self.source.version();
         if let Some((seen, now)) = self.seen
             && seen == version
             && self.next <= now.durable
             && self.next >= now.first
         {
-            return Ok(Some(now.durable));
+            return Ok(Some((version, now.durable)));
         }
         self.seen = None;
         let mut now = self.source.now();
-        let is_old = self.next > now.durable;
-        if let (true, Some(view)) = (is_old, self.source.view()) {
-            now = view.refresh()?;
+        if self.next > now.durable
+            && let Some(view) = self.source.view()
+        {
+            view.refresh()?;
+            version = self.source.version();
+            now = self.source.now();
         }
         let is_there = self.is_there(&now)?;
-        // What was looked at again has another version now.
-        self.seen = (!is_old).then_some((version, now));
-        Ok(is_there.then_some(now.durable))
+        self.seen = Some((version, now));
+        Ok(is_there.then_some((version, now.durable)))
     }
 
     /// Whether the next record is durable; an error if it is gone.
@@ -151,9 +170,9 @@ impl<D: Directory> Cursor<D> {
     }
 
     /// Walks to the next record. Where another process writes, files are used again under this cursor: what cannot be
-    /// read is read again, after another look at the log, before it is believed. `None` if the record is not there after
-    /// all.
-    fn find_or_look_again(&mut self, durable: Lsn) -> Result<Option<Found>> {
+    /// read is read again, after another look at the log, before it is believed; `version` is that of the last look then. `None`
+    /// if the record is not there after all.
+    fn find_or_look_again(&mut self, durable: Lsn, version: &mut u64) -> Result<Option<Found>> {
         let mut durable = durable;
         let mut pauses = Pauses::new();
         let mut failed = 0;
@@ -168,7 +187,9 @@ impl<D: Directory> Cursor<D> {
             };
             failed += 1;
             self.place = None;
-            let now = view.refresh_fully()?;
+            view.refresh_fully()?;
+            *version = self.source.version();
+            let now = self.source.now();
             if !self.is_there(&now)? {
                 return Ok(None);
             }

@@ -14,7 +14,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, Skim, Skimmed};
 use inkstone_io::{Directory, File};
@@ -22,7 +22,8 @@ use inkstone_io::{Directory, File};
 use crate::error::Result;
 use crate::mistake::Mistake;
 use crate::reader::Source;
-use crate::segment::{Link, identity, lock};
+use crate::segment::{Link, identity};
+use crate::sync::{Mutex, lock, thread_local};
 
 /// Bytes of a log between two marks, until there are too many of them.
 const STEP_BYTES: u64 = 2 << 10;
@@ -130,7 +131,7 @@ impl<D: Directory> Finder<D> {
             lock(&self.shelf).forget(link.segment.number());
             return Ok(None);
         }
-        if is_ours && source.version() != version {
+        if is_ours && !source.is_still(version) {
             // What was durable may have been cut off, and the link be of a segment in which this LSN is not durable yet.
             return Ok(None);
         }
@@ -161,7 +162,8 @@ impl<F: File> Search<F> {
     /// One short read; `None` if the record is not there.
     fn try_guess(&self, is_summed: bool) -> Result<Option<Vec<u8>>> {
         let Some((mark, frame_bytes)) = self.guess else { return Ok(None) };
-        FRAME.with_borrow_mut(|frame| {
+        FRAME.with(|frame| {
+            let frame = &mut *frame.borrow_mut();
             if frame.len() < frame_bytes {
                 frame.resize(frame_bytes, 0);
             }

@@ -3,8 +3,7 @@
 //!
 //! *Owns*: when that is due. *May not touch*: how it is done (`commit.rs`, `change.rs`).
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_format::PromiseReason;
 use inkstone_io::Directory;
@@ -12,6 +11,7 @@ use inkstone_io::Directory;
 use crate::error::Result;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::sync::{Instant, Ordering};
 
 /// What is due now.
 enum Due {
@@ -90,8 +90,12 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
         shared.unclaimed.store(false, Ordering::Relaxed);
     }
     if shared.unclaimed.load(Ordering::Relaxed) {
-        let waited = since.get_or_insert_with(Instant::now).elapsed();
-        let linger = shared.options.periodic.unwrap_or(shared.options.linger);
+        let first_seen = since.get_or_insert_with(Instant::now).elapsed();
+        // A period begins with the oldest record that it is a promise about.
+        let (linger, waited) = match (shared.options.periodic, &state.gathered_since) {
+            (Some(max_age), Some(oldest)) => (max_age, oldest.elapsed()),
+            _ => (shared.options.linger, first_seen),
+        };
         return match linger.checked_sub(waited) {
             Some(left) if !left.is_zero() => Due::In(left),
             _ => Due::Commit,
@@ -103,8 +107,9 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
     }
     match shared.options.idle.checked_sub(state.last_commit.elapsed()) {
         Some(left) if !left.is_zero() => Due::In(left),
-        _ if state.filling.is_empty() => Due::Promise,
-        // Somebody gathers a group, and will commit it.
-        _ => Due::In(shared.options.idle),
+        // Somebody waits, and will commit.
+        _ if state.waiting > 0 => Due::In(shared.options.idle),
+        // With what is gathered, if anything is: who has it may keep it for ever, and not wait.
+        _ => Due::Promise,
     }
 }

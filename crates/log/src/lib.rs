@@ -63,7 +63,9 @@ mod state;
 mod stats;
 mod steward;
 mod strategy;
+mod sync;
 mod view;
+mod waking;
 mod window;
 mod writer;
 

@@ -8,7 +8,6 @@ use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::thread::JoinHandle;
 
 use inkstone_format::{EncodeError, Lsn, PayloadSum, PromiseReason, frame_bytes};
 use inkstone_io::{Directory, OsDirectory};
@@ -24,12 +23,12 @@ use crate::open::open_shared;
 use crate::options::Options;
 use crate::reader::Reader;
 use crate::recovery::Recovery;
-use crate::segment::lock;
 use crate::shared::{Shared, start};
-use crate::state::Guard;
 use crate::stats::Stats;
 use crate::steward;
 use crate::strategy::Choice;
+use crate::sync::{JoinHandle, lock, this_thread};
+use crate::waking::Guard;
 
 /// A log, open for writing. One at a time, in one process; share it between threads behind an [`Arc`] or a reference.
 ///
@@ -175,15 +174,22 @@ impl<D: Directory> Log<D> {
     /// None when it is ready: await the handle that it gives.
     pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_, D>> {
         let sum = PayloadSum::of(record);
-        poll_fn(|context| match self.try_gather(record, sum, Some(context.waker())) {
-            Err(Error::Busy) => Poll::Pending,
-            other => Poll::Ready(other),
+        poll_fn(|context| {
+            let mut tried = self.try_gather(record, sum, None);
+            if matches!(tried, Err(Error::Busy)) {
+                // Cloned without the lock: that is the user's code.
+                tried = self.try_gather(record, sum, Some(context.waker().clone()));
+            }
+            match tried {
+                Err(Error::Busy) => Poll::Pending,
+                other => Poll::Ready(other),
+            }
         })
         .await
     }
 
     /// Appends without blocking on others; `waker` is woken when it is worth trying again.
-    fn try_gather(&self, record: &[u8], sum: PayloadSum, waker: Option<&Waker>) -> Result<Append<'_, D>> {
+    fn try_gather(&self, record: &[u8], sum: PayloadSum, waker: Option<Waker>) -> Result<Append<'_, D>> {
         let records = [(record, sum)];
         self.check_size(&records)?;
         let mut state = self.shared.lock();
@@ -206,7 +212,7 @@ impl<D: Directory> Log<D> {
                 _ => {
                     let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
                     if let (Error::Busy, Some(waker)) = (&error, waker) {
-                        state.room_wakers.push(waker.clone());
+                        state.room_wakers.push(waker);
                     }
                     return Err(error);
                 }
@@ -337,10 +343,12 @@ impl<D: Directory> Log<D> {
             let mut state = self.shared.lock();
             state.closed = true;
             state.wake_room();
-            state.wake_futures();
+            state.wake_futures(true);
             self.shared.wake_all();
         }
-        for thread in self.threads.drain(..) {
+        let this = this_thread();
+        // A waker or a listener may drop the log on one of its own threads, which ends by itself then.
+        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != this) {
             // A panic of the one that commits has poisoned the log already.
             let _ = thread.join();
         }
@@ -424,6 +432,9 @@ impl<D: Directory> Log<D> {
                 records.len() as u64,
                 records.iter().map(|(record, _)| record.len() as u64).sum(),
             );
+            if self.shared.options.periodic.is_some() {
+                self.shared.claim();
+            }
         }
         Ok(gathered.map(|last| Append::new(&self.shared, first, last, state.cut_count())))
     }

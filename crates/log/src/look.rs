@@ -35,6 +35,7 @@ use crate::options::Options;
 use crate::recover::{Headers, Listing, damage, recover, resolve};
 use crate::recovery::Recovery;
 use crate::segment::{Link, Segment};
+use crate::sync::sleep;
 use crate::window::{Item, Walk, Window};
 
 /// How often something must look damaged beside a writer before it is believed.
@@ -80,7 +81,7 @@ impl Pauses {
 
     /// Sleeps, but not longer than `at_most`.
     pub(crate) fn sleep(&mut self, at_most: Duration) {
-        std::thread::sleep(self.next.min(at_most));
+        sleep(self.next.min(at_most));
         self.next = (self.next * 2).min(Duration::from_millis(20));
     }
 }

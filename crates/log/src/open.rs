@@ -19,11 +19,12 @@ use crate::options::Options;
 use crate::pool::{ObtainError, Pool, open_for_groups};
 use crate::recover::{Found, Listing, past_the_cache, recover};
 use crate::recovery::Recovery;
-use crate::segment::{Link, Segment, Segments, identity, lock};
+use crate::segment::{Link, Segment, Segments, identity};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::strategy::tuned::Stored;
 use crate::strategy::{Choice, choose};
+use crate::sync::lock;
 use crate::window::Window;
 use crate::writer::Writer;
 

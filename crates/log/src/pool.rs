@@ -9,8 +9,8 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use inkstone_format::SegmentNumber;
 use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, Preparation, SyncKind};
@@ -20,7 +20,7 @@ use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
 use crate::recover::Listing;
-use crate::segment::lock;
+use crate::sync::{Instant, Mutex, lock};
 
 /// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.
 const CHUNK_BYTES: usize = 256 << 10;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_format::Lsn;
 use inkstone_io::{Access, Directory, File as _, OpenFile, OsDirectory};
@@ -19,8 +19,9 @@ use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
 use crate::recovery::Recovery;
-use crate::segment::{Link, lock};
+use crate::segment::Link;
 use crate::shared::Shared;
+use crate::sync::{FALLBACK, Instant, lock};
 use crate::view::View;
 
 /// Reads durable records of a log. Cheap to clone.
@@ -94,15 +95,18 @@ impl<D: Directory> Source<D> {
         }
     }
 
+    /// Whether nothing that was asked for since [`Source::version`] gave this can be half of what a cut has changed.
+    pub(crate) fn is_still(&self, version: u64) -> bool {
+        version.is_multiple_of(2) && self.version() == version
+    }
+
     pub(crate) fn now(&self) -> Now {
         match self {
             Self::Living(shared) => {
-                let (durable, cuts) = {
-                    let state = shared.lock();
-                    let past = shared.options.makes(Mistake::ReadsPastWatermark);
-                    (if past { state.reserved() } else { state.durable }, state.cut_count())
-                };
-                Now { durable, first: lock(&shared.segments).first_live, cuts }
+                let state = shared.lock();
+                let past = shared.options.makes(Mistake::ReadsPastWatermark);
+                let durable = if past { state.reserved() } else { state.durable };
+                Now { durable, first: lock(&shared.segments).first_live, cuts: state.cut_count() }
             }
             Self::View(view) => view.now(),
         }
@@ -173,8 +177,8 @@ impl<D: Directory> Source<D> {
                 let mut state = shared.lock();
                 while state.durable < lsn && state.cut_count() == cuts {
                     state.check_open()?;
-                    let left = until.map_or(Duration::from_secs(1), |until| {
-                        until.saturating_duration_since(Instant::now())
+                    let left = until.map_or(FALLBACK, |until| {
+                        until.saturating_duration_since(Instant::now()).min(FALLBACK)
                     });
                     if left.is_zero() {
                         break;

@@ -15,8 +15,9 @@ use crate::error::Result;
 use crate::event::{Event, SealedSegment};
 use crate::filling::Frozen;
 use crate::names;
-use crate::segment::{Segment, lock};
+use crate::segment::Segment;
 use crate::shared::Shared;
+use crate::sync::lock;
 
 /// A seal that is to be written. It holds its segment: the file is used for nothing else meanwhile.
 #[derive(Debug)]

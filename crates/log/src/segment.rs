@@ -4,7 +4,7 @@
 //!
 //! Whoever reads a segment holds its `Arc`: as long as one is held its file is not used for anything else.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use inkstone_format::limits::{ALIGN, HEADER_BYTES};
 use inkstone_format::{Decoder, Identity, LogId, Lsn, Mark, Prover, SegmentHeader, SegmentNumber, Tail};
@@ -14,14 +14,10 @@ use crate::error::Result;
 use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
+use crate::sync::{Mutex, lock};
 
 /// Bytes of groups between two entries of a segment's index.
 const INDEX_STEP_BYTES: u64 = 64 << 10;
-
-/// What a lock guards here stays sound when its holder panics: every change is one assignment.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// One segment of the log.
 #[derive(Debug)]

@@ -16,12 +16,12 @@
 //! poisoned log, never will be. Cuts start a new count of LSNs: a handle of before the cut was durable before it.
 //!
 //! **Locks**, in this order: `state`, `writer` (held by whoever has the turn), `segments`. None but `writer` is held
-//! across a system call, and nobody waits for `writer`: the turn is waited for.
+//! across a system call, and nobody waits for `writer`: the turn is waited for. What is the user's (wakers, the listener) runs
+//! with no lock held, and the listener when the turn has been given back.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::task::Waker;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use inkstone_format::Lsn;
@@ -35,15 +35,16 @@ use crate::pool::Pool;
 use crate::seal::Seal;
 use crate::segment::Segments;
 use crate::sleepers::Sleepers;
-use crate::state::{Guard, State};
+use crate::state::State;
+use crate::sync::{
+    AtomicBool, AtomicU64, FALLBACK, JoinHandle, Mutex, MutexGuard, Ordering, spawn, yield_now,
+};
+use crate::waking::{Guard, Waiting};
 use crate::writer::Writer;
 
 /// The timer of the first arrival is kept within these bounds.
 const LINGER_MIN: Duration = Duration::from_micros(20);
 const LINGER_MAX: Duration = Duration::from_millis(10);
-
-/// Nobody who waits sleeps longer without looking.
-const FALLBACK: Duration = Duration::from_secs(1);
 
 /// Shared by the log, its handles, its readers and its own thread.
 pub(crate) struct Shared<D: Directory> {
@@ -68,7 +69,8 @@ pub(crate) struct Shared<D: Directory> {
     /// The durable watermark, for who only wants to look. Written with `Release` under the state's lock when a group is
     /// durable; read with `Acquire` by handles and readers.
     durable: AtomicU64,
-    /// A number that is another one after each cut and each truncation: a reader asks it for each record, and no lock.
+    /// A number that is another one after each cut and each truncation: a reader asks it for each record, and no lock. It is
+    /// odd while a cut changes what it is the number of.
     changes: AtomicU64,
     /// Somebody polled or let go of a record of the group that is gathered: the log's own thread is to commit it. Set by those,
     /// cleared with the lock held when a group is frozen. `Relaxed` is enough: whoever sets it for a record had the lock after
@@ -94,19 +96,8 @@ impl<D: Directory> Drop for Turn<'_, D> {
     }
 }
 
-/// One of the log's own threads is running. If it panics the log is poisoned: what it is there for would silently not be
-/// done any more.
-struct Running<'a, D: Directory>(&'a Shared<D>);
-
-impl<D: Directory> Drop for Running<'_, D> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.mark_panic();
-        }
-    }
-}
-
-/// Starts one of the log's own threads.
+/// Starts one of the log's own threads. If it panics the log is poisoned: what it is there for would silently not be done any
+/// more.
 ///
 /// # Errors
 /// When the system has no thread to give.
@@ -117,10 +108,12 @@ pub(crate) fn start<D: Directory>(
 ) -> Result<JoinHandle<()>> {
     let theirs = Arc::clone(shared);
     let run = move || {
-        let running = Running(&theirs);
-        run(running.0);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&theirs))) {
+            theirs.mark_panic();
+            resume_unwind(panic);
+        }
     };
-    std::thread::Builder::new().name(name.into()).spawn(run).map_err(|source| {
+    spawn(name, run).map_err(|source| {
         inkstone_io::Error::new("start a thread for", shared.directory.path(), source).into()
     })
 }
@@ -135,15 +128,16 @@ impl<D: Directory> Shared<D> {
         pool: Pool<D>,
     ) -> Self {
         let durable = AtomicU64::new(state.durable.get());
+        let sleepers = || Sleepers::new(&options);
         Self {
+            groups: [sleepers(), sleepers()],
+            room: sleepers(),
+            keeper: sleepers(),
+            followers: sleepers(),
+            steward: sleepers(),
             directory,
             options,
             state: Mutex::new(state),
-            groups: [Sleepers::default(), Sleepers::default()],
-            room: Sleepers::default(),
-            keeper: Sleepers::default(),
-            followers: Sleepers::default(),
-            steward: Sleepers::default(),
             pool,
             writer: Mutex::new(writer),
             segments: Mutex::new(segments),
@@ -164,19 +158,19 @@ impl<D: Directory> Shared<D> {
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
             Err(TryLockError::WouldBlock) => self.lock_contended(),
         };
-        self.mind_panic(state)
+        self.mind_panic(Guard::new(state))
     }
 
     /// Beside a producer that lets its records go, who comes too late lets others run and tries again: asleep, it would have
     /// to be woken by a system call of that producer, again and again, and two of them would do half of what they do so
     /// (docs/performance.md). Where all wait for their records the lock is soon free for long, and sleeping is better.
     #[cold]
-    fn lock_contended(&self) -> Guard<'_> {
+    fn lock_contended(&self) -> MutexGuard<'_, State> {
         for _ in 0..self.options.yields {
             if !self.unclaimed.load(Ordering::Relaxed) {
                 break;
             }
-            std::thread::yield_now();
+            yield_now();
             match self.state.try_lock() {
                 Ok(state) => return state,
                 Err(TryLockError::Poisoned(error)) => return error.into_inner(),
@@ -186,19 +180,23 @@ impl<D: Directory> Shared<D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the mark of a panic; the log is poisoned by whoever looks next.
+    /// Leaves the mark of a panic; the log is poisoned by whoever looks next. Who is about to sleep sees the mark, or is rung for.
     fn mark_panic(&self) {
         self.panicked.store(true, Ordering::Release);
         if let Ok(state) = self.state.try_lock() {
-            drop(self.mind_panic(state));
+            drop(self.mind_panic(Guard::new(state)));
         }
-        self.wake_all();
+        self.sleepers().for_each(Sleepers::ring);
+    }
+
+    fn is_panicked(&self) -> bool {
+        self.panicked.load(Ordering::Acquire)
     }
 
     /// Poisons the log if a thread panicked while it had the turn, or one of the log's own did at any time.
     #[inline]
     fn mind_panic<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
-        if self.panicked.load(Ordering::Acquire) {
+        if self.is_panicked() {
             state.end_by_panic();
         }
         state
@@ -213,9 +211,15 @@ impl<D: Directory> Shared<D> {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Records were given up or taken off: called after that, or with its lock held.
+    /// Records were given up: called after that.
     pub(crate) fn note_change(&self) {
-        self.changes.fetch_add(1, Ordering::Release);
+        self.changes.fetch_add(2, Ordering::Release);
+    }
+
+    /// Called before records are taken off and after it, the state's lock held from the one to the other. Who reads without the
+    /// lock may see half of it in between, and asks for the number again before it believes what it saw.
+    pub(crate) fn note_half_a_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Moves the watermark; after a cut it goes down.
@@ -224,7 +228,7 @@ impl<D: Directory> Shared<D> {
         self.durable.store(lsn.get(), Ordering::Release);
     }
 
-    /// Sleeps until woken, or for a second: the mark of a panic is left without the lock, so its wake-up can be missed.
+    /// Sleeps until woken.
     pub(crate) fn sleep<'a>(&'a self, on: &Sleepers, state: Guard<'a>) -> Guard<'a> {
         self.sleep_for(on, state, FALLBACK).0
     }
@@ -235,8 +239,8 @@ impl<D: Directory> Shared<D> {
         state: Guard<'a>,
         time: Duration,
     ) -> (Guard<'a>, bool) {
-        let (state, timed_out) = on.sleep(&self.state, state, time);
-        (self.mind_panic(state), timed_out)
+        let timed_out = on.sleep(state, time, 0, || self.is_panicked());
+        (self.lock(), timed_out)
     }
 
     /// As [`Shared::sleep_for`]; `None`, and the lock is not taken again, when the record is durable by then. Whom a group
@@ -249,7 +253,8 @@ impl<D: Directory> Shared<D> {
         lsn: Lsn,
     ) -> Option<(Guard<'a>, bool)> {
         let is_durable = || lsn <= self.durable();
-        let timed_out = on.sleep_without(state, time, self.options.yields, is_durable);
+        let is_over = || is_durable() || self.is_panicked();
+        let timed_out = on.sleep(state, time, self.options.yields, is_over);
         if is_durable() { None } else { Some((self.lock(), timed_out)) }
     }
 
@@ -302,8 +307,11 @@ impl<D: Directory> Shared<D> {
     fn give_back(&self, state: &mut State) {
         state.taken = false;
         state.changing = false;
-        state.wake_futures();
+        state.wake_futures(!self.options.makes(Mistake::CutFuturesForgotten));
         state.wake_room();
+        if self.options.makes(Mistake::WakesUnderLock) {
+            drop(std::mem::take(&mut state.woken));
+        }
         self.room.notify_all();
         if state.poison.is_some() {
             self.wake_all();
@@ -324,16 +332,16 @@ impl<D: Directory> Shared<D> {
         self.groups[(number % 2) as usize].notify_all();
     }
 
-    /// Everybody is to look again.
-    pub(crate) fn wake_all(&self) {
-        self.groups.iter().for_each(Sleepers::notify_all);
-        self.room.notify_all();
-        self.keeper.notify_all();
-        self.followers.notify_all();
-        self.steward.notify_all();
+    fn sleepers(&self) -> impl Iterator<Item = &Sleepers> {
+        self.groups.iter().chain([&self.room, &self.keeper, &self.followers, &self.steward])
     }
 
-    /// Tells the listener, if there is one. No lock may be held.
+    /// Everybody is to look again.
+    pub(crate) fn wake_all(&self) {
+        self.sleepers().for_each(Sleepers::notify_all);
+    }
+
+    /// Tells the listener, if there is one. No lock may be held, and not the turn.
     pub(crate) fn tell(&self, event: &Event) {
         if let Some(listener) = &self.options.listener {
             (listener.0)(event);
@@ -350,8 +358,16 @@ impl<D: Directory> Shared<D> {
                 state.poison.insert(poison).clone()
             }
         };
-        state.wake_futures();
-        self.wake_all();
+        state.wake_futures(true);
+        state.wake_room();
+        if self.options.makes(Mistake::PoisonUntold) {
+            self.groups
+                .iter()
+                .chain([&self.room, &self.keeper, &self.steward])
+                .for_each(Sleepers::notify_all);
+        } else {
+            self.wake_all();
+        }
         Error::Poisoned(poison)
     }
 
@@ -434,6 +450,11 @@ impl<D: Directory> Shared<D> {
 
     /// Looks without waiting; leaves a waker if it is not decided.
     pub(crate) fn poll(&self, lsn: Lsn, cuts: usize, waker: &Waker) -> Option<Result<()>> {
+        if lsn <= self.durable() {
+            return Some(Ok(()));
+        }
+        // Cloning is the user's code as well, and so is dropping a clone that was not needed: both without the lock.
+        let mut waker = Some(waker.clone());
         let mut state = self.lock();
         if let Some(outcome) = state.outcome(lsn, cuts) {
             return Some(outcome);
@@ -446,13 +467,25 @@ impl<D: Directory> Shared<D> {
             self.want(lsn);
             return Some(Ok(()));
         }
-        match state.wakers.iter_mut().find(|(other, held)| *other == lsn && held.will_wake(waker)) {
-            Some(_) => {}
-            None => state.wakers.push((lsn, waker.clone())),
+        let is_there = |future: &Waiting| {
+            future.lsn == lsn && waker.as_ref().is_some_and(|waker| future.waker.will_wake(waker))
+        };
+        if !state.futures.iter().any(is_there)
+            && let Some(waker) = waker.take()
+        {
+            state.futures.push(Waiting { lsn, cuts, waker });
         }
         drop(state);
         self.want(lsn);
         None
+    }
+
+    /// Asks the log's own thread to commit what was just gathered, in time: nobody may ever wait for it. The caller has the lock.
+    #[inline]
+    pub(crate) fn claim(&self) {
+        if !self.unclaimed.swap(true, Ordering::Relaxed) {
+            self.keeper.notify_one();
+        }
     }
 
     /// Asks the log's own thread to commit up to `lsn` soon.
@@ -463,9 +496,9 @@ impl<D: Directory> Shared<D> {
         }
         // Looked at before it is set: each record of a producer that does not wait comes here. While it is set the thread is
         // awake, or has a timer.
-        if !self.unclaimed.load(Ordering::Relaxed) && !self.unclaimed.swap(true, Ordering::Relaxed) {
+        if !self.unclaimed.load(Ordering::Relaxed) {
             let _state = self.lock();
-            self.keeper.notify_one();
+            self.claim();
         }
     }
 }

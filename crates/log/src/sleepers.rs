@@ -3,16 +3,18 @@
 //! *Owns*: their count. *May not touch*: what is waited for. Waking nobody costs no system call: a commit has half a dozen
 //! of those.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use inkstone_io::Bell;
+use crate::mistake::Mistake;
+use crate::options::Options;
+use crate::sync::{AtomicUsize, Bell, Ordering, yield_now};
 
 /// Who sleeps on something, always with the same lock.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     bell: Bell,
+    /// A mistake: the bell is looked at too late.
+    looks_late: bool,
     /// Counted up with the lock held. Whoever wakes has the lock, or had it after the change that it tells of, so that nobody
     /// is about to sleep on the old state: `Relaxed` is enough, the lock orders it. Counted down later, without it: a
     /// count that is too high costs a system call.
@@ -20,34 +22,26 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Sleeps until woken, or for `time`; true if that was it.
-    pub(crate) fn sleep<'a, T>(
-        &self,
-        lock: &'a Mutex<T>,
-        guard: MutexGuard<'a, T>,
-        time: Duration,
-    ) -> (MutexGuard<'a, T>, bool) {
-        let is_late = self.sleep_without(guard, time, 0, || false);
-        (lock.lock().unwrap_or_else(PoisonError::into_inner), is_late)
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { looks_late: options.makes(Mistake::WakeUpLost), ..Self::default() }
     }
 
-    /// As [`Sleepers::sleep`], without taking the lock again. Lets others run first, up to `yields` times, and sleeps only
-    /// if `is_done` is still false.
-    pub(crate) fn sleep_without<T>(
-        &self,
-        guard: MutexGuard<'_, T>,
-        time: Duration,
-        yields: u32,
-        is_done: impl Fn() -> bool,
-    ) -> bool {
+    /// Lets go of the lock and sleeps until woken, or for `time`; true if that was it. Lets others run first, up to `yields` times.
+    /// Does not sleep when `is_over` is true after the bell was looked at: so nothing is missed that is changed without the lock
+    /// and rung for with [`Sleepers::ring`].
+    pub(crate) fn sleep<G>(&self, guard: G, time: Duration, yields: u32, is_over: impl Fn() -> bool) -> bool {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let rings = self.bell.rings();
+        let mut rings = self.bell.rings();
         drop(guard);
-        let is_over = (0..yields).any(|_| {
-            std::thread::yield_now();
-            is_done() || self.bell.rings() != rings
-        });
-        let is_late = !is_over && self.bell.wait(rings, time);
+        if self.looks_late {
+            rings = self.bell.rings();
+        }
+        let is_awake = is_over()
+            || (0..yields).any(|_| {
+                yield_now();
+                is_over() || self.bell.rings() != rings
+            });
+        let is_late = !is_awake && self.bell.wait(rings, time);
         self.count.fetch_sub(1, Ordering::Relaxed);
         is_late
     }
@@ -62,5 +56,10 @@ impl Sleepers {
         if self.count.load(Ordering::Relaxed) > 0 {
             self.bell.ring_all();
         }
+    }
+
+    /// Wakes all, and keeps those awake who are about to sleep: for changes that are made without the lock.
+    pub(crate) fn ring(&self) {
+        self.bell.ring_all();
     }
 }

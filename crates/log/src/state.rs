@@ -3,9 +3,8 @@
 //! *Owns*: the fields, and questions that they alone answer. *May not touch*: locks, files; who changes what is up to
 //! `shared.rs` and `change.rs`.
 
-use std::sync::MutexGuard;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_format::{Control, Epoch, Lsn};
 use inkstone_io::AlignedBuf;
@@ -16,8 +15,8 @@ use crate::event::Event;
 use crate::filling::{Filling, memory_for};
 use crate::options::Options;
 use crate::stats::Stats;
-
-pub(crate) type Guard<'a> = MutexGuard<'a, State>;
+use crate::sync::Instant;
+use crate::waking::{Waiting, Woken};
 
 /// Everything under the lock.
 pub(crate) struct State {
@@ -46,8 +45,12 @@ pub(crate) struct State {
     pub(crate) commit_time: Duration,
     pub(crate) poison: Option<Poison>,
     pub(crate) closed: bool,
-    pub(crate) wakers: Vec<(Lsn, Waker)>,
+    /// Futures of records that are not decided.
+    pub(crate) futures: Vec<Waiting>,
+    /// Futures that wait for room.
     pub(crate) room_wakers: Vec<Waker>,
+    /// Whom the guard wakes when it has let go of the lock.
+    pub(crate) woken: Woken,
     /// Somebody found the buffer full while another group was being written: this one is next.
     pub(crate) room_wanted: bool,
     /// Somebody asked, without waiting, for a segment that holds a frame of so many bytes.
@@ -93,8 +96,9 @@ impl State {
             commit_time: Duration::from_micros(100),
             poison: None,
             closed: false,
-            wakers: Vec::new(),
+            futures: Vec::new(),
             room_wakers: Vec::new(),
+            woken: Woken::default(),
             room_wanted: false,
             roll_wanted: None,
             roll_error: None,
@@ -131,7 +135,8 @@ impl State {
             self.poison = Some(Poison::panic(self.durable));
             self.taken = false;
             self.changing = false;
-            self.wake_futures();
+            self.wake_futures(true);
+            self.wake_room();
         }
     }
 
@@ -162,18 +167,18 @@ impl State {
         self.poison.as_ref().map(|poison| Err(Error::Poisoned(poison.clone())))
     }
 
-    /// Wakes the futures that wait for room.
+    /// Has the futures woken that wait for room.
     pub(crate) fn wake_room(&mut self) {
-        self.room_wakers.drain(..).for_each(Waker::wake);
+        self.woken.extend(self.room_wakers.drain(..));
     }
 
-    /// Wakes the futures of records that are decided.
-    pub(crate) fn wake_futures(&mut self) {
-        let (durable, all) = (self.durable, self.poison.is_some() || self.closed);
-        let mut left = Vec::new();
-        for (lsn, waker) in self.wakers.drain(..) {
-            if all || lsn <= durable { waker.wake() } else { left.push((lsn, waker)) }
-        }
-        self.wakers = left;
+    /// Has the futures woken whose records are decided: durable, or taken off by a cut, or the log has ended. (It is a mistake not
+    /// to mind cuts.)
+    pub(crate) fn wake_futures(&mut self, minds_cuts: bool) {
+        let is_over = self.poison.is_some() || self.closed;
+        let (durable, cuts) = (self.durable, self.cut_count());
+        let is_decided =
+            |future: &mut Waiting| is_over || future.lsn <= durable || (minds_cuts && future.cuts != cuts);
+        self.woken.extend(self.futures.extract_if(.., is_decided).map(|future| future.waker));
     }
 }

@@ -8,7 +8,7 @@
 //! without a file. Where groups are large, or the last change found no file, blocks are only reserved: zeros would be a
 //! second write of every byte, and pay only where many small groups share a block's metadata.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_io::Directory;
 
@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::pool::{ObtainError, Progress};
 use crate::shared::Shared;
+use crate::sync::{Instant, sleep};
 
 /// The pause after a piece where nothing presses.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
@@ -122,7 +123,7 @@ fn make_ready<D: Directory>(shared: &Shared<D>, bytes: u64, is_paced: bool) -> R
             (state.closed || state.poison.is_some(), pause(&progress, state.filling.record_room(), rate))
         };
         if is_paced && !is_over && !pause.is_zero() {
-            std::thread::sleep(pause);
+            sleep(pause);
         }
         !is_over
     };

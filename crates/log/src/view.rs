@@ -9,9 +9,8 @@
 //! What the reader remembers of the head for the next look is only what was *durable*: whole groups behind it may be
 //! gone when the writer's sync failed, and others written in their place.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use inkstone_format::{Lsn, SegmentNumber, Tail};
 use inkstone_io::Directory;
@@ -22,7 +21,8 @@ use crate::options::Options;
 use crate::reader::Now;
 use crate::recover::Listing;
 use crate::recovery::Recovery;
-use crate::segment::{Link, Segments, lock};
+use crate::segment::{Link, Segments};
+use crate::sync::{AtomicU64, Instant, Mutex, Ordering, lock};
 
 /// A log that is open for reading only.
 pub(crate) struct View<D: Directory> {
@@ -65,7 +65,7 @@ impl<D: Directory> View<D> {
         Ok(Self { directory, options, recovery, seen: Mutex::new(seen), version: AtomicU64::new(0) })
     }
 
-    /// A number that is another one after each look. Ask for it before [`View::now`].
+    /// A number that is another one after each look, and always even. Ask for it before [`View::now`].
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -105,7 +105,7 @@ impl<D: Directory> View<D> {
     pub(crate) fn refresh(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
         // Before anything is changed: whoever asks in between asks again.
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.version.fetch_add(2, Ordering::AcqRel);
         if writer_lives(&*self.directory)? {
             seen.untouched = None;
             self.mind_the_living(&mut seen)?;
@@ -122,7 +122,7 @@ impl<D: Directory> View<D> {
     pub(crate) fn refresh_fully(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
         // Before anything is changed: whoever asks in between asks again.
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.version.fetch_add(2, Ordering::AcqRel);
         if writer_lives(&*self.directory)? {
             seen.untouched = None;
             self.look_again(&mut seen)?;

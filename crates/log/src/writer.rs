@@ -5,7 +5,7 @@
 //! uses it; nobody else does.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_format::SegmentHeader;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::filling::Frozen;
 use crate::mistake::Mistake;
 use crate::options::Options;
+use crate::sync::Instant;
 
 /// What became of a write.
 pub(crate) struct Written {

@@ -1,0 +1,26 @@
+//! The real ones: the standard library's, and the bell of `inkstone-io`.
+//!
+//! *Owns*: names. *May not touch*: how they work.
+
+use std::io;
+
+pub(crate) use inkstone_io::Bell;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::mpsc::{Receiver, sync_channel};
+pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use std::thread::{JoinHandle, ThreadId, sleep, yield_now};
+pub(crate) use std::thread_local;
+pub(crate) use std::time::Instant;
+
+/// How long a thread sleeps that others wake: a bound on what a wake-up that is forgotten by mistake can cost.
+pub(crate) const FALLBACK: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Starts a thread.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(run)
+}
+
+/// Which thread this is.
+pub(crate) fn this_thread() -> ThreadId {
+    std::thread::current().id()
+}
