@@ -10,19 +10,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use inkstone_io::{
-    Error, ForkMark, OsDirectory, Result, StageBuffer, StageFile, StageLayout, StageLock, buffers_in_memory,
+    Directory as _, Error, ForkMark, OsDirectory, Result, StageBuffer, StageFile, StageLayout, StageLock,
+    buffers_in_memory,
 };
 
 use crate::back::Back;
 use crate::buffer::Buffer;
 use crate::disk::{Disk, OsDisk};
 use crate::event::{Event, Events};
+use crate::folder::{FILE_MODE, Folder};
 use crate::janitor::{Chores, Janitor};
 use crate::names;
 use crate::notice::Notice;
 use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
 use crate::output::Output;
-use crate::recover::{self, HEAD_BYTES, Recovery};
+use crate::recover::{self, HEAD_BYTES, Recovery, Target};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::writer::{Guard, LogWriter};
@@ -200,9 +202,10 @@ impl Builder {
     pub fn open_on(self, disk: impl Disk) -> Result<(LogWriter, Guard)> {
         let fork = ForkMark::new()?;
         let (folder, name) = self.place()?;
-        let log = folder.join(&name);
+        let log = folder.path().join(&name);
         let layout = self.layout();
-        let (buffers, stage, recovery) = self.buffers(&log, layout, &disk)?;
+        let to = Target { directory: &folder.get(), name: &name, disk: &disk };
+        let (buffers, stage, recovery) = self.buffers(&log, layout, to)?;
         if let Some(recovery) = &recovery {
             self.events.tell(&Event::Recovered(recovery));
         }
@@ -237,7 +240,7 @@ impl Builder {
     }
 
     /// The directory, without links in its path, and the file's name.
-    fn place(&self) -> Result<(PathBuf, String)> {
+    fn place(&self) -> Result<(Arc<Folder>, String)> {
         let refused = |why: &str| Error::invalid("open log", &self.path, why);
         let name = self.path.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| refused("its name is missing or is no UTF-8"))?;
@@ -245,14 +248,14 @@ impl Builder {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        OsDirectory::create(folder)?;
+        OsDirectory::create_with_mode(folder, FILE_MODE)?;
         let folder = folder.canonicalize().map_err(|error| Error::new("find", folder, error))?;
         if let Some(link) = &self.latest
             && (link.is_empty() || link.contains('/') || link == name)
         {
             return Err(refused("the link to the latest file needs a name of its own, without a slash"));
         }
-        Ok((folder, name.to_owned()))
+        Ok((Arc::new(Folder::open(folder)?), name.to_owned()))
     }
 
     fn layout(&self) -> StageLayout {
@@ -274,7 +277,7 @@ impl Builder {
         &self,
         log: &Path,
         layout: StageLayout,
-        disk: &dyn Disk,
+        to: Target<'_>,
     ) -> Result<(Vec<StageBuffer>, Option<StageLock>, Option<Recovery>)> {
         if self.survive == Survive::Nothing {
             return Ok((buffers_in_memory(layout)?, None, None));
@@ -286,24 +289,24 @@ impl Builder {
                 Error::invalid("open log", log, why).advise("end that one first, or choose another file")
             );
         };
-        let recovery = recover::recover(&stage, log, disk)?;
+        let recovery = recover::recover(&stage, log, to)?;
         let (stage, buffers) = stage.into_buffers(layout, &recover::head(log, layout))?;
         Ok((buffers, Some(stage), recovery))
     }
 
-    fn output(&self, folder: PathBuf, name: String, disk: Box<dyn Disk>) -> Result<Output> {
+    fn output(&self, folder: Arc<Folder>, name: String, disk: Box<dyn Disk>) -> Result<Output> {
         let janitor = Janitor::start(Chores {
-            folder: folder.clone(),
+            folder: Arc::clone(&folder),
             name: name.clone(),
             keep: self.keep,
             compression: self.compression,
             ahead_bytes: self.rotation.ahead_bytes(),
             events: self.events.clone(),
         });
-        let janitor = janitor.map_err(|error| Error::new("start the janitor of", &folder, error))?;
+        let janitor = janitor.map_err(|error| Error::new("start the janitor of", folder.path(), error))?;
         let mut output = Output {
             disk,
-            last: newest(&folder, &name),
+            last: newest(&folder.get(), &name),
             folder,
             name,
             rotation: self.rotation,
@@ -323,7 +326,7 @@ impl Builder {
         }
         output.set_boundary();
         if let Some(link) = &self.latest {
-            point(&output.folder, link, &output.name)?;
+            point(&output.folder.get(), link, &output.name)?;
         }
         Ok(output)
     }
@@ -356,24 +359,20 @@ fn stage_name(log: &Path) -> String {
 }
 
 /// The newest rotated file, so that the next one is named behind it.
-fn newest(folder: &Path, log: &str) -> (u64, u32) {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| names::parse(log, entry.file_name().to_str()?));
-    names.map(|rotated| (rotated.seconds, rotated.number)).max().unwrap_or((0, 0))
+fn newest(directory: &OsDirectory, log: &str) -> (u64, u32) {
+    let names = directory.list().unwrap_or_default();
+    let rotated = names.iter().filter_map(|name| names::parse(log, name));
+    rotated.map(|rotated| (rotated.seconds, rotated.number)).max().unwrap_or((0, 0))
 }
 
 /// Makes the link anew, at once; a file of that name that is no link is left alone.
-fn point(folder: &Path, link: &str, name: &str) -> Result<()> {
-    let path = folder.join(link);
-    let failed = |error| Error::new("symlink", &path, error);
-    match std::fs::symlink_metadata(&path) {
-        Ok(found) if !found.is_symlink() => {
-            return Err(Error::invalid("symlink", &path, "there is a file of that name that is no link"));
-        }
-        _ => {}
+fn point(directory: &OsDirectory, link: &str, name: &str) -> Result<()> {
+    if directory.look(link)?.is_some_and(|named| !named.is_link) {
+        let path = directory.path().join(link);
+        return Err(Error::invalid("symlink", path, "there is a file of that name that is no link"));
     }
-    let new = folder.join(format!(".{link}.inkstone-new"));
-    let _ = std::fs::remove_file(&new);
-    std::os::unix::fs::symlink(name, &new).map_err(failed)?;
-    std::fs::rename(&new, &path).map_err(failed)
+    let new = format!(".{link}.inkstone-new");
+    let _ = directory.remove(&new);
+    directory.make_link(&new, name)?;
+    directory.rename(&new, link)
 }

@@ -4,17 +4,17 @@
 //! A test, or a program with a place of its own for log lines, puts something else here ([`crate::Builder::open_on`]).
 
 use std::fmt;
-use std::path::Path;
 
-use inkstone_io::{AppendFacts, AppendFile, Result, SyncKind};
+use inkstone_io::{AppendFacts, AppendFile, OsDirectory, Result, SyncKind};
 
 /// Opens log files.
 pub trait Disk: Send + 'static {
-    /// Opens the file for appending, creating it if it is not there.
+    /// Opens the file of this name for appending, creating it if it is not there. The directory is held open: a file opened
+    /// by a path made of it and the name may be another one.
     ///
     /// # Errors
     /// It could not be opened; it will be tried again.
-    fn open(&self, path: &Path) -> Result<Box<dyn LogFile>>;
+    fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>>;
 }
 
 /// An open log file.
@@ -60,8 +60,8 @@ pub trait LogFile: Send + fmt::Debug {
 pub struct OsDisk;
 
 impl Disk for OsDisk {
-    fn open(&self, path: &Path) -> Result<Box<dyn LogFile>> {
-        Ok(Box::new(AppendFile::open(path)?))
+    fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>> {
+        Ok(Box::new(AppendFile::open(directory, name)?))
     }
 }
 

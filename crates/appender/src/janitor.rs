@@ -5,25 +5,25 @@
 //! A compressed file is whole before it has its name, and durable before the plain one goes. A kill leaves a `.part`, which
 //! the next start removes, or both files, of which it removes the plain one.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
-use inkstone_io::{AppendFile, Error, Result, let_others_go_first, rename_new, sync_directory};
+use inkstone_io::{AppendFile, Directory as _, Error, OpenFile, OsDirectory, Result, let_others_go_first};
 
 use crate::event::{Event, Events};
+use crate::folder::Folder;
 use crate::names::{self, Rotated};
 use crate::options::{Compression, Keep};
 use crate::time;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Chores {
-    pub(crate) folder: PathBuf,
+    pub(crate) folder: Arc<Folder>,
     pub(crate) name: String,
     pub(crate) keep: Keep,
     pub(crate) compression: Compression,
@@ -91,64 +91,59 @@ impl Chores {
 
     /// Everything that is to be done now.
     pub(crate) fn sweep(&self, stop: &AtomicBool) -> Result<()> {
-        let ahead = self.ahead_bytes.map_or(Ok(()), |bytes| self.make_ahead(bytes));
-        for rotated in self.rotated_files()? {
+        // One directory for the whole of it, whatever its path leads to meanwhile.
+        let directory = &*self.folder.get();
+        let ahead = self.ahead_bytes.map_or(Ok(()), |bytes| self.make_ahead(directory, bytes));
+        for rotated in self.rotated_files(directory)? {
             if stop.load(Ordering::Relaxed) {
                 return ahead;
             }
-            let path = self.folder.join(rotated.name(&self.name));
+            let name = rotated.name(&self.name);
             if rotated.is_part() {
-                remove(&path)?;
+                remove(directory, &name)?;
             } else if rotated.extension.is_empty()
                 && let Some(extension) = self.compression.extension()
             {
-                self.compress(&path, extension, stop)?;
+                self.compress(directory, &name, extension, stop)?;
             }
         }
-        self.remove_old(SystemTime::now())?;
+        self.remove_old(directory, SystemTime::now())?;
         ahead
     }
 
     /// Newest first.
-    fn rotated_files(&self) -> Result<Vec<Rotated>> {
-        let failed = |source| Error::new("list directory", &self.folder, source);
-        let mut files = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            // A directory or a link of such a name is not what this crate made.
-            if entry.file_type().is_ok_and(|kind| kind.is_file()) {
-                files.extend(entry.file_name().to_str().and_then(|name| names::parse(&self.name, name)));
-            }
-        }
+    fn rotated_files(&self, directory: &OsDirectory) -> Result<Vec<Rotated>> {
+        // Plain files only: a directory or a link of such a name is not what this crate made.
+        let names = directory.list()?;
+        let mut files: Vec<_> = names.iter().filter_map(|name| names::parse(&self.name, name)).collect();
         files.sort_unstable();
         files.reverse();
         Ok(files)
     }
 
-    fn remove_old(&self, now: SystemTime) -> Result<()> {
+    fn remove_old(&self, directory: &OsDirectory, now: SystemTime) -> Result<()> {
         let (mut count, mut bytes) = (0, 0);
-        for rotated in self.rotated_files()? {
+        for rotated in self.rotated_files(directory)? {
             if rotated.is_part() {
                 continue;
             }
-            let path = self.folder.join(rotated.name(&self.name));
+            let name = rotated.name(&self.name);
             count += 1;
-            bytes += fs::symlink_metadata(&path).map_or(0, |metadata| metadata.len());
+            bytes += directory.look(&name)?.map_or(0, |named| named.facts.len_bytes);
             let age = time::seconds(now).saturating_sub(rotated.seconds);
             let is_old = self.keep.files.is_some_and(|most| count > most)
                 || self.keep.bytes.is_some_and(|most| bytes > most)
                 || self.keep.age.is_some_and(|most| age > most.as_secs());
             if is_old {
-                remove(&path)?;
+                remove(directory, &name)?;
             }
         }
         Ok(())
     }
 
     /// The next file, empty, with its blocks reserved.
-    fn make_ahead(&self, bytes: u64) -> Result<()> {
-        let path = self.folder.join(names::next(&self.name));
-        match AppendFile::create_new(&path) {
+    fn make_ahead(&self, directory: &OsDirectory, bytes: u64) -> Result<()> {
+        match AppendFile::create_new(directory, &names::next(&self.name)) {
             Ok(file) => match file.reserve(bytes) {
                 Err(error) if error.is_unsupported() => Ok(()),
                 answer => answer,
@@ -158,41 +153,54 @@ impl Chores {
         }
     }
 
-    fn compress(&self, path: &Path, extension: &str, stop: &AtomicBool) -> Result<()> {
-        let whole = with_extension(path, extension);
-        if fs::symlink_metadata(&whole).is_err() {
-            let part = with_extension(&whole, "part");
-            if let Err(error) = self.compress_into(path, &part, stop) {
-                let _ = fs::remove_file(&part);
+    fn compress(
+        &self,
+        directory: &OsDirectory,
+        name: &str,
+        extension: &str,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        let whole = format!("{name}.{extension}");
+        if directory.look(&whole)?.is_none() {
+            let part = format!("{whole}.part");
+            if let Err(error) = self.compress_into(directory, name, &part, stop) {
+                let _ = directory.remove(&part);
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
+                let path = directory.path().join(name);
                 return Err(Error::new("compress", path, error).advise("the plain file stays"));
             }
-            rename_new(&part, &whole)?;
-            sync_directory(&self.folder)?;
+            directory.rename_new(&part, &whole)?;
+            directory.sync()?;
         }
-        remove(path)
+        remove(directory, name)
     }
 
-    fn compress_into(&self, path: &Path, part: &Path, stop: &AtomicBool) -> io::Result<()> {
-        let mut source = Stoppable { file: File::open(path)?, stop };
-        let target = File::options().write(true).create_new(true).open(part)?;
+    fn compress_into(
+        &self,
+        directory: &OsDirectory,
+        name: &str,
+        part: &str,
+        stop: &AtomicBool,
+    ) -> io::Result<()> {
+        let source = directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)?;
+        let mut source = Stoppable { file: source.std_file(), stop };
+        let target = directory.open(part, &OpenFile::new_file()).map_err(io::Error::other)?;
+        let mut target = target.std_file();
         target.set_permissions(source.file.metadata()?.permissions())?;
         match self.compression {
-            Compression::None => drop(io::copy(&mut source, &mut &target)?),
+            Compression::None => drop(io::copy(&mut source, &mut target)?),
             #[cfg(feature = "gzip")]
             Compression::Gzip => {
-                let mut encoder = flate2::write::GzEncoder::new(
-                    io::BufWriter::new(&target),
-                    flate2::Compression::default(),
-                );
+                let mut encoder =
+                    flate2::write::GzEncoder::new(io::BufWriter::new(target), flate2::Compression::default());
                 io::copy(&mut source, &mut encoder)?;
                 io::Write::flush(&mut encoder.finish()?)?;
             }
             #[cfg(feature = "zstd")]
             Compression::Zstd => {
-                let mut encoder = zstd::Encoder::new(io::BufWriter::new(&target), 3)?;
+                let mut encoder = zstd::Encoder::new(io::BufWriter::new(target), 3)?;
                 io::copy(&mut source, &mut encoder)?;
                 io::Write::flush(&mut encoder.finish()?)?;
             }
@@ -203,7 +211,7 @@ impl Chores {
 
 /// A file that ends with an error when the janitor is to stop.
 struct Stoppable<'a> {
-    file: File,
+    file: &'a File,
     stop: &'a AtomicBool,
 }
 
@@ -216,17 +224,10 @@ impl io::Read for Stoppable<'_> {
     }
 }
 
-fn with_extension(path: &Path, extension: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(extension);
-    name.into()
-}
-
 /// That somebody else was faster is no failure.
-fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::new("unlink", path, error)),
+fn remove(directory: &OsDirectory, name: &str) -> Result<()> {
+    match directory.remove(name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
@@ -234,11 +235,14 @@ fn remove(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     fn chores(folder: &Path, keep: Keep) -> Chores {
+        let folder = Arc::new(Folder::open(folder.into()).expect("held"));
         let name = "a.log".to_owned();
         let (compression, ahead_bytes) = (Compression::None, None);
-        Chores { folder: folder.into(), name, keep, compression, ahead_bytes, events: Events::default() }
+        Chores { folder, name, keep, compression, ahead_bytes, events: Events::default() }
     }
 
     fn left(folder: &Path) -> Vec<String> {
@@ -273,7 +277,8 @@ mod tests {
                 fs::write(folder.join(name), "ten bytes.").expect("written");
             }
             fs::create_dir(folder.join(names::plain("a.log", 0, 0))).expect("a directory of such a name");
-            chores(folder, keep).remove_old(now).expect("removed");
+            let chores = chores(folder, keep);
+            chores.remove_old(&chores.folder.get(), now).expect("removed");
             let kept: Vec<_> = (0..4).filter(|age| folder.join(&old[*age]).exists()).collect();
             assert_eq!(kept, expected, "{keep:?}");
             let others = left(folder).len() - kept.len();

@@ -4,13 +4,15 @@
 //! ([`crate::janitor`]).
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use inkstone_io::{AppendFacts, Error, Result, rename_new, sync_directory};
+use inkstone_io::{AppendFacts, Directory as _, Error, OsDirectory, Result};
 
 use crate::disk::{Disk, LogFile};
 use crate::event::{Event, Events};
+use crate::folder::Folder;
 use crate::janitor::Janitor;
 use crate::names;
 use crate::options::Rotation;
@@ -21,7 +23,7 @@ const ROTATE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Output {
     pub(crate) disk: Box<dyn Disk>,
-    pub(crate) folder: PathBuf,
+    pub(crate) folder: Arc<Folder>,
     pub(crate) name: String,
     pub(crate) rotation: Rotation,
     /// Names are to be durable too.
@@ -43,7 +45,7 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.join(&self.name)
+        self.folder.path().join(&self.name)
     }
 
     /// The file, opened if it is not, and its facts. One that has lost its last name (its directory was removed, say) is
@@ -56,10 +58,14 @@ impl Output {
             }
             self.file = None;
         }
-        let file = self.disk.open(&self.path())?;
+        if self.folder.get().is_removed() {
+            self.folder.look_again();
+        }
+        let directory = self.folder.get();
+        let file = self.disk.open(&directory, &self.name)?;
         let facts = file.facts()?;
         if self.is_durable {
-            sync_directory(&self.folder)?;
+            directory.sync()?;
         }
         if let Some(bytes) = self.rotation.ahead_bytes() {
             self.tell_unless(file.reserve(bytes));
@@ -88,6 +94,7 @@ impl Output {
             self.sync_quietly();
             self.file = None;
         }
+        self.folder.look_again();
     }
 
     fn sync_quietly(&mut self) {
@@ -173,21 +180,17 @@ impl Output {
 
     /// The current file gets its last name, and the next one is opened.
     pub(crate) fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
-        let path = self.path();
         self.sync_quietly();
-        let named = std::fs::symlink_metadata(&path);
-        let is_ours = named.is_ok_and(|named| {
-            use std::os::unix::fs::MetadataExt as _;
-            (named.dev(), named.ino()) == (facts.device, facts.inode)
-        });
-        if is_ours {
-            let name = self.rename_away(&path)?;
+        let directory = self.folder.get();
+        let who = |facts: AppendFacts| (facts.device, facts.inode);
+        let named = directory.look(&self.name).ok().flatten();
+        if named.is_some_and(|named| who(named.facts) == who(facts)) {
+            let name = self.rename_away(&directory)?;
             self.rotations += 1;
             if let Some(file) = self.file.take().filter(|_| self.rotation.ahead_bytes().is_some()) {
                 self.tell_unless(file.give_back());
             }
-            let next = self.folder.join(names::next(&self.name));
-            match rename_new(&next, &path) {
+            match directory.rename_new(&names::next(&self.name), &self.name) {
                 Err(error) if error.kind() != ErrorKind::NotFound => self.tell_unless(Err(error)),
                 _ => {}
             }
@@ -200,18 +203,18 @@ impl Output {
     }
 
     /// Gives the file a name that no file has or had, compressed or not.
-    fn rename_away(&mut self, path: &Path) -> Result<String> {
+    fn rename_away(&mut self, directory: &OsDirectory) -> Result<String> {
         let now = time::seconds(SystemTime::now()).max(self.last.0);
         let mut number = if now == self.last.0 { self.last.1 + 1 } else { 0 };
         loop {
             let name = names::plain(&self.name, now, number);
             let taken = |extension: &str| {
-                std::fs::symlink_metadata(self.folder.join(format!("{name}.{extension}"))).is_ok()
+                directory.look(&format!("{name}.{extension}")).is_ok_and(|named| named.is_some())
             };
             let renamed = if taken("gz") || taken("zst") {
                 None
             } else {
-                match rename_new(path, &self.folder.join(&name)) {
+                match directory.rename_new(&self.name, &name) {
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => None,
                     answer => Some(answer),
                 }
@@ -232,7 +235,7 @@ impl Output {
                 self.tell_unless(file.give_back());
             }
             self.janitor.stop();
-            let _ = std::fs::remove_file(self.folder.join(names::next(&self.name)));
+            let _ = self.folder.get().remove(&names::next(&self.name));
         }
         self.janitor.stop();
     }

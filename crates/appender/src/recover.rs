@@ -8,10 +8,9 @@
 //! there. Each buffer is placed before it is appended and released after, so a kill in the middle of this is one like any other.
 
 use std::fmt;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use inkstone_io::{Error, Result, STAGE_WORDS, StageFile, StageLayout};
+use inkstone_io::{Directory as _, Error, OsDirectory, Result, STAGE_WORDS, StageFile, StageLayout};
 
 use crate::buffer::{CONTINUES, DEVICE, INODE, NUMBER, OFFSET, PLACED, Place};
 use crate::disk::{Disk, LogFile};
@@ -140,8 +139,16 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
     kept
 }
 
-/// Appends what a killed process left, if it left anything, and empties the stage.
-pub(crate) fn recover(stage: &StageFile, log: &Path, disk: &dyn Disk) -> Result<Option<Recovery>> {
+/// The log that is recovered: where it lies, and how it is opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) directory: &'a OsDirectory,
+    pub(crate) name: &'a str,
+    pub(crate) disk: &'a dyn Disk,
+}
+
+/// Appends what a killed process left in the log of this path, if it left anything, and empties the stage.
+pub(crate) fn recover(stage: &StageFile, log: &Path, to: Target<'_>) -> Result<Option<Recovery>> {
     let bytes = stage.read()?;
     let Some(head) = parse_head(&bytes) else { return Ok(None) };
     if head.log != log.as_os_str().as_encoded_bytes() {
@@ -155,7 +162,7 @@ pub(crate) fn recover(stage: &StageFile, log: &Path, disk: &dyn Disk) -> Result<
     let is_this_boot = head.boot == boot_id().as_bytes();
     for one in &pending {
         let place = one.place.filter(|_| is_this_boot);
-        recovery.bytes += append(stage, log, disk, &bytes[one.bytes.clone()], one, place)?;
+        recovery.bytes += append(stage, to, &bytes[one.bytes.clone()], one, place)?;
         stage.write_at(&0_u64.to_ne_bytes(), (one.words_at + NUMBER * 8) as u64)?;
     }
     if !is_this_boot && !pending.is_empty() {
@@ -169,15 +176,15 @@ pub(crate) fn recover(stage: &StageFile, log: &Path, disk: &dyn Disk) -> Result<
 /// Appends the part of one buffer that is not there; gives its length.
 fn append(
     stage: &StageFile,
-    log: &Path,
-    disk: &dyn Disk,
+    to: Target<'_>,
     bytes: &[u8],
     one: &Pending,
     place: Option<Place>,
 ) -> Result<u64> {
-    let mut file: Box<dyn LogFile> = match place.and_then(|place| find(log, place)) {
-        Some(path) => disk.open(&path)?,
-        None => disk.open(log)?,
+    let Target { directory, name, disk } = to;
+    let mut file: Box<dyn LogFile> = match place.and_then(|place| find(directory, name, place)) {
+        Some(name) => disk.open(directory, &name)?,
+        None => disk.open(directory, name)?,
     };
     let mut facts = file.facts()?;
     let done = match place {
@@ -188,7 +195,7 @@ fn append(
         }
         _ => {
             // Its file is gone, or it had none: it goes to the end of the log as it is now.
-            file = disk.open(log)?;
+            file = disk.open(directory, name)?;
             facts = file.facts()?;
             let words =
                 [(DEVICE, facts.device), (INODE, facts.inode), (OFFSET, facts.len_bytes), (PLACED, 1)];
@@ -213,21 +220,15 @@ fn append(
 }
 
 /// The file of the log that has this number: its name may have changed.
-fn find(log: &Path, place: Place) -> Option<PathBuf> {
-    let is_it = |path: &Path| {
-        std::fs::symlink_metadata(path)
-            .is_ok_and(|found| (found.dev(), found.ino()) == (place.device, place.inode))
+fn find(directory: &OsDirectory, name: &str, place: Place) -> Option<String> {
+    let is_it = |name: &str| {
+        let named = directory.look(name).ok().flatten();
+        named.is_some_and(|named| (named.facts.device, named.facts.inode) == (place.device, place.inode))
     };
-    if is_it(log) {
-        return Some(log.to_path_buf());
+    if is_it(name) {
+        return Some(name.to_owned());
     }
-    let name = log.file_name()?.to_str()?;
-    let mut entries = std::fs::read_dir(log.parent()?).ok()?.flatten();
-    entries
-        .find(|entry| {
-            entry.file_name().to_str().is_some_and(|other| other.starts_with(name)) && is_it(&entry.path())
-        })
-        .map(|entry| entry.path())
+    directory.list().ok()?.into_iter().find(|other| other.starts_with(name) && is_it(other))
 }
 
 #[cfg(test)]

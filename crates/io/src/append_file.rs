@@ -7,12 +7,14 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat, symlinkat};
 
+use crate::directory::OsDirectory;
 use crate::error::{Error, Result};
 use crate::prepare::FallocateMode;
 use crate::seam::SyncKind;
@@ -34,6 +36,20 @@ pub struct AppendFacts {
 }
 
 impl AppendFacts {
+    fn of_stat(stat: &rustix::fs::Stat) -> Self {
+        let since = std::time::Duration::new(
+            u64::try_from(stat.st_mtime).unwrap_or(0),
+            u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+        );
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            len_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            names: stat.st_nlink,
+            modified: SystemTime::UNIX_EPOCH + since,
+        }
+    }
+
     fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -52,26 +68,77 @@ pub struct AppendFile {
     path: PathBuf,
 }
 
-impl AppendFile {
-    /// Opens it, or creates it empty. Its name is durable after [`crate::sync_directory`].
+/// What a name in a directory stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named {
+    /// Who it is; of a link, the link itself.
+    pub facts: AppendFacts,
+    /// It is a symbolic link.
+    pub is_link: bool,
+}
+
+impl OsDirectory {
+    /// What has this name in the directory, if anything has; a link is not followed.
     ///
     /// # Errors
     /// What the file system answers.
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = retry(|| File::options().append(true).create(true).open(path)).map_err(|source| {
-            Error::new("open log", path, source).advise("look whether its directory is there and yours")
-        })?;
-        Ok(Self { file, path: path.to_path_buf() })
+    pub fn look(&self, name: &str) -> Result<Option<Named>> {
+        self.check_name(name)?;
+        let held = self.held();
+        match retry(|| Ok(statat(held.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)?)) {
+            Ok(stat) => {
+                let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+                Ok(Some(Named { facts: AppendFacts::of_stat(&stat), is_link }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(held.failed("stat", name, source)),
+        }
+    }
+
+    /// Makes the symbolic link `name`, which leads to `to`; there must be nothing of that name.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn make_link(&self, name: &str, to: &str) -> Result<()> {
+        self.check_change("symlink", name)?;
+        let held = self.held();
+        retry(|| Ok(symlinkat(to, held.as_fd(), name)?))
+            .map_err(|source| held.failed("symlink", name, source))
+    }
+}
+
+impl AppendFile {
+    /// Opens the file of this name in the directory, or creates it empty. Unlike a log's files it may be a link, or a device.
+    /// Its name is durable after a sync of the directory.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
+        let advice = "look whether its directory is there and yours";
+        Self::open_with(directory, name, "open log", OFlags::empty()).map_err(|error| error.advise(advice))
     }
 
     /// Creates it; there must be none.
     ///
     /// # Errors
     /// There is one, or what the file system answers.
-    pub fn create_new(path: &Path) -> Result<Self> {
-        let file = retry(|| File::options().append(true).create_new(true).open(path))
-            .map_err(|source| Error::new("create log", path, source))?;
-        Ok(Self { file, path: path.to_path_buf() })
+    pub fn create_new(directory: &OsDirectory, name: &str) -> Result<Self> {
+        Self::open_with(directory, name, "create log", OFlags::EXCL)
+    }
+
+    fn open_with(
+        directory: &OsDirectory,
+        name: &str,
+        operation: &'static str,
+        flags: OFlags,
+    ) -> Result<Self> {
+        directory.check_change(operation, name)?;
+        let held = directory.held();
+        let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(directory.mode_of_files());
+        let opened = retry(|| Ok(openat(held.as_fd(), name, flags, mode)?));
+        let file = opened.map_err(|source| Error::new(operation, held.join(name), source))?;
+        Ok(Self { file: file.into(), path: held.join(name) })
     }
 
     /// What the file system says of it now.
@@ -129,24 +196,6 @@ impl AppendFile {
     }
 }
 
-/// Renames a file; a file that has the new name already is an error, and stays.
-///
-/// # Errors
-/// What the file system answers; `AlreadyExists` when there is one.
-pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
-    let failed = |source: io::Error| Error::new("rename", from, source);
-    match retry(|| renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from)) {
-        // A file system without the flag: look first.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
-            match std::fs::symlink_metadata(to) {
-                Ok(_) => Err(failed(io::Error::from_raw_os_error(libc::EEXIST))),
-                Err(_) => std::fs::rename(from, to).map_err(failed),
-            }
-        }
-        answer => answer.map_err(failed),
-    }
-}
-
 /// Lets every other thread go first, from now on: for work of the calling thread that nobody waits for.
 ///
 /// # Errors
@@ -166,7 +215,8 @@ mod tests {
     fn room_is_reserved_behind_the_end_and_given_back() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("log");
-        let file = AppendFile::create_new(&path).expect("created");
+        let held = OsDirectory::open(directory.path()).expect("held");
+        let file = AppendFile::create_new(&held, "log").expect("created");
         assert_eq!(file.append(b"a line\n").expect("taken"), 7);
         if file.reserve(1 << 20).is_err_and(|error| error.is_unsupported()) {
             eprintln!("NOT RUN: room reserved ahead: the file system has no KEEP_SIZE");
@@ -184,7 +234,8 @@ mod tests {
     fn appending_goes_on_behind_a_truncation_and_a_removal_shows() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("log");
-        let file = AppendFile::open(&path).expect("created");
+        let held = OsDirectory::open(directory.path()).expect("held");
+        let file = AppendFile::open(&held, "log").expect("created");
         file.append(b"one\n").expect("taken");
         std::fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
         file.append(b"two\n").expect("taken");
@@ -192,18 +243,5 @@ mod tests {
         assert_eq!(file.facts().expect("facts").names, 1);
         std::fs::remove_file(&path).expect("removed");
         assert_eq!(file.facts().expect("facts").names, 0);
-    }
-
-    #[test]
-    fn a_rename_replaces_nothing() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (one, two) = (directory.path().join("one"), directory.path().join("two"));
-        std::fs::write(&one, "1").expect("written");
-        std::fs::write(&two, "2").expect("written");
-        assert_eq!(rename_new(&one, &two).expect_err("it is there").kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(std::fs::read(&two).expect("read"), b"2");
-        std::fs::remove_file(&two).expect("removed");
-        rename_new(&one, &two).expect("renamed");
-        assert_eq!(std::fs::read(&two).expect("read"), b"1");
     }
 }

@@ -1,17 +1,24 @@
 //! What the file system and the device under a directory can do, found out without I/O.
 //!
-//! *Owns*: the facts and where they are read (statx, mountinfo, sysfs). *May not touch*: the medium; nothing is written
-//! or synced to learn this. What only a trial can tell (does WRITE_ZEROES really work?) is not here.
+//! *Owns*: the facts and where they are read (statx, statfs, mountinfo, sysfs). *May not touch*: the medium; nothing is
+//! written or synced to learn this. What only a trial can tell (does WRITE_ZEROES really work?) is not here.
+//!
+//! All is asked of the directory's descriptor: its path may have come to lead elsewhere. `/proc` and `/sys` may be missing or
+//! hidden (a chroot, a container): what they would tell is `None` then.
 //!
 //! `O_DIRECT`'s alignment is asked of an unnamed temporary file (`O_TMPFILE`): the kernel tells it for files only.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, StatVfsMountFlags, StatxFlags, fstat, fstatfs, fstatvfs, openat, statx,
+};
 
 use crate::error::{Error, Result};
+use crate::held::Held;
 use crate::host::{DeviceNumber, MountPoint, mount_points};
 
 /// What O_DIRECT asks of memory and offsets here.
@@ -46,21 +53,25 @@ pub enum CopyOnWrite {
 pub enum Barriers {
     /// Syncs flush the device's cache.
     On,
-    /// Mounted with `nobarrier` or `barrier=0`: a sync does not flush, and a power loss takes what it acknowledged.
+    /// Mounted with `nobarrier` or `barrier=0`, or an overlay with `volatile`: a sync does not flush, and a power loss takes
+    /// what it acknowledged.
     Off,
+    /// The mount's options are not known, or they do not tell (an overlay's layers have mounts of their own).
+    NotTold,
 }
 
 /// The mount that a directory lies in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountFacts {
-    /// File system: `ext4`.
+    /// File system: `ext4`. Where the kernel's table of mounts is not to be had, its name by the number that `statfs` gives
+    /// (ext2 and ext3 have ext4's); `file system 0x...` for one that is not known here.
     pub file_system: String,
-    /// Where it is mounted.
-    pub target: PathBuf,
+    /// Where it is mounted; `None` where the table of mounts does not show it.
+    pub target: Option<PathBuf>,
     /// What is mounted: `/dev/vda`.
-    pub source: String,
+    pub source: Option<String>,
     /// Options of the mount and of the file system, joined by commas.
-    pub options: String,
+    pub options: Option<String>,
     /// Mounted read-only.
     pub read_only: bool,
     /// See [`Barriers`].
@@ -131,28 +142,37 @@ impl Capabilities {
     /// Finds out about the disk under `directory`.
     ///
     /// # Errors
-    /// When the directory is missing, or the kernel's tables cannot be read. A fact that is not told is `None`.
+    /// When the directory is missing or may not be searched. A fact that is not told is `None`.
     pub fn of(directory: &Path) -> Result<Self> {
-        let absolute =
-            directory.canonicalize().map_err(|source| Error::new("look at directory", directory, source))?;
-        let mount = mount_of(&absolute)?;
-        let device = device_number_of(&mount).and_then(device_facts);
-        let in_memory = matches!(mount.file_system.as_str(), "tmpfs" | "ramfs" | "devtmpfs");
-        let direct = if in_memory { DioAlignment::Refused } else { dio_alignment(&absolute) };
-        let copy_on_write = copy_on_write(&mount);
-        let journal = device.as_ref().filter(|_| mount.file_system == "ext4").and_then(has_journal);
-        let mount = mount_facts(mount);
-        let id = rustix::fs::statvfs(&absolute).ok().map(|answer| answer.f_fsid);
-        let file_system_id = id.filter(|id| *id != 0);
+        Self::of_held(&Held::open(directory)?)
+    }
+
+    pub(crate) fn of_held(held: &Held) -> Result<Self> {
+        // Without /proc, and where this mount lies outside of what the process may see, there is none.
+        let points = mount_points().unwrap_or_default();
+        let mount = mount_of(held, points);
+        let file_system = match &mount {
+            Some(mount) => mount.file_system.clone(),
+            None => file_system_of(held)?,
+        };
+        let device = device_number_of(held, mount.as_ref()).and_then(device_facts);
+        let in_memory = matches!(file_system.as_str(), "tmpfs" | "ramfs" | "devtmpfs");
+        let direct = if in_memory { DioAlignment::Refused } else { dio_alignment(held) };
+        let journal = device.as_ref().filter(|_| file_system == "ext4").and_then(has_journal);
+        let answer = fstatvfs(held).ok();
+        let mut mount = mount_facts(mount, file_system);
+        if let Some(answer) = &answer {
+            mount.read_only = answer.f_flag.contains(StatVfsMountFlags::RDONLY);
+        }
         Ok(Self {
-            directory: absolute,
+            directory: absolute(held),
+            copy_on_write: copy_on_write(&mount),
             mount,
             device,
             direct,
-            copy_on_write,
             in_memory,
             journal,
-            file_system_id,
+            file_system_id: answer.map(|answer| answer.f_fsid).filter(|id| *id != 0),
         })
     }
 
@@ -187,29 +207,91 @@ pub fn is_root() -> bool {
 /// # Errors
 /// What `statvfs` answers.
 pub fn free_bytes(directory: &Path) -> Result<u64> {
-    let answer = rustix::fs::statvfs(directory).map_err(|error| Error::new("statvfs", directory, error))?;
+    free_bytes_of(&Held::open(directory)?, directory)
+}
+
+pub(crate) fn free_bytes_of(directory: impl AsFd, path: &Path) -> Result<u64> {
+    let answer = fstatvfs(directory).map_err(|error| Error::new("statvfs", path, error))?;
     Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
 }
 
-/// The mount with the longest target above the path; the last one of those, as it covers the others.
-fn mount_of(absolute: &Path) -> Result<MountPoint> {
-    let mut best: Option<MountPoint> = None;
-    for mount in mount_points()? {
-        let depth = mount.target.components().count();
-        let better = best.as_ref().is_none_or(|best| depth >= best.target.components().count());
-        if absolute.starts_with(&mount.target) && better {
-            best = Some(mount);
-        }
-    }
-    best.ok_or_else(|| {
-        Error::invalid("look at mounts", absolute, "no mount in /proc/self/mountinfo covers it")
-    })
+/// Its path without links, where that still leads to it.
+fn absolute(held: &Held) -> PathBuf {
+    let leads_here = |path: &PathBuf| {
+        let (there, here) = (fs::metadata(path).ok(), fstat(held).ok());
+        there.zip(here).is_some_and(|(there, here)| (there.dev(), there.ino()) == (here.st_dev, here.st_ino))
+    };
+    held.path().canonicalize().ok().filter(leads_here).unwrap_or_else(|| held.path().to_path_buf())
 }
 
-fn mount_facts(mount: MountPoint) -> MountFacts {
+/// The mount that the directory was opened in: by its number, or (before Linux 5.8) the one with the longest target above its
+/// path, the last one of those, as it covers the others.
+fn mount_of(held: &Held, points: Vec<MountPoint>) -> Option<MountPoint> {
+    let answer = statx(held, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok();
+    let told = answer.filter(|answer| answer.stx_mask & StatxFlags::MNT_ID.bits() != 0);
+    if let Some(answer) = told {
+        return points.into_iter().find(|mount| mount.id == answer.stx_mnt_id);
+    }
+    let path = absolute(held);
+    let above = points.into_iter().filter(|mount| path.starts_with(&mount.target));
+    above.max_by_key(|mount| mount.target.components().count())
+}
+
+/// The file system's name by its number.
+fn file_system_of(held: &Held) -> Result<String> {
+    let answer = fstatfs(held).map_err(|error| Error::new("statfs", held.path(), error))?;
+    // The type differs between architectures; the numbers have 32 bits.
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
+    let number = answer.f_type as u32;
+    let name = FILE_SYSTEMS.iter().find(|(known, _)| *known == number).map(|(_, name)| (*name).to_owned());
+    Ok(name.unwrap_or_else(|| format!("file system {number:#x}")))
+}
+
+/// From the kernel's `linux/magic.h`, and the sources of those that are not in it.
+const FILE_SYSTEMS: [(u32, &str); 21] = [
+    (0xEF53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683E, "btrfs"),
+    (0x0102_1994, "tmpfs"),
+    (0x8584_58F6, "ramfs"),
+    (0x794C_7630, "overlay"),
+    (0x6573_5546, "fuse"),
+    (0x6969, "nfs"),
+    (0xFF53_4D42, "cifs"),
+    (0xFE53_4D42, "smb3"),
+    (0x00C3_6400, "ceph"),
+    (0x0102_1997, "9p"),
+    (0x2FC1_2FC1, "zfs"),
+    (0xCA45_1A4E, "bcachefs"),
+    (0xF2F5_2010, "f2fs"),
+    (0x3434, "nilfs2"),
+    (0x7461_636F, "ocfs2"),
+    (0x4D44, "vfat"),
+    (0x7371_7368, "squashfs"),
+    (0xE0F5_E1E2, "erofs"),
+    (0x9FA0, "proc"),
+];
+
+fn mount_facts(mount: Option<MountPoint>, file_system: String) -> MountFacts {
+    let Some(mount) = mount else {
+        let barriers = Barriers::NotTold;
+        return MountFacts {
+            file_system,
+            target: None,
+            source: None,
+            options: None,
+            read_only: false,
+            barriers,
+        };
+    };
     let options = format!("{},{}", mount.options, mount.super_options);
     let has = |name: &str| options.split(',').any(|option| option == name);
-    let barriers = if has("nobarrier") || has("barrier=0") { Barriers::Off } else { Barriers::On };
+    let barriers = match file_system.as_str() {
+        _ if has("nobarrier") || has("barrier=0") => Barriers::Off,
+        "overlay" if has("volatile") => Barriers::Off,
+        "overlay" => Barriers::NotTold,
+        _ => Barriers::On,
+    };
     let read_only = has("ro");
     let mut seen = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -218,17 +300,18 @@ fn mount_facts(mount: MountPoint) -> MountFacts {
         }
     }
     MountFacts {
-        file_system: mount.file_system,
-        target: mount.target,
-        source: mount.source,
-        options: seen.join(","),
+        file_system,
+        target: Some(mount.target),
+        source: Some(mount.source),
+        options: Some(seen.join(",")),
         read_only,
         barriers,
     }
 }
 
-fn copy_on_write(mount: &MountPoint) -> CopyOnWrite {
-    let nodatacow = mount.super_options.split(',').any(|option| option == "nodatacow");
+fn copy_on_write(mount: &MountFacts) -> CopyOnWrite {
+    let mut options = mount.options.iter().flat_map(|options| options.split(','));
+    let nodatacow = options.any(|option| option == "nodatacow");
     match mount.file_system.as_str() {
         "btrfs" if nodatacow => CopyOnWrite::SharedExtents,
         "btrfs" | "zfs" | "bcachefs" | "nilfs2" => CopyOnWrite::Always,
@@ -237,12 +320,14 @@ fn copy_on_write(mount: &MountPoint) -> CopyOnWrite {
     }
 }
 
-/// The block device's number. btrfs shows an anonymous one in mountinfo, so the source is asked there.
-fn device_number_of(mount: &MountPoint) -> Option<DeviceNumber> {
-    if mount.device.major != 0 {
-        return Some(mount.device);
+/// The block device's number. btrfs shows an anonymous one, so the mount's source is asked there.
+fn device_number_of(held: &Held, mount: Option<&MountPoint>) -> Option<DeviceNumber> {
+    let own = fstat(held).ok().map(|facts| DeviceNumber::from_st_dev(facts.st_dev));
+    let shown = mount.map(|mount| mount.device);
+    if let Some(number) = shown.into_iter().chain(own).find(|number| number.major != 0) {
+        return Some(number);
     }
-    let metadata = fs::metadata(&mount.source).ok()?;
+    let metadata = fs::metadata(&mount?.source).ok()?;
     let number = DeviceNumber::from_st_dev(metadata.rdev());
     (number.major != 0).then_some(number)
 }
@@ -301,9 +386,11 @@ fn chosen(text: &str) -> String {
     inside.map_or(text, |(name, _)| name).to_owned()
 }
 
-fn dio_alignment(directory: &Path) -> DioAlignment {
-    let unnamed = fs::File::options().write(true).custom_flags(libc::O_TMPFILE).open(directory);
-    let Ok(file) = unnamed else { return DioAlignment::NotTold };
+fn dio_alignment(directory: &Held) -> DioAlignment {
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let Ok(file) = openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) else {
+        return DioAlignment::NotTold;
+    };
     let Ok(answer) = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
         return DioAlignment::NotTold;
     };
@@ -320,8 +407,9 @@ fn dio_alignment(directory: &Path) -> DioAlignment {
 mod tests {
     use super::*;
 
-    fn mount(file_system: &str, super_options: &str) -> MountPoint {
-        MountPoint {
+    fn mount(file_system: &str, super_options: &str) -> MountFacts {
+        let mount = MountPoint {
+            id: 1,
             device: DeviceNumber { major: 7, minor: 0 },
             root: "/".into(),
             target: "/mnt".into(),
@@ -329,18 +417,37 @@ mod tests {
             file_system: file_system.into(),
             source: "/dev/loop0".into(),
             super_options: super_options.into(),
-        }
+        };
+        mount_facts(Some(mount), file_system.into())
     }
 
     #[test]
     fn barriers_and_copy_on_write_come_from_the_mount() {
-        assert_eq!(mount_facts(mount("ext4", "rw,nobarrier")).barriers, Barriers::Off);
-        assert_eq!(mount_facts(mount("ext4", "rw,barrier=0")).barriers, Barriers::Off);
-        assert_eq!(mount_facts(mount("ext4", "rw")).barriers, Barriers::On);
-        assert_eq!(mount_facts(mount("ext4", "rw,data=journal")).options, "rw,relatime,data=journal");
+        assert_eq!(mount("ext4", "rw,nobarrier").barriers, Barriers::Off);
+        assert_eq!(mount("ext4", "rw,barrier=0").barriers, Barriers::Off);
+        assert_eq!(mount("ext4", "rw").barriers, Barriers::On);
+        assert_eq!(mount("overlay", "rw,upperdir=/u,workdir=/w,volatile").barriers, Barriers::Off);
+        assert_eq!(mount("overlay", "rw,upperdir=/u,workdir=/w").barriers, Barriers::NotTold);
+        assert_eq!(mount_facts(None, "ext4".into()).barriers, Barriers::NotTold);
+        let options = mount("ext4", "rw,data=journal").options;
+        assert_eq!(options.as_deref(), Some("rw,relatime,data=journal"));
         assert_eq!(copy_on_write(&mount("btrfs", "rw")), CopyOnWrite::Always);
         assert_eq!(copy_on_write(&mount("btrfs", "rw,nodatacow")), CopyOnWrite::SharedExtents);
         assert_eq!(copy_on_write(&mount("ext4", "rw")), CopyOnWrite::Never);
+    }
+
+    #[test]
+    fn a_mount_is_found_by_its_number_and_a_file_system_by_its_own() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let held = Held::open(directory.path()).expect("held");
+        let mount = mount_of(&held, mount_points().expect("/proc")).expect("a mount");
+        assert!(held.path().canonicalize().expect("there").starts_with(&mount.target));
+        assert_eq!(file_system_of(&held).expect("told"), mount.file_system, "or it lacks a name in the list");
+        assert_eq!(mount_of(&held, Vec::new()), None);
+        let memory = Held::open(Path::new("/dev/shm")).and_then(|held| file_system_of(&held));
+        if let Ok(name) = memory {
+            assert_eq!(name, "tmpfs");
+        }
     }
 
     #[test]

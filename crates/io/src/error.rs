@@ -22,6 +22,7 @@ struct Inner {
     path: PathBuf,
     offset: Option<u64>,
     advice: Option<String>,
+    is_forked: bool,
     source: io::Error,
 }
 
@@ -33,6 +34,7 @@ impl Error {
             path: path.as_ref().to_path_buf(),
             offset: None,
             advice: None,
+            is_forked: false,
             source: source.into(),
         };
         Self { inner: Arc::new(inner) }
@@ -46,6 +48,14 @@ impl Error {
     /// The error of something that this kernel, file system or build does not have.
     pub fn unsupported(operation: &'static str, path: impl AsRef<Path>, why: impl Into<String>) -> Self {
         Self::new(operation, path, io::Error::new(io::ErrorKind::Unsupported, why.into()))
+    }
+
+    /// The error of a call that would change something, in a process that was forked after the file or directory was opened:
+    /// it belongs to the parent, and nothing was done.
+    pub fn forked(operation: &'static str, path: impl AsRef<Path>) -> Self {
+        let source = io::Error::other("this process was forked after it was opened; it is its parent's");
+        let error = Self::new(operation, path, source).advise("open it again in this process");
+        error.change(|inner| inner.is_forked = true)
     }
 
     /// Says at which byte of the file it happened.
@@ -67,6 +77,7 @@ impl Error {
             path: shared.path.clone(),
             offset: shared.offset,
             advice: shared.advice.clone(),
+            is_forked: shared.is_forked,
             source: copy_of(&shared.source),
         });
         change(&mut inner);
@@ -102,6 +113,12 @@ impl Error {
     pub fn is_unsupported(&self) -> bool {
         self.kind() == io::ErrorKind::Unsupported
             || matches!(self.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+    }
+
+    /// Whether the call was refused because this process was forked after the file or directory was opened
+    /// ([`Error::forked`]).
+    pub fn is_forked(&self) -> bool {
+        self.inner.is_forked
     }
 }
 
@@ -155,5 +172,15 @@ mod tests {
         assert_eq!(first.offset(), None);
         assert_eq!(second.offset(), Some(8));
         assert_eq!(second.raw_os_error(), Some(libc::EIO));
+    }
+
+    #[test]
+    fn a_forked_childs_error_stays_one() {
+        let error = Error::forked("pwrite", "/log/7");
+        let copy = error.clone().at(8);
+        assert!(error.is_forked() && copy.is_forked());
+        assert!(!Error::invalid("pwrite", "/log/7", "x").is_forked());
+        let text = copy.to_string();
+        assert!(text.starts_with("pwrite /log/7 at byte 8: this process was forked"), "{text}");
     }
 }

@@ -8,14 +8,16 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::FsWord;
+use rustix::fs::{FsWord, OFlags};
 use rustix::io::ReadWriteFlags;
 
 use crate::cached::Residency;
 use crate::error::{Error, Result};
 use crate::extents;
+use crate::fork::ForkMark;
+use crate::held::Held;
 use crate::mapping::Mapping;
 use crate::prepare;
 use crate::seam::{File, FileFacts, OpenFile, Persist, SyncKind};
@@ -39,13 +41,17 @@ fn flags_of(how: &OpenFile) -> i32 {
     direct | sync
 }
 
-/// A file of the operating system.
+/// A file of the operating system. In a process that was forked after it was opened it can be read, and every change is
+/// refused ([`Error::is_forked`]).
 #[derive(Debug)]
 pub struct OsFile {
     file: StdFile,
     path: PathBuf,
     how: OpenFile,
     way: Way,
+    /// The directory and the name that it was opened by, where it was not by its path.
+    place: Option<(Arc<Held>, String)>,
+    mark: ForkMark,
 }
 
 /// What stands between `write_at` and the descriptor.
@@ -62,6 +68,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The error of an opening that failed, with what to do where that is known.
+fn explained(error: Error, how: &OpenFile) -> Error {
+    let refused = how.access == Access::Direct && error.raw_os_error() == Some(libc::EINVAL);
+    if refused { error.advise("this file system has no O_DIRECT: use access buffered") } else { error }
+}
+
 /// What an error of a sync means in a file system that is read-only. Those without any writing (squashfs, erofs, iso9660)
 /// have no sync and answer `EINVAL`; bcachefs answers `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS`
 /// only after an error has *turned* them read-only: then what memory shows may never have reached the device.
@@ -71,7 +83,8 @@ fn says_nothing_is_dirty(code: i32, file_system: FsWord) -> bool {
 }
 
 impl OsFile {
-    /// Opens or creates the file. A creation is durable after a sync of its directory.
+    /// Opens or creates the file by its path, whatever kind of file it is: for labs. A creation is durable after a sync of
+    /// its directory. A log opens its files by [`crate::OsDirectory`].
     ///
     /// # Errors
     /// What the kernel answers; where `O_DIRECT` is refused, that it was `O_DIRECT`.
@@ -84,24 +97,73 @@ impl OsFile {
                 .custom_flags(flags_of(how))
                 .open(path)
         };
-        let file = retry(open).map_err(|source| {
-            let refused = how.access == Access::Direct && source.raw_os_error() == Some(libc::EINVAL);
-            let error = Error::new("open", path, source);
-            if refused {
-                error.advise("this file system has no O_DIRECT: use access buffered")
-            } else {
-                error
-            }
-        })?;
+        let file = retry(open).map_err(|source| explained(Error::new("open", path, source), how))?;
+        Self::with(file, path.to_path_buf(), how, None, ForkMark::new()?)
+    }
+
+    /// Opens or creates a plain file of a directory that is held open.
+    pub(crate) fn open_in(
+        held: &Arc<Held>,
+        name: &str,
+        how: &OpenFile,
+        mode: u32,
+        mark: ForkMark,
+    ) -> Result<Self> {
+        let path = held.join(name);
+        if how.create_new && how.read_only {
+            return Err(Error::invalid("open", path, "creating a file requires write access"));
+        }
+        let written = if how.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let created = if how.create_new { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
+        let flags = written | created | OFlags::from_bits_retain(flags_of(how).cast_unsigned());
+        let opened = held.open_file(name, flags, mode);
+        let file = opened.map_err(|source| explained(held.failed("open", name, source), how))?;
+        Self::with(file, path, how, Some((Arc::clone(held), name.to_owned())), mark)
+    }
+
+    fn with(
+        file: StdFile,
+        path: PathBuf,
+        how: &OpenFile,
+        place: Option<(Arc<Held>, String)>,
+        mark: ForkMark,
+    ) -> Result<Self> {
         let way = match how.access {
             Access::Buffered | Access::Direct => Way::Offset,
             Access::Seek => Way::Seek(Mutex::new(())),
             Access::Mmap => Way::Map(Mutex::new(None)),
             Access::Stream => Way::Stream(Mutex::new(
-                CStream::new(&file).map_err(|source| Error::new("fdopen", path, source))?,
+                CStream::new(&file, mark).map_err(|source| Error::new("fdopen", &path, source))?,
             )),
         };
-        Ok(Self { file, path: path.to_path_buf(), how: *how, way })
+        Ok(Self { file, path, how: *how, way, place, mark })
+    }
+
+    /// The same file through another descriptor, with these flags and no others.
+    fn again(&self, flags: i32) -> io::Result<StdFile> {
+        let again = match &self.place {
+            Some((held, name)) => {
+                held.open_file(name, OFlags::WRONLY | OFlags::from_bits_retain(flags.cast_unsigned()), 0)?
+            }
+            None => retry(|| StdFile::options().write(true).custom_flags(flags).open(&self.path))?,
+        };
+        let [mine, its] = [self.file.metadata()?, again.metadata()?].map(|facts| (facts.dev(), facts.ino()));
+        if mine != its {
+            return Err(io::Error::other("another file has its name by now"));
+        }
+        Ok(again)
+    }
+
+    /// Whether this process was forked after the file was opened. One load.
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        self.mark.is_child()
+    }
+
+    /// Refuses a change in a forked child: the file is its parent's.
+    #[inline]
+    pub(crate) fn check_change(&self, operation: &'static str) -> Result<()> {
+        if self.is_forked() { Err(Error::forked(operation, &self.path)) } else { Ok(()) }
     }
 
     /// How it was opened.
@@ -124,6 +186,7 @@ impl OsFile {
     /// # Errors
     /// When the access is another one, the file is shorter, or the kernel refuses.
     pub fn map(&self, len_bytes: u64) -> Result<()> {
+        self.check_change("mmap")?;
         let Way::Map(mapping) = &self.way else {
             return Err(Error::invalid("mmap", &self.path, "the file was not opened for access mmap"));
         };
@@ -142,6 +205,7 @@ impl OsFile {
     /// # Errors
     /// When nothing is mapped there, or what the kernel answers.
     pub fn sync_mapped(&self, offset: u64, len: usize) -> Result<()> {
+        self.check_change("msync")?;
         self.with_mapping("msync", offset, |mapping| mapping.sync(offset, len))
     }
 
@@ -150,6 +214,7 @@ impl OsFile {
     /// # Errors
     /// When the access is another one, or what the kernel answers.
     pub fn flush_buffered(&self) -> Result<()> {
+        self.check_change("fflush")?;
         match &self.way {
             Way::Stream(stream) => self.flush_stream(&mut lock(stream)),
             _ => Err(Error::invalid("fflush", &self.path, "the file was not opened for access stream")),
@@ -162,6 +227,7 @@ impl OsFile {
     /// # Errors
     /// What the kernel answers.
     pub fn write_back(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_change("sync_file_range")?;
         retry(|| sys::sync_file_range(self.file.as_fd(), offset, len))
             .map_err(|source| Error::new("sync_file_range", &self.path, source).at(offset))
     }
@@ -197,6 +263,7 @@ impl OsFile {
     }
 
     fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.check_change("pwritev2(RWF_DSYNC)")?;
         if !matches!(self.way, Way::Offset) {
             let why = format!("RWF_DSYNC does not go with access {}", self.how.access);
             return Err(Error::invalid("pwritev2", &self.path, why));
@@ -263,6 +330,7 @@ impl File for OsFile {
     }
 
     fn check_takes_changes(&self) -> Result<()> {
+        self.check_change("futimens")?;
         // Both to now, or only the file's owner might.
         let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
@@ -275,6 +343,7 @@ impl File for OsFile {
     }
 
     fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.check_change("ftruncate")?;
         retry(|| self.file.set_len(len_bytes))
             .map_err(|source| Error::new("ftruncate", &self.path, source).at(len_bytes))
     }
@@ -302,6 +371,7 @@ impl File for OsFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.check_change("pwrite")?;
         match &self.way {
             Way::Offset => prepare::write_all(&self.file, &self.path, bytes, offset),
             Way::Seek(turn) => {
@@ -315,6 +385,7 @@ impl File for OsFile {
     }
 
     fn sync(&self, kind: SyncKind) -> Result<()> {
+        self.check_change("fsync")?;
         if let Way::Stream(stream) = &self.way {
             self.flush_stream(&mut lock(stream))?;
         }
@@ -331,10 +402,13 @@ impl File for OsFile {
     }
 
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
-        prepare::prepare(&self.file, &self.path, self.how.access, preparation, len_bytes)
+        self.check_change("prepare")?;
+        let again = |flags| self.again(flags);
+        prepare::prepare(&self.file, &self.path, self.how.access, preparation, len_bytes, &again)
     }
 
     fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()> {
+        self.check_change("extend")?;
         prepare::extend(&self.file, &self.path, preparation, offset, len_bytes)
     }
 }

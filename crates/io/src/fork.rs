@@ -1,86 +1,150 @@
-//! Whether this process is a child that was forked after a mark was made, asked without a system call.
+//! Whether this process was forked since something was opened, asked without a system call.
 //!
-//! *Owns*: one page that the kernel wipes in a child (`MADV_WIPEONFORK`). *May not touch*: what a child then does.
+//! *Owns*: one page for the process, which the kernel wipes in a child (`MADV_WIPEONFORK`), and the handlers that the C
+//! library calls around `fork`. *May not touch*: what a child then does; locks have a table of their own
+//! (`lock_table.rs`).
 //!
-//! A child of `fork` has one thread and every lock in the state it had: who finds itself in one must not take a lock that
-//! another thread of the parent may have held. The number of the process would tell too, but asking costs a system call.
+//! A child of `fork` has one thread and every lock in the state it had: it must not take a lock that another thread of the
+//! parent may have held. The number of the process would tell a child from its parent too, but asking costs a system call.
+//!
+//! The page holds the number of this process among its ancestors: each that opens something takes the next one, and what
+//! it opens remembers it. So a child can open things of its own, and *its* child is a stranger to them again.
 
 use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::error::{Error, Result};
+use crate::lock_table;
 
-/// What the page holds in the process that made it.
-const MINE: u64 = 0x006d_696e_6521;
+/// The page, once there is one; never unmapped.
+static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+/// The last number that this process or an ancestor took: a child goes on from its parent's.
+static LAST: AtomicU64 = AtomicU64::new(0);
+static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 
-/// A mark that only the process which made it sees.
-#[derive(Debug)]
+/// Remembers which process made it. Copies are the same mark.
+#[derive(Debug, Clone, Copy)]
 pub struct ForkMark {
-    page: NonNull<u8>,
+    word: &'static AtomicU64,
+    number: u64,
 }
-
-// SAFETY: the page is owned memory, not tied to a thread, and is only ever read, as an atomic.
-unsafe impl Send for ForkMark {}
-// SAFETY: as above.
-unsafe impl Sync for ForkMark {}
 
 impl ForkMark {
-    /// Makes a mark.
+    /// A mark of this process.
     ///
     /// # Errors
-    /// There is no memory for one page, or the kernel is older than 4.14.
+    /// There is no memory for one page, or for the handlers of `fork`.
     pub fn new() -> Result<Self> {
         let failed = |source: io::Error| Error::new("make a mark for forks in", Path::new("memory"), source);
-        let bytes = rustix::param::page_size();
-        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of ours.
-        let page = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-        };
-        let page = page.map_err(|error| failed(error.into()))?;
-        let page =
-            NonNull::new(page.cast()).ok_or_else(|| failed(io::Error::other("mmap gave address 0")))?;
-        let mark = Self { page };
-        // SAFETY: the page is the whole mapping made above, and nobody else knows it.
-        unsafe { madvise(page.as_ptr().cast(), bytes, Advice::LinuxWipeOnFork) }
-            .map_err(|error| failed(error.into()).advise("Linux 4.14 or newer is needed"))?;
-        mark.word().store(MINE, Ordering::Relaxed);
-        Ok(mark)
+        install_handlers().map_err(failed)?;
+        let word = page().map_err(failed)?;
+        let mut number = word.load(Ordering::Relaxed);
+        if number == 0 {
+            let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+            let taken = word.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
+            number = taken.map_or_else(|others| others, |_| next);
+        }
+        Ok(Self { word, number })
     }
 
-    /// Whether this process was forked from the one that made the mark.
+    /// Whether this process was forked from the one that made the mark, however many forks ago. One load.
     #[inline]
     pub fn is_child(&self) -> bool {
-        self.word().load(Ordering::Relaxed) != MINE
-    }
-
-    #[inline]
-    fn word(&self) -> &AtomicU64 {
-        // SAFETY: the page is mapped for as long as `self` lives, aligned, and only used as this atomic.
-        unsafe { AtomicU64::from_ptr(self.page.as_ptr().cast()) }
+        self.word.load(Ordering::Relaxed) != self.number
     }
 }
 
-impl Drop for ForkMark {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, unmapped once; no reference into it outlives `self`.
-        let _ = unsafe { munmap(self.page.as_ptr().cast(), rustix::param::page_size()) };
+/// The process's page. No lock: a child forked while another thread held it would wait for ever.
+fn page() -> io::Result<&'static AtomicU64> {
+    let mut page = PAGE.load(Ordering::Acquire);
+    if page.is_null() {
+        let made = new_page()?.as_ptr();
+        page = match PAGE.compare_exchange(page, made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => made,
+            Err(others) => {
+                // SAFETY: mapped by `new_page` with this length, and nobody else has come to know it.
+                let _ = unsafe { munmap(made.cast(), rustix::param::page_size()) };
+                others
+            }
+        };
     }
+    // SAFETY: a page that `PAGE` has named stays mapped for as long as the process lives, and is only used as this atomic.
+    Ok(unsafe { &*page })
+}
+
+fn new_page() -> io::Result<NonNull<AtomicU64>> {
+    let bytes = rustix::param::page_size();
+    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of ours.
+    let page = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+    }?;
+    // Where the kernel lacks it (before 4.14, and some that only look like Linux), the handler in the child does it.
+    // SAFETY: the page is the whole mapping made above, and nobody else knows it.
+    let _ = unsafe { madvise(page, bytes, Advice::LinuxWipeOnFork) };
+    NonNull::new(page.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))
+}
+
+/// Asks the C library to call the handlers below around each `fork`. Two threads that come at once install them twice;
+/// each pair is called together or not at all, so that this is harmless.
+fn install_handlers() -> io::Result<()> {
+    if HAS_HANDLERS.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    // SAFETY: the three functions live as long as the program, take nothing, and only use atomics and system calls.
+    match unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) } {
+        0 => HAS_HANDLERS.store(true, Ordering::Release),
+        code => return Err(io::Error::from_raw_os_error(code)),
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn before_fork() {
+    lock_table::before_fork();
+}
+
+unsafe extern "C" fn after_fork() {
+    lock_table::after_fork();
+}
+
+unsafe extern "C" fn in_child() {
+    let page = PAGE.load(Ordering::Acquire);
+    if !page.is_null() {
+        // SAFETY: as in `page`.
+        unsafe { &*page }.store(0, Ordering::Relaxed);
+    }
+    lock_table::let_go_in_child();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::in_forked_child;
 
     #[test]
     fn a_child_knows_itself_and_the_parent_stays_who_it_was() {
         let mark = ForkMark::new().expect("a mark");
         assert!(!mark.is_child());
-        let child = crate::host::in_forked_child(|| u8::from(mark.is_child()));
+        let child = in_forked_child(|| u8::from(mark.is_child()));
         assert_eq!(child.expect("a child"), 1);
         assert!(!mark.is_child());
+    }
+
+    #[test]
+    fn a_childs_own_mark_is_its_own_and_strange_to_its_child() {
+        let mine = ForkMark::new().expect("a mark");
+        let child = in_forked_child(|| {
+            // A second fork before the first one took a number of its own, and one after it.
+            let strange = in_forked_child(|| u8::from(mine.is_child())).expect("a grandchild");
+            let own = ForkMark::new().expect("a mark");
+            let is_own = !own.is_child() && mine.is_child();
+            let both = in_forked_child(|| u8::from(own.is_child() && mine.is_child())).expect("a grandchild");
+            u8::from(is_own) + 2 * strange + 4 * both
+        });
+        assert_eq!(child.expect("a child"), 7);
+        assert!(!mine.is_child() && !ForkMark::new().expect("a mark").is_child());
     }
 }

@@ -22,8 +22,10 @@ mod error;
 mod extents;
 mod file;
 mod fork;
+mod held;
 pub mod host;
 mod lock;
+mod lock_table;
 mod mapping;
 mod memory;
 mod prepare;
@@ -34,7 +36,7 @@ mod stream;
 mod sys;
 pub mod transfer;
 
-pub use append_file::{AppendFacts, AppendFile, let_others_go_first, rename_new};
+pub use append_file::{AppendFacts, AppendFile, Named, let_others_go_first};
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
 pub use cached::{Advice, Residency};
@@ -42,7 +44,7 @@ pub use cached::{Advice, Residency};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
-pub use directory::{OsDirectory, sync_directory};
+pub use directory::{FILE_MODE, OsDirectory};
 pub use error::{Error, Result};
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use file::OsFile;

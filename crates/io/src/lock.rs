@@ -4,15 +4,21 @@
 //!
 //! A lock of the older kind belongs to the process and is lost when the process closes *any* descriptor of the file;
 //! `flock` is emulated by the other kind on some network file systems. A lock of the open file description has neither
-//! flaw, and `F_OFD_GETLK` asks for it without taking it.
+//! flaw, and `F_OFD_GETLK` asks for it without taking it. A forked child would keep it, were its copy of the descriptor not
+//! replaced (`lock_table.rs`).
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use crate::error::{Error, Result};
+use crate::fork::ForkMark;
+use crate::held::Held;
+use crate::lock_table::{Entry, while_no_fork};
 use crate::sys;
 use crate::transfer::retry;
 
@@ -24,10 +30,12 @@ const NO_NOTE: &str = "another process";
 /// The exclusive lock on a file; released when dropped.
 #[derive(Debug)]
 pub struct OsLock {
+    // Dropped after the entry is forgotten.
     file: File,
     path: PathBuf,
-    /// Who took it. A child that was forked shares the lock and must not give it back.
-    process: u32,
+    entry: Entry,
+    /// A child that was forked must not give its parent's lock back.
+    mark: ForkMark,
 }
 
 impl OsLock {
@@ -37,25 +45,33 @@ impl OsLock {
     }
 
     /// `None` if somebody else has it.
-    pub(crate) fn take(path: &Path) -> Result<Option<Self>> {
-        let file = open(path, true).map_err(|source| {
-            Error::new("open lock", path, source).advise("choose a directory that you may write to")
-        })?;
-        match retry(|| sys::set_description_lock(file.as_fd(), libc::F_WRLCK)) {
-            Ok(()) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-                return Ok(None);
-            }
-            Err(source) => return Err(no_locks(path, source)),
+    pub(crate) fn take(held: &Held, name: &str, mode: u32, mark: ForkMark) -> Result<Option<Self>> {
+        let lock = while_no_fork(|| Self::try_take(held, name, mode, mark))?;
+        if let Some(lock) = &lock {
+            lock.leave_note();
         }
-        let lock = Self { file, path: path.to_path_buf(), process: std::process::id() };
-        lock.leave_note();
-        Ok(Some(lock))
+        Ok(lock)
+    }
+
+    fn try_take(held: &Held, name: &str, mode: u32, mark: ForkMark) -> Result<Option<Self>> {
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let file = held.open_file(name, flags, mode).map_err(|source| {
+            let error = held.failed("open lock", name, source);
+            if held.is_removed() { error } else { error.advise("choose a directory that you may write to") }
+        })?;
+        let entry = Entry::of(file.as_raw_fd());
+        let lock = Self { file, path: held.join(name), entry, mark };
+        // Dropped below, it unlocks what it does not have, which does nothing.
+        match retry(|| sys::set_description_lock(lock.file.as_fd(), libc::F_WRLCK)) {
+            Ok(()) => Ok(Some(lock)),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(None),
+            Err(source) => Err(no_locks(&lock.path, source)),
+        }
     }
 
     /// For people only, so it may fail: on a full disk there is no block for it. Then nobody else's note is to stay.
     fn leave_note(&self) {
-        let note = format!("process {}\n", self.process);
+        let note = format!("process {}\n", std::process::id());
         let is_left = retry(|| self.file.write_all_at(note.as_bytes(), 0)).is_ok();
         let len = if is_left { note.len() as u64 } else { 0 };
         // Written first, cut after: who reads in between finds the note in the first line.
@@ -65,26 +81,41 @@ impl OsLock {
 
 impl Drop for OsLock {
     fn drop(&mut self) {
-        // Closing is not enough: a child between fork and exec has the open file description too.
-        if self.process == std::process::id() {
-            let _ = retry(|| sys::set_description_lock(self.file.as_fd(), libc::F_UNLCK));
+        // In a child the descriptor means nothing any more, and its entry may be a lock's that the child took itself.
+        if self.mark.is_child() {
+            return;
         }
+        // Closing is not enough: a process that was made without the C library's fork may have the open file description too.
+        let _ = retry(|| sys::set_description_lock(self.file.as_fd(), libc::F_UNLCK));
+        self.entry.forget();
     }
 }
 
 /// Who holds the lock on the file, in words; `None` if nobody.
-pub(crate) fn holder(path: &Path) -> Result<Option<String>> {
-    let file = match open(path, false) {
+pub(crate) fn holder(held: &Held, name: &str) -> Result<Option<String>> {
+    let file = match held.open_file(name, OFlags::RDONLY, 0) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(source) => {
-            let advice = "ask as a user who may read the lock file";
-            return Err(Error::new("open lock", path, source).advise(advice));
+            return Err(held
+                .failed("open lock", name, source)
+                .advise("ask as a user who may read the lock file"));
         }
     };
-    let is_locked =
-        retry(|| sys::is_locked_by_other(file.as_fd())).map_err(|source| no_locks(path, source))?;
-    Ok(is_locked.then(|| note_in(&file)))
+    let in_the_way =
+        retry(|| sys::lock_in_the_way(file.as_fd())).map_err(|source| no_locks(&held.join(name), source))?;
+    Ok(in_the_way.map(|lock| in_words(&file, &held.join(name), lock)))
+}
+
+/// No log takes a lock for reading, nor one of the older kind: then the note is somebody else's.
+fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
+    let sys::LockInTheWay { is_to_read, process } = lock;
+    if !is_to_read && process.is_none() {
+        return note_in(file);
+    }
+    let who = process.map_or_else(|| NO_NOTE.to_owned(), |process| format!("process {process}"));
+    let kind = if is_to_read { "a read lock" } else { "a lock of its own" };
+    format!("{who}, which is no writer but keeps {kind} on {} (`lslocks` shows it)", path.display())
 }
 
 fn note_in(file: &File) -> String {
@@ -99,22 +130,4 @@ fn note_in(file: &File) -> String {
 
 fn no_locks(path: &Path, source: io::Error) -> Error {
     Error::new("lock", path, source).advise("choose a directory on a file system with record locks")
-}
-
-/// Opens a lock file, but nothing that only pretends to be one: no link, no pipe to wait at.
-fn open(path: &Path, to_take: bool) -> io::Result<File> {
-    let how = || {
-        OpenOptions::new()
-            .read(true)
-            .write(to_take)
-            .create(to_take)
-            .truncate(false)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(path)
-    };
-    let file = retry(how)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "the lock is no plain file"))
 }

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -75,17 +75,19 @@ impl FallocateMode {
     }
 }
 
-/// Makes the first `len_bytes` of the file ready; the ways in steps do nothing here.
+/// Makes the first `len_bytes` of the file ready; the ways in steps do nothing here. `again` opens the same file for writing
+/// with the flags given.
 pub(crate) fn prepare(
     file: &File,
     path: &Path,
     access: Access,
     way: Preparation,
     len_bytes: u64,
+    again: &dyn Fn(i32) -> io::Result<File>,
 ) -> Result<()> {
     let mode = match way {
         Preparation::None | Preparation::FallocateSteps | Preparation::KeepSizeSteps => return Ok(()),
-        Preparation::Zeros => return write_zeros(path, access, len_bytes),
+        Preparation::Zeros => return write_zeros(path, access, len_bytes, again),
         Preparation::Fallocate => FallocateMode::Plain,
         Preparation::KeepSize => FallocateMode::KeepSize,
         Preparation::PosixFallocate => FallocateMode::Posix,
@@ -108,11 +110,15 @@ pub(crate) fn extend(file: &File, path: &Path, way: Preparation, offset: u64, le
 ///
 /// Through a descriptor of its own: on one opened with `O_DSYNC` each piece would be synced by itself. In the file's
 /// own access mode: after direct zeros the page cache is cold, and a small buffered overwrite would have to read.
-fn write_zeros(path: &Path, access: Access, len_bytes: u64) -> Result<()> {
+fn write_zeros(
+    path: &Path,
+    access: Access,
+    len_bytes: u64,
+    again: &dyn Fn(i32) -> io::Result<File>,
+) -> Result<()> {
     let direct = access == Access::Direct;
     let flags = if direct { libc::O_DIRECT } else { 0 };
-    let file = retry(|| File::options().write(true).custom_flags(flags).open(path))
-        .map_err(|source| Error::new("open to write zeros", path, source))?;
+    let file = again(flags).map_err(|source| Error::new("open to write zeros", path, source))?;
     if direct && !len_bytes.is_multiple_of(512) {
         return Err(Error::invalid("write zeros", path, format!("{len_bytes} bytes are no multiple of 512")));
     }

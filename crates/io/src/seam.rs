@@ -311,9 +311,11 @@ pub trait Directory: Send + Sync + 'static {
     /// Its path, for messages.
     fn path(&self) -> &Path;
 
-    /// Opens or creates a file. A creation is durable after [`Directory::sync`].
+    /// Opens or creates a plain file, never waiting for anybody (a pipe of that name is refused). A creation is durable after
+    /// [`Directory::sync`].
     ///
     /// # Errors
+    /// The name is that of a link, a directory, a pipe or a device.
     /// What the file system answers; `O_DIRECT` where it is refused says so.
     fn open(&self, name: &str, how: &OpenFile) -> Result<Self::File>;
 
@@ -322,6 +324,12 @@ pub trait Directory: Send + Sync + 'static {
     /// # Errors
     /// What the file system answers.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Renames within the directory to a name that no file has. Durable after [`Directory::sync`].
+    ///
+    /// # Errors
+    /// `AlreadyExists` when a file has the name `to`: both stay as they are. Else what the file system answers.
+    fn rename_new(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a file. Durable after [`Directory::sync`].
     ///
@@ -357,6 +365,13 @@ pub trait Directory: Send + Sync + 'static {
     /// # Errors
     /// The file is there and could not be opened for reading, or the file system has no locks.
     fn locked_by(&self, name: &str) -> Result<Option<String>>;
+
+    /// Whether this process was forked after the directory was opened. Then the directory, its files and its lock belong to
+    /// the parent: they can be read, every change is refused with an error of its own ([`crate::Error::is_forked`]), and
+    /// dropping the lock does not give it back. Cheap: one load.
+    fn is_forked(&self) -> bool {
+        false
+    }
 
     /// Room for an unprivileged user in its file system, in bytes. Others may take it at any time.
     ///

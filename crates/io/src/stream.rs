@@ -7,23 +7,26 @@ use std::io;
 use std::os::fd::IntoRawFd;
 use std::ptr::NonNull;
 
+use crate::fork::ForkMark;
+
 /// A C stream over a duplicate of a file's descriptor.
 #[derive(Debug)]
 pub(crate) struct CStream {
     stream: NonNull<libc::FILE>,
     position: u64,
+    mark: ForkMark,
 }
 
 // SAFETY: a `FILE` may be used from any thread, one at a time; `OsFile` keeps it behind a lock.
 unsafe impl Send for CStream {}
 
 impl CStream {
-    pub(crate) fn new(file: &File) -> io::Result<Self> {
+    pub(crate) fn new(file: &File, mark: ForkMark) -> io::Result<Self> {
         let descriptor = file.try_clone()?.into_raw_fd();
         // SAFETY: the descriptor is open and ours; the mode is a NUL-terminated literal that fits its flags.
         let stream = unsafe { libc::fdopen(descriptor, c"r+".as_ptr()) };
         match NonNull::new(stream) {
-            Some(stream) => Ok(Self { stream, position: 0 }),
+            Some(stream) => Ok(Self { stream, position: 0, mark }),
             None => {
                 let error = io::Error::last_os_error();
                 // SAFETY: `fdopen` failed, so the descriptor is still ours, and nobody else has its number.
@@ -63,6 +66,10 @@ impl CStream {
 
 impl Drop for CStream {
     fn drop(&mut self) {
+        // It would write what its parent has buffered, once more.
+        if self.mark.is_child() {
+            return;
+        }
         // SAFETY: opened by `fdopen`, closed once; it closes its duplicate of the descriptor too.
         unsafe { libc::fclose(self.stream.as_ptr()) };
     }

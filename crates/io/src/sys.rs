@@ -100,12 +100,24 @@ pub(crate) fn set_description_lock(fd: BorrowedFd<'_>, lock_type: libc::c_int) -
     }
 }
 
-/// Whether somebody else's lock is in the way of an exclusive one on the whole file. Takes nothing.
-pub(crate) fn is_locked_by_other(fd: BorrowedFd<'_>) -> io::Result<bool> {
+/// A lock of somebody else's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LockInTheWay {
+    /// It only keeps others from writing.
+    pub(crate) is_to_read: bool,
+    /// Whose it is, if it is a process's; the lock of an open file description is nobody's.
+    pub(crate) process: Option<u32>,
+}
+
+/// Whether somebody else's lock is in the way of an exclusive one on the whole file, and which. Takes nothing.
+pub(crate) fn lock_in_the_way(fd: BorrowedFd<'_>) -> io::Result<Option<LockInTheWay>> {
     let mut lock = whole_file(libc::F_WRLCK);
     // SAFETY: the descriptor is open for as long as it is borrowed; `lock` is a live, exclusively borrowed `struct flock`.
     match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
-        0 => Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK),
+        0 => Ok((libc::c_int::from(lock.l_type) != libc::F_UNLCK).then(|| LockInTheWay {
+            is_to_read: libc::c_int::from(lock.l_type) == libc::F_RDLCK,
+            process: u32::try_from(lock.l_pid).ok().filter(|process| *process != 0),
+        })),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -153,7 +153,7 @@ pub fn place_of(capabilities: &Capabilities, name: &str) -> Place {
         name: name.into(),
         directory: capabilities.directory.display().to_string(),
         file_system: capabilities.mount.file_system.clone(),
-        mount_options: capabilities.mount.options.clone(),
+        mount_options: capabilities.mount.options.clone().unwrap_or_else(|| "not known".into()),
         journal: capabilities.journal,
         copy_on_write: match capabilities.copy_on_write {
             CopyOnWrite::Never => "no".into(),

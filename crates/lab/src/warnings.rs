@@ -62,6 +62,13 @@ pub fn of_place(capabilities: &Capabilities) -> Vec<Warning> {
             "mount with barrier=1, unless the device's cache survives a power loss",
         ));
     }
+    if mount.options.is_none() {
+        warnings.push(warning(
+            "barriers-not-known",
+            "the mount's options are not known: whether a sync flushes the device's cache is not known either",
+            "run the lab where /proc/self/mountinfo can be read and shows this mount",
+        ));
+    }
     warnings.extend(busy(capabilities));
     warnings
 }

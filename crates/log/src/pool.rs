@@ -276,12 +276,19 @@ impl<D: Directory> Pool<D> {
     /// Gives a file the next segment's name, durably. The caller holds `naming`. Where that fails the file can be had
     /// again, or is removed.
     fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready<D::File>> {
-        let number = self.next_number()?;
-        let name = names::segment(number);
-        if let Err(error) = self.directory.rename(&made.name, &name) {
-            self.take_back(&made, bytes);
-            return Err(ObtainError::Retry(no_room_or(bytes, error)));
-        }
+        let (number, name) = loop {
+            let number = self.next_number()?;
+            let name = names::segment(number);
+            match self.directory.rename_new(&made.name, &name) {
+                Ok(()) => break (number, name),
+                // Somebody has put a file there since the directory was listed. It stays, and its number is passed over.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    self.take_back(&made, bytes);
+                    return Err(ObtainError::Retry(no_room_or(bytes, error)));
+                }
+            }
+        };
         if !options.makes(Mistake::NoDirectorySync) {
             self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
         }
@@ -316,7 +323,7 @@ impl<D: Directory> Pool<D> {
     /// Takes a segment's name from a file. Where that fails the name stays, which is harmless: without a header it is no
     /// segment, and the next opening takes it back.
     fn free_again(&self, number: SegmentNumber, bytes: u64) {
-        if self.directory.rename(&names::segment(number), &names::free(number)).is_ok() {
+        if self.directory.rename_new(&names::segment(number), &names::free(number)).is_ok() {
             lock(&self.files).free.push(Spare::new(number, bytes));
         }
     }
@@ -457,7 +464,16 @@ impl<D: Directory> Pool<D> {
 
     /// Takes back the file of a segment that is not the log's any more: its blocks are kept, or it is removed soon.
     pub(crate) fn retire(&self, number: SegmentNumber, bytes: u64, options: &Options) -> Result<()> {
-        self.directory.rename(&names::segment(number), &names::free(number))?;
+        match self.directory.rename_new(&names::segment(number), &names::free(number)) {
+            // Somebody has put a file there. It stays, and the segment's own is removed: nothing in it is needed.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.directory.remove(&names::segment(number))?;
+                let mut files = lock(&self.files);
+                files.used_bytes = files.used_bytes.saturating_sub(bytes);
+                return Ok(());
+            }
+            renamed => renamed?,
+        }
         let mut files = lock(&self.files);
         let spare = Spare::new(number, bytes);
         let is_kept = files.free.len() < options.free_segments_chosen();

@@ -185,9 +185,19 @@ fn no_direct(found: &Capabilities) -> Option<String> {
 fn warnings(found: &Capabilities) -> Vec<String> {
     let mut warnings = Vec::new();
     if found.mount.barriers == Barriers::Off {
-        let target = found.mount.target.display();
-        warnings
-            .push(format!("{target} is mounted without barriers: a power loss takes what was acknowledged"));
+        let place = found.mount.target.as_ref().unwrap_or(&found.directory).display();
+        let why = if found.mount.file_system == "overlay" {
+            "is a volatile overlay"
+        } else {
+            "is mounted without barriers"
+        };
+        warnings.push(format!("{place} {why}: a power loss takes what was acknowledged"));
+    }
+    if found.mount.options.is_none() {
+        let directory = found.directory.display();
+        warnings.push(format!(
+            "the mount options of {directory} are not known (/proc/self/mountinfo does not show them): whether a sync reaches the medium is not known either"
+        ));
     }
     if let Some(memory) = found.memory_below() {
         warnings.push(format!("this is memory ({memory}): nothing here survives a power loss"));
@@ -205,9 +215,9 @@ mod tests {
             directory: "/log".into(),
             mount: MountFacts {
                 file_system: file_system.into(),
-                target: "/".into(),
-                source: "/dev/x".into(),
-                options: "rw".into(),
+                target: Some("/".into()),
+                source: Some("/dev/x".into()),
+                options: Some("rw".into()),
                 read_only: false,
                 barriers: Barriers::On,
             },

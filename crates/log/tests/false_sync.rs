@@ -29,9 +29,9 @@ fn xfs() -> Capabilities {
         directory: "/log".into(),
         mount: MountFacts {
             file_system: "xfs".into(),
-            target: "/".into(),
-            source: "/dev/x".into(),
-            options: "rw".into(),
+            target: Some("/".into()),
+            source: Some("/dev/x".into()),
+            options: Some("rw".into()),
             read_only: false,
             barriers: Barriers::On,
         },

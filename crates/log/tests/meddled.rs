@@ -63,6 +63,10 @@ impl Directory for Meddled {
         panic!("a reader that renames {from}")
     }
 
+    fn rename_new(&self, from: &str, _: &str) -> Result<()> {
+        panic!("a reader that renames {from}")
+    }
+
     fn remove(&self, name: &str) -> Result<()> {
         panic!("a reader that removes {name}")
     }

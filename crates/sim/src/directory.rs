@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{Access, Directory, EngineKind, Error, NamedChoice, OpenFile, Result};
@@ -23,12 +24,23 @@ pub struct SimDirectory {
     disk: SimDisk,
     number: usize,
     path: PathBuf,
+    is_forked: Arc<AtomicBool>,
 }
 
 impl SimDirectory {
     pub(crate) fn new(disk: SimDisk, path: PathBuf) -> Self {
         let number = disk.lock().directory(&path);
-        Self { disk, number, path }
+        Self { disk, number, path, is_forked: Arc::default() }
+    }
+
+    /// From here on this handle, its clones, and the files and locks that it gives say and do what those of a forked child
+    /// would: they can be read, every change is refused, and a lock that is dropped is not given back.
+    pub fn act_forked(&self) {
+        self.is_forked.store(true, Ordering::Relaxed);
+    }
+
+    fn check_change(&self, operation: &'static str, name: &str) -> Result<()> {
+        if self.is_forked() { Err(Error::forked(operation, self.path.join(name))) } else { Ok(()) }
     }
 
     /// The disk that it is on.
@@ -51,6 +63,7 @@ pub struct SimLock {
     disk: SimDisk,
     inode: u64,
     path: PathBuf,
+    is_forked: Arc<AtomicBool>,
 }
 
 impl SimLock {
@@ -62,7 +75,9 @@ impl SimLock {
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.disk.lock().release_lock(self.inode);
+        if !self.is_forked.load(Ordering::Relaxed) {
+            self.disk.lock().release_lock(self.inode);
+        }
     }
 }
 
@@ -78,6 +93,9 @@ impl Directory for SimDirectory {
     fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
         let name = self.check_name(name)?;
         let path = self.path.join(&*name);
+        if !how.read_only {
+            self.check_change("open", &name)?;
+        }
         match how.access {
             Access::Buffered | Access::Seek | Access::Direct => {}
             Access::Mmap | Access::Stream => {
@@ -95,18 +113,27 @@ impl Directory for SimDirectory {
                 .advise("this file system has no O_DIRECT: use access buffered"));
         }
         match state.open(self.number, &name, how.create_new) {
-            Ok(inode) => Ok(SimFile::new(self.disk.clone(), inode, path, *how)),
+            Ok(inode) => Ok(SimFile::new(self.disk.clone(), inode, path, *how, Arc::clone(&self.is_forked))),
             Err(source) => Err(Error::new("open", path, source)),
         }
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.check_change("rename", from)?;
         let (from, to) = (self.check_name(from)?, self.check_name(to)?);
-        let renamed = self.disk.lock().rename(self.number, &from, &to);
+        let renamed = self.disk.lock().rename(self.number, &from, &to, true);
+        renamed.map_err(|source| Error::new("rename", self.path.join(&*from), source))
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        self.check_change("rename", from)?;
+        let (from, to) = (self.check_name(from)?, self.check_name(to)?);
+        let renamed = self.disk.lock().rename(self.number, &from, &to, false);
         renamed.map_err(|source| Error::new("rename", self.path.join(&*from), source))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
+        self.check_change("unlink", name)?;
         let name = self.check_name(name)?;
         let removed = self.disk.lock().remove(self.number, &name);
         removed.map_err(|source| Error::new("unlink", self.path.join(&*name), source))
@@ -117,16 +144,21 @@ impl Directory for SimDirectory {
     }
 
     fn sync(&self) -> Result<()> {
+        self.check_change("fsync directory", "")?;
         let synced = self.disk.lock().sync_directory(self.number);
         synced.map_err(|source| Error::new("fsync directory", &self.path, source))
     }
 
     fn lock(&self, name: &str) -> Result<Option<SimLock>> {
+        self.check_change("lock", name)?;
         let name = self.check_name(name)?;
         let taken = self.disk.lock().take_lock(self.number, &name);
         let path = self.path.join(&*name);
         match taken {
-            Ok(inode) => Ok(inode.map(|inode| SimLock { disk: self.disk.clone(), inode, path })),
+            Ok(inode) => Ok(inode.map(|inode| {
+                let is_forked = Arc::clone(&self.is_forked);
+                SimLock { disk: self.disk.clone(), inode, path, is_forked }
+            })),
             Err(source) => Err(Error::new("open lock", path, source)),
         }
     }
@@ -135,6 +167,10 @@ impl Directory for SimDirectory {
         let name = self.check_name(name)?;
         let is_locked = self.disk.lock().is_locked(self.number, &name);
         Ok(is_locked.then(|| "another process".to_owned()))
+    }
+
+    fn is_forked(&self) -> bool {
+        self.is_forked.load(Ordering::Relaxed)
     }
 
     fn free_bytes(&self) -> Result<u64> {

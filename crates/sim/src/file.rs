@@ -3,6 +3,7 @@
 //! *Owns*: a handle, and which calls of the file system the seam's calls are. *May not touch*: what those do.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use inkstone_io::{
@@ -25,12 +26,25 @@ pub struct SimFile {
     inode: u64,
     path: PathBuf,
     how: OpenFile,
+    /// Its directory's ([`crate::SimDirectory::act_forked`]).
+    is_forked: Arc<AtomicBool>,
 }
 
 impl SimFile {
     /// Of an inode on which [`State::open`] has counted this handle.
-    pub(crate) fn new(disk: SimDisk, inode: u64, path: PathBuf, how: OpenFile) -> Self {
-        Self { disk, inode, path, how }
+    pub(crate) fn new(
+        disk: SimDisk,
+        inode: u64,
+        path: PathBuf,
+        how: OpenFile,
+        is_forked: Arc<AtomicBool>,
+    ) -> Self {
+        Self { disk, inode, path, how, is_forked }
+    }
+
+    fn check_change(&self, operation: &'static str) -> Result<()> {
+        let is_forked = self.is_forked.load(Ordering::Relaxed);
+        if is_forked { Err(Error::forked(operation, &self.path)) } else { Ok(()) }
     }
 
     /// How it was opened.
@@ -59,6 +73,7 @@ impl SimFile {
         offset: u64,
         persist: Persist,
     ) -> Result<Written> {
+        self.check_change("pwrite")?;
         if persist == Persist::Dsync && self.how.access == Access::Seek {
             let why = "RWF_DSYNC does not go with access seek";
             return Err(Error::invalid("pwritev2", &self.path, why));
@@ -98,6 +113,7 @@ impl SimFile {
     }
 
     pub(crate) fn sync_covered(&self, state: &mut State, kind: SyncKind, cover: &Cover) -> Result<()> {
+        self.check_change("fsync")?;
         let name = match kind {
             SyncKind::All => "fsync",
             SyncKind::Data => "fdatasync",
@@ -165,6 +181,7 @@ impl File for SimFile {
     }
 
     fn check_takes_changes(&self) -> Result<()> {
+        self.check_change("futimens")?;
         let mut state = self.lock();
         let name = Arc::clone(&state.inode(self.inode).name);
         match state.begin(OperationKind::Touch, &name, 0) {
@@ -174,6 +191,7 @@ impl File for SimFile {
     }
 
     fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.check_change("ftruncate")?;
         let failed = |source| Error::new("ftruncate", &self.path, source).at(len_bytes);
         if self.how.read_only {
             return Err(failed(os_error(errno::EINVAL)));
@@ -211,6 +229,7 @@ impl File for SimFile {
     }
 
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
+        self.check_change("prepare")?;
         let all = (0, len_bytes);
         match preparation {
             Preparation::None | Preparation::FallocateSteps | Preparation::KeepSizeSteps => Ok(()),
@@ -236,6 +255,7 @@ impl File for SimFile {
     }
 
     fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()> {
+        self.check_change("extend")?;
         match preparation {
             Preparation::FallocateSteps => self.reserve(preparation, (offset, len_bytes), true, false),
             Preparation::KeepSizeSteps => self.reserve(preparation, (offset, len_bytes), false, false),

@@ -307,15 +307,25 @@ impl State {
         self.release(number);
     }
 
-    pub(crate) fn rename(&mut self, directory: usize, from: &Arc<str>, to: &Arc<str>) -> io::Result<()> {
+    /// `replaces`: whether a file that has the new name is replaced, or an error.
+    pub(crate) fn rename(
+        &mut self,
+        directory: usize,
+        from: &Arc<str>,
+        to: &Arc<str>,
+        replaces: bool,
+    ) -> io::Result<()> {
         self.counters.renames += 1;
         self.begin_or_fail(OperationKind::Rename, from)?;
         let names = &self.directories[directory].view;
         let number = *names.get(from).ok_or_else(|| os_error(errno::ENOENT))?;
+        let replaced = names.get(to).copied();
+        if replaced.is_some() && !replaces {
+            return Err(os_error(errno::EEXIST));
+        }
         if from == to {
             return Ok(());
         }
-        let replaced = names.get(to).copied();
         self.push_name(
             directory,
             NameChange::Rename { from: Arc::clone(from), to: Arc::clone(to), inode: number },

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-use inkstone_appender::{AppendFacts, Disk, Error, LogFile, OsDisk, Result};
+use inkstone_appender::{AppendFacts, Disk, Error, LogFile, OsDirectory, OsDisk, Result};
+use inkstone_io::Directory as _;
 
 /// What the disk does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +64,9 @@ impl MoodyDisk {
 }
 
 impl Disk for MoodyDisk {
-    fn open(&self, path: &Path) -> Result<Box<dyn LogFile>> {
-        Ok(Box::new(MoodyFile { inner: OsDisk.open(path)?, path: path.into(), disk: self.clone() }))
+    fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>> {
+        let path = directory.path().join(name);
+        Ok(Box::new(MoodyFile { inner: OsDisk.open(directory, name)?, path, disk: self.clone() }))
     }
 }
 

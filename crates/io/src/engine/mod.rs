@@ -29,19 +29,25 @@ mod registered;
 #[cfg(feature = "io-uring")]
 mod uring;
 
+use std::mem::ManuallyDrop;
+
 use crate::error::{Error, Result};
 use crate::file::OsFile;
+use crate::fork::ForkMark;
 use crate::seam::{Completion, Engine, Request};
 use crate::strategy::{EngineKind, NamedChoice};
 
 /// More requests in flight than any device has use for; it bounds threads, rings and the machine's AIO entries.
 pub const MAX_DEPTH: usize = 1024;
 
-/// An engine for [`OsFile`]s.
+/// An engine for [`OsFile`]s. Its threads, rings and contexts stay behind in a forked child, which gets an error from it
+/// ([`Error::is_forked`]); only engine `caller` can still read there.
 #[derive(Debug)]
 pub struct OsEngine {
     kind: EngineKind,
-    inner: Inner,
+    mark: ForkMark,
+    /// Not dropped in a forked child: it would wait for threads that are not there, or use its parent's ring.
+    inner: ManuallyDrop<Inner>,
 }
 
 #[derive(Debug)]
@@ -78,14 +84,14 @@ impl OsEngine {
             let why = format!("a depth of {depth} is more than the {MAX_DEPTH} that an engine takes");
             return Err(Error::invalid("open engine", kind.name(), why));
         }
-        let depth = depth.max(1);
+        let (depth, mark) = (depth.max(1), ForkMark::new()?);
         let inner = match kind {
             EngineKind::Caller => Inner::Caller(caller::Caller::default()),
             EngineKind::Pool => Inner::Pool(pool::Pool::open(depth)?),
             EngineKind::Aio => Inner::Aio(queue::Queue::new(aio::Aio::open(depth)?, depth)),
             EngineKind::Uring | EngineKind::UringRegistered | EngineKind::UringLinked => uring(kind, depth)?,
         };
-        Ok(Self { kind, inner })
+        Ok(Self { kind, mark, inner: ManuallyDrop::new(inner) })
     }
 
     /// Which engine this is.
@@ -93,11 +99,18 @@ impl OsEngine {
         self.kind
     }
 
+    fn check_not_forked(&self, operation: &'static str) -> Result<()> {
+        if self.kind != EngineKind::Caller && self.mark.is_child() {
+            return Err(Error::forked(operation, self.kind.name()));
+        }
+        Ok(())
+    }
+
     /// What this engine was asked for and had to do without, if anything: the first buffer or file that the kernel
     /// would not register, say. Such a request is carried out all the same, only not in the way that the engine is
     /// named for.
     pub fn notice(&self) -> Option<&Error> {
-        match &self.inner {
+        match &*self.inner {
             Inner::Caller(_) | Inner::Pool(_) => None,
             Inner::Aio(engine) => engine.notice(),
             #[cfg(feature = "io-uring")]
@@ -126,19 +139,31 @@ impl Engine for OsEngine {
     type File = OsFile;
 
     fn submit(&mut self, request: Request<OsFile>) -> Result<()> {
-        each!(&mut self.inner, engine => engine.submit(request))
+        self.check_not_forked("submit")?;
+        each!(&mut *self.inner, engine => engine.submit(request))
     }
 
     fn complete(&mut self) -> Result<Option<Completion>> {
-        each!(&mut self.inner, engine => engine.complete())
+        self.check_not_forked("complete")?;
+        each!(&mut *self.inner, engine => engine.complete())
     }
 
     fn in_flight(&self) -> usize {
-        each!(&self.inner, engine => engine.in_flight())
+        each!(&*self.inner, engine => engine.in_flight())
     }
 
     // Passed on, since a ring does it in one system call.
     fn run(&mut self, request: Request<OsFile>) -> Result<Completion> {
-        each!(&mut self.inner, engine => engine.run(request))
+        self.check_not_forked("run")?;
+        each!(&mut *self.inner, engine => engine.run(request))
+    }
+}
+
+impl Drop for OsEngine {
+    fn drop(&mut self) {
+        if !self.mark.is_child() {
+            // SAFETY: this is the only place that drops it, and nobody uses it after a drop.
+            unsafe { ManuallyDrop::drop(&mut self.inner) };
+        }
     }
 }

@@ -113,6 +113,9 @@ impl Progress {
     }
 
     fn check(&self, len: usize) -> Result<()> {
+        if !matches!(self.phase, Phase::Read) {
+            self.file.check_change("submit")?;
+        }
         let refuse = |why: String| Err(Error::invalid("submit", self.file.path(), why));
         let access = self.file.how().access;
         if !matches!(access, Access::Buffered | Access::Direct) {

@@ -151,6 +151,8 @@ fn split_options(options: &str) -> (MountFlags, String) {
 /// One line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountPoint {
+    /// Its number, as `statx` gives it; used again once it is unmounted.
+    pub id: u64,
     /// The device as `stat` shows it; made up (major 0) for btrfs, tmpfs and others.
     pub device: DeviceNumber,
     /// Which directory of the file system is visible here: `/`, but for bind mounts and btrfs subvolumes.
@@ -200,7 +202,8 @@ pub fn mounts_under(dir: &Path) -> Result<Vec<MountPoint>> {
 /// before the dash.
 fn parse_line(line: &[u8]) -> Option<MountPoint> {
     let mut words = line.split(|&byte| byte == b' ');
-    let device = std::str::from_utf8(words.nth(2)?).ok()?.parse().ok()?;
+    let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let device = std::str::from_utf8(words.nth(1)?).ok()?.parse().ok()?;
     let root = text(words.next()?);
     let target = PathBuf::from(OsString::from_vec(decode(words.next()?)));
     let options = text(words.next()?);
@@ -209,7 +212,7 @@ fn parse_line(line: &[u8]) -> Option<MountPoint> {
     let source = text(words.next()?);
     // A file system without any has an empty last word or none.
     let super_options = text(words.next().unwrap_or_default());
-    Some(MountPoint { device, root, target, options, file_system, source, super_options })
+    Some(MountPoint { id, device, root, target, options, file_system, source, super_options })
 }
 
 fn text(word: &[u8]) -> String {
@@ -245,6 +248,7 @@ mod tests {
         let line = br"36 35 98:0 /mnt1 /mnt\0402/a\134b rw,noatime master:1 shared:2 - ext3 /dev/disk\011x rw,errors=continue";
         let point = parse_line(line).expect("a line");
         let expected = MountPoint {
+            id: 36,
             device: DeviceNumber { major: 98, minor: 0 },
             root: "/mnt1".to_string(),
             target: PathBuf::from("/mnt 2/a\\b"),

@@ -60,10 +60,9 @@ impl Layer {
                 Vec::new()
             })
         };
-        let data_only = if file_system == "btrfs" {
-            btrfs_data(&capabilities.mount.target, &mut notes)
-        } else {
-            Vec::new()
+        let data_only = match &capabilities.mount.target {
+            Some(target) if file_system == "btrfs" => btrfs_data(target, &mut notes),
+            _ => Vec::new(),
         };
         Some(Self {
             device: device.name.clone(),
@@ -76,7 +75,7 @@ impl Layer {
             data_only: shifted(data_only, start_bytes),
             volatile_cache: device.volatile_cache.unwrap_or(true),
             one_flush: device.hardware_queues == Some(1),
-            journal_interval_ms: journal_interval_ms(&capabilities.mount.options),
+            journal_interval_ms: journal_interval_ms(capabilities.mount.options.as_deref().unwrap_or_default()),
             private: false,
             notes,
         })

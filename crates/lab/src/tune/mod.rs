@@ -114,7 +114,7 @@ fn refuse_what_is_not_durable(site: &Site) -> Result<(), LabError> {
     let why = match (&site.memory, site.capabilities.mount.barriers) {
         (Some(memory), _) => format!("it is memory ({memory}), and nothing there survives a power loss"),
         (None, Barriers::Off) => "it is mounted without barriers, so that a sync reaches no medium".into(),
-        (None, Barriers::On) => return Ok(()),
+        (None, Barriers::On | Barriers::NotTold) => return Ok(()),
     };
     let directory = site.capabilities.directory.display();
     Err(LabError::Refused(format!(

@@ -244,7 +244,7 @@ fn here(found: &Capabilities) -> Vec<(String, String)> {
     let facts = [
         ("file-system", found.mount.file_system.clone()),
         ("file-system-id", told(found.file_system_id.map(|id| format!("{id:016x}")))),
-        ("mount-options", found.mount.options.clone()),
+        ("mount-options", told(found.mount.options.clone())),
         ("journal", flag(found.journal)),
         ("direct-alignment", direct),
         ("device", told(device.map(|device| device.name.clone()))),

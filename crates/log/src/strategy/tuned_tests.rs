@@ -64,7 +64,7 @@ fn a_file_for_another_place_is_void_and_says_what_differs() {
     let changes: [(&str, Change); 5] = [
         ("file-system-id", |found| found.file_system_id = Some(8)),
         ("file-system was", |found| found.mount.file_system = "xfs".into()),
-        ("mount-options", |found| found.mount.options.push_str(",data=journal")),
+        ("mount-options", |found| found.mount.options = Some("rw,data=journal".into())),
         ("O_DIRECT", |found| found.direct = DioAlignment::Refused),
         ("without barriers", |found| found.mount.barriers = Barriers::Off),
     ];

@@ -119,6 +119,10 @@ impl Directory for GateDirectory {
         self.inner.rename(from, to)
     }
 
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename_new(from, to)
+    }
+
     fn remove(&self, name: &str) -> Result<()> {
         self.inner.remove(name)
     }
@@ -137,6 +141,10 @@ impl Directory for GateDirectory {
 
     fn locked_by(&self, name: &str) -> Result<Option<String>> {
         self.inner.locked_by(name)
+    }
+
+    fn is_forked(&self) -> bool {
+        self.inner.is_forked()
     }
 
     fn free_bytes(&self) -> Result<u64> {

@@ -79,6 +79,11 @@ impl Directory for Mortal {
         self.inner.rename(from, to)
     }
 
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        live(&self.left, self.path())?;
+        self.inner.rename_new(from, to)
+    }
+
     fn remove(&self, name: &str) -> Result<()> {
         live(&self.left, self.path())?;
         self.inner.remove(name)

@@ -1,0 +1,323 @@
+//! A directory held open, and the calls relative to it: the files that were meant are met wherever it is moved, and
+//! whatever its path leads to by then.
+//!
+//! *Owns*: the descriptor, and the calls on names in it. *May not touch*: what the names mean; the path but for messages.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fcntl_getfl, fcntl_setfl, fstat, mkdirat, openat,
+    renameat, renameat_with, statat, unlinkat,
+};
+
+use crate::error::{Error, Result};
+use crate::transfer::retry;
+
+/// The directory part of what an opened file may be asked for again.
+const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+/// A directory held open.
+#[derive(Debug)]
+pub(crate) struct Held {
+    descriptor: OwnedFd,
+    /// As it was opened.
+    path: PathBuf,
+    /// It may be listed and synced: whoever may only search it has a descriptor that can neither.
+    is_readable: bool,
+}
+
+impl Held {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// It is missing, no directory, or may not be searched.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        Self::open_at(CWD, path, path)
+    }
+
+    fn open_at(directory: impl AsFd, name: &Path, path: &Path) -> Result<Self> {
+        let open = |flags| retry(|| Ok(openat(&directory, name, flags | OPEN, Mode::empty())?));
+        let (opened, is_readable) = match open(OFlags::RDONLY) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => (open(OFlags::PATH), false),
+            answer => (answer, true),
+        };
+        match opened {
+            Ok(descriptor) => Ok(Self { descriptor, path: path.to_path_buf(), is_readable }),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                Err(Error::invalid("open directory", path, "it is not a directory"))
+            }
+            Err(source) => Err(Error::new("open directory", path, source)),
+        }
+    }
+
+    /// Opens a directory, creating it, and what is missing above it, with this mode (less the umask). From the top down,
+    /// each durable before the next is made, and each in the very directory that is then synced.
+    ///
+    /// So a directory that is found has durable parents, and only its own name may still wait for a sync: of a creator that
+    /// is at it right now, or was killed between its two calls. That sync is made here.
+    ///
+    /// # Errors
+    /// A part of the path is no directory, or could not be created or synced. What was created before stays.
+    pub(crate) fn create(path: &Path, mode: u32, sync: &mut impl FnMut(&Self) -> Result<()>) -> Result<Self> {
+        // `/`, and what ends with `..`: nothing that could be created by that name.
+        let Some(name) = path.file_name() else { return Self::open(path) };
+        let above = match path.parent() {
+            Some(above) if !above.as_os_str().is_empty() => above,
+            _ => Path::new("."),
+        };
+        let parent = match Self::open(above) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Self::create(above, mode, sync)?,
+            answer => answer.map_err(|error| could_not_create(path, &error))?,
+        };
+        let name = Path::new(name);
+        let made = retry(|| Ok(mkdirat(&parent.descriptor, name, Mode::from_raw_mode(mode))?));
+        let opened = Self::open_at(&parent.descriptor, name, path);
+        match (made, opened) {
+            (Ok(()), opened) => {
+                sync(&parent)?;
+                opened
+            }
+            (Err(_), Ok(opened)) => match sync(&parent) {
+                // Whoever may not look into the parent, or not write there, has not created anything in it.
+                Err(error) if may_not_write(&error) => Ok(opened),
+                synced => synced.map(|()| opened),
+            },
+            (Err(source), Err(_)) => Err(could_not_create(path, &Error::new("mkdir", path, source))),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where a name in it lies, for messages.
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// An error about a name in it, which says so when the directory itself is gone.
+    pub(crate) fn failed(&self, operation: &'static str, name: &str, source: io::Error) -> Error {
+        let is_missing = source.kind() == ErrorKind::NotFound;
+        let error = Error::new(operation, self.join(name), source);
+        if is_missing && self.is_removed() {
+            error.advise(
+                "its directory was removed while it was open: close, and open again by a path that is there",
+            )
+        } else {
+            error
+        }
+    }
+
+    /// It has no name any more: nothing can be created in it.
+    pub(crate) fn is_removed(&self) -> bool {
+        fstat(&self.descriptor).is_ok_and(|facts| facts.st_nlink == 0)
+    }
+
+    /// Opens or creates a plain file in it. A link is not followed, and whatever else has that name is refused, without
+    /// waiting for the other end of a pipe.
+    pub(crate) fn open_file(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open =
+            |flags| retry(|| Ok(openat(&self.descriptor, name, flags, Mode::from_raw_mode(mode & 0o7777))?));
+        let file = match open(flags | OFlags::NONBLOCK) {
+            // A file that somebody has leased: the kernel has asked for it back, and a plain opening waits for it.
+            Err(error) if error.kind() == ErrorKind::WouldBlock && self.is_file(name)? => open(flags)?,
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+                return Err(no_file("a symbolic link"));
+            }
+            answer => answer?,
+        };
+        match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(no_file("a directory")),
+            FileType::Fifo => return Err(no_file("a pipe")),
+            _ => return Err(no_file("a device or socket")),
+        }
+        // It was for the opening only: io_uring would not wait for such a file.
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+        Ok(file.into())
+    }
+
+    /// Whether the name is a plain file's; a link is not followed.
+    pub(crate) fn is_file(&self, name: &str) -> io::Result<bool> {
+        let facts = retry(|| Ok(statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW)?))?;
+        Ok(FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile)
+    }
+
+    /// Renames within it, replacing what has the new name.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        retry(|| Ok(renameat(&self.descriptor, from, &self.descriptor, to)?))
+            .map_err(|source| self.failed("rename", from, source))
+    }
+
+    /// Renames within it; a file that has the new name already is an error (`AlreadyExists`), and both stay.
+    pub(crate) fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        let here = &self.descriptor;
+        let failed = |source: io::Error| {
+            let is_there = source.kind() == ErrorKind::AlreadyExists;
+            let error = self.failed("rename", from, source);
+            if is_there {
+                error.advise(format!("{} is there and was left alone", self.join(to).display()))
+            } else {
+                error
+            }
+        };
+        match retry(|| Ok(renameat_with(here, from, here, to, RenameFlags::NOREPLACE)?)) {
+            // A file system without the flag: look first.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+                match statat(here, to, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(_) => Err(failed(ErrorKind::AlreadyExists.into())),
+                    Err(rustix::io::Errno::NOENT) => self.rename(from, to),
+                    Err(error) => Err(failed(error.into())),
+                }
+            }
+            answer => answer.map_err(failed),
+        }
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Result<()> {
+        retry(|| Ok(unlinkat(&self.descriptor, name, AtFlags::empty())?))
+            .map_err(|source| self.failed("unlink", name, source))
+    }
+
+    /// The names of its plain files, sorted. Each listing has a position of its own.
+    pub(crate) fn list(&self) -> Result<Vec<String>> {
+        let failed = |source| self.failed("list directory", "", source);
+        let fresh = retry(|| Ok(openat(&self.descriptor, ".", OFlags::RDONLY | OPEN, Mode::empty())?));
+        let entries = Dir::new(fresh.map_err(failed)?).map_err(|error| failed(error.into()))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| failed(error.into()))?;
+            // A name that is no UTF-8 is none of ours.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let is_file = match entry.file_type() {
+                FileType::RegularFile => true,
+                // Some file systems do not tell here; it may be gone by now.
+                FileType::Unknown => self.is_file(name).unwrap_or(false),
+                _ => false,
+            };
+            if is_file {
+                names.push(name.to_owned());
+            }
+        }
+        // The kernel says that it is missing, which looks like its end.
+        if names.is_empty() && self.is_removed() {
+            return Err(failed(ErrorKind::NotFound.into()));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Makes creations, renames and removals in it durable. Always through the one descriptor: it has been there since
+    /// before the changes, so that the kernel gives it every error that they met.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let failed = |source| self.failed("fsync directory", "", source);
+        if !self.is_readable {
+            // It fails as it would have at the first opening, or may be read by now.
+            let flags = OFlags::RDONLY | OPEN;
+            let opened =
+                retry(|| Ok(openat(&self.descriptor, ".", flags, Mode::empty())?)).map_err(failed)?;
+            return retry(|| Ok(rustix::fs::fsync(&opened)?)).map_err(failed);
+        }
+        retry(|| Ok(rustix::fs::fsync(&self.descriptor)?)).map_err(failed)
+    }
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+fn no_file(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("it is {what}, and no plain file"))
+}
+
+fn may_not_write(error: &Error) -> bool {
+    let harmless = [libc::EACCES, libc::EPERM, libc::EROFS, libc::EINVAL];
+    error.raw_os_error().is_some_and(|code| harmless.contains(&code))
+}
+
+fn could_not_create(path: &Path, cause: &Error) -> Error {
+    let source = match cause.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(cause.kind(), cause.to_string()),
+    };
+    Error::new("create directory", path, source)
+        .advise("choose a path whose parents are directories that you may write to")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_creation_is_durable_before_the_next() {
+        let above = tempfile::tempdir().expect("a directory");
+        let path = above.path().join("a/b/c");
+        let mut synced = Vec::new();
+        let mut sync = |parent: &Held| {
+            let made = ["a", "a/b", "a/b/c"].iter().filter(|part| above.path().join(part).exists()).count();
+            synced.push((parent.path().to_path_buf(), made));
+            Ok(())
+        };
+        Held::create(&path, 0o700, &mut sync).expect("created");
+        // Again: the last name could be of somebody who has not come to the sync yet.
+        Held::create(&path, 0o700, &mut sync).expect("found");
+        // The one above was found before the first was made in it.
+        let expected = [("", 1), ("a", 2), ("a/b", 3), ("a/b", 3)]
+            .map(|(parent, made)| (above.path().join(parent), made));
+        assert_eq!(synced.len(), 4, "{synced:?}");
+        assert!(synced.iter().zip(&expected).all(|(found, wanted)| found == wanted), "{synced:?}");
+    }
+
+    #[test]
+    fn a_creation_that_cannot_be_synced_fails_and_one_that_was_there_need_not_be_ours() {
+        let above = tempfile::tempdir().expect("a directory");
+        let path = above.path().join("a");
+        let fail = |code: i32| {
+            move |parent: &Held| Err(Error::new("x", parent.path(), io::Error::from_raw_os_error(code)))
+        };
+        assert!(Held::create(&path, 0o700, &mut fail(libc::EACCES)).is_err());
+        assert!(path.exists());
+        Held::create(&path, 0o700, &mut fail(libc::EACCES)).expect("another user's");
+        assert!(Held::create(&path, 0o700, &mut fail(libc::EIO)).is_err());
+    }
+
+    #[test]
+    fn a_rename_that_is_not_to_replace_does_not() {
+        let above = tempfile::tempdir().expect("a directory");
+        let held = Held::open(above.path()).expect("held");
+        let (one, two) = (above.path().join("one"), above.path().join("two"));
+        std::fs::write(&one, "1").expect("written");
+        std::fs::write(&two, "2").expect("written");
+        let error = held.rename_new("one", "two").expect_err("it is there");
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert!(error.to_string().contains("two is there and was left alone"), "{error}");
+        assert_eq!(std::fs::read(&two).expect("read"), b"2");
+        assert_eq!(std::fs::read(&one).expect("read"), b"1");
+        held.remove("two").expect("removed");
+        held.rename_new("one", "two").expect("renamed");
+        assert_eq!(std::fs::read(&two).expect("read"), b"1");
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_says_so() {
+        let above = tempfile::tempdir().expect("a directory");
+        let path = above.path().join("a");
+        std::fs::create_dir(&path).expect("made");
+        let held = Held::open(&path).expect("held");
+        std::fs::remove_dir(&path).expect("removed");
+        std::fs::create_dir(&path).expect("another");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let source = held.open_file("x", flags, 0o600).expect_err("removed");
+        let errors = [held.failed("open", "x", source), held.list().expect_err("removed")];
+        for error in errors {
+            assert!(error.to_string().contains("was removed while it was open"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(&path).expect("listed").count(), 0);
+    }
+}

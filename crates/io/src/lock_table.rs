@@ -1,0 +1,172 @@
+//! The descriptors of this process's locks, so that a forked child gives up its copies of them.
+//!
+//! *Owns*: the table, and what the handlers of `fork` do with it. *May not touch*: taking locks (`lock.rs`).
+//!
+//! The lock of an open file description lives until its last descriptor is closed, in whichever process: a child that lives
+//! on would keep the lock of a parent that has died. So in the child each of these numbers is made to mean something
+//! harmless before `fork` returns there. The number stays taken, so that dropping the lock in the child closes nothing of
+//! anybody else's.
+//!
+//! Between opening a lock file and noting its descriptor here, a fork on another thread would go unseen: [`while_no_fork`]
+//! throws such an attempt away and makes it again.
+//!
+//! Only atomics and system calls: a child has no other threads, and must not wait for what they held.
+
+use std::os::fd::RawFd;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+
+const CHUNK_ENTRIES: usize = 64;
+
+/// Descriptors, each plus one; 0 is a vacant entry.
+struct Chunk {
+    entries: [AtomicI32; CHUNK_ENTRIES],
+    next: AtomicPtr<Chunk>,
+}
+
+impl Chunk {
+    const fn new() -> Self {
+        Self { entries: [const { AtomicI32::new(0) }; CHUNK_ENTRIES], next: AtomicPtr::new(null_mut()) }
+    }
+
+    fn next(&self) -> Option<&'static Self> {
+        // SAFETY: null, or a chunk that was leaked when it was linked.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The next chunk, made if there is none. It is never freed: a handler may be walking the chain.
+    fn next_or_new(&self) -> &'static Self {
+        if let Some(next) = self.next() {
+            return next;
+        }
+        let made = Box::into_raw(Box::new(Self::new()));
+        match self.next.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: made above, and leaked by being linked.
+            Ok(_) => unsafe { &*made },
+            Err(others) => {
+                // SAFETY: made above and not linked, so still ours alone.
+                drop(unsafe { Box::from_raw(made) });
+                // SAFETY: a linked chunk, hence leaked.
+                unsafe { &*others }
+            }
+        }
+    }
+}
+
+static FIRST: Chunk = Chunk::new();
+/// How many forks have begun, and how many of those have ended in the parent.
+static FORKS_BEGUN: AtomicU64 = AtomicU64::new(0);
+static FORKS_ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// The place of one descriptor in the table.
+#[derive(Debug)]
+pub(crate) struct Entry(&'static AtomicI32);
+
+impl Entry {
+    /// Notes a descriptor.
+    pub(crate) fn of(descriptor: RawFd) -> Self {
+        let mut chunk = &FIRST;
+        loop {
+            let is_taken = |entry: &&AtomicI32| {
+                entry.compare_exchange(0, descriptor + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            };
+            if let Some(entry) = chunk.entries.iter().find(is_taken) {
+                return Self(entry);
+            }
+            chunk = chunk.next_or_new();
+        }
+    }
+
+    /// Forgets it. To be called before the descriptor is closed: from then on its number may be another file's.
+    pub(crate) fn forget(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// Calls `attempt` until no fork was under way while it ran; what earlier attempts gave is dropped.
+pub(crate) fn while_no_fork<T>(mut attempt: impl FnMut() -> T) -> T {
+    loop {
+        // In this order: equal then means that none was under way at the second look.
+        let ended = FORKS_ENDED.load(Ordering::SeqCst);
+        let begun = FORKS_BEGUN.load(Ordering::SeqCst);
+        if begun != ended {
+            std::thread::yield_now();
+            continue;
+        }
+        let answer = attempt();
+        if FORKS_BEGUN.load(Ordering::SeqCst) == begun {
+            return answer;
+        }
+    }
+}
+
+pub(crate) fn before_fork() {
+    FORKS_BEGUN.fetch_add(1, Ordering::SeqCst);
+}
+
+pub(crate) fn after_fork() {
+    FORKS_ENDED.fetch_add(1, Ordering::SeqCst);
+}
+
+pub(crate) fn let_go_in_child() {
+    // Forks of other threads that were under way are not, here.
+    FORKS_BEGUN.store(0, Ordering::SeqCst);
+    FORKS_ENDED.store(0, Ordering::SeqCst);
+    let mut chunk = Some(&FIRST);
+    while let Some(here) = chunk {
+        for entry in &here.entries {
+            let number = entry.swap(0, Ordering::AcqRel);
+            if number > 0 {
+                replace(number - 1);
+            }
+        }
+        chunk = here.next();
+    }
+}
+
+/// Makes the descriptor mean an eventfd that nobody knows.
+fn replace(descriptor: RawFd) {
+    // Closed first, so that there is a number to be had where all were taken.
+    // SAFETY: the number is that of a lock which this process copied from its parent; its owner closes it at most once
+    // more, when it means the eventfd. All four calls may be made in a child of `fork`.
+    unsafe {
+        libc::close(descriptor);
+        let harmless = libc::eventfd(0, libc::EFD_CLOEXEC);
+        if harmless >= 0 && harmless != descriptor {
+            libc::dup3(harmless, descriptor, libc::O_CLOEXEC);
+            libc::close(harmless);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_grows_and_uses_its_entries_again() {
+        // Numbers that are no descriptors, and not forked with.
+        let noted: Vec<_> = (0..1000).map(|number| Entry::of(1_000_000 + number)).collect();
+        let places: std::collections::BTreeSet<_> =
+            noted.iter().map(|entry| std::ptr::from_ref(entry.0) as usize).collect();
+        assert_eq!(places.len(), 1000);
+        noted.iter().for_each(Entry::forget);
+        let again = Entry::of(1_000_000);
+        assert!(places.contains(&(std::ptr::from_ref(again.0) as usize)));
+        again.forget();
+    }
+
+    #[test]
+    fn an_attempt_beside_a_fork_is_made_again() {
+        let mut attempts = 0;
+        let answer = while_no_fork(|| {
+            attempts += 1;
+            if attempts < 3 {
+                before_fork();
+                after_fork();
+            }
+            attempts
+        });
+        assert!(answer >= 3, "{answer}");
+    }
+}
