@@ -105,7 +105,7 @@ impl<D: Directory> Cursor<D> {
     ///
     /// # Errors
     /// [`Error::GivenUp`] when the record was given up (seek to go on); [`Error::Cut`] when records that this cursor has
-    /// shown were taken off (the next call goes on behind the cut); [`Error::Corrupt`].
+    /// shown were taken off (the next call goes on behind the cut); [`Error::Corrupt`]; [`Error::Forked`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         let Some(found) = self.find_undisturbed()? else { return Ok(None) };
@@ -133,6 +133,7 @@ impl<D: Directory> Cursor<D> {
     /// The watermark, if the next record is at or below it, and the version to which that belongs. Asks no more than whether
     /// anything has changed since the last time, where the record was durable then.
     fn look(&mut self) -> Result<Option<(u64, Lsn)>> {
+        self.source.check_process()?;
         let mut version = self.source.version();
         if let Some((seen, now)) = self.seen
             && seen == version

@@ -77,6 +77,12 @@ pub enum Error {
     Invalid(String),
     /// The log was closed.
     Closed,
+    /// This process was forked after the log was opened. The log is its parent's: nothing was written, and here nothing ever will
+    /// be. Open it again in this process: that works once the parent has closed it, or has died.
+    Forked {
+        /// The log's directory, or the file of it that was to be changed.
+        path: PathBuf,
+    },
     /// There are no LSNs or segment numbers left. It takes longer than the machine lasts.
     UsedUp,
 }
@@ -192,7 +198,7 @@ impl Error {
 
 impl From<inkstone_io::Error> for Error {
     fn from(error: inkstone_io::Error) -> Self {
-        Self::Io(error)
+        if error.is_forked() { Self::Forked { path: error.path().to_path_buf() } } else { Self::Io(error) }
     }
 }
 
@@ -243,6 +249,13 @@ impl fmt::Display for Error {
             }
             Self::Invalid(why) => f.write_str(why),
             Self::Closed => write!(f, "the log was closed"),
+            Self::Forked { path } => {
+                write!(
+                    f,
+                    "{}: this process was forked after the log was opened; it is the parent's, open it again to use it here",
+                    path.display()
+                )
+            }
             Self::UsedUp => write!(f, "the log has no numbers left"),
         }
     }

@@ -33,6 +33,9 @@ use crate::waking::Guard;
 /// A log, open for writing. One at a time, in one process; share it between threads behind an [`Arc`] or a reference.
 ///
 /// Dropping it commits what was appended and releases the lock, without a word if that fails: [`Log::close`] tells.
+///
+/// In a process that was forked after the log was opened every call is [`Error::Forked`], and dropping it does nothing: the log is
+/// the parent's, which goes on as if there were no child.
 pub struct Log<D: Directory = OsDirectory> {
     shared: Arc<Shared<D>>,
     recovery: Recovery,
@@ -98,8 +101,11 @@ impl<D: Directory> Log<D> {
         &self.choice
     }
 
-    /// What the log has done since it was opened.
+    /// What the log has done since it was opened. Nothing, in a forked child.
     pub fn stats(&self) -> Stats {
+        if self.shared.is_forked() {
+            return Stats::default();
+        }
         let mut stats = self.shared.lock().stats.clone();
         let (ready, free) = self.shared.pool.level();
         (stats.ready, stats.free) = (ready as u64, free as u64);
@@ -191,6 +197,7 @@ impl<D: Directory> Log<D> {
     /// Appends without blocking on others; `waker` is woken when it is worth trying again.
     fn try_gather(&self, record: &[u8], sum: PayloadSum, waker: Option<Waker>) -> Result<Append<'_, D>> {
         let records = [(record, sum)];
+        self.shared.check_process()?;
         self.check_size(&records)?;
         let mut state = self.shared.lock();
         loop {
@@ -239,6 +246,7 @@ impl<D: Directory> Log<D> {
     /// # Durability
     /// On `Ok` every record whose `append` had returned is on stable storage; the last one's LSN is given.
     pub fn sync(&self) -> Result<Lsn> {
+        self.shared.check_process()?;
         let (last, cuts) = {
             let state = self.shared.lock();
             state.check_open()?;
@@ -255,13 +263,19 @@ impl<D: Directory> Log<D> {
         self.shared.durable()
     }
 
-    /// The first record that was not given up; one above the last if there is none.
+    /// The first record that was not given up; one above the last if there is none, and in a forked child.
     pub fn first(&self) -> Lsn {
+        if self.shared.is_forked() {
+            return self.durable().next().unwrap_or(Lsn::FIRST);
+        }
         lock(&self.shared.segments).first_live
     }
 
-    /// The last LSN given to a record, durable or not.
+    /// The last LSN given to a record, durable or not; in a forked child the last that was durable at the fork.
     pub fn last(&self) -> Lsn {
+        if self.shared.is_forked() {
+            return self.durable();
+        }
         self.shared.lock().reserved()
     }
 
@@ -275,6 +289,7 @@ impl<D: Directory> Log<D> {
     /// On `Ok` the records stay given up. When an error comes after that became durable (a file that cannot be
     /// removed), the next opening removes it.
     pub fn truncate_before(&self, first: Lsn) -> Result<()> {
+        self.shared.check_process()?;
         self.shared.truncate_before(first)
     }
 
@@ -288,6 +303,7 @@ impl<D: Directory> Log<D> {
     /// # Durability
     /// Atomic: after a crash either all of those records are there or none. On `Ok` they are gone for good.
     pub fn truncate_after(&self, last: Lsn) -> Result<()> {
+        self.shared.check_process()?;
         self.shared.truncate_after(last)
     }
 
@@ -314,6 +330,12 @@ impl<D: Directory> Log<D> {
         if self.writer_lock.is_none() {
             return Ok(());
         }
+        if let Err(forked) = self.shared.check_process()
+            && !self.shared.options.makes(Mistake::ChildPromises)
+        {
+            self.leave_to_parent();
+            return Err(forked);
+        }
         let result = self.shared.take_turn(self.shared.lock()).and_then(|(state, turn)| {
             let (state, result) = match self.shared.options.makes(Mistake::CloseForgets) {
                 true => (state, Ok(())),
@@ -337,6 +359,12 @@ impl<D: Directory> Log<D> {
         result
     }
 
+    /// In a forked child: the threads are not there to be joined, and the lock is the parent's.
+    fn leave_to_parent(&mut self) {
+        self.threads.drain(..).for_each(std::mem::forget);
+        self.writer_lock = None;
+    }
+
     /// Nothing is written any more.
     fn end(&mut self) {
         {
@@ -357,6 +385,9 @@ impl<D: Directory> Log<D> {
     /// Lets go of the log as a killed process would: nothing is written, the lock is free.
     #[doc(hidden)]
     pub fn abandon(mut self) {
+        if self.shared.is_forked() {
+            return self.leave_to_parent();
+        }
         self.end();
         self.writer_lock = None;
     }
@@ -376,6 +407,7 @@ impl<D: Directory> Log<D> {
     }
 
     fn append_all(&self, records: &[(&[u8], PayloadSum)]) -> Result<Append<'_, D>> {
+        self.shared.check_process()?;
         self.check_size(records)?;
         if let [one, rest @ ..] = records
             && !rest.is_empty()

@@ -100,8 +100,29 @@ impl<D: Directory> Source<D> {
         version.is_multiple_of(2) && self.version() == version
     }
 
+    /// As [`Shared::check_process`], also of a log that another process writes.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.is_forked() {
+            Err(Error::Forked { path: self.directory().path().to_path_buf() })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn is_forked(&self) -> bool {
+        self.directory().is_forked() && !self.options().makes(Mistake::ForkMarkNotAsked)
+    }
+
+    /// In a forked child: an empty log that begins behind the watermark, as far as that can be known without a lock.
     pub(crate) fn now(&self) -> Now {
         match self {
+            _ if self.is_forked() => {
+                let durable = match self {
+                    Self::Living(shared) => shared.durable(),
+                    Self::View(_) => Lsn::ZERO,
+                };
+                Now { durable, first: durable.next().unwrap_or(Lsn::FIRST), cuts: 0 }
+            }
             Self::Living(shared) => {
                 let state = shared.lock();
                 let past = shared.options.makes(Mistake::ReadsPastWatermark);
@@ -172,6 +193,7 @@ impl<D: Directory> Source<D> {
 
     /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.
     pub(crate) fn wait(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
+        self.check_process()?;
         match self {
             Self::Living(shared) => {
                 let mut state = shared.lock();
@@ -267,7 +289,7 @@ impl<D: Directory> Reader<D> {
         Self { source, finder: Arc::new(Finder::new()) }
     }
 
-    /// The first record that is left; one above the last if there is none.
+    /// The first record that is left; one above the last if there is none, and in a forked child.
     pub fn first(&self) -> Lsn {
         self.source.now().first
     }
@@ -287,8 +309,9 @@ impl<D: Directory> Reader<D> {
     ///
     /// # Errors
     /// [`Error::GivenUp`] or [`Error::NotYet`] when it is not there; [`Error::Corrupt`] when it should be and cannot be
-    /// read.
+    /// read; [`Error::Forked`].
     pub fn get(&self, lsn: Lsn) -> Result<Vec<u8>> {
+        self.source.check_process()?;
         if let Some(record) = self.finder.find(&self.source, lsn)? {
             return Ok(record);
         }

@@ -161,6 +161,25 @@ impl<D: Directory> Shared<D> {
         self.mind_panic(Guard::new(state))
     }
 
+    /// Every public call asks first. In a forked child there is one thread, and locks that others held at the fork are held for
+    /// ever: the child must come to no lock, and not write over what its parent goes on to write. (The files refuse it too.)
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.is_forked() {
+            Err(Error::Forked { path: self.directory.path().to_path_buf() })
+        } else {
+            Ok(())
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.directory.is_forked() && !self.options.makes(Mistake::ForkMarkNotAsked)
+    }
+
     /// Beside a producer that lets its records go, who comes too late lets others run and tries again: asleep, it would have
     /// to be woken by a system call of that producer, again and again, and two of them would do half of what they do so
     /// (docs/performance.md). Where all wait for their records the lock is soon free for long, and sleeping is better.
@@ -376,6 +395,7 @@ impl<D: Directory> Shared<D> {
     /// # Errors
     /// As [`Shared::wait`].
     pub(crate) fn acknowledge(&self, lsn: Lsn, cuts: usize) -> Result<()> {
+        self.check_process()?;
         if self.options.periodic.is_none() {
             return self.wait(lsn, cuts);
         }
@@ -450,6 +470,9 @@ impl<D: Directory> Shared<D> {
 
     /// Looks without waiting; leaves a waker if it is not decided.
     pub(crate) fn poll(&self, lsn: Lsn, cuts: usize, waker: &Waker) -> Option<Result<()>> {
+        if let Err(forked) = self.check_process() {
+            return Some(Err(forked));
+        }
         if lsn <= self.durable() {
             return Some(Ok(()));
         }
@@ -491,7 +514,7 @@ impl<D: Directory> Shared<D> {
     /// Asks the log's own thread to commit up to `lsn` soon.
     #[inline]
     pub(crate) fn want(&self, lsn: Lsn) {
-        if lsn <= self.durable() {
+        if lsn <= self.durable() || self.is_forked() {
             return;
         }
         // Looked at before it is set: each record of a producer that does not wait comes here. While it is set the thread is

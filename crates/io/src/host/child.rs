@@ -7,35 +7,66 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::transfer::retry;
 
-/// Runs `work` in a forked child, which has this thread alone and every lock in the state it had, and gives its exit code;
-/// 255 when `work` panicked. A child that takes another thread's lock hangs, and so does this call: it is for tests.
+/// A forked child that was not waited for.
+#[derive(Debug)]
+#[must_use = "a child that nobody waits for stays a zombie"]
+pub struct ForkedChild {
+    process: libc::pid_t,
+}
+
+impl ForkedChild {
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.process.unsigned_abs()
+    }
+
+    /// Waits for its end, and gives its exit code.
+    ///
+    /// # Errors
+    /// It was ended by a signal.
+    pub fn wait(self) -> Result<u8> {
+        let place = Path::new("a child");
+        let mut status = 0;
+        // SAFETY: `status` lives through the call; the child is ours and not yet waited for.
+        retry(|| match unsafe { libc::waitpid(self.process, &raw mut status, 0) } {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        })
+        .map_err(|source| Error::new("waitpid", place, source))?;
+        if libc::WIFEXITED(status) {
+            return Ok(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(255));
+        }
+        Err(Error::invalid("run", place, format!("it was ended by signal {}", libc::WTERMSIG(status))))
+    }
+}
+
+/// Runs `work` in a forked child, which has this thread alone and every lock in the state it had, and ends with its answer as the
+/// exit code; 255 when `work` panicked. What `work` takes or drops is the child's copy. A child that takes another thread's lock hangs: it is
+/// for tests.
 ///
 /// # Errors
-/// There is no room for another process, or the child was ended by a signal.
-pub fn in_forked_child(work: impl FnOnce() -> u8) -> Result<u8> {
-    let place = Path::new("a child");
+/// There is no room for another process.
+pub fn fork_child(work: impl FnOnce() -> u8) -> Result<ForkedChild> {
     // SAFETY: the child runs `work` on a copy of this thread's stack and leaves by `_exit`, never returning into the
     // parent's code; what other threads held is as unreachable to it as to a thread that waits for ever.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let process = unsafe { libc::fork() };
+    if process == 0 {
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(255);
         // SAFETY: ends the child at once, without running anything of the parent's.
         unsafe { libc::_exit(i32::from(code)) };
     }
-    if child < 0 {
-        return Err(Error::new("fork", place, std::io::Error::last_os_error()));
+    if process < 0 {
+        return Err(Error::new("fork", Path::new("a child"), std::io::Error::last_os_error()));
     }
-    let mut status = 0;
-    // SAFETY: `status` lives through the call; the child is ours and not yet waited for.
-    retry(|| match unsafe { libc::waitpid(child, &raw mut status, 0) } {
-        -1 => Err(std::io::Error::last_os_error()),
-        _ => Ok(()),
-    })
-    .map_err(|source| Error::new("waitpid", place, source))?;
-    if libc::WIFEXITED(status) {
-        return Ok(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(255));
-    }
-    Err(Error::invalid("run", place, format!("it was ended by signal {}", libc::WTERMSIG(status))))
+    Ok(ForkedChild { process })
+}
+
+/// As [`fork_child`], waited for.
+///
+/// # Errors
+/// As [`fork_child`] and [`ForkedChild::wait`].
+pub fn in_forked_child(work: impl FnOnce() -> u8) -> Result<u8> {
+    fork_child(work)?.wait()
 }
 
 #[cfg(test)]

@@ -75,7 +75,9 @@ impl Layer {
             data_only: shifted(data_only, start_bytes),
             volatile_cache: device.volatile_cache.unwrap_or(true),
             one_flush: device.hardware_queues == Some(1),
-            journal_interval_ms: journal_interval_ms(capabilities.mount.options.as_deref().unwrap_or_default()),
+            journal_interval_ms: journal_interval_ms(
+                capabilities.mount.options.as_deref().unwrap_or_default(),
+            ),
             private: false,
             notes,
         })
