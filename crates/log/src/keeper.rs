@@ -11,7 +11,7 @@ use inkstone_io::Directory;
 use crate::error::Result;
 use crate::shared::Shared;
 use crate::state::State;
-use crate::sync::{Instant, Ordering};
+use crate::sync::{Instant, Ordering, this_thread};
 
 /// What is due now.
 enum Due {
@@ -29,6 +29,7 @@ enum Due {
 pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
     // When what is wanted now was first seen.
     let mut since = None;
+    shared.lock().keeper = Some(this_thread());
     loop {
         let mut state = shared.lock();
         state.keeper_rests = false;

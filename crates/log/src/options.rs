@@ -224,9 +224,10 @@ impl Options {
         Self { slow_commit, ..self }
     }
 
-    /// Who is told what happens in the log, as it happens: see [`Event`]. It runs on the thread to which it happened, which may
-    /// be the one that writes for everybody: it must not append to this log, wait for its records or truncate it (that may
-    /// wait for ever), only leave word for a thread that does.
+    /// Called with what happens in the log, as it happens: see [`Event`]. It runs on the thread to which it happened, with nothing of
+    /// the log held: it may use the log, and what it does makes events as well. While it runs on one of the log's own threads that
+    /// thread commits nothing for others, so it should be quick. Its panic reaches whoever made the call that it ran in; on one of the
+    /// log's own threads it poisons the log. In a process that it forks it must not return.
     pub fn listener(self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Listener(Arc::new(listener))), ..self }
     }

@@ -258,8 +258,19 @@ impl<D: Directory> Shared<D> {
         state: Guard<'a>,
         time: Duration,
     ) -> (Guard<'a>, bool) {
+        let Some(state) = self.write_what_is_handed_here(state) else { return (self.lock(), false) };
         let timed_out = on.sleep(state, time, 0, || self.is_panicked());
         (self.lock(), timed_out)
+    }
+
+    /// A waker or a listener that runs on the log's own thread may append and wait there. What was handed to that thread meanwhile
+    /// must not wait for it. `None` if something was.
+    fn write_what_is_handed_here<'a>(&'a self, state: Guard<'a>) -> Option<Guard<'a>> {
+        if !state.is_handed_here() {
+            return Some(state);
+        }
+        self.write_handed(state);
+        None
     }
 
     /// As [`Shared::sleep_for`]; `None`, and the lock is not taken again, when the record is durable by then. Whom a group
@@ -271,6 +282,7 @@ impl<D: Directory> Shared<D> {
         time: Duration,
         lsn: Lsn,
     ) -> Option<(Guard<'a>, bool)> {
+        let Some(state) = self.write_what_is_handed_here(state) else { return Some((self.lock(), false)) };
         let is_durable = || lsn <= self.durable();
         let is_over = || is_durable() || self.is_panicked();
         let timed_out = on.sleep(state, time, self.options.yields, is_over);

@@ -15,7 +15,7 @@ use crate::event::Event;
 use crate::filling::{Filling, memory_for};
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::sync::Instant;
+use crate::sync::{Instant, ThreadId, this_thread};
 use crate::waking::{Waiting, Woken};
 
 /// Everything under the lock.
@@ -28,6 +28,8 @@ pub(crate) struct State {
     pub(crate) taken: bool,
     /// A group that was handed to the log's own thread, together with the turn, and that it has not begun to write.
     pub(crate) handed: Option<Closed>,
+    /// The log's own thread that writes what is handed over.
+    pub(crate) keeper: Option<ThreadId>,
     /// The segment is changing: nothing may be gathered.
     pub(crate) changing: bool,
     pub(crate) durable: Lsn,
@@ -85,6 +87,7 @@ impl State {
             group: 0,
             taken: false,
             handed: None,
+            keeper: None,
             changing: false,
             durable,
             cuts: Vec::new(),
@@ -138,6 +141,11 @@ impl State {
             self.wake_futures(true);
             self.wake_room();
         }
+    }
+
+    /// Whether a group was handed to the thread that asks.
+    pub(crate) fn is_handed_here(&self) -> bool {
+        self.handed.is_some() && self.keeper == Some(this_thread())
     }
 
     /// The LSN of the last record that was given one.

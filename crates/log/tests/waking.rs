@@ -223,6 +223,32 @@ fn a_waker_of_who_waits_for_room_may_ask_the_log() {
 }
 
 #[test]
+fn a_waker_may_append_and_wait_on_the_logs_own_thread() {
+    must_end("appending in a waker", || {
+        let options = Options::small().segment_bytes(1 << 20).buffer_bytes(8 << 10).idle(HOUR);
+        let (_disk, log) = sim_log(options.linger(Duration::from_millis(1)));
+        let weak = Arc::downgrade(&log);
+        let (tell, told) = channel();
+        let tell = Mutex::new(tell);
+        let waker = doing(move || {
+            let Some(log) = weak.upgrade() else { return };
+            // More than both buffers hold, so that a group is handed over to the very thread that this runs on.
+            for _ in 0..20 {
+                drop(log.append(&[5; 3000]).expect("appended"));
+            }
+            let last = log.append_durable(b"and one that is waited for").expect("durable");
+            let thread = std::thread::current().name().map(str::to_owned);
+            let _ = tell.lock().expect("sound").send((last, thread));
+        });
+        let mut append = pending(&log, &waker);
+        let (last, thread) = told.recv_timeout(ENOUGH).expect("it came back");
+        assert_eq!(thread.as_deref(), Some("inkstone"), "the record is committed by the log's own thread");
+        assert_eq!(last, Lsn::new(22));
+        assert!(poll(&mut append, &waker).is_ready());
+    });
+}
+
+#[test]
 fn a_waker_that_panics_keeps_nobody_else_asleep() {
     must_end("a panic of a waker", || {
         let (_disk, log) = sim_log(patient());
@@ -389,6 +415,44 @@ fn a_hook_that_panics_on_a_callers_thread_reaches_the_caller_and_the_log_goes_on
         assert!(caller.is_err());
         assert_eq!(log.durable(), Lsn::FIRST, "it was durable before the hook was told");
         log.append_durable(b"two").expect("the log goes on");
+    });
+}
+
+#[test]
+fn a_cancelled_future_leaves_its_record_and_everybody_elses_alone() {
+    must_end("a cancelled future", || {
+        let (_disk, log) = sim_log(Options::small().linger(Duration::from_millis(1)).idle(HOUR));
+        let (cancelled, cancels) = counting();
+        let (kept, keeps) = counting();
+        drop(pending(&log, &cancelled));
+        let mut other = pending(&log, &kept);
+        assert!(becomes(|| keeps.load(Ordering::SeqCst) > 0), "the other one is woken");
+        assert!(matches!(poll(&mut other, &kept), Poll::Ready(Ok(_))));
+        assert_eq!(log.durable(), other.lsn(), "the cancelled one's record was before it");
+        assert!(cancels.load(Ordering::SeqCst) <= 1);
+        // A future that waits for room is cancelled too: its record is not appended.
+        let last = log.last();
+        drop(log.append_async(b"never polled"));
+        assert_eq!(log.last(), last);
+    });
+}
+
+#[test]
+fn threads_that_wait_while_another_closes_get_an_answer() {
+    must_end("closing beside those who wait", || {
+        for _ in 0..50 {
+            let (_disk, log) = sim_log(Options::small());
+            let waiting: Vec<_> = (0..4)
+                .map(|_| {
+                    let append = log.append(b"waited for").expect("appended").into_owned();
+                    std::thread::spawn(move || append.wait())
+                })
+                .collect();
+            Arc::into_inner(log).expect("the last owner").close().expect("closed");
+            for thread in waiting {
+                thread.join().expect("no panic").expect("closing commits everything");
+            }
+        }
     });
 }
 

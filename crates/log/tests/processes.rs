@@ -1,0 +1,119 @@
+//! What happens to a process that has a log open: it is stopped, it becomes another program, it ends without a word.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use inkstone::{Error, Log, Lsn, Options, Reader};
+use inkstone_io::host::{Signal, signal_process};
+
+const ROLE: &str = "INKSTONE_PROCESSES_ROLE";
+const PLACE: &str = "INKSTONE_PROCESSES_PLACE";
+
+/// This test again, in a process of its own, which does what `role` says.
+fn start(test: &str, role: &str, path: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--nocapture"])
+        .envs([(ROLE, role), (PLACE, path.to_str().expect("plain"))])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    (child, lines)
+}
+
+/// In the process of its own: the log, if this is one.
+fn own_log() -> Option<(Log, String)> {
+    let role = std::env::var(ROLE).ok()?;
+    let log = Log::open(std::env::var_os(PLACE).expect("a place"), Options::small()).expect("opened");
+    Some((log, role))
+}
+
+/// The next number that the process says was acknowledged. The test runner writes on its lines too.
+fn next_ack(lines: &mut Lines<BufReader<ChildStdout>>) -> u64 {
+    lines
+        .map(|line| line.expect("read"))
+        .find_map(|line| line.split_once("acknowledged ")?.1.parse().ok())
+        .expect("it goes on")
+}
+
+fn append_for_ever(log: &Log) -> ! {
+    loop {
+        let lsn = log.append_durable(b"a record").expect("durable");
+        println!("\nacknowledged {lsn}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_stopped_writer_keeps_its_lock_and_goes_on_where_it_was() {
+    if let Some((log, _)) = own_log() {
+        append_for_ever(&log);
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("log");
+    let (mut writer, mut lines) =
+        start("a_stopped_writer_keeps_its_lock_and_goes_on_where_it_was", "writer", &path);
+    let before = next_ack(&mut lines);
+    for _ in 0..3 {
+        signal_process(writer.id(), Signal::Stop).expect("stopped");
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(matches!(Log::open(&path, Options::small()), Err(Error::Locked { .. })));
+        let reader = Reader::open(&path, &Options::small()).expect("readers need no lock");
+        reader.records(Lsn::FIRST).for_each(|record| drop(record.expect("read")));
+        signal_process(writer.id(), Signal::Continue).expect("goes on");
+        (0..20).for_each(|_| _ = next_ack(&mut lines));
+    }
+    let last = next_ack(&mut lines);
+    signal_process(writer.id(), Signal::Kill).expect("killed");
+    writer.wait().expect("ended");
+    assert!(last > before + 60, "{before}, then {last}");
+    let log = Log::open(&path, Options::small()).expect("opened");
+    assert!(log.last() >= Lsn::new(last), "{last} was acknowledged");
+}
+
+#[test]
+fn a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_acknowledged() {
+    if let Some((log, _)) = own_log() {
+        let lsn = (0..3).map(|_| log.append_durable(b"a record").expect("durable")).last().expect("three");
+        drop(log.append(b"nobody waits for it"));
+        println!("\nacknowledged {lsn}");
+        panic!("{}", Command::new("sleep").arg("60").exec());
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("log");
+    let test = "a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_acknowledged";
+    let (mut writer, mut lines) = start(test, "writer", &path);
+    let last = next_ack(&mut lines);
+    let comm = format!("/proc/{}/comm", writer.id());
+    while std::fs::read_to_string(&comm).expect("it lives").trim() != "sleep" {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let opened = Log::open(&path, Options::small());
+    let lives = writer.try_wait().expect("asked").is_none();
+    signal_process(writer.id(), Signal::Kill).expect("killed");
+    writer.wait().expect("ended");
+    assert!(lives, "the other program was to live on");
+    let log = opened.expect("the lock is free");
+    assert!(log.last() >= Lsn::new(last) && log.last() <= Lsn::new(last + 1), "{}", log.last());
+}
+
+#[test]
+fn a_process_that_exits_without_closing_loses_nothing_acknowledged() {
+    if let Some((log, _)) = own_log() {
+        let lsn = (0..3).map(|_| log.append_durable(b"a record").expect("durable")).last().expect("three");
+        println!("\nacknowledged {lsn}");
+        // Threads of the log are at work, nothing is dropped.
+        std::process::exit(0);
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("log");
+    let test = "a_process_that_exits_without_closing_loses_nothing_acknowledged";
+    let (mut writer, mut lines) = start(test, "writer", &path);
+    let last = next_ack(&mut lines);
+    writer.wait().expect("ended");
+    let log = Log::open(&path, Options::small()).expect("opened");
+    assert_eq!(log.last(), Lsn::new(last));
+}
