@@ -288,7 +288,8 @@ fn mount_facts(mount: Option<MountPoint>, file_system: String) -> MountFacts {
     let has = |name: &str| options.split(',').any(|option| option == name);
     let barriers = match file_system.as_str() {
         _ if has("nobarrier") || has("barrier=0") => Barriers::Off,
-        "overlay" if has("volatile") => Barriers::Off,
+        // Linux shows the first word as the second one since it has both.
+        "overlay" if has("volatile") || has("fsync=volatile") => Barriers::Off,
         "overlay" => Barriers::NotTold,
         _ => Barriers::On,
     };
@@ -427,6 +428,7 @@ mod tests {
         assert_eq!(mount("ext4", "rw,barrier=0").barriers, Barriers::Off);
         assert_eq!(mount("ext4", "rw").barriers, Barriers::On);
         assert_eq!(mount("overlay", "rw,upperdir=/u,workdir=/w,volatile").barriers, Barriers::Off);
+        assert_eq!(mount("overlay", "rw,uuid=on,fsync=volatile").barriers, Barriers::Off);
         assert_eq!(mount("overlay", "rw,upperdir=/u,workdir=/w").barriers, Barriers::NotTold);
         assert_eq!(mount_facts(None, "ext4".into()).barriers, Barriers::NotTold);
         let options = mount("ext4", "rw,data=journal").options;

@@ -213,11 +213,7 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Locked { path, holder } => {
-                write!(
-                    f,
-                    "{} is open for writing by {holder}; a log has one writer at a time",
-                    path.display()
-                )
+                write!(f, "{} is locked by {holder}; a log has one writer at a time", path.display())
             }
             Self::NoLog { path } => write!(f, "there is no log in {}", path.display()),
             Self::Corrupt(corruption) => corruption.fmt(f),

@@ -58,7 +58,11 @@ impl Log {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
         let path = path.as_ref();
-        let directory = if options.create { OsDirectory::create(path)? } else { OsDirectory::open(path)? };
+        let mode = options.file_mode;
+        let directory = match options.create {
+            true => OsDirectory::create_with_mode(path, mode)?,
+            false => OsDirectory::open(path)?.file_mode(mode),
+        };
         Self::open_in(Arc::new(directory), options)
     }
 }

@@ -10,7 +10,7 @@ use inkstone_format::limits::{
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
 use inkstone_format::{Lsn, frame_bytes};
-use inkstone_io::{Access, Durability, Preparation, Reuse};
+use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
@@ -46,6 +46,7 @@ pub struct Options {
     pub(crate) periodic: Option<Duration>,
     pub(crate) disk_budget_bytes: Option<u64>,
     pub(crate) slow_commit: Duration,
+    pub(crate) file_mode: u32,
     pub(crate) listener: Option<Listener>,
     pub(crate) mistake: Option<Mistake>,
 }
@@ -73,6 +74,7 @@ impl Default for Options {
             periodic: None,
             disk_budget_bytes: None,
             slow_commit: Duration::from_secs(1),
+            file_mode: FILE_MODE,
             listener: None,
             mistake: None,
         }
@@ -224,6 +226,22 @@ impl Options {
         Self { slow_commit, ..self }
     }
 
+    /// The permissions of the files that the log creates, as `chmod` takes them: 0600 by default, so that nobody but the owner
+    /// can read or write them. The process's umask takes bits away as usual; files that are there keep theirs. Directories
+    /// that [`crate::Log::open`] creates may be searched by whoever may read the files: 0640 gives 0750. The owner must be
+    /// able to read and write: 0400 is refused.
+    ///
+    /// A reader that runs as another user needs read permission for the files, `inkstone.lock` among them, and read and
+    /// search permission for the directory (0640 and a common group, say). Whoever may read the lock file can also keep
+    /// every writer out, by holding a read lock on it; [`Error::Locked`] then says so. It has the mode of all other files,
+    /// so that this is nobody who may not read the log.
+    ///
+    /// For a log that is opened in a directory of one's own ([`crate::Log::open_in`]) that directory's
+    /// [`OsDirectory::file_mode`](inkstone_io::OsDirectory::file_mode) counts instead.
+    pub fn file_mode(self, mode: u32) -> Self {
+        Self { file_mode: mode, ..self }
+    }
+
     /// Called with what happens in the log, as it happens: see [`Event`]. It runs on the thread to which it happened, with nothing of
     /// the log held: it may use the log, and what it does makes events as well. While it runs on one of the log's own threads that
     /// thread commits nothing for others, so it should be quick. Its panic reaches whoever made the call that it ran in; on one of the
@@ -267,6 +285,12 @@ impl Options {
             return invalid(format!(
                 "record_bytes_max {}: the format has room for {RECORD_BYTES_MAX}",
                 self.record_bytes_max
+            ));
+        }
+        let mode = self.file_mode;
+        if mode & 0o600 != 0o600 || mode > 0o777 {
+            return invalid(format!(
+                "file_mode {mode:o}: the owner must be able to read and write, and nine bits are all"
             ));
         }
         if self.begin_at < Lsn::FIRST {
@@ -378,6 +402,8 @@ mod tests {
             (Options::new().segment_bytes(1 << 40), "segment_bytes"),
             (Options::new().record_bytes_max(1 << 30), "record_bytes_max"),
             (Options::new().buffer_bytes(100), "buffer_bytes"),
+            (Options::new().file_mode(0o400), "file_mode 400"),
+            (Options::new().file_mode(0o4600), "file_mode 4600"),
             (Options::new().begin_at(Lsn::ZERO), "begin_at"),
             (Options::new().preparation(Preparation::KeepSize), "preparation keep-size"),
             (Options::new().access(Access::Mmap), "access mmap"),

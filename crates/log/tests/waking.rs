@@ -63,13 +63,18 @@ fn pending(log: &Log<SimDirectory>, waker: &Waker) -> Append<'static, SimDirecto
     append
 }
 
-/// Each way in which a future comes to its end, of a log with the futures' records gathered.
-type End = fn(&SimDisk, Arc<Log<SimDirectory>>);
+/// Each way in which a future comes to its end, of a log with the futures' records gathered; the log, if it is still open.
+type End = fn(&SimDisk, Arc<Log<SimDirectory>>) -> Option<Arc<Log<SimDirectory>>>;
 const ENDS: [(&str, End); 5] = [
-    ("a commit", |_, log| _ = log.sync().expect("synced")),
-    ("a cut", |_, log| log.truncate_after(Lsn::FIRST).expect("cut")),
-    ("closing", |_, log| {
-        let mut log = log;
+    ("a commit", |_, log| {
+        log.sync().expect("synced");
+        Some(log)
+    }),
+    ("a cut", |_, log| {
+        log.truncate_after(Lsn::FIRST).expect("cut");
+        Some(log)
+    }),
+    ("closing", |_, mut log| {
         // A waker may hold it for a moment.
         let log = loop {
             match Arc::try_unwrap(log) {
@@ -78,12 +83,17 @@ const ENDS: [(&str, End); 5] = [
             }
         };
         log.close().expect("closed");
+        None
     }),
     ("a poison", |disk, log| {
         disk.inject(failing_write());
         log.sync().expect_err("a write fails");
+        Some(log)
     }),
-    ("being abandoned", |_, log| Arc::into_inner(log).expect("the last owner").abandon()),
+    ("being abandoned", |_, log| {
+        Arc::into_inner(log).expect("the last owner").abandon();
+        None
+    }),
 ];
 
 #[test]
@@ -92,14 +102,13 @@ fn a_future_is_woken_and_ready_whatever_becomes_of_its_record() {
         must_end(end, move || {
             let (disk, log) = sim_log(patient());
             log.append_durable(b"first").expect("durable");
-            let (waker, count) = counting();
+            let (waker, _) = counting();
             let (other, others) = counting();
             let mut append = pending(&log, &waker);
             // Another task polls it as well.
             assert!(poll(&mut append, &other).is_pending());
-            act(&disk, log);
+            let _open = act(&disk, log);
             assert!(others.load(Ordering::SeqCst) > 0, "{end}: the last who polled is not woken");
-            let _ = count;
             assert!(poll(&mut append, &other).is_ready(), "{end}: it is decided");
         });
     }
@@ -153,7 +162,7 @@ fn a_waker_may_ask_the_log_poll_inline_and_drop_other_handles() {
                 })
             };
             let _dropped = pending(&log, &drops);
-            act(&disk, log);
+            let _open = act(&disk, log);
             assert_eq!(calls.load(Ordering::SeqCst), 3, "{end}");
         });
     }

@@ -40,7 +40,7 @@ pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) -> 
     let (from, to) = (from.as_ref(), to.as_ref());
     let largest = look(from)?.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
     let reader = Reader::open(from, &Options::new())?;
-    let directory = empty_directory(to)?;
+    let directory = empty_directory(to, options)?;
     let (first, mut last) = (reader.first(), reader.durable());
     let options = options_for(options, largest).create(true).begin_at(first);
     let log = Log::open_in(directory, options)?;

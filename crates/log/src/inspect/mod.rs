@@ -58,7 +58,7 @@ pub fn look(path: impl AsRef<Path>) -> Result<Report> {
 /// The way of writing that a log in `path` gets where its options leave it open, as tuned or by rule, and why.
 ///
 /// # Errors
-/// When the directory is missing, or the kernel's tables cannot be read.
+/// When the directory is missing.
 pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
     let directory = OsDirectory::open(path.as_ref())?;
     let found = directory.capabilities()?;
@@ -66,8 +66,8 @@ pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
 }
 
 /// Where a new log is to be made: nothing of a log may be there yet.
-fn empty_directory(path: &Path) -> Result<Arc<OsDirectory>> {
-    let directory = OsDirectory::create(path)?;
+fn empty_directory(path: &Path, options: &Options) -> Result<Arc<OsDirectory>> {
+    let directory = OsDirectory::create_with_mode(path, options.file_mode)?;
     let listing = Listing::of(&directory)?;
     if listing.highest().is_some() {
         let why = format!("{} already holds a log; name a directory without one", path.display());

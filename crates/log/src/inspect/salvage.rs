@@ -75,7 +75,7 @@ pub struct Gap {
 /// On `Ok` the new log is on stable storage, and closed.
 pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) -> Result<Salvage> {
     let to = to.as_ref();
-    salvage_in(&OsDirectory::open(from.as_ref())?, || empty_directory(to), options)
+    salvage_in(&OsDirectory::open(from.as_ref())?, || empty_directory(to, options), options)
 }
 
 /// [`salvage`] between directories behind the seam of `inkstone-io`; the new one is asked for when there is something to

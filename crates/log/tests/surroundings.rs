@@ -1,0 +1,170 @@
+//! What a log meets around it: a pipe that has a name of its own, other users, no /proc, an overlay that never syncs.
+//!
+//! *Owns*: directories below cargo's temporary directory, processes, and for some tests mounts, for which it must be root.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+#[path = "../../io/tests/host_support/mod.rs"]
+mod host_support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use host_support::{not_run, run, temporary};
+use inkstone::{Log, Lsn, Options, Reader, inspect};
+use inkstone_io::host::Mount;
+
+/// Where the child of a test opens a log.
+const CHILD: &str = "INKSTONE_TEST_SURROUNDINGS_IN";
+/// The mode that it asks for, in octal digits.
+const MODE: &str = "INKSTONE_TEST_SURROUNDINGS_MODE";
+
+fn options() -> Options {
+    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
+}
+
+/// Runs the test `name` of this program alone, by way of the shell, in the directory.
+fn in_child(before: &str, name: &str, directory: &Path, mode: &str) -> Output {
+    let program = std::env::current_exe().unwrap();
+    let command = format!("{before} exec {program:?} --exact {name} --nocapture");
+    let mut shell = Command::new(if before.contains("umount") { "unshare" } else { "sh" });
+    if before.contains("umount") {
+        shell.args(["-m", "sh"]);
+    }
+    shell.args(["-c", &command]).env(CHILD, directory).env(MODE, mode).output().unwrap()
+}
+
+fn check(output: &Output) -> String {
+    let said =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    said
+}
+
+#[test]
+fn a_pipe_with_the_name_of_one_of_its_files_holds_nobody_up() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    for name in ["inkstone.tuned", "00000000000000000099.free", "00000000000000000099.new"] {
+        run("mkfifo", &[made.path().join(name).to_str().unwrap()]);
+    }
+    let path = made.path().to_owned();
+    let (done, waits) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let log = Log::open(&path, options()).unwrap();
+        log.append_durable(b"record").unwrap();
+        let warnings = log.choice().warnings.concat();
+        log.close().unwrap();
+        drop(Reader::open(&path, &options()).unwrap());
+        drop(inspect::choice(&path).unwrap());
+        done.send(warnings).unwrap();
+    });
+    let warnings = waits.recv_timeout(Duration::from_secs(60)).expect("an opening that hangs");
+    assert!(warnings.contains("inkstone.tuned is not used") && warnings.contains("a pipe"), "{warnings}");
+}
+
+/// Run by [`files_and_directories_have_the_mode_that_was_asked_for`].
+#[test]
+fn child_makes_a_log_with_a_mode() {
+    let (Ok(path), Ok(mode)) = (std::env::var(CHILD), std::env::var(MODE)) else { return };
+    let options = match mode.as_str() {
+        "default" => options(),
+        mode => options().file_mode(u32::from_str_radix(mode, 8).unwrap()),
+    };
+    let log = Log::open(path, options).unwrap();
+    for _ in 0..40 {
+        log.append_durable(&[7; 5000]).unwrap();
+    }
+    log.truncate_before(Lsn::new(30)).unwrap();
+    log.close().unwrap();
+}
+
+#[test]
+fn files_and_directories_have_the_mode_that_was_asked_for() {
+    for (umask, mode, of_files, of_directories) in [
+        ("000", "default", 0o600, 0o700),
+        ("000", "640", 0o640, 0o750),
+        ("000", "664", 0o664, 0o775),
+        ("027", "666", 0o640, 0o750),
+    ] {
+        let made = tempfile::tempdir_in(temporary()).unwrap();
+        let log = made.path().join("a/b");
+        check(&in_child(&format!("umask {umask};"), "child_makes_a_log_with_a_mode", &log, mode));
+        let mode_of = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        for path in [made.path().join("a"), log.clone()] {
+            assert_eq!(mode_of(&path), of_directories, "{}", path.display());
+        }
+        let mut count = 0;
+        for entry in fs::read_dir(&log).unwrap() {
+            let path = entry.unwrap().path();
+            assert_eq!(mode_of(&path), of_files, "{} with umask {umask}, mode {mode}", path.display());
+            count += 1;
+        }
+        assert!(count >= 3 && log.join("inkstone.lock").exists());
+    }
+}
+
+/// Run by [`a_log_works_where_there_is_no_proc`].
+#[test]
+fn child_uses_a_log_without_proc() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    assert!(!Path::new("/proc/self").exists());
+    for lsn in 1..=3 {
+        let log = Log::open(&path, options()).unwrap();
+        assert_eq!(log.append_durable(b"record").unwrap(), Lsn::new(lsn));
+        log.close().unwrap();
+    }
+    let reader = Reader::open(&path, &options()).unwrap();
+    assert_eq!(reader.records(Lsn::FIRST).map(|record| record.unwrap()).count(), 3);
+    let choice = inspect::choice(&path).unwrap();
+    println!("{choice}\n{}", choice.warnings.concat());
+}
+
+#[test]
+fn a_log_works_where_there_is_no_proc() {
+    if !inkstone_io::is_root() {
+        not_run("a_log_works_where_there_is_no_proc", "it needs root");
+        return;
+    }
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let here = inspect::choice(made.path()).unwrap();
+    let output = in_child("umount -l /proc &&", "child_uses_a_log_without_proc", made.path(), "default");
+    let said = check(&output);
+    assert!(said.contains("mount options") && said.contains("not known"), "{said}");
+    // What is known of the directory itself is known there too.
+    assert!(said.contains(&here.to_string()), "{said}\n{here}");
+}
+
+#[test]
+fn an_overlay_that_never_syncs_is_warned_about() {
+    let test = "an_overlay_that_never_syncs_is_warned_about";
+    if !inkstone_io::is_root() {
+        not_run(test, "it needs root");
+        return;
+    }
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let [lower, upper, work, target] = ["lower", "upper", "work", "target"].map(|name| {
+        fs::create_dir(made.path().join(name)).unwrap();
+        made.path().join(name)
+    });
+    let layers =
+        format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+    for (options, is_warned) in [(layers.clone() + ",volatile", true), (layers, false)] {
+        let _ = fs::remove_dir_all(work.join("work"));
+        let mount = match Mount::new(Path::new("overlay"), &target, "overlay", &options) {
+            Ok(mount) => mount,
+            Err(error) => {
+                not_run(test, &error.to_string());
+                return;
+            }
+        };
+        let log = Log::open(target.join("log"), self::options()).unwrap();
+        log.append_durable(b"record").unwrap();
+        let warnings = log.choice().warnings.concat();
+        log.close().unwrap();
+        mount.unmount().unwrap();
+        assert_eq!(warnings.contains("is a volatile overlay"), is_warned, "{warnings}");
+    }
+}
