@@ -166,6 +166,9 @@ impl<D: Directory> Shared<D> {
             Blocks::Written => stats.segments_prepared += 1,
             Blocks::Reserved => stats.segments_fallocated += 1,
         }
+        if let Some(what) = self.pool.take_notice() {
+            state.events.push(Event::Fallback { what });
+        }
         if self.prepares_ahead() && !ready.was_waiting {
             stats.pool_empty += 1;
             state.was_pool_empty = true;

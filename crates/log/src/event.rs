@@ -31,7 +31,8 @@ pub enum Event {
     PoolEmpty {
         /// The size of the segment in bytes.
         segment_bytes: u64,
-        /// Blocks that are only reserved were used; otherwise those of an old segment.
+        /// Blocks that are only reserved were used; otherwise those of an old segment, or zeros were written where the file
+        /// system cannot reserve blocks.
         fallocated: bool,
     },
     /// No file could be made ready in the background, for want of room or of budget, or because something failed. The next

@@ -84,7 +84,8 @@ impl<D: Directory> Log<D> {
             let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "somebody".into());
             return Err(Error::Locked { path: directory.path().to_path_buf(), holder });
         };
-        let (shared, recovery, choice) = open_shared(directory, options)?;
+        let (shared, recovery, mut choice) = open_shared(directory, options)?;
+        choice.warnings.extend(shared.pool.take_notice());
         let shared = Arc::new(shared);
         for warning in &choice.warnings {
             shared.tell(&Event::Fallback { what: warning.clone() });

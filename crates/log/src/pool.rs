@@ -102,6 +102,10 @@ struct Files<F> {
     made: Option<SegmentNumber>,
     /// Bytes of the log's segments, of all the above, and of what is being made.
     used_bytes: u64,
+    /// The file system has refused to reserve blocks.
+    lacks_fallocate: bool,
+    /// What nobody was told of yet.
+    notice: Option<String>,
 }
 
 /// Why no file was to be had.
@@ -154,6 +158,8 @@ impl<D: Directory> Pool<D> {
             highest: listing.highest(),
             made: listing.unfinished.iter().max().copied(),
             used_bytes: live_bytes,
+            lacks_fallocate: false,
+            notice: None,
         };
         for &number in &listing.free {
             // What cannot be looked at is not used; the next opening looks again.
@@ -178,7 +184,7 @@ impl<D: Directory> Pool<D> {
     }
 
     /// The next file of `bytes` bytes with a segment's name, durably: one that is ready, else one with old blocks, else a
-    /// new one whose blocks are made in the way of the options, or only reserved.
+    /// new one whose blocks are made in the way of the options, or only reserved where the file system can do that.
     pub(crate) fn obtain(&self, bytes: u64, options: &Options, reserve: bool) -> Obtained<Ready<D::File>> {
         if let Some(ready) = self.take_ready(bytes) {
             return Ok(ready);
@@ -416,16 +422,21 @@ impl<D: Directory> Pool<D> {
         let blocks = if options.makes(Mistake::SizeNotAllocated) {
             file.set_len(bytes).map_err(retry)?;
             Blocks::Reserved
-        } else if reserve || options.preparation_chosen() == Preparation::Fallocate {
-            file.prepare(Preparation::Fallocate, bytes).map_err(retry)?;
-            Blocks::Reserved
         } else {
-            match file.prepare(Preparation::WriteZeroes, bytes) {
-                Err(error) if is_not_to_be_had(&error) => self.write_zeros(&file, name, bytes, rest),
-                done => done,
+            let is_reserved = reserve || options.preparation_chosen() == Preparation::Fallocate;
+            let way = if is_reserved { Preparation::Fallocate } else { Preparation::WriteZeroes };
+            match file.prepare(way, bytes) {
+                Err(error) if is_not_to_be_had(&error) => {
+                    if is_reserved {
+                        self.note_no_fallocate(&error);
+                    }
+                    self.write_zeros(&file, name, bytes, rest).map_err(retry)?;
+                    Blocks::Written
+                }
+                Err(error) => return Err(retry(error)),
+                Ok(()) if is_reserved => Blocks::Reserved,
+                Ok(()) => Blocks::Written,
             }
-            .map_err(retry)?;
-            Blocks::Written
         };
         if is_synced {
             // Nothing relies on the file yet; but a device that fails a flush may have dropped what the log's own writes have
@@ -436,6 +447,22 @@ impl<D: Directory> Pool<D> {
             })?;
         }
         Ok(blocks)
+    }
+
+    /// Zeros are written although blocks were only to be reserved: noted the first time.
+    fn note_no_fallocate(&self, error: &inkstone_io::Error) {
+        let mut files = lock(&self.files);
+        if !std::mem::replace(&mut files.lacks_fallocate, true) {
+            files.notice = Some(format!(
+                "this file system cannot reserve blocks (fallocate: {error}): new segments are filled with zeros instead, \
+                 which writes every byte once more"
+            ));
+        }
+    }
+
+    /// What is to be told to the listener, once, by whoever holds no lock.
+    pub(crate) fn take_notice(&self) -> Option<String> {
+        lock(&self.files).notice.take()
     }
 
     /// Writes zeros piece by piece, past the page cache where that can be: what is in the cache would be written all at
