@@ -80,4 +80,4 @@ pub use options::Options;
 pub use reader::Reader;
 pub use recovery::Recovery;
 pub use stats::{Stats, Times};
-pub use strategy::{Choice, rule, tuned};
+pub use strategy::{Asks, Choice, rule, tuned};

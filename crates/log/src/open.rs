@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader, Verdict};
-use inkstone_io::{Directory, Durability, File as _};
+use inkstone_io::{Directory, Durability};
 
 use crate::error::{Error, Result};
 use crate::filling::{Filling, memory_for};
@@ -61,10 +61,10 @@ pub(crate) fn open_shared<D: Directory>(
     state.epoch_due = None;
     drop(shared.end_turn(state, turn));
     result?;
-    if shared.options.asks_after_sync {
+    {
         // The names and sizes that the opening synced were asked for with its first group. What comes now goes by the blocks.
         let mut writer = lock(&shared.writer);
-        writer.asks = writer.file.facts().map_or(true, |facts| facts.has_unwritten_extents);
+        writer.asks = shared.options.asks.groups_in(&*writer.file);
     }
     recovery.leftovers = tidy(&shared, &listing);
     if !shared.prepares_ahead() {

@@ -15,7 +15,7 @@ use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
 use crate::mistake::Mistake;
-use crate::strategy::Choice;
+use crate::strategy::{Asks, Choice};
 
 /// A new log's first segments: its first commit is to wait for nothing large.
 const GROWTH_BYTES: [u64; 2] = [1 << 20, 8 << 20];
@@ -36,8 +36,8 @@ pub struct Options {
     pub(crate) access: Option<Access>,
     pub(crate) durability: Option<Durability>,
     pub(crate) free_segments_max: Option<usize>,
-    /// By rule alone ([`Choice::asks_after_sync`]).
-    pub(crate) asks_after_sync: bool,
+    /// By rule alone ([`Choice::asks`]).
+    pub(crate) asks: Asks,
     pub(crate) own_thread: bool,
     pub(crate) prepare_ahead: bool,
     pub(crate) linger: Duration,
@@ -65,7 +65,7 @@ impl Default for Options {
             access: None,
             durability: None,
             free_segments_max: None,
-            asks_after_sync: false,
+            asks: Asks::EachGroup,
             own_thread: true,
             prepare_ahead: true,
             linger: Duration::from_micros(200),
@@ -366,7 +366,7 @@ impl Options {
             access: Some(strategy.access),
             durability: Some(strategy.durability),
             free_segments_max: Some(kept),
-            asks_after_sync: choice.asks_after_sync,
+            asks: choice.asks,
             ..self
         }
     }

@@ -20,6 +20,7 @@ use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
 use crate::recover::Listing;
+use crate::strategy::Asks;
 use crate::sync::{Instant, Mutex, lock};
 
 /// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.
@@ -308,12 +309,11 @@ impl<D: Directory> Pool<D> {
         if options.makes(Mistake::RenamedFirst) {
             file.sync(SyncKind::All).map_err(|error| ObtainError::Poison(error.into()))?;
         }
-        let mut asks = false;
-        if options.asks_after_sync {
+        if options.asks != Asks::Never {
             // For its blocks, its size and its name, all synced by now.
             file.check_takes_changes().map_err(|error| ObtainError::Poison(error.into()))?;
-            asks = file.facts().map_or(true, |facts| facts.has_unwritten_extents);
         }
+        let asks = options.asks.groups_in(&file);
         Ok(Ready { number, file: Arc::new(file), bytes, blocks: made.blocks, asks, was_waiting: false })
     }
 

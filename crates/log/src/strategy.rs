@@ -11,8 +11,8 @@ pub mod tuned;
 use std::fmt;
 
 use inkstone_io::{
-    Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, EngineKind, Preparation, Reuse,
-    Strategy,
+    Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, EngineKind, File, Preparation,
+    Reuse, Strategy,
 };
 
 use crate::ahead::ENGINE;
@@ -32,12 +32,35 @@ pub struct Choice {
     pub reading: EngineKind,
     /// Why, as a sentence without a full stop.
     pub reason: String,
-    /// Whether the file system is asked, after a sync that had metadata to wait for, if it still takes changes: one with a
-    /// journal (ext4, xfs) may call a sync a success whose journal write has failed (docs/assumptions.md, A13). Commits that
-    /// overwrite blocks which are written wait for no metadata, and ask nothing.
-    pub asks_after_sync: bool,
+    /// After which syncs the log asks the file system whether it still takes changes.
+    pub asks: Asks,
     /// What to know: a mount without barriers, memory instead of a disk.
     pub warnings: Vec<String>,
+}
+
+/// After which syncs the log asks the file system whether it still takes changes. A file system may report success for a sync
+/// whose journal write has failed (docs/assumptions.md, A13); then it refuses every later change, and so the question tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// After none: no sync here waits for a journal, or nothing here is durable anyway.
+    Never,
+    /// After the syncs of new files and their names, and after groups in blocks that are only reserved. A group that overwrites
+    /// written blocks waits for no metadata here, and asks nothing.
+    ReservedBlocks,
+    /// After every group too: it is not known that an overwrite waits for no metadata. On xfs somebody may share the blocks of the
+    /// segment in use at any moment (`cp --reflink`).
+    EachGroup,
+}
+
+impl Asks {
+    /// Whether the groups in this file ask. The file's name and blocks are durable, and were asked for.
+    pub(crate) fn groups_in(self, file: &impl File) -> bool {
+        match self {
+            Self::Never => false,
+            Self::ReservedBlocks => file.facts().map_or(true, |facts| facts.has_unwritten_extents),
+            Self::EachGroup => true,
+        }
+    }
 }
 
 impl fmt::Display for Choice {
@@ -87,20 +110,13 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: St
     {
         return Err(Error::Invalid(format!("access direct: {why}; leave it open, or ask for buffered")));
     }
-    let asks_after_sync = found.is_some_and(has_journal);
-    Ok(Choice { strategy, reading: ENGINE, reason, asks_after_sync, warnings })
+    Ok(Choice { strategy, reading: ENGINE, reason, asks: asks(found), warnings })
 }
 
 /// The way of writing that the rule gives here, whatever was tuned, and why.
 pub fn rule(found: &Capabilities) -> Choice {
     let (strategy, reason) = by_rule(found);
-    Choice {
-        strategy,
-        reading: ENGINE,
-        reason,
-        asks_after_sync: has_journal(found),
-        warnings: warnings(found),
-    }
+    Choice { strategy, reading: ENGINE, reason, asks: asks(Some(found)), warnings: warnings(found) }
 }
 
 /// The coordinates that were asked for, in words.
@@ -158,12 +174,20 @@ fn by_rule(found: &Capabilities) -> (Strategy, String) {
     (strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct), reason)
 }
 
-fn has_journal(found: &Capabilities) -> bool {
+/// The log asks wherever it is not known that it need not.
+fn asks(found: Option<&Capabilities>) -> Asks {
+    let Some(found) = found else { return Asks::EachGroup };
     match found.mount.file_system.as_str() {
-        "xfs" => true,
-        // Where it cannot be told it has one.
-        "ext4" => found.journal != Some(false),
-        _ => false,
+        _ if found.in_memory => Asks::Never,
+        "ext4" if found.journal == Some(false) => Asks::Never,
+        // One driver. It shares no blocks, and its fdatasync waits only for changes of the size or the blocks. With
+        // data=journal the bytes themselves go through the journal: then there is no O_DIRECT, which mountinfo would not
+        // always tell.
+        "ext2" | "ext3" | "ext4" if matches!(found.direct, DioAlignment::Bytes { .. }) => {
+            Asks::ReservedBlocks
+        }
+        // An overlay has the journal of what lies below.
+        _ => Asks::EachGroup,
     }
 }
 
@@ -241,22 +265,43 @@ mod tests {
         assert_eq!(ext4.strategy.durability, Durability::RwfDsync);
         let xfs = chosen(on("xfs", SECTORS, CopyOnWrite::SharedExtents));
         let without = Capabilities { journal: Some(false), ..on("ext4", SECTORS, CopyOnWrite::Never) };
-        let asks = |choice: &Choice| choice.asks_after_sync;
-        assert_eq!((asks(&xfs), asks(&ext4), asks(&chosen(without))), (true, true, false));
+        let asks = [xfs.asks, ext4.asks, chosen(without).asks];
+        assert_eq!(asks, [Asks::EachGroup, Asks::ReservedBlocks, Asks::Never]);
         let btrfs = chosen(on("btrfs", SECTORS, CopyOnWrite::Always));
         assert_eq!(btrfs.strategy, strategy(Preparation::Fallocate, Reuse::New, Access::Buffered));
-        assert!(!btrfs.asks_after_sync);
+        assert_eq!(btrfs.asks, Asks::EachGroup);
         let huge = DioAlignment::Bytes { memory: 4, offset: 65536 };
         for direct in [DioAlignment::Refused, DioAlignment::NotTold, huge] {
             let other = chosen(on("other", direct, CopyOnWrite::Never));
             assert_eq!(other.strategy.access, Access::Buffered, "{other}");
             assert_eq!(other.strategy.durability, Durability::Fdatasync);
+            assert_eq!(other.asks, Asks::EachGroup);
             assert!(other.reason.contains("O_DIRECT"), "{other}");
         }
         let memory = chosen(on("tmpfs", DioAlignment::Refused, CopyOnWrite::Never));
         assert!(memory.warnings[0].contains("memory (tmpfs)"), "{:?}", memory.warnings);
+        assert_eq!(memory.asks, Asks::Never);
         let none = choose(&Options::default(), None, Stored::None).expect("a choice");
         assert!(none.reason.contains("nothing is known"), "{none}");
+        assert_eq!(none.asks, Asks::EachGroup);
+    }
+
+    #[test]
+    fn a_file_system_is_not_asked_only_where_it_is_known() {
+        for (name, direct, journal, asked) in [
+            ("ext4", SECTORS, Some(true), Asks::ReservedBlocks),
+            ("ext3", SECTORS, None, Asks::ReservedBlocks),
+            ("ext2", SECTORS, None, Asks::ReservedBlocks),
+            // data=journal, or a kernel that does not tell.
+            ("ext4", DioAlignment::Refused, Some(true), Asks::EachGroup),
+            ("ext3", DioAlignment::NotTold, None, Asks::EachGroup),
+            ("ext4", DioAlignment::Refused, Some(false), Asks::Never),
+            ("overlay", SECTORS, None, Asks::EachGroup),
+            ("f2fs", SECTORS, None, Asks::EachGroup),
+        ] {
+            let found = Capabilities { journal, ..on(name, direct, CopyOnWrite::Never) };
+            assert_eq!(asks(Some(&found)), asked, "{name}, {direct:?}, {journal:?}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::filling::Frozen;
 use crate::mistake::Mistake;
 use crate::options::Options;
+use crate::strategy::Asks;
 use crate::sync::Instant;
 
 /// What became of a write.
@@ -52,7 +53,7 @@ impl<D: Directory> Writer<D> {
         };
         let persist = if options.makes(Mistake::NoSync) { Persist::Later } else { persist };
         let engine = directory.engine(EngineKind::Caller, 1)?;
-        Ok(Self { engine, file, persist, asks: options.asks_after_sync, mistake: options.mistake() })
+        Ok(Self { engine, file, persist, asks: options.asks != Asks::Never, mistake: options.mistake() })
     }
 
     /// Goes on in another file.
