@@ -195,6 +195,12 @@ impl<D: Directory> Shared<D> {
     /// Says in the old segment, which ends with the record `last`, which one comes next. Where an opening could not say its
     /// epoch there yet, that comes first; where there is no room it is left out: the new header says it all.
     fn seal<'a>(&'a self, mut state: Guard<'a>, next: SegmentNumber, last: Lsn) -> (Guard<'a>, Result<()>) {
+        if self.would_rewrite(&state) {
+            // What a segment without a seal leaves open the new header says.
+            let segment = Arc::clone(&lock(&self.segments).head().segment);
+            state.events.push(self.sealed(segment, last));
+            return (state, Ok(()));
+        }
         if let Some(epoch) = state.epoch_due
             && state.filling.control(&epoch).is_err()
         {
@@ -217,6 +223,13 @@ impl<D: Directory> Shared<D> {
             self.keep_memory(&mut state, Some(frozen.memory));
         }
         (state, Ok(()))
+    }
+
+    /// Whether the next group would write again the block in which the log ends, and no group of a padded log may: it was
+    /// written without padding until now. The format has nothing that stands between two groups, so the log goes on in
+    /// another segment.
+    fn would_rewrite(&self, state: &State) -> bool {
+        self.pads() && !state.filling.at().is_multiple_of(BLOCK_BYTES as u64)
     }
 
     /// From now on groups go into this segment.
@@ -258,12 +271,13 @@ impl<D: Directory> Shared<D> {
         if result.is_err() {
             return (state, result);
         }
-        if state.filling.control_room() < 2 * BLOCK_BYTES as u64 {
+        let would_rewrite = self.would_rewrite(&state);
+        if would_rewrite || state.filling.control_room() < 2 * BLOCK_BYTES as u64 {
             state.changing = true;
             (state, result) = self.roll_in_turn(state, 0);
             state.changing = false;
             // The last of the reserve is for a full disk.
-            let goes_without = !self.options.makes(Mistake::TruncationNeedsRoom);
+            let goes_without = !would_rewrite && !self.options.makes(Mistake::TruncationNeedsRoom);
             let is_last = matches!(result, Err(Error::NoRoom { .. })) && goes_without;
             if result.is_err() && !is_last {
                 return (state, result);

@@ -147,8 +147,12 @@ impl<D: Directory> Shared<D> {
             false => Promise { lsn: state.durable, end: state.filling.at() },
         };
         let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
-        let pad = self.options.pad_groups && !self.options.makes(Mistake::PaddingForgotten);
-        state.filling.freeze(promise, pad, memory)
+        state.filling.freeze(promise, self.pads(), memory)
+    }
+
+    /// Whether every group has blocks of its own.
+    pub(crate) fn pads(&self) -> bool {
+        self.options.pad_groups && !self.options.makes(Mistake::PaddingForgotten)
     }
 
     /// Keeps a group's memory for the next one, unless it was grown.

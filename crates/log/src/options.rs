@@ -141,6 +141,10 @@ impl Options {
     /// alone that do not change. Padding relies on nothing and costs half a block per commit. It also makes each opening
     /// take a whole block of the room that a segment keeps for such things: on a full disk a padded log opens three or
     /// four times, an unpadded one more than a hundred times, before it needs another segment.
+    ///
+    /// Turned on for a log that was written without it, the next opening begins a new segment rather than write the block
+    /// again in which the log ends. Where there is no room for one that opening is [`Error::NoRoom`], and an opening without
+    /// padding still works: to truncate, say.
     pub fn pad_groups(self, pad: bool) -> Self {
         Self { pad_groups: pad, ..self }
     }

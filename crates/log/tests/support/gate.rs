@@ -1,12 +1,14 @@
 //! A simulated directory whose engine can be held in the middle of a write, so that two threads overlap as a test wants
-//! them to, and not as the scheduler does.
+//! them to, and not as the scheduler does. It remembers every write.
 //!
 //! *Owns*: the gate. *May not touch*: what is written; it all goes on to the simulated disk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-use inkstone_io::{Capabilities, Completion, Directory, Engine, EngineKind, OpenFile, Request, Result};
+use inkstone_io::{
+    Capabilities, Completion, Directory, Engine, EngineKind, File as _, OpenFile, Operation, Request, Result,
+};
 use inkstone_sim::{SimDirectory, SimEngine, SimFile, SimLock};
 
 /// Holds the next write that was submitted until it is let go.
@@ -14,6 +16,15 @@ use inkstone_sim::{SimDirectory, SimEngine, SimFile, SimLock};
 pub(crate) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
+    writes: Mutex<Vec<Write>>,
+}
+
+/// A write that passed the gate.
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    pub(crate) path: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
 }
 
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
@@ -26,6 +37,7 @@ enum State {
     Holds,
 }
 
+#[allow(dead_code, reason = "not every test that has a gate shuts it")]
 impl Gate {
     /// The next write is held.
     pub(crate) fn shut(&self) {
@@ -41,6 +53,18 @@ impl Gate {
     pub(crate) fn wait_until_held(&self) {
         let state = self.state.lock().unwrap();
         drop(self.changed.wait_while(state, |state| *state != State::Holds).unwrap());
+    }
+
+    /// Every write so far, in order.
+    pub(crate) fn writes(&self) -> Vec<Write> {
+        self.writes.lock().unwrap().clone()
+    }
+
+    fn note(&self, request: &Request<SimFile>) {
+        if let Operation::Write { offset, len, .. } = request.operation {
+            let path = request.file.path().to_path_buf();
+            self.writes.lock().unwrap().push(Write { path, offset, len: len as u64 });
+        }
     }
 
     fn set(&self, to: State) {
@@ -89,6 +113,7 @@ impl Engine for GateEngine {
     type File = SimFile;
 
     fn submit(&mut self, request: Request<SimFile>) -> Result<()> {
+        self.gate.note(&request);
         self.inner.submit(request)
     }
 
