@@ -4,9 +4,9 @@
 
 use alloc::vec::Vec;
 
-use crate::bytes::{all_zero, put_u32, put_u64, round_up, u32_at, u64_at};
+use crate::bytes::{all_zero, put_u32, put_u64, u32_at, u64_at};
 use crate::group::Identity;
-use crate::limits::{ALIGN, FRAME_HEADER_BYTES, RECORD_BYTES_MAX};
+use crate::limits::{ALIGN, FRAME_HEADER_BYTES};
 use crate::types::{Epoch, Lsn, SegmentNumber};
 
 const KIND_AT: usize = 4;
@@ -17,14 +17,11 @@ const PAYLOAD_CRC_AT: usize = 16;
 /// Where the header's checksum stands; it covers what is before it, and the identity.
 const HEADER_CRC_AT: usize = 20;
 
-/// The bytes that a frame with a payload of `payload_bytes` takes: header, payload, zeros up to a multiple of 8.
-///
-/// # Panics
-/// When the payload is larger than [`RECORD_BYTES_MAX`].
+/// The bytes that a frame with a payload of `payload_bytes` takes: header, payload, zeros up to a multiple of 8. The answer
+/// for a payload that no frame holds ([`crate::limits::RECORD_BYTES_MAX`]) is larger than any frame.
 #[inline]
 pub const fn frame_bytes(payload_bytes: usize) -> usize {
-    assert!(payload_bytes <= RECORD_BYTES_MAX);
-    FRAME_HEADER_BYTES + round_up(payload_bytes, ALIGN)
+    payload_bytes.saturating_add(FRAME_HEADER_BYTES + ALIGN - 1) / ALIGN * ALIGN
 }
 
 /// What a frame is.
@@ -323,6 +320,11 @@ mod tests {
         assert_eq!(frame_bytes(0), 24);
         assert_eq!(frame_bytes(1), 32);
         assert_eq!(frame_bytes(8), 32);
-        assert_eq!(frame_bytes(RECORD_BYTES_MAX), RECORD_BYTES_MAX + 24);
+        assert_eq!(frame_bytes(9), 40);
+        // Whoever asks for the size of what no frame holds gets an answer: it is how a limit is checked.
+        let most = crate::limits::RECORD_BYTES_MAX;
+        assert_eq!(frame_bytes(most), most + 24);
+        assert_eq!(frame_bytes(most + 1), most + 32);
+        assert!(frame_bytes(usize::MAX) > usize::MAX - ALIGN);
     }
 }

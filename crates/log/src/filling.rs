@@ -3,7 +3,7 @@
 //! *Owns*: one buffer: the start of the block in which the log ends (written again with the same bytes), then the group.
 //! *May not touch*: files, locks, who waits.
 
-use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
+use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, HEADER_BYTES};
 use inkstone_format::{
     Batch, Control, EncodeError, Epoch, GroupEncoder, Lsn, PayloadSum, Promise, SegmentHeader, frame_bytes,
 };
@@ -124,7 +124,12 @@ impl Filling {
         if needed as u64 > self.encoder.record_room() {
             return Err(EncodeError::SegmentFull { needed, room: self.encoder.record_room() });
         }
-        let room = (self.memory.len() - CLOSING_BYTES).saturating_sub(self.prefix + self.encoder.used());
+        // All of them or none: what the encoder could refuse in the middle is asked before the first.
+        if self.encoder.next_lsn().plus(payloads.len() as u64).is_none() {
+            return Err(EncodeError::LsnsUsedUp);
+        }
+        let most = self.memory.len().min(self.prefix + GROUP_BYTES_MAX) - CLOSING_BYTES;
+        let room = most.saturating_sub(self.prefix + self.encoder.used());
         if needed > room {
             if !self.encoder.is_empty() {
                 return Err(EncodeError::BufferFull { needed, room });
@@ -187,4 +192,38 @@ impl Filling {
 /// What a frame of this payload takes.
 pub(crate) fn needed_bytes(payloads: &[(&[u8], PayloadSum)]) -> u64 {
     payloads.iter().map(|(payload, _)| frame_bytes(payload.len()) as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inkstone_format::{LogId, Roll, SegmentNumber};
+
+    /// The memory has room for it, the group has not: none of it is taken, and what was gathered before can be written.
+    #[test]
+    fn a_batch_that_crosses_the_largest_group_is_refused_as_a_whole() {
+        let coded = SegmentHeader {
+            log: LogId::new([1; 16]),
+            number: SegmentNumber::FIRST,
+            segment_bytes: 2 << 30,
+            first_lsn: Lsn::FIRST,
+            first_live: Lsn::FIRST,
+            epoch: Epoch::FIRST,
+            promise: Lsn::ZERO,
+            predecessor: None,
+            roll: Roll::Begin,
+        };
+        let memory = memory_for(GROUP_BYTES_MAX + (32 << 20));
+        let at = HEADER_BYTES as u64;
+        let mut filling = Filling::begin(memory, coded, at, Epoch::FIRST, Lsn::FIRST, &[]);
+        let zeros = vec![0; 200 << 20];
+        let summed = |bytes: usize| (&zeros[..bytes], PayloadSum::of(&zeros[..bytes]));
+        (0..2).for_each(|_| drop(filling.records(&[summed(200 << 20)]).expect("there is room")));
+        let refused = filling.records(&[summed(60 << 20), summed(60 << 20)]);
+        assert!(matches!(refused, Err(EncodeError::BufferFull { .. })), "{refused:?}");
+        assert_eq!(filling.next_lsn(), Lsn::new(3));
+        let promise = Promise { lsn: Lsn::ZERO, end: at };
+        let frozen = filling.freeze(promise, true, memory_for(8 << 10));
+        assert_eq!((frozen.last(), frozen.len % BLOCK_BYTES), (Lsn::new(2), 0));
+    }
 }

@@ -145,6 +145,7 @@ impl<D: Directory> Log<D> {
     /// # Durability
     /// None on return: wait for the handle.
     pub fn append(&self, record: &[u8]) -> Result<Append<'_, D>> {
+        self.check_size(record)?;
         self.append_all(&[(record, PayloadSum::of(record))])
     }
 
@@ -160,8 +161,10 @@ impl<D: Directory> Log<D> {
         if records.is_empty() {
             return Err(Error::Invalid("an empty batch: there is no record to give an LSN to".into()));
         }
-        let records = records.iter().map(|record| (record.as_ref(), PayloadSum::of(record.as_ref())));
-        self.append_all(&records.collect::<Vec<_>>())
+        if let [one] = records {
+            return self.append(one.as_ref());
+        }
+        self.append_all(&self.sum_batch(records)?)
     }
 
     /// Appends one record if that takes no waiting.
@@ -173,6 +176,7 @@ impl<D: Directory> Log<D> {
     /// # Durability
     /// None on return: wait for the handle.
     pub fn try_append(&self, record: &[u8]) -> Result<Append<'_, D>> {
+        self.check_size(record)?;
         self.try_gather(record, PayloadSum::of(record), None)
     }
 
@@ -184,6 +188,7 @@ impl<D: Directory> Log<D> {
     /// # Durability
     /// None when it is ready: await the handle that it gives.
     pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_, D>> {
+        self.check_size(record)?;
         let sum = PayloadSum::of(record);
         poll_fn(|context| {
             let mut tried = self.try_gather(record, sum, None);
@@ -203,7 +208,6 @@ impl<D: Directory> Log<D> {
     fn try_gather(&self, record: &[u8], sum: PayloadSum, waker: Option<Waker>) -> Result<Append<'_, D>> {
         let records = [(record, sum)];
         self.shared.check_process()?;
-        self.check_size(&records)?;
         let mut state = self.shared.lock();
         loop {
             let refused = match self.gather(&mut state, &records)? {
@@ -397,23 +401,34 @@ impl<D: Directory> Log<D> {
         self.writer_lock = None;
     }
 
-    fn check_size(&self, records: &[(&[u8], PayloadSum)]) -> Result<()> {
-        let limit = self.shared.options.record_bytes_max;
-        let bytes = needed_bytes(records);
-        let is_larger = match records {
-            [(record, _)] => record.len() > limit,
-            _ => bytes > frame_bytes(limit) as u64,
-        };
-        if !is_larger {
-            return Ok(());
+    /// Refuses a record that is too large, before it is summed.
+    fn check_size(&self, record: &[u8]) -> Result<()> {
+        let (bytes, limit_bytes) = (record.len() as u64, self.shared.options.record_bytes_max as u64);
+        if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
+    }
+
+    /// Sums the records of a batch, unless it is too large: then no more of it is looked at than its size.
+    fn sum_batch<'r, R: AsRef<[u8]>>(&self, records: &'r [R]) -> Result<Vec<(&'r [u8], PayloadSum)>> {
+        let limit_bytes = self.shared.options.record_bytes_max as u64;
+        let most = frame_bytes(self.shared.options.record_bytes_max) as u64;
+        // So many take more than that whatever is in them.
+        let mut bytes = (records.len() as u64).saturating_mul(frame_bytes(0) as u64);
+        if bytes > most {
+            return Err(Error::TooLarge { bytes, limit_bytes });
         }
-        let bytes = if records.len() == 1 { records[0].0.len() as u64 } else { bytes };
-        Err(Error::TooLarge { bytes, limit_bytes: limit as u64 })
+        bytes = 0;
+        let mut summed = Vec::with_capacity(records.len());
+        for record in records.iter().map(AsRef::as_ref) {
+            bytes = bytes.saturating_add(frame_bytes(record.len()) as u64);
+            if bytes <= most {
+                summed.push((record, PayloadSum::of(record)));
+            }
+        }
+        if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(summed) }
     }
 
     fn append_all(&self, records: &[(&[u8], PayloadSum)]) -> Result<Append<'_, D>> {
         self.shared.check_process()?;
-        self.check_size(records)?;
         if let [one, rest @ ..] = records
             && !rest.is_empty()
             && self.shared.options.makes(Mistake::BatchSplit)

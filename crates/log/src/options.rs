@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::limits::{
-    BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_HEADER_BYTES, HEADER_BYTES, RECORD_BYTES_MAX,
+    BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES, RECORD_BYTES_MAX,
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
 use inkstone_format::{Lsn, frame_bytes};
@@ -113,7 +113,7 @@ impl Options {
         Self { record_bytes_max: bytes, ..self }
     }
 
-    /// The size of each of the two buffers that groups are gathered in: 1 MiB by default, at least 8 KiB. A larger
+    /// The size of each of the two buffers that groups are gathered in: 1 MiB by default, from 8 KiB to 512 MiB. A larger
     /// record gets a buffer of its own size for as long as it takes.
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         Self { buffer_bytes: bytes, ..self }
@@ -307,9 +307,9 @@ impl Options {
                 self.record_bytes_max
             ));
         }
-        if self.buffer_bytes < 2 * BLOCK_BYTES {
+        if !(2 * BLOCK_BYTES..=GROUP_BYTES_MAX).contains(&self.buffer_bytes) {
             return invalid(format!(
-                "buffer_bytes {}: at least {} are needed",
+                "buffer_bytes {}: it must be from {} to {GROUP_BYTES_MAX}, the size of the largest group",
                 self.buffer_bytes,
                 2 * BLOCK_BYTES
             ));
@@ -408,6 +408,10 @@ mod tests {
             (Options::new().buffer_bytes(100), "buffer_bytes"),
             (Options::new().file_mode(0o400), "file_mode 400"),
             (Options::new().file_mode(0o4600), "file_mode 4600"),
+            (Options::new().buffer_bytes(GROUP_BYTES_MAX + 1), "buffer_bytes"),
+            (Options::new().buffer_bytes(usize::MAX), "buffer_bytes"),
+            (Options::new().record_bytes_max(usize::MAX), "record_bytes_max"),
+            (Options::new().segment_bytes(u64::MAX), "segment_bytes"),
             (Options::new().begin_at(Lsn::ZERO), "begin_at"),
             (Options::new().preparation(Preparation::KeepSize), "preparation keep-size"),
             (Options::new().access(Access::Mmap), "access mmap"),

@@ -167,7 +167,7 @@ impl<D: Directory> Pool<D> {
             let opened = directory.open(&names::free(number), &OpenFile::existing().read_only());
             if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
                 files.free.push(Spare::new(number, bytes));
-                files.used_bytes += bytes;
+                files.used_bytes = files.used_bytes.saturating_add(bytes);
             }
         }
         Self { directory, files: Mutex::new(files), naming: Mutex::new(()) }
@@ -381,16 +381,17 @@ impl<D: Directory> Pool<D> {
     /// A new file, its blocks made, durably. It has no segment's name yet.
     fn make(&self, bytes: u64, options: &Options, reserve: bool, rest: Rest<'_>) -> Obtained<Made> {
         let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
-        let is_over = || budget.is_some_and(|budget| lock(&self.files).used_bytes + bytes > budget);
+        let is_over =
+            || budget.is_some_and(|budget| lock(&self.files).used_bytes.saturating_add(bytes) > budget);
         // What is to be removed goes before anybody is refused for want of room.
         while is_over() && self.remove_some(Duration::ZERO).unwrap_or(false) {}
         {
             let mut files = lock(&self.files);
-            if budget.is_some_and(|budget| files.used_bytes + bytes > budget) {
+            if budget.is_some_and(|budget| files.used_bytes.saturating_add(bytes) > budget) {
                 let why = "the log's disk budget is used up: truncate_before, or a larger Options::disk_budget_bytes";
                 return Err(ObtainError::Retry(no_room(self.directory.as_ref(), bytes, why)));
             }
-            files.used_bytes += bytes;
+            files.used_bytes = files.used_bytes.saturating_add(bytes);
         }
         // The name's number is only there to be another one each time: a file that could not be removed is in nobody's way.
         let name = names::new(self.next_made());
@@ -563,7 +564,9 @@ impl<D: Directory> Pool<D> {
         for &number in listing.segments.iter().filter(|number| !live.contains(number)) {
             let opened = self.directory.open(&names::segment(number), &OpenFile::existing().read_only());
             if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
-                lock(&self.files).used_bytes += bytes;
+                let mut files = lock(&self.files);
+                files.used_bytes = files.used_bytes.saturating_add(bytes);
+                drop(files);
                 count += usize::from(self.retire(number, bytes, options).is_ok());
             }
         }

@@ -79,9 +79,11 @@ fn empty_directory(path: &Path, options: &Options) -> Result<Arc<OsDirectory>> {
 /// Options for a new log that takes every record of one whose largest segment has so many bytes.
 fn options_for(options: &Options, largest_segment_bytes: u64) -> Options {
     use inkstone_format::frame_bytes;
-    use inkstone_format::limits::RECORD_BYTES_MAX;
+    use inkstone_format::limits::{BLOCK_BYTES, RECORD_BYTES_MAX, SEGMENT_BYTES_MAX};
 
-    let bytes = options.segment_bytes.max(largest_segment_bytes);
+    // Where a header is lost the size is that of the file, which may be any.
+    let largest = largest_segment_bytes.min(SEGMENT_BYTES_MAX).next_multiple_of(BLOCK_BYTES as u64);
+    let bytes = options.segment_bytes.max(largest);
     let room = crate::options::record_room(bytes) as usize;
     let record = (room - frame_bytes(0)).min(RECORD_BYTES_MAX) / 8 * 8;
     options.clone().segment_bytes(bytes).record_bytes_max(record.max(options.record_bytes_max))

@@ -1,0 +1,203 @@
+//! What a caller may ask for at the ends of every range: each is done, or an error of its own. Nothing panics, nothing hangs,
+//! and the log goes on.
+//!
+//! *Owns*: the extremes. *May not touch*: what is in between.
+
+#![allow(clippy::unwrap_used)] // A test may fail so.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use inkstone::{Error, Log, Lsn, Options, Reader, Result};
+use inkstone_format::limits::{GROUP_BYTES_MAX, RECORD_BYTES_MAX};
+use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+
+fn directory() -> Arc<SimDirectory> {
+    Arc::new(SimDisk::new(7, DiskOptions::default()).directory("/log"))
+}
+
+fn quiet() -> Options {
+    Options::small().own_thread(false)
+}
+
+struct Nobody;
+
+impl Wake for Nobody {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// What a future says when it is asked once.
+fn asked_once<T>(future: impl Future<Output = T>) -> Poll<T> {
+    pin!(future).poll(&mut Context::from_waker(&Waker::from(Arc::new(Nobody))))
+}
+
+fn is_too_large<T>(result: Result<T>, bytes_min: u64) {
+    match result.map(drop) {
+        Err(Error::TooLarge { bytes, .. }) => assert!(bytes >= bytes_min, "{bytes}"),
+        other => panic!("{other:?} instead of TooLarge"),
+    }
+}
+
+/// A record that takes no memory, and more of them than any memory holds.
+#[derive(Clone, Copy)]
+struct Nothing;
+
+const NOTHINGS: &[Nothing] = &[Nothing; usize::MAX];
+
+impl AsRef<[u8]> for Nothing {
+    fn as_ref(&self) -> &[u8] {
+        b""
+    }
+}
+
+#[test]
+fn a_record_or_a_batch_of_any_size_is_taken_or_refused() {
+    let log = Log::open_in(directory(), quiet()).unwrap();
+    // Zeros that nobody touches take no memory, and what is too large is refused before it is summed.
+    let large = vec![0; RECORD_BYTES_MAX + (1 << 20)];
+    let bytes = large.len() as u64;
+    is_too_large(log.append(&large), bytes);
+    is_too_large(log.try_append(&large), bytes);
+    is_too_large(log.append_durable(&large), bytes);
+    is_too_large(log.append_batch(&[&large]), bytes);
+    is_too_large(log.append_batch(&[&large[..], b"small"]), bytes);
+    let Poll::Ready(result) = asked_once(log.append_async(&large)) else { panic!("it waits") };
+    is_too_large(result, bytes);
+    is_too_large(log.append_batch(&[Nothing; 4096]), 4096 * 24);
+    is_too_large(log.append_batch(NOTHINGS), u64::MAX);
+    assert_eq!(log.append_durable(b"small").unwrap(), Lsn::FIRST);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_batch_that_crosses_the_largest_group_waits_for_the_next_one() {
+    let large = Options::new()
+        .segment_bytes(2 << 30)
+        .record_bytes_max(RECORD_BYTES_MAX)
+        .own_thread(false)
+        .prepare_ahead(false);
+    let too_large = large.clone().buffer_bytes(GROUP_BYTES_MAX + (64 << 20));
+    let refused = Log::open_in(directory(), too_large).map(drop).unwrap_err();
+    assert!(matches!(&refused, Error::Invalid(why) if why.contains("buffer_bytes")), "{refused:?}");
+}
+
+#[test]
+fn the_last_lsns_are_given_out_and_then_there_are_none() {
+    let last = Lsn::new(u64::MAX - 1);
+    for (begin, count) in [(u64::MAX - 4, 4), (u64::MAX - 1, 1), (u64::MAX, 0)] {
+        let directory = directory();
+        let options = quiet().begin_at(Lsn::new(begin));
+        let log = Log::open_in(Arc::clone(&directory), options.clone()).unwrap();
+        // A batch that does not fit below the last LSN leaves no trace of itself.
+        let refused = log.append_batch(&[[7u8; 8]; 5]).map(drop).unwrap_err();
+        assert!(matches!(refused, Error::UsedUp), "{refused:?}");
+        for _ in 0..count {
+            log.append_durable(b"one of the last").unwrap();
+        }
+        for refused in [
+            log.append(b"no number is left").map(drop),
+            log.append_durable(b"no number is left").map(drop),
+            log.try_append(b"no number is left").map(drop),
+            log.append_batch(&[b"none", b"none"]).map(drop),
+        ] {
+            assert!(matches!(refused, Err(Error::UsedUp)), "{refused:?}");
+        }
+        let Poll::Ready(refused) = asked_once(log.append_async(b"none")) else { panic!("it waits") };
+        assert!(matches!(refused.map(drop), Err(Error::UsedUp)));
+        assert_eq!((log.sync().unwrap(), log.last()), (last, last));
+        let reader = log.reader();
+        assert_eq!(reader.records(Lsn::new(begin)).filter(|record| record.is_ok()).count(), count);
+        assert!(matches!(reader.get(Lsn::new(u64::MAX)), Err(Error::NotYet { .. })));
+        if count > 1 {
+            log.truncate_before(last).unwrap();
+            log.truncate_after(Lsn::new(last.get() - 1)).unwrap();
+            log.append_durable(b"again").unwrap();
+        }
+        log.truncate_before(Lsn::new(u64::MAX)).unwrap();
+        log.close().unwrap();
+        let log = Log::open_in(directory, options).unwrap();
+        assert_eq!((log.first(), log.last()), (Lsn::new(u64::MAX), last));
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn every_lsn_can_be_asked_for() {
+    let directory = directory();
+    let log = Log::open_in(Arc::clone(&directory), quiet()).unwrap();
+    (0..9).for_each(|_| drop(log.append(b"record").unwrap()));
+    log.sync().unwrap();
+    // Its group promises those before it: that is what a reader beside the writer sees.
+    log.append_durable(b"the tenth").unwrap();
+    let most = Lsn::new(u64::MAX);
+    for reader in [log.reader(), Reader::open_in(Arc::clone(&directory), quiet()).unwrap()] {
+        for lsn in [most, Lsn::new(u64::MAX - 1), Lsn::new(1 << 63)] {
+            assert!(matches!(reader.get(lsn), Err(Error::NotYet { .. })));
+            assert_eq!(reader.records(lsn).count(), 0);
+            let mut cursor = reader.from(Lsn::FIRST);
+            cursor.next().unwrap();
+            cursor.seek(lsn);
+            assert!(
+                cursor.next().unwrap().is_none() && cursor.next_within(Duration::ZERO).unwrap().is_none()
+            );
+            cursor.seek(Lsn::ZERO);
+            assert!(cursor.next_within(Duration::MAX).unwrap().is_some(), "it is there");
+        }
+        assert!(matches!(reader.get(Lsn::ZERO), Ok(_) | Err(Error::NotYet { .. } | Error::GivenUp { .. })));
+    }
+    for refused in [log.truncate_before(most), log.truncate_after(most), log.truncate_before(Lsn::new(12))] {
+        assert!(matches!(refused, Err(Error::NotYet { .. })), "{refused:?}");
+    }
+    log.truncate_before(Lsn::ZERO).unwrap();
+    log.truncate_after(Lsn::ZERO).unwrap();
+    log.append_durable(b"anew").unwrap();
+    log.close().unwrap();
+    for known in [most, Lsn::new(2)] {
+        let refused = Log::open_in(Arc::clone(&directory), quiet().expect_durable(known)).map(drop);
+        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+        let refused = Reader::open_in(Arc::clone(&directory), quiet().expect_durable(known)).map(drop);
+        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+    }
+    Log::open_in(directory, quiet().expect_durable(Lsn::FIRST)).unwrap().close().unwrap();
+}
+
+#[test]
+fn no_time_is_too_long_or_too_short() {
+    let started = Instant::now();
+    for time in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 62), Duration::ZERO] {
+        let options = Options::small().linger(time).idle(time).slow_commit(time).disk_budget_bytes(u64::MAX);
+        for options in [options.clone(), options.periodic(time)] {
+            let log = Log::open_in(directory(), options).unwrap();
+            drop(log.append(b"let go").unwrap());
+            let kept = log.append(b"kept").unwrap();
+            assert!(matches!(asked_once(log.append_async(b"polled")), Poll::Ready(Ok(_))));
+            kept.wait().unwrap();
+            log.sync().unwrap();
+            let mut cursor = log.reader().from(Lsn::FIRST);
+            for _ in 0..3 {
+                assert!(cursor.next_within(time.max(Duration::from_secs(9))).unwrap().is_some());
+            }
+            // The log's own thread is asleep for as long as it was told by now.
+            std::thread::sleep(Duration::from_millis(5));
+            log.close().unwrap();
+        }
+    }
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn the_smallest_and_the_largest_choices_hold() {
+    for options in [
+        Options::small().record_bytes_max(0).buffer_bytes(8 << 10),
+        Options::small().free_segments_max(usize::MAX).yields(0),
+        Options::new().record_bytes_max(1 << 20).segment_bytes(4 << 30).prepare_ahead(false),
+    ] {
+        let log = Log::open_in(directory(), options).unwrap();
+        log.append_durable(b"").unwrap();
+        log.append_batch(&[b"", b""]).map(|append| append.wait().unwrap()).ok();
+        log.close().unwrap();
+    }
+}
