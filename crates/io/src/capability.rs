@@ -389,19 +389,9 @@ fn chosen(text: &str) -> String {
 
 fn dio_alignment(directory: &Held) -> DioAlignment {
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let Ok(file) = openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) else {
-        return DioAlignment::NotTold;
-    };
-    let Ok(answer) = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
-        return DioAlignment::NotTold;
-    };
-    if answer.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
-        return DioAlignment::NotTold;
-    }
-    match (answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
-        (0, _) | (_, 0) => DioAlignment::Refused,
-        (memory, offset) => DioAlignment::Bytes { memory, offset },
-    }
+    let unnamed = openat(directory, ".", flags, Mode::RUSR | Mode::WUSR);
+    let Ok(file) = unnamed else { return DioAlignment::NotTold };
+    crate::file::dio_alignment(&file.into())
 }
 
 #[cfg(test)]

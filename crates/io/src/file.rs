@@ -8,12 +8,14 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{FsWord, OFlags};
+use rustix::fs::{AtFlags, FsWord, OFlags, StatxFlags, statx};
 use rustix::io::ReadWriteFlags;
 
+use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 use crate::cached::Residency;
+use crate::capability::DioAlignment;
 use crate::error::{Error, Result};
 use crate::extents;
 use crate::fork::ForkMark;
@@ -29,6 +31,7 @@ use crate::transfer::{Direction, Transfer, retry};
 /// The numbers of file systems, as `statfs` gives them.
 const EXT4: FsWord = 0xEF53;
 const BTRFS: FsWord = 0x9123_683E_u32 as FsWord;
+const XFS: FsWord = 0x5846_5342;
 
 /// The open flags that access and durability need.
 fn flags_of(how: &OpenFile) -> i32 {
@@ -52,6 +55,8 @@ pub struct OsFile {
     /// The directory and the name that it was opened by, where it was not by its path.
     place: Option<(Arc<Held>, String)>,
     mark: ForkMark,
+    /// Which file system it is in, asked for when that matters.
+    file_system: OnceLock<FsWord>,
 }
 
 /// What stands between `write_at` and the descriptor.
@@ -82,12 +87,55 @@ fn says_nothing_is_dirty(code: i32, file_system: FsWord) -> bool {
     code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
 }
 
+/// What O_DIRECT needs of this file.
+pub(crate) fn dio_alignment(file: &StdFile) -> DioAlignment {
+    let Ok(answer) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return DioAlignment::NotTold;
+    };
+    if answer.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return DioAlignment::NotTold;
+    }
+    match (answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
+        (0, _) | (_, 0) => DioAlignment::Refused,
+        (memory, offset) => DioAlignment::Bytes { memory, offset },
+    }
+}
+
+/// Why blocks of [`BLOCK_BYTES`] cannot be read and written past the page cache, if they cannot, although the file was opened
+/// with `O_DIRECT`: the kernel tells at the first transfer only, or uses the page cache without a word.
+fn why_not_direct(file: &StdFile) -> Option<String> {
+    const BLOCK: u32 = BLOCK_BYTES as u32;
+    let too_large = |needs: &str| Some(format!("O_DIRECT needs {needs} here, and blocks have {BLOCK_BYTES}"));
+    match dio_alignment(file) {
+        DioAlignment::Bytes { memory, offset } if memory <= BLOCK && offset <= BLOCK => None,
+        DioAlignment::Bytes { memory, offset } => {
+            too_large(&format!("{memory} bytes of alignment in memory and {offset} in the file"))
+        }
+        DioAlignment::Refused => Some("O_DIRECT is served through the page cache here".into()),
+        // btrfs tells nothing and takes every alignment.
+        DioAlignment::NotTold if file_system_of(file) == Some(BTRFS) => None,
+        DioAlignment::NotTold => {
+            let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
+            match retry(|| Ok(rustix::io::pread(file, &mut block[..], 0)?)) {
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => too_large("more alignment"),
+                _ => None,
+            }
+        }
+    }
+}
+
+fn file_system_of(file: &StdFile) -> Option<FsWord> {
+    rustix::fs::fstatfs(file).ok().map(|answer| answer.f_type)
+}
+
 impl OsFile {
     /// Opens or creates the file by its path, whatever kind of file it is: for labs. A creation is durable after a sync of
     /// its directory. A log opens its files by [`crate::OsDirectory`].
     ///
     /// # Errors
-    /// What the kernel answers; where `O_DIRECT` is refused, that it was `O_DIRECT`.
+    /// What the kernel answers; where `O_DIRECT` is refused, that it was `O_DIRECT`. Where blocks of [`BLOCK_BYTES`] cannot be
+    /// read past the page cache (larger sectors, a file system that uses the cache all the same) it is
+    /// [unsupported](Error::is_unsupported): otherwise the first read or write would fail.
     pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
         let open = || {
             StdFile::options()
@@ -128,6 +176,11 @@ impl OsFile {
         place: Option<(Arc<Held>, String)>,
         mark: ForkMark,
     ) -> Result<Self> {
+        if how.access == Access::Direct
+            && let Some(why) = why_not_direct(&file)
+        {
+            return Err(Error::unsupported("open", path, why).advise("use access buffered"));
+        }
         let way = match how.access {
             Access::Buffered | Access::Direct => Way::Offset,
             Access::Seek => Way::Seek(Mutex::new(())),
@@ -136,7 +189,7 @@ impl OsFile {
                 CStream::new(&file, mark).map_err(|source| Error::new("fdopen", &path, source))?,
             )),
         };
-        Ok(Self { file, path, how: *how, way, place, mark })
+        Ok(Self { file, path, how: *how, way, place, mark, file_system: OnceLock::new() })
     }
 
     /// The same file through another descriptor, with these flags and no others.
@@ -314,8 +367,10 @@ impl File for OsFile {
     }
 
     fn len_bytes(&self) -> Result<u64> {
-        let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
-        Ok(metadata.len())
+        // Its size alone: who asks for the time stamps makes the next write change them, which a sync may wait for.
+        let answer = statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::SIZE)
+            .map_err(|error| Error::new("statx", &self.path, error))?;
+        Ok(answer.stx_size)
     }
 
     fn facts(&self) -> Result<FileFacts> {
@@ -331,6 +386,14 @@ impl File for OsFile {
 
     fn check_takes_changes(&self) -> Result<()> {
         self.check_change("futimens")?;
+        let file_system = self.file_system.get_or_init(|| file_system_of(&self.file).unwrap_or(0));
+        if *file_system == XFS {
+            // Once it is shut down, xfs answers nothing at all, and it is shut down before anybody stops waiting for its journal.
+            // Nothing is asked for: a change of the time stamp would have the next sync wait for the journal.
+            return statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
+                .map(drop)
+                .map_err(|error| Error::new("statx", &self.path, error));
+        }
         // Both to now, or only the file's owner might.
         let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };

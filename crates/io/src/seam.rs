@@ -234,9 +234,10 @@ pub trait File: Send + Sync + 'static {
     /// What the file system answers.
     fn facts(&self) -> Result<FileFacts>;
 
-    /// Asks the file system whether it still takes changes of metadata, by changing the file's time stamp. When its journal
-    /// cannot be written a file system may call a sync a success that waited for that very journal; from then on it refuses
-    /// changes, so a sync after which this succeeds was none of those (docs/assumptions.md, A13).
+    /// Asks the file system whether it still takes changes of metadata: by changing the file's time stamp, or, where that tells
+    /// as well, by asking for the file's status. When its journal cannot be written, a file system may report success for a sync
+    /// that waited for that very journal; from then on it refuses changes, so a sync after which this succeeds was none of
+    /// those (docs/assumptions.md, A13).
     ///
     /// # Errors
     /// It refuses: nothing is known about what was synced last.

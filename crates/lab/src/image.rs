@@ -172,7 +172,7 @@ fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
     match made(Access::Direct) {
         Ok(()) => Ok(()),
         // A host without O_DIRECT: through its page cache.
-        Err(error) if error.raw_os_error() == Some(22) => {
+        Err(error) if error.is_unsupported() || error.raw_os_error() == Some(22) => {
             let _ = std::fs::remove_file(path);
             Ok(made(Access::Buffered)?)
         }

@@ -79,9 +79,14 @@ impl FileSystem {
 
     /// Makes one without mounting it.
     pub(crate) fn unmounted(kind: &str, mib: usize, args: &[&str]) -> FileSystem {
+        Self::on_device(kind, mib, args, LoopOptions::default())
+    }
+
+    /// Makes one on such a device without mounting it.
+    pub(crate) fn on_device(kind: &str, mib: usize, args: &[&str], options: LoopOptions) -> FileSystem {
         let dir = WorkDir::create(temporary()).expect("a work directory");
         let image = image(dir.path(), "image", mib);
-        let device = LoopDevice::attach(&image, LoopOptions::default()).expect("a loop device");
+        let device = LoopDevice::attach(&image, options).expect("a loop device");
         let path = device.path().to_str().expect("text").to_string();
         let args: Vec<&str> = args.iter().copied().chain([path.as_str()]).collect();
         run(&format!("mkfs.{kind}"), &args);
