@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const BLOCK_BYTES: usize = 4096;
 
 /// What a processor takes from another one at a time.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 const CACHE_LINE_BYTES: usize = 64;
 
 /// The id of the next allocation. `Relaxed` is enough: only uniqueness counts, nothing is published with it.
@@ -68,7 +68,7 @@ impl AlignedBuf {
     /// something on x86-64 only.
     #[inline]
     pub fn expect_writes(&self, at: usize, len: usize) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         for line in (at..at.saturating_add(len).min(self.layout.size())).step_by(CACHE_LINE_BYTES) {
             // Not the intrinsic: without a target feature it becomes a prefetch for reading, and that leaves the line shared.
             // SAFETY: a hint, which touches no memory that the program can see, changes no register, and does nothing where
@@ -81,7 +81,7 @@ impl AlignedBuf {
                 );
             }
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = (at, len);
     }
 
