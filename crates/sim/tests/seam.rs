@@ -71,6 +71,12 @@ fn names_and_sizes<D: Directory>(directory: &D, seen: &mut Seen) {
     seen.note("rename to itself", directory.rename("b", "b"));
     drop(directory.open("c", &OpenFile::new_file()).unwrap());
     seen.note("list", directory.list());
+    seen.note("rename to a name that is taken", directory.rename_new("c", "b"));
+    seen.note("rename to its own name", directory.rename_new("c", "c"));
+    seen.note("rename what is not there to a name that is taken", directory.rename_new("x", "b"));
+    seen.note("list", directory.list());
+    seen.note("rename to a new name", directory.rename_new("c", "d"));
+    seen.note("rename back", directory.rename_new("d", "c"));
     seen.note("rename over", directory.rename("c", "b"));
     seen.note("list", directory.list());
     let new = directory.open("b", &OpenFile::existing()).unwrap();
@@ -218,6 +224,36 @@ fn a_caller_cannot_tell_the_simulated_disk_from_the_real_one() {
         assert_eq!(simulated.len(), on_the_system.len());
     }
     assert!(on_the_system.len() > 150, "{}", on_the_system.len());
+}
+
+#[test]
+fn a_handle_that_acts_a_forked_child_reads_and_changes_nothing() {
+    fn is_forked<T>(answer: Result<T>) -> bool {
+        answer.err().is_some_and(|error| error.is_forked())
+    }
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let (directory, parents) = (disk.directory("/sim"), disk.directory("/sim"));
+    let file = Arc::new(directory.open("a", &OpenFile::new_file()).unwrap());
+    file.write_at(b"parent", 0).unwrap();
+    let lock = directory.lock("lock").unwrap().unwrap();
+    let mut engine = directory.engine(EngineKind::Caller, 1).unwrap();
+    directory.act_forked();
+    assert!(directory.is_forked() && directory.clone().is_forked() && !parents.is_forked());
+    assert!(is_forked(file.write_at(b"child", 0)) && is_forked(file.sync(SyncKind::All)));
+    assert!(is_forked(file.set_len(1)) && is_forked(file.check_takes_changes()));
+    assert!(is_forked(file.prepare(Preparation::Zeros, 4096)));
+    assert!(is_forked(directory.rename("a", "b")) && is_forked(directory.rename_new("a", "b")));
+    assert!(is_forked(directory.remove("a")) && is_forked(directory.sync()));
+    assert!(is_forked(directory.lock("other")) && is_forked(directory.open("b", &OpenFile::new_file())));
+    let buffer = AlignedBuf::zeroed(4096);
+    let operation = Operation::Write { buffer, len: 4096, offset: 0, persist: Persist::Dsync };
+    assert!(is_forked(engine.run(Request { token: 1, file: Arc::clone(&file), operation }).unwrap().result));
+    let mut bytes = [0; 6];
+    file.read_at(&mut bytes, 0).unwrap();
+    assert_eq!((&bytes, directory.list().unwrap().len()), (b"parent", 2));
+    assert!(directory.open("a", &OpenFile::existing().read_only()).is_ok());
+    drop(lock);
+    assert!(parents.lock("lock").unwrap().is_none(), "the child gave it back");
 }
 
 #[test]

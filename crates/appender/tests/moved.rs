@@ -1,0 +1,62 @@
+//! A log's directory that is moved away, and another one in its place: rotating and removing stay where the log is, until
+//! somebody asks for it to be opened again by its name.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use common::{all_text, check_lines, line};
+use inkstone_appender::{Keep, LogWriter, Rotation};
+
+const LINE: usize = 120;
+const LONG: Duration = Duration::from_secs(60);
+
+fn put(log: &LogWriter, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        (&mut &*log).write_all(line(0, number, LINE).as_bytes()).expect("accepted");
+    }
+}
+
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = std::fs::read_dir(folder).expect("a directory");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.map(|path| (path.clone(), std::fs::read(&path).expect("read"))).collect()
+}
+
+#[test]
+fn another_logs_files_in_its_old_place_are_not_touched() {
+    let made = tempfile::tempdir().expect("a directory");
+    let [logs, old] = ["logs", "old"].map(|name| made.path().join(name));
+    let rotation = Rotation::new().at_bytes(16 << 10);
+    let builder = LogWriter::builder(logs.join("a.log")).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
+    let (log, guard) = builder.rotate(rotation).keep(Keep::new().files(2)).open().expect("opened");
+    put(&log, 0..50);
+    guard.flush(LONG).expect("flushed");
+    std::fs::rename(&logs, &old).expect("moved");
+    std::fs::create_dir(&logs).expect("made");
+    for name in ["a.log", "a.log.20251121T160533Z.0", "a.log.20251121T160534Z.0", "a.log.20251121T160535Z.0"]
+    {
+        std::fs::write(logs.join(name), "somebody's\n").expect("written");
+    }
+    let before = files(&logs);
+    put(&log, 50..1000);
+    guard.flush(LONG).expect("flushed");
+    assert!(log.stats().rotations > 3, "{:?}", log.stats());
+    assert!(files(&logs) == before, "the other log was changed");
+    let (lines, _) = check_lines(&all_text(&old, "a.log"), LINE);
+    assert_eq!(lines[&0].last(), Some(&999));
+    // Asked to, it goes by its name.
+    log.reopen();
+    let since = std::time::Instant::now();
+    while files(&logs)[&logs.join("a.log")] == b"somebody's\n" {
+        assert!(since.elapsed() < LONG, "it is not opened again");
+        put(&log, 1000..1001);
+        guard.flush(LONG).expect("flushed");
+    }
+    guard.close().expect("closed");
+    let text = std::fs::read_to_string(logs.join("a.log")).expect("text");
+    assert!(text.starts_with("somebody's\n") && text.ends_with(&line(0, 1000, LINE)), "{text}");
+}
