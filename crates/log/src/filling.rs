@@ -218,7 +218,7 @@ mod tests {
         let mut filling = Filling::begin(memory, coded, at, Epoch::FIRST, Lsn::FIRST, &[]);
         let zeros = vec![0; 200 << 20];
         let summed = |bytes: usize| (&zeros[..bytes], PayloadSum::of(&zeros[..bytes]));
-        (0..2).for_each(|_| drop(filling.records(&[summed(200 << 20)]).expect("there is room")));
+        (0..2).for_each(|_| _ = filling.records(&[summed(200 << 20)]).expect("there is room"));
         let refused = filling.records(&[summed(60 << 20), summed(60 << 20)]);
         assert!(matches!(refused, Err(EncodeError::BufferFull { .. })), "{refused:?}");
         assert_eq!(filling.next_lsn(), Lsn::new(3));

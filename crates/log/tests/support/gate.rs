@@ -20,6 +20,7 @@ pub(crate) struct Gate {
 }
 
 /// A write that passed the gate.
+#[allow(dead_code, reason = "not every test looks at its writes")]
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     pub(crate) path: PathBuf,
