@@ -33,27 +33,31 @@ pub(crate) fn record_of(lsn: u64) -> Vec<u8> {
 pub(crate) fn every_kind() -> SimDisk {
     let disk = SimDisk::new(1, DiskOptions::default());
     let mut last = 0;
-    let mut append = |log: &inkstone::Log<SimDirectory>, to: u64| {
+    // Groups of so many records, or a few more.
+    let mut append = |log: &inkstone::Log<SimDirectory>, to: u64, at_once: u64| {
+        let mut synced = last;
         while last < to {
             if last % 7 == 5 && last + 3 <= to {
                 let batch = [1, 2, 3].map(|more| record_of(last + more));
-                log.append_batch(&batch).unwrap().wait().unwrap();
+                drop(log.append_batch(&batch).unwrap());
                 last += 3;
             } else {
                 last += 1;
-                log.append_durable(&record_of(last)).unwrap();
+                drop(log.append(&record_of(last)).unwrap());
+            }
+            if last >= synced + at_once || last == to {
+                log.sync().unwrap();
+                synced = last;
             }
         }
     };
-    let log = open(&disk, small()).unwrap();
-    append(&log, 74);
-    log.close().unwrap();
+    // Padded as long as it changes the segment: both segments have padding, and the first has its seal.
     let log = open(&disk, small().pad_groups(true)).unwrap();
-    append(&log, 75);
+    append(&log, 75, 11);
     log.truncate_before(Lsn::new(FIRST)).unwrap();
     log.close().unwrap();
     let log = open(&disk, small()).unwrap();
-    append(&log, LAST);
+    append(&log, LAST, 1);
     log.close().unwrap();
     // One more opening repeats the promise.
     open(&disk, small()).unwrap().abandon();
