@@ -4,7 +4,7 @@
 #![no_main]
 
 use inkstone_format::{
-    Decoder, Epoch, HeaderBlock, Identity, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop,
+    Decoder, Epoch, HeaderBlock, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop,
     SurveyOptions, Verdict, explain, judge, survey,
 };
 use inkstone_fuzz::{images, mutate};
@@ -46,7 +46,7 @@ fn walk(header: &SegmentHeader, bytes: &[u8]) {
         assert_eq!(format!("{whole:?}"), format!("{windowed:?}"));
         assert_eq!(records, same);
     }
-    let id = Identity::new(header.log, header.number);
+    let id = header.identity();
     let evidence = ScanAhead::behind(&id, &whole, bytes.len() as u64).run(bytes);
     let _ = judge(&whole.facts(&evidence));
     let _ = explain(&id, &whole, bytes, 0);

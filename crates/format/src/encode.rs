@@ -10,12 +10,11 @@ use core::fmt;
 
 use crate::bytes::round_up;
 use crate::checksum::PayloadSum;
-use crate::frame::{Batch, Control, FrameHeader, Kind, frame_bytes};
+use crate::frame::{Batch, Control, FrameHeader, Kind};
 use crate::group::{GroupHeader, Identity, Promise};
 use crate::header::SegmentHeader;
 use crate::limits::{
-    ALIGN, BLOCK_BYTES, CONTROL_RESERVE_BYTES, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES,
-    HEADER_BYTES, RECORD_BYTES_MAX,
+    ALIGN, BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, HEADER_BYTES, RECORD_BYTES_MAX,
 };
 use crate::types::{Epoch, Lsn};
 
@@ -110,13 +109,13 @@ impl GroupEncoder {
         assert!(epoch >= segment.epoch, "an epoch that goes down");
         assert!(next_lsn >= segment.first_lsn, "an LSN of an older segment");
         Self {
-            identity: Identity::new(segment.log, segment.number),
+            identity: segment.identity(),
             segment_bytes: segment.segment_bytes,
             at,
             epoch,
             first_lsn: next_lsn,
             next_lsn,
-            used: GROUP_HEADER_BYTES,
+            used: segment.version.group_header_bytes(),
             count: 0,
             batch_open: false,
             sealed: false,
@@ -181,9 +180,10 @@ impl GroupEncoder {
         }
         let open = batch.follows(self.batch_open);
         assert!(open.is_some(), "a place in a batch that may not follow");
-        let bytes = frame_bytes(payload.len());
+        let version = self.identity.version();
+        let bytes = version.frame_bytes(payload.len());
         self.check_room(group, bytes, self.record_room())?;
-        let from = self.used + FRAME_HEADER_BYTES;
+        let from = self.used + version.frame_header_bytes();
         group[from..from + payload.len()].copy_from_slice(payload);
         group[from + payload.len()..self.used + bytes].fill(0);
         self.put_header(group, Kind::Record, batch, sum);
@@ -213,9 +213,10 @@ impl GroupEncoder {
             Control::Seal(next) => assert!(*next > self.identity.segment(), "a next segment that is older"),
             Control::Promise(_) | Control::Padding(_) => {}
         }
-        let bytes = frame_bytes(control.payload_bytes());
+        let version = self.identity.version();
+        let bytes = version.frame_bytes(control.payload_bytes());
         self.check_room(group, bytes, self.segment_bytes.saturating_sub(self.end()))?;
-        let from = self.used + FRAME_HEADER_BYTES;
+        let from = self.used + version.frame_header_bytes();
         let to = from + control.payload_bytes();
         group[from..self.used + bytes].fill(0);
         control.encode(&mut group[from..to]);
@@ -240,13 +241,14 @@ impl GroupEncoder {
         if gap == 0 {
             return Ok(());
         }
-        if gap < FRAME_HEADER_BYTES {
+        let header_bytes = self.identity.version().frame_header_bytes();
+        if gap < header_bytes {
             gap += BLOCK_BYTES;
         }
         if self.end() + gap as u64 > self.segment_bytes {
             return Ok(());
         }
-        self.control(group, &Control::Padding(gap - FRAME_HEADER_BYTES))
+        self.control(group, &Control::Padding(gap - header_bytes))
     }
 
     /// Writes the group's header: length, count, promise. The group can be written now.
@@ -264,7 +266,7 @@ impl GroupEncoder {
             promise,
         };
         assert!(header.promise_is_sound(self.at), "a promise that cannot be meant");
-        header.encode(&self.identity, self.at, &mut group[..GROUP_HEADER_BYTES]);
+        header.encode(&self.identity, self.at, &mut group[..self.identity.version().group_header_bytes()]);
         Finished { at: self.at, bytes: self.used, next_lsn: self.next_lsn }
     }
 
@@ -293,7 +295,7 @@ impl GroupEncoder {
             header_crc: 0,
         };
         let at = self.end();
-        let bytes = &mut group[self.used..self.used + FRAME_HEADER_BYTES];
+        let bytes = &mut group[self.used..self.used + self.identity.version().frame_header_bytes()];
         header.encode(&self.identity, at, self.epoch, bytes);
         self.count += 1;
     }

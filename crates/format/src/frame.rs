@@ -6,22 +6,23 @@ use alloc::vec::Vec;
 
 use crate::bytes::{all_zero, put_u32, put_u64, u32_at, u64_at};
 use crate::group::Identity;
-use crate::limits::{ALIGN, FRAME_HEADER_BYTES};
 use crate::types::{Epoch, Lsn, SegmentNumber};
+use crate::version::Version;
 
+/// Where the kind, the place in a batch and the zeros are in the word that begins with the payload's length.
 const KIND_AT: usize = 4;
 const FLAGS_AT: usize = 5;
 const RESERVED_AT: usize = 6;
-const LSN_AT: usize = 8;
 const PAYLOAD_CRC_AT: usize = 16;
 /// Where the header's checksum stands; it covers what is before it, and the identity.
 const HEADER_CRC_AT: usize = 20;
+/// Where a header of version 1 ends. What a longer one has behind it is zero.
+const SUMMED_TO: usize = 24;
 
-/// The bytes that a frame with a payload of `payload_bytes` takes: header, payload, zeros up to a multiple of 8. The answer
-/// for a payload that no frame holds ([`crate::limits::RECORD_BYTES_MAX`]) is larger than any frame.
+/// The bytes that a frame with a payload of `payload_bytes` takes in a new segment ([`Version::frame_bytes`]).
 #[inline]
 pub const fn frame_bytes(payload_bytes: usize) -> usize {
-    payload_bytes.saturating_add(FRAME_HEADER_BYTES + ALIGN - 1) / ALIGN * ALIGN
+    Version::NEWEST.frame_bytes(payload_bytes)
 }
 
 /// What a frame is.
@@ -102,7 +103,7 @@ pub struct FrameHeader {
     pub kind: u8,
     /// The code of its place in a batch.
     pub flags: u8,
-    /// Zero in version 1.
+    /// Zero in every version so far.
     pub reserved: u16,
     /// The LSN of the record; for all other kinds that of the next record.
     pub lsn: Lsn,
@@ -117,9 +118,9 @@ impl FrameHeader {
     /// fit. For those who look for frames where no group leads to them.
     #[inline]
     pub fn decode(identity: &Identity, at: u64, epoch: Epoch, bytes: &[u8]) -> Option<Self> {
-        let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
-        let fields = Self::fields(bytes);
-        (fields.header_crc == identity.frame_crc(at, epoch, Summed::of(bytes))).then_some(fields)
+        let bytes = bytes.get(..identity.version().frame_header_bytes())?;
+        let fields = Self::fields(identity.version(), bytes);
+        fields.is_sound(identity, at, epoch, bytes).then_some(fields)
     }
 
     /// Writes it for byte `at` of the segment, with its checksum: what `header_crc` says does not matter.
@@ -128,23 +129,35 @@ impl FrameHeader {
         let codes = u64::from(self.kind) << (8 * KIND_AT)
             | u64::from(self.flags) << (8 * FLAGS_AT)
             | u64::from(self.reserved) << (8 * RESERVED_AT);
-        let summed = Summed(u64::from(self.payload_bytes) | codes, self.lsn.get(), self.payload_crc);
-        let crc = identity.frame_crc(at, epoch, summed);
-        put_u64(bytes, 0, summed.0);
-        put_u64(bytes, LSN_AT, summed.1);
-        put_u32(bytes, PAYLOAD_CRC_AT, summed.2);
+        let (shape, lsn) = (u64::from(self.payload_bytes) | codes, self.lsn.get());
+        let (shape_at, lsn_at) = identity.version().shape_and_lsn_at();
+        let (first, second) = if shape_at < lsn_at { (shape, lsn) } else { (lsn, shape) };
+        let crc = identity.frame_crc(at, epoch, Summed(first, second, self.payload_crc));
+        put_u64(bytes, 0, first);
+        put_u64(bytes, 8, second);
+        put_u32(bytes, PAYLOAD_CRC_AT, self.payload_crc);
         put_u32(bytes, HEADER_CRC_AT, crc);
+        bytes[SUMMED_TO..identity.version().frame_header_bytes()].fill(0);
+    }
+
+    /// Whether the sum fits of the header that these are the fields of.
+    #[inline]
+    pub(crate) fn is_sound(&self, identity: &Identity, at: u64, epoch: Epoch, bytes: &[u8]) -> bool {
+        let rest = &bytes[SUMMED_TO..identity.version().frame_header_bytes()];
+        self.header_crc == identity.frame_crc(at, epoch, Summed::of(bytes)) && all_zero(rest)
     }
 
     /// Reads the fields, whatever the checksum says.
     #[inline]
-    pub(crate) fn fields(bytes: &[u8]) -> Self {
+    pub(crate) fn fields(version: Version, bytes: &[u8]) -> Self {
+        let (shape_at, lsn_at) = version.shape_and_lsn_at();
+        let reserved_at = shape_at + RESERVED_AT;
         Self {
-            payload_bytes: u32_at(bytes, 0),
-            kind: bytes[KIND_AT],
-            flags: bytes[FLAGS_AT],
-            reserved: u16::from_le_bytes([bytes[RESERVED_AT], bytes[RESERVED_AT + 1]]),
-            lsn: Lsn::new(u64_at(bytes, LSN_AT)),
+            payload_bytes: u32_at(bytes, shape_at),
+            kind: bytes[shape_at + KIND_AT],
+            flags: bytes[shape_at + FLAGS_AT],
+            reserved: u16::from_le_bytes([bytes[reserved_at], bytes[reserved_at + 1]]),
+            lsn: Lsn::new(u64_at(bytes, lsn_at)),
             payload_crc: u32_at(bytes, PAYLOAD_CRC_AT),
             header_crc: u32_at(bytes, HEADER_CRC_AT),
         }
@@ -160,7 +173,7 @@ impl Summed {
     /// Of a header that was read.
     #[inline]
     pub(crate) fn of(header: &[u8]) -> Self {
-        Self(u64_at(header, 0), u64_at(header, LSN_AT), u32_at(header, PAYLOAD_CRC_AT))
+        Self(u64_at(header, 0), u64_at(header, 8), u32_at(header, PAYLOAD_CRC_AT))
     }
 }
 
@@ -177,6 +190,7 @@ pub struct Frame<'a> {
     pub batch: Batch,
     /// The user's bytes, or the control frame's.
     pub payload: &'a [u8],
+    pub(crate) version: Version,
 }
 
 impl Frame<'_> {
@@ -188,7 +202,7 @@ impl Frame<'_> {
     /// The byte after it.
     #[inline]
     pub fn end(&self) -> u64 {
-        self.at + frame_bytes(self.payload.len()) as u64
+        self.at + self.version.frame_bytes(self.payload.len()) as u64
     }
 }
 
@@ -313,18 +327,5 @@ mod tests {
         }
         assert_eq!(Control::decode(Kind::Padding, &[0, 1]), None);
         assert_eq!(Control::decode(Kind::Promise, &[3, 0, 0, 0, 0, 0, 0, 0]), None);
-    }
-
-    #[test]
-    fn sizes_are_known_ahead() {
-        assert_eq!(frame_bytes(0), 24);
-        assert_eq!(frame_bytes(1), 32);
-        assert_eq!(frame_bytes(8), 32);
-        assert_eq!(frame_bytes(9), 40);
-        // Whoever asks for the size of what no frame holds gets an answer: it is how a limit is checked.
-        let most = crate::limits::RECORD_BYTES_MAX;
-        assert_eq!(frame_bytes(most), most + 24);
-        assert_eq!(frame_bytes(most + 1), most + 32);
-        assert!(frame_bytes(usize::MAX) > usize::MAX - ALIGN);
     }
 }

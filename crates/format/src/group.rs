@@ -1,24 +1,24 @@
 //! The header of a group, and the identity that every checksum in a segment covers without storing it.
 //!
-//! *Owns*: the 48 bytes that a group starts with. *May not touch*: frames; whether a group may stand where it does.
+//! *Owns*: the header that a group starts with. *May not touch*: frames; whether a group may stand where it does.
 
 use crate::bytes::{array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{append, crc32c};
 use crate::frame::Summed;
-use crate::limits::{GROUP_HEADER_BYTES, GROUP_MARKER};
 use crate::types::{Epoch, LogId, Lsn, SegmentNumber};
+use crate::version::{HEADER_BYTES_MOST, Version};
 
 const CRC_AT: usize = 4;
 const LENGTH_AT: usize = 8;
 const COUNT_AT: usize = 12;
-const FIRST_LSN_AT: usize = 16;
-const EPOCH_AT: usize = 24;
 const PROMISE_AT: usize = 32;
 const PROMISED_END_AT: usize = 40;
 
-/// What the checksums of a segment start from: the log's id and the segment's number.
+/// What the bytes of a segment are read and written with: its version, and what its checksums start from, the log's id and
+/// the segment's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
+    version: Version,
     log: LogId,
     segment: SegmentNumber,
     group_seed: u32,
@@ -27,9 +27,16 @@ pub struct Identity {
 
 impl Identity {
     /// The identity of a segment.
-    pub fn new(log: LogId, segment: SegmentNumber) -> Self {
+    pub fn new(version: Version, log: LogId, segment: SegmentNumber) -> Self {
         let seed = |tag: &[u8; 8]| append(append(crc32c(tag), log.bytes()), &segment.get().to_le_bytes());
-        Self { log, segment, group_seed: seed(b"IK1GROUP"), frame_seed: seed(b"IK1FRAME") }
+        let [group_seed, frame_seed] = version.tags().map(seed);
+        Self { version, log, segment, group_seed, frame_seed }
+    }
+
+    /// The version of the segment.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// The log.
@@ -44,11 +51,12 @@ impl Identity {
 
     /// The checksum of a group header at byte `at`.
     pub(crate) fn group_crc(&self, at: u64, header: &[u8]) -> u32 {
-        let mut covered = [0; 8 + GROUP_HEADER_BYTES - 4];
+        let mut covered = [0; 8 + HEADER_BYTES_MOST - 4];
+        let covered = &mut covered[..8 + self.version.group_header_bytes() - 4];
         covered[..8].copy_from_slice(&at.to_le_bytes());
         covered[8..12].copy_from_slice(&header[..4]);
-        covered[12..].copy_from_slice(&header[LENGTH_AT..GROUP_HEADER_BYTES]);
-        append(self.group_seed, &covered)
+        covered[12..].copy_from_slice(&header[LENGTH_AT..self.version.group_header_bytes()]);
+        append(self.group_seed, covered)
     }
 
     /// The checksum of a frame header at byte `at`.
@@ -91,33 +99,38 @@ pub struct GroupHeader {
 impl GroupHeader {
     /// Writes it for byte `at` of the segment.
     pub(crate) fn encode(&self, identity: &Identity, at: u64, bytes: &mut [u8]) {
-        bytes[..4].copy_from_slice(&GROUP_MARKER);
+        let (first_lsn_at, epoch_at) = identity.version.first_lsn_and_epoch_at();
+        bytes[..4].copy_from_slice(&identity.version.group_marker());
         put_u32(bytes, LENGTH_AT, self.length);
         put_u32(bytes, COUNT_AT, self.count);
-        put_u64(bytes, FIRST_LSN_AT, self.first_lsn.get());
-        put_u64(bytes, EPOCH_AT, self.epoch.get());
+        put_u64(bytes, first_lsn_at, self.first_lsn.get());
+        put_u64(bytes, epoch_at, self.epoch.get());
         put_u64(bytes, PROMISE_AT, self.promise.lsn.get());
         put_u64(bytes, PROMISED_END_AT, self.promise.end);
+        bytes[PROMISED_END_AT + 8..identity.version.group_header_bytes()].fill(0);
         let crc = identity.group_crc(at, bytes);
         put_u32(bytes, CRC_AT, crc);
     }
 
     /// Reads the header at byte `at` of the segment; `None` when marker or checksum do not fit.
     pub fn decode(identity: &Identity, at: u64, bytes: &[u8]) -> Option<Self> {
-        let bytes = bytes.get(..GROUP_HEADER_BYTES)?;
-        if bytes[..4] != GROUP_MARKER || u32_at(bytes, CRC_AT) != identity.group_crc(at, bytes) {
+        let bytes = bytes.get(..identity.version.group_header_bytes())?;
+        if bytes[..4] != identity.version.group_marker()
+            || u32_at(bytes, CRC_AT) != identity.group_crc(at, bytes)
+        {
             return None;
         }
-        Self::fields(bytes)
+        Self::fields(identity.version, bytes)
     }
 
     /// Reads the fields whatever the checksum says. Epoch 0 is no epoch.
-    pub(crate) fn fields(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn fields(version: Version, bytes: &[u8]) -> Option<Self> {
+        let (first_lsn_at, epoch_at) = version.first_lsn_and_epoch_at();
         Some(Self {
             length: u32_at(bytes, LENGTH_AT),
             count: u32_at(bytes, COUNT_AT),
-            first_lsn: Lsn::new(u64_at(bytes, FIRST_LSN_AT)),
-            epoch: Epoch::new(u64::from_le_bytes(array(bytes, EPOCH_AT)))?,
+            first_lsn: Lsn::new(u64_at(bytes, first_lsn_at)),
+            epoch: Epoch::new(u64::from_le_bytes(array(bytes, epoch_at)))?,
             promise: Promise {
                 lsn: Lsn::new(u64_at(bytes, PROMISE_AT)),
                 end: u64_at(bytes, PROMISED_END_AT),

@@ -5,11 +5,13 @@
 
 use crate::bytes::{all_zero, array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
+use crate::group::Identity;
 use crate::limits::{
-    BLOCK_BYTES, FORMAT_VERSION, HEADER_BYTES, HEADER_COPIES_AT, HEADER_COPY_BYTES, MAGIC, SEGMENT_BYTES_MAX,
+    BLOCK_BYTES, HEADER_BYTES, HEADER_COPIES_AT, HEADER_COPY_BYTES, MAGIC, SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN,
 };
 use crate::types::{Epoch, LogId, Lsn, Position, SegmentNumber};
+use crate::version::Version;
 
 const VERSION_AT: usize = 8;
 const FLAGS_AT: usize = 12;
@@ -44,6 +46,8 @@ pub enum Roll {
 /// What the header of a segment says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
+    /// The version of all that is behind it in the segment.
+    pub version: Version,
     /// The log it belongs to.
     pub log: LogId,
     /// Its number.
@@ -79,7 +83,7 @@ impl SegmentHeader {
 
     fn encode_copy(&self, copy: &mut [u8], index: u32) {
         copy[..MAGIC.len()].copy_from_slice(&MAGIC);
-        put_u32(copy, VERSION_AT, FORMAT_VERSION);
+        put_u32(copy, VERSION_AT, self.version.number());
         put_u32(copy, FLAGS_AT, 0);
         copy[LOG_ID_AT..LOG_ID_AT + 16].copy_from_slice(self.log.bytes());
         put_u64(copy, NUMBER_AT, self.number.get());
@@ -118,6 +122,11 @@ impl SegmentHeader {
             (_, Some(end)) if !segment_end_fits(end.byte) => Some("a predecessor's end out of bounds"),
             _ => None,
         }
+    }
+
+    /// What the groups and frames of the segment are read and written with.
+    pub fn identity(&self) -> Identity {
+        Identity::new(self.version, self.log, self.number)
     }
 
     /// Whether `lsn` could lie in this segment by its first LSN alone.
@@ -251,10 +260,11 @@ fn decode_copy(copy: &[u8], index: u32) -> Copy {
         return Copy::Bad(None);
     }
     let (version, flags) = (u32_at(copy, VERSION_AT), u32_at(copy, FLAGS_AT));
-    if version != FORMAT_VERSION || flags != 0 {
-        return Copy::Unknown { version, flags };
-    }
-    match fields(copy, index) {
+    let known = match Version::of(version) {
+        Some(known) if flags == 0 => known,
+        _ => return Copy::Unknown { version, flags },
+    };
+    match fields(known, copy, index) {
         Ok(header) => match header.contradiction() {
             None => Copy::Good(header),
             contradiction => Copy::Bad(contradiction),
@@ -263,12 +273,12 @@ fn decode_copy(copy: &[u8], index: u32) -> Copy {
     }
 }
 
-fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
+fn fields(version: Version, copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
     if u32_at(copy, COPY_AT) != index {
         return Err("a copy in the other copy's place");
     }
     if !all_zero(&copy[REST_AT..CRC_AT]) {
-        return Err("bytes where version 1 has none");
+        return Err("bytes where its version has none");
     }
     let end = u64_at(copy, PREDECESSOR_END_AT);
     let predecessor = match SegmentNumber::new(u64_at(copy, PREDECESSOR_AT)) {
@@ -277,6 +287,7 @@ fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
         None => None,
     };
     Ok(SegmentHeader {
+        version,
         log: LogId::new(array(copy, LOG_ID_AT)),
         number: SegmentNumber::new(u64_at(copy, NUMBER_AT)).ok_or("segment number 0")?,
         segment_bytes: u64_at(copy, SEGMENT_BYTES_AT),
@@ -313,6 +324,7 @@ mod tests {
 
     fn sample() -> SegmentHeader {
         SegmentHeader {
+            version: Version::One,
             log: LogId::new([7; 16]),
             number: SegmentNumber::new(3).unwrap(),
             segment_bytes: 65536,
@@ -380,7 +392,7 @@ mod tests {
     fn another_version_is_told_from_damage() {
         let mut other = block(&sample());
         for at in HEADER_COPIES_AT {
-            put_u32(&mut other[at..], VERSION_AT, 2);
+            put_u32(&mut other[at..], VERSION_AT, 77);
         }
         // Without a matching checksum it is damage ...
         let HeaderBlock::Damaged(traces) = HeaderBlock::classify(&other) else {
@@ -391,7 +403,7 @@ mod tests {
         // ... with it, it is another version.
         let crc = crc32c(&other[..CRC_AT]);
         put_u32(&mut other, CRC_AT, crc);
-        assert_eq!(HeaderBlock::classify(&other), HeaderBlock::Unknown { version: 2, flags: 0 });
+        assert_eq!(HeaderBlock::classify(&other), HeaderBlock::Unknown { version: 77, flags: 0 });
     }
 
     #[test]

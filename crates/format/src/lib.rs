@@ -1,4 +1,4 @@
-//! Every byte of an Inkstone log on disk, format version 1. `docs/format.md` is the normative description.
+//! Every byte of an Inkstone log on disk. `docs/format.md` is the normative description.
 //!
 //! *Owns*: segment headers, groups, frames, checksums, encoding, decoding, and the verdict (what the bytes at the end
 //! of a segment mean). *May not touch*: files, threads, clocks. Everything here is a pure function of bytes.
@@ -33,6 +33,7 @@ mod stop;
 mod survey;
 mod types;
 mod verdict;
+mod version;
 
 pub use chain::{Chain, ChainFault, ChainLink, FileHeader, common_log, directory_fault, head_of};
 pub use checksum::PayloadSum;
@@ -51,3 +52,4 @@ pub use types::{Epoch, LogId, Lsn, Position, SegmentNumber};
 pub use verdict::{
     Facts, HEADER_ROWS, HeaderFacts, HeaderRow, HeaderState, ROWS, Reason, Row, Verdict, judge, judge_header,
 };
+pub use version::Version;

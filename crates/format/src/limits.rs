@@ -1,10 +1,11 @@
-//! The constants of format version 1, and what must hold between them.
+//! The constants of the format, and what must hold between them. What differs between versions is version 1's here, and is
+//! asked of a [`crate::Version`].
 //!
 //! *Owns*: every size and limit; `docs/format.md` has the same table and a test compares the two.
 //! *May not touch*: anything else.
 
-/// The version that stands in a segment header.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version that stands in the header of a new segment.
+pub const FORMAT_VERSION: u32 = crate::Version::NEWEST.number();
 
 /// What a segment's header begins with. The first byte is no ASCII, the line ends notice a transfer in text mode.
 pub const MAGIC: [u8; 8] = *b"\x89INKS\r\n\x1a";

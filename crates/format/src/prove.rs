@@ -11,8 +11,8 @@ use crate::bytes::all_zero;
 use crate::checksum::crc32c;
 use crate::frame::FrameHeader;
 use crate::group::Identity;
-use crate::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES};
 use crate::seek::{Begins, Mark};
+use crate::version::HEADER_BYTES_MOST;
 
 /// That the sums of all headers and payloads from a place on are right, up to a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Prover {
     /// Where the next header is; `None` when something was not sound, so that nobody knows.
     mark: Option<Mark>,
     /// The bytes of that header which the pieces so far had, when it lies across two.
-    split: [u8; GROUP_HEADER_BYTES],
+    split: [u8; HEADER_BYTES_MOST],
     split_bytes: usize,
     is_unsummed: bool,
 }
@@ -39,7 +39,7 @@ pub struct Prover {
 impl Prover {
     /// Begins at a mark of a segment with this identity.
     pub fn new(identity: Identity, mark: Mark) -> Self {
-        let split = [0; GROUP_HEADER_BYTES];
+        let split = [0; HEADER_BYTES_MOST];
         Self { identity, mark: Some(mark), split, split_bytes: 0, is_unsummed: false }
     }
 
@@ -76,7 +76,7 @@ impl Prover {
             next.mark = match mark.begins::<IS_SUMMED>(&self.identity, rest) {
                 Begins::Group(next) => Some(next),
                 Begins::Frame(header, next) => match rest.get(..(next.at - mark.at) as usize) {
-                    Some(frame) => (!IS_SUMMED || is_sound(&header, frame)).then_some(next),
+                    Some(frame) => (!IS_SUMMED || is_sound(&self.identity, &header, frame)).then_some(next),
                     None => {
                         // It goes on in the bytes behind these.
                         return Walked { from, to, next: Self { mark: Some(next), ..*self } };
@@ -101,7 +101,7 @@ impl Prover {
             return Some(mark);
         }
         let (held, mut header) = (self.split_bytes, self.split);
-        let more = bytes.len().min(GROUP_HEADER_BYTES - held);
+        let more = bytes.len().min(HEADER_BYTES_MOST - held);
         header[held..held + more].copy_from_slice(&bytes[..more]);
         match mark.begins::<IS_SUMMED>(&self.identity, &header[..held + more]) {
             Begins::Group(next) | Begins::Frame(_, next) if mark.at + held as u64 == at => Some(next),
@@ -120,7 +120,8 @@ struct Walked {
 
 /// Whether a payload fits its header, and nothing but zeros follows it.
 #[inline]
-fn is_sound(header: &FrameHeader, frame: &[u8]) -> bool {
-    let (payload, gap) = frame[FRAME_HEADER_BYTES..].split_at(header.payload_bytes as usize);
+fn is_sound(identity: &Identity, header: &FrameHeader, frame: &[u8]) -> bool {
+    let (payload, gap) =
+        frame[identity.version().frame_header_bytes()..].split_at(header.payload_bytes as usize);
     crc32c(payload) == header.payload_crc && all_zero(gap)
 }

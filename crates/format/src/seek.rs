@@ -8,10 +8,11 @@
 //! for records that are known to be part of the log: where it ends cannot be told in this way.
 
 use crate::checksum::crc32c;
-use crate::frame::{FrameHeader, Kind, frame_bytes};
+use crate::frame::{FrameHeader, Kind};
 use crate::group::{GroupHeader, Identity};
-use crate::limits::{FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, RECORD_BYTES_MAX};
+use crate::limits::{GROUP_BYTES_MAX, RECORD_BYTES_MAX};
 use crate::types::{Epoch, Lsn};
+use crate::version::Version;
 
 /// A place where a frame or a group begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,7 @@ pub struct Skimmed {
     /// What comes after it.
     pub next: Mark,
     payload_crc: u32,
+    version: Version,
 }
 
 impl Mark {
@@ -77,6 +79,7 @@ impl Mark {
                 payload_bytes: header.payload_bytes as usize,
                 next,
                 payload_crc: header.payload_crc,
+                version: identity.version(),
             }),
             Begins::Group(next) | Begins::Frame(_, next) => Skim::Passed(next),
             Begins::Neither => Skim::Unsound,
@@ -88,13 +91,15 @@ impl Mark {
     #[inline(always)]
     pub(crate) fn begins<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Begins {
         if self.at == self.group_end {
-            if bytes.len() < GROUP_HEADER_BYTES {
-                return Begins::NeedBytes(GROUP_HEADER_BYTES);
+            let needed = identity.version().group_header_bytes();
+            if bytes.len() < needed {
+                return Begins::NeedBytes(needed);
             }
             return self.enter::<IS_SUMMED>(identity, bytes).map_or(Begins::Neither, Begins::Group);
         }
-        if bytes.len() < FRAME_HEADER_BYTES {
-            return Begins::NeedBytes(FRAME_HEADER_BYTES);
+        let needed = identity.version().frame_header_bytes();
+        if bytes.len() < needed {
+            return Begins::NeedBytes(needed);
         }
         self.pass::<IS_SUMMED>(identity, bytes)
             .map_or(Begins::Neither, |(header, next)| Begins::Frame(header, next))
@@ -104,13 +109,14 @@ impl Mark {
         let header = if IS_SUMMED {
             GroupHeader::decode(identity, self.at, bytes)
         } else {
-            GroupHeader::fields(bytes)
+            GroupHeader::fields(identity.version(), bytes)
         }?;
         let length = header.length as usize;
-        let fits = (GROUP_HEADER_BYTES..=GROUP_BYTES_MAX).contains(&length);
+        let header_bytes = identity.version().group_header_bytes();
+        let fits = (header_bytes..=GROUP_BYTES_MAX).contains(&length);
         let is_next = fits && header.first_lsn == self.lsn && header.epoch >= self.epoch;
         is_next.then(|| Self {
-            at: self.at + GROUP_HEADER_BYTES as u64,
+            at: self.at + header_bytes as u64,
             lsn: self.lsn,
             epoch: header.epoch,
             group_end: self.at + length as u64,
@@ -123,14 +129,14 @@ impl Mark {
         let header = if IS_SUMMED {
             FrameHeader::decode(identity, self.at, self.epoch, bytes)?
         } else {
-            FrameHeader::fields(bytes)
+            FrameHeader::fields(identity.version(), bytes)
         };
         let kind = Kind::of(header.kind)?;
         let payload = header.payload_bytes as usize;
         if header.lsn != self.lsn || payload > RECORD_BYTES_MAX {
             return None;
         }
-        let at = self.at + frame_bytes(payload) as u64;
+        let at = self.at + identity.version().frame_bytes(payload) as u64;
         let lsn = if kind == Kind::Record { self.lsn.next()? } else { self.lsn };
         (at <= self.group_end).then_some((header, Self { at, lsn, ..*self }))
     }
@@ -151,7 +157,7 @@ impl Skimmed {
 
     /// Its payload as it stands there. For those who show that a missing sum would be noticed.
     pub fn payload_unsummed<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
-        let from = usize::try_from(self.at.checked_sub(window_at)?).ok()? + FRAME_HEADER_BYTES;
+        let from = usize::try_from(self.at.checked_sub(window_at)?).ok()? + self.version.frame_header_bytes();
         window.get(from..from + self.payload_bytes)
     }
 }

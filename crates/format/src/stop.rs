@@ -71,7 +71,7 @@ pub enum Fault {
     Lsn,
     /// A promise that cannot be meant.
     Promise,
-    /// A kind or reserved field that version 1 does not have.
+    /// A kind or reserved field that the segment's version does not have.
     Kind,
     /// A batch that is left open, or continued and never begun.
     Batch,

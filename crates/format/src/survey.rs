@@ -16,6 +16,7 @@ use crate::scan::{Evidence, ScanAhead};
 use crate::stop::{Fault, Stop};
 use crate::types::{Epoch, LogId, Lsn, Position, SegmentNumber};
 use crate::verdict::{HeaderFacts, HeaderRow, HeaderState, Reason, Verdict, judge, judge_header};
+use crate::version::Version;
 
 /// What the caller of a survey knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -177,8 +178,11 @@ fn has_groups(file: &FileHeader, log: Option<LogId>, bytes: &[u8]) -> bool {
         _ => None,
     };
     let Some(log) = log.or(traces) else { return false };
-    let identity = Identity::new(log, file.number);
-    ScanAhead::new(&identity, Epoch::FIRST, HEADER_BYTES as u64, bytes.len() as u64).run(bytes).later
+    // Its own header would tell the version.
+    Version::ALL.iter().any(|version| {
+        let identity = Identity::new(*version, log, file.number);
+        ScanAhead::new(&identity, Epoch::FIRST, HEADER_BYTES as u64, bytes.len() as u64).run(bytes).later
+    })
 }
 
 fn read_chain(
@@ -237,7 +241,7 @@ fn judge_segment(link: &ChainLink, stop: Stop, bytes: &[u8], options: &SurveyOpt
     let evidence = match &link.successor {
         Some(successor) => Evidence::default().with_successor(header.number, successor),
         None => {
-            let identity = Identity::new(header.log, header.number);
+            let identity = header.identity();
             let to = header.segment_bytes.min(bytes.len() as u64);
             ScanAhead::behind(&identity, &stop, to).run(bytes).with_durable(options.expect_durable)
         }

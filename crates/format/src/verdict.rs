@@ -17,6 +17,9 @@ pub enum Verdict {
     Torn,
     /// Something that was promised is gone, or something is there that no crash explains.
     Corrupt(Reason),
+    /// The format's version, or a flag of it, is not known to this code. Nothing is said of damage; the files are left
+    /// untouched.
+    Unknown,
 }
 
 /// Why a log is corrupt.
@@ -45,8 +48,6 @@ pub enum Reason {
     ForeignLog,
     /// The header of a segment with a higher number than the file's.
     Misplaced,
-    /// A format version or flag that this code does not know. Nothing is said about damage.
-    UnknownVersion,
     /// Every check passed, and yet it stopped: a mistake of this code.
     Contradiction,
 }
@@ -65,7 +66,6 @@ impl fmt::Display for Reason {
             Self::Link => "two segments contradict each other",
             Self::ForeignLog => "the segment is of another log",
             Self::Misplaced => "the segment has the number of a later one",
-            Self::UnknownVersion => "the format's version is not known to this program",
             Self::Contradiction => "facts that cannot be together",
         })
     }
@@ -354,7 +354,7 @@ pub const HEADER_ROWS: &[HeaderRow] = &[
         states: &[HeaderState::Unknown],
         named: None,
         used: None,
-        verdict: Verdict::Corrupt(Reason::UnknownVersion),
+        verdict: Verdict::Unknown,
         why: "a format version or flag that this reader does not know",
     },
     HeaderRow {

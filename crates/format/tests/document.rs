@@ -67,6 +67,7 @@ fn the_verdict_tables_are_the_codes() {
             Verdict::End => "End",
             Verdict::Torn => "Torn",
             Verdict::Corrupt(_) => "Corrupt",
+            Verdict::Unknown => "Unknown",
         };
         assert!(
             verdict_of(name).starts_with(word),

@@ -6,7 +6,7 @@
 
 mod support;
 
-use inkstone_format::{Decoder, Identity, Kind, Mark, Proof, Prover, Step, Stop, limits};
+use inkstone_format::{Decoder, Kind, Mark, Proof, Prover, Step, Stop, limits};
 use support::{SEGMENT_BYTES, Writer, full_segment};
 
 const FIRST: u64 = limits::HEADER_BYTES as u64;
@@ -31,7 +31,7 @@ fn decoder(writer: &Writer) -> Decoder {
 fn first(writer: &Writer) -> Prover {
     let header = writer.header;
     let mark = Mark::between(FIRST, header.first_lsn, header.epoch);
-    Prover::new(Identity::new(header.log, header.number), mark)
+    Prover::new(header.identity(), mark)
 }
 
 /// Where pieces begin, and the end.

@@ -9,6 +9,7 @@ mod support;
 use std::io::{BufWriter, Write};
 use std::process::{Command, Stdio};
 
+use inkstone_format::checksum::crc32c;
 use inkstone_format::{Batch, Control, GroupEncoder, Lsn, PayloadSum, Position, Promise, limits};
 use support::contradictions::contradictions;
 use support::{
@@ -74,7 +75,7 @@ fn base(random: &mut fastrand::Rng) -> Vec<File> {
 
 /// A group that did not arrive before one that did (T1); then the same with the hole filled by the next opening, so that
 /// the old group stands where the next one should (E3); then a segment that is full to its last byte (E1).
-fn corners() -> [Vec<File>; 3] {
+fn corners() -> [Vec<File>; 4] {
     let mut writer = Writer::create(log_id(1));
     writer.append(&[vec![1; 100]]);
     let before = writer.clone();
@@ -96,7 +97,19 @@ fn corners() -> [Vec<File>; 3] {
     let mut full = before;
     let rest = (limits::SEGMENT_BYTES_MIN - full.at) as usize;
     full.control(&Control::Padding(rest - limits::GROUP_HEADER_BYTES - limits::FRAME_HEADER_BYTES));
-    [hole, filled, full.files]
+    [hole, filled, full.files, unknown()]
+}
+
+/// A log that a newer program has gone on with in a version of its own.
+fn unknown() -> Vec<File> {
+    let mut writer = Writer::create(log_id(1));
+    writer.append(&[vec![1; 100]]);
+    writer.roll(None);
+    let copy = &mut writer.active()[..limits::HEADER_COPY_BYTES];
+    copy[8] = 77;
+    let sum = crc32c(&copy[..508]);
+    copy[508..].copy_from_slice(&sum.to_le_bytes());
+    writer.files
 }
 
 /// How far the bytes matter: behind that are zeros.
@@ -214,7 +227,7 @@ fn two_readers_agree_on_damaged_directories() {
     // The images are worth their time only if they reach the tables' corners.
     for row in [
         "P1", "P2", "F1", "S1", "E1", "E2", "E3", "T1", "T2", "T3", "T4", "C1", "C2", "C3", "H2", "H3", "H4",
-        "H6", "H8", "D1",
+        "H6", "H8", "D1", "H1",
     ] {
         assert!(rows.get(row).is_some_and(|count| *count > 0), "no image for row {row}: {rows:?}");
     }

@@ -100,6 +100,7 @@ impl<D: Directory> Shared<D> {
         let reserve = self.prepares_ahead();
         drop(state);
         let header = |number| SegmentHeader {
+            version: self.options.version,
             log,
             number,
             segment_bytes: next.bytes,

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use inkstone_format::{Lsn, Reason, SegmentNumber};
+use inkstone_format::{Lsn, Reason, SegmentNumber, Version};
 
 /// The result of everything here that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -33,6 +33,16 @@ pub enum Error {
     },
     /// Something that was promised to be there is damaged or missing. No file was changed.
     Corrupt(Arc<Corruption>),
+    /// A newer program has written this log, in a version of the format that this one does not know. Nothing is said of
+    /// damage, and no file was changed.
+    UnknownVersion {
+        /// The first segment of that version.
+        path: PathBuf,
+        /// The version in its header.
+        version: u32,
+        /// The flags in its header: this program knows none.
+        flags: u32,
+    },
     /// A write or sync failed earlier: see [`Poison`].
     Poisoned(Poison),
     /// There was no room for another segment. Nothing was lost; try again when there is room, or after
@@ -217,6 +227,17 @@ impl fmt::Display for Error {
             }
             Self::NoLog { path } => write!(f, "there is no log in {}", path.display()),
             Self::Corrupt(corruption) => corruption.fmt(f),
+            Self::UnknownVersion { path, version, flags } => {
+                write!(f, "{} is of format version {version}", path.display())?;
+                if *flags != 0 {
+                    write!(f, " with flags {flags:#x}")?;
+                }
+                let newest = Version::NEWEST.number();
+                write!(
+                    f,
+                    "; this program knows versions up to {newest}, without flags, and has changed nothing: open the log with the newer program that wrote it"
+                )
+            }
             Self::Poisoned(poison) => poison.fmt(f),
             Self::NoRoom { needed_bytes, cause } => {
                 write!(

@@ -5,7 +5,7 @@
 
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, HEADER_BYTES};
 use inkstone_format::{
-    Batch, Control, EncodeError, Epoch, GroupEncoder, Lsn, PayloadSum, Promise, SegmentHeader, frame_bytes,
+    Batch, Control, EncodeError, Epoch, GroupEncoder, Lsn, PayloadSum, Promise, SegmentHeader, Version,
 };
 use inkstone_io::AlignedBuf;
 
@@ -120,7 +120,8 @@ impl Filling {
     /// Adds records, all or none, as a batch if there are several. Where they are too large for the buffer and the group
     /// is empty, the buffer grows.
     pub(crate) fn records(&mut self, payloads: &[(&[u8], PayloadSum)]) -> Result<Lsn, EncodeError> {
-        let needed: usize = payloads.iter().map(|(payload, _)| frame_bytes(payload.len())).sum();
+        let version = self.coded.version;
+        let needed: usize = payloads.iter().map(|(payload, _)| version.frame_bytes(payload.len())).sum();
         if needed as u64 > self.encoder.record_room() {
             return Err(EncodeError::SegmentFull { needed, room: self.encoder.record_room() });
         }
@@ -147,7 +148,7 @@ impl Filling {
             };
             lsn = self.encoder.record(&mut self.memory[self.prefix..], payload, *sum, place)?;
             // As much as was just used, so that each byte is asked for once.
-            let asked = frame_bytes(payload.len()).min(AHEAD_BYTES);
+            let asked = version.frame_bytes(payload.len()).min(AHEAD_BYTES);
             self.memory.expect_writes(self.prefix + self.encoder.used() + AHEAD_BYTES - asked, asked);
         }
         Ok(lsn)
@@ -189,9 +190,12 @@ impl Filling {
     }
 }
 
-/// What a frame of this payload takes.
+/// What frames of these payloads take at most, whichever version the segment is of that they go to.
 pub(crate) fn needed_bytes(payloads: &[(&[u8], PayloadSum)]) -> u64 {
-    payloads.iter().map(|(payload, _)| frame_bytes(payload.len()) as u64).sum()
+    let in_version = |version: &Version| {
+        payloads.iter().map(|(payload, _)| version.frame_bytes(payload.len()) as u64).sum()
+    };
+    Version::ALL.iter().map(in_version).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -203,6 +207,7 @@ mod tests {
     #[test]
     fn a_batch_that_crosses_the_largest_group_is_refused_as_a_whole() {
         let coded = SegmentHeader {
+            version: Version::NEWEST,
             log: LogId::new([1; 16]),
             number: SegmentNumber::FIRST,
             segment_bytes: 2 << 30,

@@ -177,7 +177,7 @@ impl<F: File> Search<F> {
     /// Steps to the record with this LSN.
     fn run(&mut self, lsn: Lsn, is_summed: bool, learned: &mut Vec<Stored>) -> Result<Option<Vec<u8>>> {
         let (mut mark, mut noted) = (self.from, self.from.at);
-        let known = self.until.map_or(LEARN_BYTES, |until| (until - mark.at) as usize);
+        let known = self.until.map_or(LEARN_BYTES, |until| until.saturating_sub(mark.at) as usize);
         let mut ahead = LEARN_BYTES;
         let (mut at, mut len) = (mark.at, 0);
         let mut wanted = known.min(LEARN_BYTES);
@@ -292,8 +292,7 @@ impl<F: File> Shelf<F> {
         }
         let header = link.segment.header;
         let new = || {
-            let summed_as = identity(&header, source.options());
-            let identity = Identity::new(summed_as.log, summed_as.number);
+            let identity = identity(&header, source.options()).identity();
             Known { header, identity, file: None, turn: 0, marks: Vec::new() }
         };
         let known = self.segments.entry(header.number).or_insert_with(new);

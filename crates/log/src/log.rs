@@ -50,7 +50,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Locked`] when another writer has it; [`Error::Corrupt`] when something is missing that was promised to be
-    /// there (no file is changed then); [`Error::NoRoom`] when a new log's first segment does not fit; contradictions in
+    /// there, and [`Error::UnknownVersion`] when a newer program has written (no file is changed then); [`Error::NoRoom`] when a new log's first segment does not fit; contradictions in
     /// the options; what the file system answers.
     ///
     /// # Durability

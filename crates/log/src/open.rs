@@ -130,6 +130,7 @@ fn begin<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> Re
     let ready = pool.obtain(bytes, &options, false).map_err(ObtainError::into_error)?;
     let (number, file) = (ready.number, ready.file);
     let header = SegmentHeader {
+        version: options.version,
         log,
         number,
         segment_bytes: bytes,

@@ -9,7 +9,7 @@ use inkstone_format::limits::{
     BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES, RECORD_BYTES_MAX,
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
-use inkstone_format::{Lsn, frame_bytes};
+use inkstone_format::{Lsn, Version, frame_bytes};
 use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 
 use crate::error::{Error, Result};
@@ -49,6 +49,8 @@ pub struct Options {
     pub(crate) file_mode: u32,
     pub(crate) listener: Option<Listener>,
     pub(crate) mistake: Option<Mistake>,
+    /// Of the segments that are begun.
+    pub(crate) version: Version,
 }
 
 impl Default for Options {
@@ -77,6 +79,7 @@ impl Default for Options {
             file_mode: FILE_MODE,
             listener: None,
             mistake: None,
+            version: Version::NEWEST,
         }
     }
 }
@@ -252,6 +255,13 @@ impl Options {
     /// log's own threads it poisons the log. In a process that it forks it must not return.
     pub fn listener(self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Listener(Arc::new(listener))), ..self }
+    }
+
+    /// For the tests of a log whose segments are of several versions: of which the new ones are.
+    #[doc(hidden)]
+    #[cfg(feature = "version-two")]
+    pub fn with_version(self, version: Version) -> Self {
+        Self { version, ..self }
     }
 
     /// For the labs that show that this mistake would be noticed.

@@ -247,8 +247,9 @@ impl Reader {
     /// [`Options::expect_durable`].
     ///
     /// # Errors
-    /// [`Error::NoLog`]; [`Error::Corrupt`] when something is missing that was promised to be there; contradictions in
-    /// the options; what the file system answers.
+    /// [`Error::NoLog`]; [`Error::Corrupt`] when something is missing that was promised to be there;
+    /// [`Error::UnknownVersion`] when a newer program has written; contradictions in the options; what the file system
+    /// answers.
     ///
     /// # Durability
     /// Everything that the reader shows is on stable storage: what a writer left who was killed is synced first.

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
     Chain, Epoch, Evidence, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn, Place,
-    Reason, ScanAhead, SegmentHeader, SegmentNumber, Stop, Tail, Verdict, common_log, directory_fault,
-    explain, head_of, judge, judge_header,
+    Reason, ScanAhead, SegmentHeader, SegmentNumber, Stop, Tail, Verdict, Version, common_log,
+    directory_fault, explain, head_of, judge, judge_header,
 };
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
@@ -127,6 +127,16 @@ impl<'d, D: Directory> Headers<'d, D> {
         corruption.into()
     }
 
+    /// The file with this number is of a version that this code does not know.
+    fn unknown_version(&self, number: SegmentNumber) -> Error {
+        let file = self.files.iter().find(|file| file.number == number);
+        let (version, flags) = match file.map(|file| &file.block) {
+            Some(HeaderBlock::Unknown { version, flags }) => (*version, *flags),
+            _ => (0, 0),
+        };
+        Error::UnknownVersion { path: self.path(number), version, flags }
+    }
+
     /// The log's id and head; `None` where there is no log.
     pub(crate) fn head(&self) -> Result<Option<(LogId, SegmentHeader)>> {
         let log = common_log(&self.files);
@@ -135,6 +145,7 @@ impl<'d, D: Directory> Headers<'d, D> {
             if let Verdict::Corrupt(reason) = row.verdict {
                 return Err(self.corrupt(number, reason, row.name));
             }
+            return Err(self.unknown_version(number));
         }
         let choose = if self.options.makes(Mistake::HeadByLsn) { head_by_lsn } else { head_of };
         Ok(log.and_then(|log| choose(&self.files, log)).map(|head| (head.log, head)))
@@ -161,6 +172,7 @@ impl<'d, D: Directory> Headers<'d, D> {
             match row.verdict {
                 Verdict::Corrupt(reason) => return Err(self.corrupt(file.number, reason, row.name)),
                 Verdict::Torn => torn = Some(row.name),
+                Verdict::Unknown => return Err(self.unknown_version(file.number)),
                 Verdict::End => {}
             }
         }
@@ -175,8 +187,13 @@ impl<'d, D: Directory> Headers<'d, D> {
         };
         let handle = Arc::new(past_the_cache(self.directory, self.options, file.number)?);
         let len = handle.len_bytes()?;
-        let id = log.or(traces).map(|log| Identity::new(log, file.number));
-        let mut scan = id.map(|id| ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len));
+        // Its own header would tell the version.
+        let ids = log.or(traces).map(|log| Version::ALL.iter().map(move |&version| (version, log)));
+        let scan = |(version, log)| {
+            let id = Identity::new(version, log, file.number);
+            ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len)
+        };
+        let mut scans: Vec<_> = ids.into_iter().flatten().map(scan).collect();
         let mut window = window_for_all(self.directory, file.number, handle, len)?;
         let mut dirty = false;
         let mut at = HEADER_BYTES as u64;
@@ -187,17 +204,15 @@ impl<'d, D: Directory> Headers<'d, D> {
                 break;
             }
             dirty = dirty || (matters && window.bytes().iter().any(|&byte| byte != 0));
-            if let Some(scan) = &mut scan {
-                scan.feed(window.bytes(), window.at());
-                if scan.evidence().later {
-                    break;
-                }
+            scans.iter_mut().for_each(|scan| scan.feed(window.bytes(), window.at()));
+            if scans.iter().any(|scan| scan.evidence().later) {
+                break;
             }
             // The next window begins a block earlier, so that no header lies across two windows.
             let end = window.at() + window.bytes().len() as u64;
             at = if end >= len { len } else { end - BLOCK_BYTES as u64 };
         }
-        Ok((scan.is_some_and(|scan| scan.evidence().later), dirty))
+        Ok((scans.iter().any(|scan| scan.evidence().later), dirty))
     }
 }
 
@@ -412,7 +427,7 @@ pub(crate) fn damage<D: Directory>(
     let row = judge(&stop.facts(&evidence));
     let reason = match row.verdict {
         Verdict::Corrupt(reason) => reason,
-        Verdict::End | Verdict::Torn => Reason::Link,
+        Verdict::End | Verdict::Torn | Verdict::Unknown => Reason::Link,
     };
     corruption(walk, directory, stop, &evidence, reason, row.name)
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 
 use inkstone_format::limits::{ALIGN, HEADER_BYTES};
-use inkstone_format::{Decoder, Identity, LogId, Lsn, Mark, Prover, SegmentHeader, SegmentNumber, Tail};
+use inkstone_format::{Decoder, LogId, Lsn, Mark, Prover, SegmentHeader, SegmentNumber, Tail};
 use inkstone_io::{Directory, OpenFile};
 
 use crate::error::Result;
@@ -112,7 +112,7 @@ impl<F: inkstone_io::File> Segment<F> {
     pub(crate) fn prover(&self, options: &Options) -> Prover {
         let header = identity(&self.header, options);
         let first = Mark::between(HEADER_BYTES as u64, header.first_lsn, header.epoch);
-        let prover = Prover::new(Identity::new(header.log, header.number), first);
+        let prover = Prover::new(header.identity(), first);
         if options.makes(Mistake::AheadUnsummed) { prover.unsummed() } else { prover }
     }
 

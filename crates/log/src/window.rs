@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use inkstone_format::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
+use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{Batch, Decoder, Frame, GroupStart, Kind, Lsn, Proof, Prover, Step, Stop};
 use inkstone_io::{AlignedBuf, File};
 
@@ -251,7 +251,8 @@ impl<F: File> Walk<F> {
 
     /// The payload of the frame at byte `at`, which the last step gave.
     pub(crate) fn payload(&self, at: u64, payload_bytes: usize) -> &[u8] {
-        self.window.slice(at + FRAME_HEADER_BYTES as u64, payload_bytes)
+        let header_bytes = self.decoder.identity().version().frame_header_bytes();
+        self.window.slice(at + header_bytes as u64, payload_bytes)
     }
 
     /// Walks to the stop.

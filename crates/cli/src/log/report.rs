@@ -139,6 +139,7 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::End => "intact",
         Verdict::Torn => "torn tail",
         Verdict::Corrupt(_) => "CORRUPT",
+        Verdict::Unknown => "OF A NEWER VERSION",
     }
 }
 
@@ -149,6 +150,7 @@ fn ending(report: &Report) -> String {
         Verdict::End if report.clean => "closed in order".into(),
         Verdict::End => format!("ends without having been closed [{}]", report.row),
         Verdict::Corrupt(reason) => format!("corrupt: {reason}"),
+        Verdict::Unknown => format!("of a version that is not known [{}]", report.row),
     }
 }
 

@@ -10,7 +10,7 @@ pub mod contradictions;
 use inkstone_format::{
     Batch, Control, Copies, Decoder, Epoch, Finished, GroupEncoder, HeaderBlock, Kind, LogId, Lsn,
     PayloadSum, Position, Promise, PromiseReason, Roll, SegmentHeader, SegmentNumber, Step, Survey,
-    SurveyOptions, Verdict, limits, survey,
+    SurveyOptions, Verdict, Version, limits, survey,
 };
 
 pub const SEGMENT_BYTES: u64 = limits::SEGMENT_BYTES_MIN;
@@ -56,11 +56,18 @@ pub struct Writer {
     pub records: Vec<(Lsn, Vec<u8>)>,
     pub groups: Vec<Written>,
     pub pad: bool,
+    /// Of the segments that are begun.
+    pub version: Version,
 }
 
 impl Writer {
     pub fn create(log: LogId) -> Self {
+        Self::create_in(Version::One, log)
+    }
+
+    pub fn create_in(version: Version, log: LogId) -> Self {
         let header = SegmentHeader {
+            version,
             log,
             number: SegmentNumber::FIRST,
             segment_bytes: SEGMENT_BYTES,
@@ -81,6 +88,7 @@ impl Writer {
             records: Vec::new(),
             groups: Vec::new(),
             pad: false,
+            version,
         };
         writer.begin_segment(header, None);
         writer.control(&Control::Epoch { previous: None, recovered: Lsn::ZERO });
@@ -179,6 +187,7 @@ impl Writer {
 
     fn next_header(&self, roll: Roll, end: Position) -> SegmentHeader {
         SegmentHeader {
+            version: self.version,
             number: self.files.iter().map(|file| file.number).max().unwrap().next().unwrap(),
             first_lsn: self.next_lsn,
             first_live: self.first_live,
@@ -245,7 +254,11 @@ pub fn random_bytes(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
 
 /// One segment with every kind of frame that a segment can hold, full up to byte `until` or nearly, not closed.
 pub fn full_segment(random: &mut fastrand::Rng, until: u64) -> Writer {
-    let mut writer = Writer::create(log_id(0x10));
+    full_segment_in(Version::One, random, until)
+}
+
+pub fn full_segment_in(version: Version, random: &mut fastrand::Rng, until: u64) -> Writer {
+    let mut writer = Writer::create_in(version, log_id(0x10));
     let mut round = 0;
     let records_to = until.min(SEGMENT_BYTES - limits::CONTROL_RESERVE_BYTES);
     while writer.at + 9000 < records_to {
@@ -298,6 +311,7 @@ pub fn line(found: &Survey) -> String {
         Verdict::End => "end",
         Verdict::Torn => "torn",
         Verdict::Corrupt(_) => "corrupt",
+        Verdict::Unknown => "unknown",
     };
     let at = found.at.map_or("-".to_string(), |at| at.to_string());
     let Survey { row, records, digest, first_live, next_lsn, .. } = found;

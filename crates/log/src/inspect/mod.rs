@@ -24,7 +24,7 @@ pub use copy::{Copied, copy};
 pub use dump::{Dump, Entry, dump, dump_in};
 pub use inkstone_format::{
     Batch, Control, Copies, Evidence, GroupHeader, HeaderBlock, Kind, Promise, PromiseReason, Roll,
-    SegmentHeader,
+    SegmentHeader, Version,
 };
 pub use report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
 pub use salvage::{Gap, Run, Salvage, salvage, salvage_in};
@@ -42,7 +42,8 @@ use crate::strategy::{Choice, choose};
 /// are read.
 ///
 /// # Errors
-/// [`Error::NoLog`], or what the file system answers. Damage is no error: it is in the report.
+/// [`Error::NoLog`]; [`Error::UnknownVersion`] where a newer program has written; what the file system answers. Damage is
+/// no error: it is in the report.
 pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
     verify_in(&OsDirectory::open(path.as_ref())?)
 }

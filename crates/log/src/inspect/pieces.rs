@@ -9,10 +9,10 @@
 
 use std::sync::Arc;
 
-use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
+use inkstone_format::limits::HEADER_BYTES;
 use inkstone_format::{
     Chain, ChainFault, ChainLink, Epoch, Evidence, GroupHeader, Identity, LogId, Lsn, Reason, Roll, Row,
-    ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict,
+    ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, Version,
 };
 use inkstone_io::{Directory, File};
 
@@ -157,9 +157,20 @@ pub(crate) fn stand_in<D: Directory>(
     if !headers.files.iter().any(|file| file.number == number) {
         return Ok(None);
     }
+    for &version in Version::ALL {
+        let found = stand_in_of(directory, Identity::new(version, log, number))?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// The same, of a segment that is of this version.
+fn stand_in_of<D: Directory>(directory: &D, id: Identity) -> Result<Option<SegmentHeader>> {
+    let (log, number) = (id.log(), id.segment());
     let file = Arc::new(past_the_cache(directory, &Options::default(), number)?);
     let len = file.len_bytes()?;
-    let id = Identity::new(log, number);
     let mut scan = ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len);
     let mut window = Window::new(file, READ_BYTES);
     while let (Some(at), None) = (scan.wants(), scan.evidence().first) {
@@ -170,11 +181,13 @@ pub(crate) fn stand_in<D: Directory>(
         }
     }
     let Some(at) = scan.evidence().first else { return Ok(None) };
-    window.load(at, GROUP_HEADER_BYTES)?;
-    let Some(group) = GroupHeader::decode(&id, at, &window.bytes()[(at - window.at()) as usize..]) else {
+    window.load(at, id.version().group_header_bytes())?;
+    let bytes = window.bytes().get((at - window.at()) as usize..);
+    let Some(group) = bytes.and_then(|bytes| GroupHeader::decode(&id, at, bytes)) else {
         return Ok(None);
     };
     Ok(Some(SegmentHeader {
+        version: id.version(),
         log,
         number,
         segment_bytes: len,

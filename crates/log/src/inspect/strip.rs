@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use inkstone_format::limits::{ALIGN, GROUP_HEADER_BYTES};
+use inkstone_format::limits::ALIGN;
 use inkstone_format::{
     Decoder, Evidence, GroupHeader, GroupStart, Place, ScanAhead, SegmentHeader, Stop, Tail, explain,
 };
@@ -77,9 +77,12 @@ impl<F: File> Strip<F> {
             }
         }
         let Some(at) = found else { return Ok(None) };
-        self.walk.window.load(at, GROUP_HEADER_BYTES)?;
-        let bytes = &self.walk.window.bytes()[(at - self.walk.window.at()) as usize..];
-        let Some(header) = GroupHeader::decode(&id, at, bytes) else { return Ok(None) };
+        self.walk.window.load(at, id.version().group_header_bytes())?;
+        let bytes = self.walk.window.bytes().get((at - self.walk.window.at()) as usize..);
+        // A file that was used for something else meanwhile may have become shorter.
+        let Some(header) = bytes.and_then(|bytes| GroupHeader::decode(&id, at, bytes)) else {
+            return Ok(None);
+        };
         let tail = Tail {
             end: at,
             next_lsn: header.first_lsn,

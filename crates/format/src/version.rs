@@ -1,0 +1,163 @@
+//! The versions of the format that this code knows, and in what their bytes differ.
+//!
+//! *Owns*: which versions there are, and the place of every byte that is not in the same place in all of them. *May not
+//! touch*: what the bytes mean; that is the same in all of them so far.
+//!
+//! The header of a segment names the version of everything behind it ([`crate::SegmentHeader::version`]). It goes from there
+//! into the [`crate::Identity`] that every group and frame is read and written with, so nobody else has to ask.
+//!
+//! Version 2 exists for tests alone: they show that a log of segments of several versions is one log. In a build without the
+//! feature `version-two` there is one version, a `Version` takes no memory, and nothing is asked at run time.
+
+/// A version of the format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// The first.
+    One,
+    /// For tests: longer headers with their fields in another order.
+    #[cfg(feature = "version-two")]
+    Two,
+}
+
+impl Version {
+    /// All that this code reads, and so all that it writes: a segment goes on in the version in which it was begun.
+    pub const ALL: &'static [Self] = &[
+        Self::One,
+        #[cfg(feature = "version-two")]
+        Self::Two,
+    ];
+
+    /// The one in which new segments are begun.
+    pub const NEWEST: Self = Self::One;
+
+    /// The version with this number; `None` for one that this code does not know.
+    pub const fn of(number: u32) -> Option<Self> {
+        Some(match number {
+            1 => Self::One,
+            #[cfg(feature = "version-two")]
+            2 => Self::Two,
+            _ => return None,
+        })
+    }
+
+    /// Its number, as it stands in a segment's header.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::One => 1,
+            #[cfg(feature = "version-two")]
+            Self::Two => 2,
+        }
+    }
+
+    /// The bytes of a group's header.
+    #[inline]
+    pub const fn group_header_bytes(self) -> usize {
+        match self {
+            Self::One => crate::limits::GROUP_HEADER_BYTES,
+            #[cfg(feature = "version-two")]
+            Self::Two => crate::limits::GROUP_HEADER_BYTES + 8,
+        }
+    }
+
+    /// The bytes of a frame's header.
+    #[inline]
+    pub const fn frame_header_bytes(self) -> usize {
+        match self {
+            Self::One => crate::limits::FRAME_HEADER_BYTES,
+            #[cfg(feature = "version-two")]
+            Self::Two => crate::limits::FRAME_HEADER_BYTES + 8,
+        }
+    }
+
+    /// The bytes that a frame with a payload of `payload_bytes` takes: header, payload, zeros up to a multiple of 8. The
+    /// answer for a payload that no frame holds ([`crate::limits::RECORD_BYTES_MAX`]) is larger than any frame.
+    #[inline]
+    pub const fn frame_bytes(self, payload_bytes: usize) -> usize {
+        const ALIGN: usize = crate::limits::ALIGN;
+        payload_bytes.saturating_add(self.frame_header_bytes() + ALIGN - 1) / ALIGN * ALIGN
+    }
+
+    /// What a group begins with.
+    #[inline]
+    pub(crate) const fn group_marker(self) -> [u8; 4] {
+        match self {
+            Self::One => crate::limits::GROUP_MARKER,
+            #[cfg(feature = "version-two")]
+            Self::Two => *b"\xA7IG2",
+        }
+    }
+
+    /// What the sums of groups and frames begin with. No two versions have the same, so that bytes of one never pass for
+    /// bytes of another.
+    pub(crate) const fn tags(self) -> [&'static [u8; 8]; 2] {
+        match self {
+            Self::One => [b"IK1GROUP", b"IK1FRAME"],
+            #[cfg(feature = "version-two")]
+            Self::Two => [b"IK2GROUP", b"IK2FRAME"],
+        }
+    }
+
+    /// Where a group's header has the LSN of its first record, and its epoch.
+    #[inline]
+    pub(crate) const fn first_lsn_and_epoch_at(self) -> (usize, usize) {
+        match self {
+            Self::One => (16, 24),
+            #[cfg(feature = "version-two")]
+            Self::Two => (24, 16),
+        }
+    }
+
+    /// Where a frame's header has the word of length, kind and place, and its LSN: the two words that it begins with.
+    #[inline]
+    pub(crate) const fn shape_and_lsn_at(self) -> (usize, usize) {
+        match self {
+            Self::One => (0, 8),
+            #[cfg(feature = "version-two")]
+            Self::Two => (8, 0),
+        }
+    }
+}
+
+/// The longest header of a group or a frame in any version.
+pub(crate) const HEADER_BYTES_MOST: usize = {
+    let mut most = 0;
+    let mut at = 0;
+    while at < Version::ALL.len() {
+        let version = Version::ALL[at];
+        let (group, frame) = (version.group_header_bytes(), version.frame_header_bytes());
+        most = if group > most { group } else { most };
+        most = if frame > most { frame } else { most };
+        at += 1;
+    }
+    most
+};
+
+// Whoever has one version pays for none.
+#[cfg(not(feature = "version-two"))]
+const _: () = assert!(size_of::<Version>() == 0 && HEADER_BYTES_MOST == crate::limits::GROUP_HEADER_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_leads_back_to_its_version_and_others_are_not_known() {
+        for version in Version::ALL {
+            assert_eq!(Version::of(version.number()), Some(*version));
+        }
+        assert_eq!(Version::of(Version::NEWEST.number()), Some(Version::One));
+        for number in [0, Version::ALL.len() as u32 + 1, u32::MAX] {
+            assert_eq!(Version::of(number), None);
+        }
+    }
+
+    #[test]
+    fn sizes_are_known_ahead() {
+        let frame_bytes = |payload| Version::One.frame_bytes(payload);
+        assert_eq!([0, 1, 8, 9].map(frame_bytes), [24, 32, 32, 40]);
+        // Whoever asks for the size of what no frame holds gets an answer: it is how a limit is checked.
+        let most = crate::limits::RECORD_BYTES_MAX;
+        assert_eq!((frame_bytes(most), frame_bytes(most + 1)), (most + 24, most + 32));
+        assert!(frame_bytes(usize::MAX) > usize::MAX - 8);
+    }
+}
