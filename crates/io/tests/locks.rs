@@ -149,6 +149,18 @@ fn a_note_that_says_nothing_is_another_process() {
 }
 
 #[test]
+fn a_lock_file_can_be_read_by_nobody_who_may_not_read_the_other_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let (made, directory) = directory();
+    let mode = |name: &str| fs::metadata(made.path().join(name)).unwrap().permissions().mode() & 0o777;
+    drop((directory.lock("lock").unwrap().unwrap(), directory.open("file", &OpenFile::new_file()).unwrap()));
+    assert_eq!((mode("lock"), mode("file")), (0o600, 0o600));
+    let wider = directory.file_mode(0o640);
+    drop((wider.lock("newer").unwrap().unwrap(), wider.lock("lock").unwrap().unwrap()));
+    assert_eq!((mode("newer"), mode("lock")), (0o640, 0o600), "one that is there keeps its own");
+}
+
+#[test]
 fn what_only_looks_like_a_lock_is_refused() {
     let (made, directory) = directory();
     fs::create_dir(made.path().join("directory")).unwrap();
