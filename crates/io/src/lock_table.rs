@@ -15,6 +15,7 @@
 use std::os::fd::RawFd;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 const CHUNK_ENTRIES: usize = 64;
 
@@ -58,6 +59,9 @@ static FIRST: Chunk = Chunk::new();
 static FORKS_BEGUN: AtomicU64 = AtomicU64::new(0);
 static FORKS_ENDED: AtomicU64 = AtomicU64::new(0);
 
+/// A process that was made by a raw `clone` while another thread forked would wait for that fork's end for ever.
+const FORK_TAKES_AT_MOST: Duration = Duration::from_secs(10);
+
 /// The place of one descriptor in the table.
 #[derive(Debug)]
 pub(crate) struct Entry(&'static AtomicI32);
@@ -83,18 +87,20 @@ impl Entry {
     }
 }
 
-/// Calls `attempt` until no fork was under way while it ran; what earlier attempts gave is dropped.
+/// Calls `attempt` until no fork was under way while it ran, for ten seconds at most; what earlier attempts gave is dropped.
 pub(crate) fn while_no_fork<T>(mut attempt: impl FnMut() -> T) -> T {
+    let until = Instant::now() + FORK_TAKES_AT_MOST;
     loop {
         // In this order: equal then means that none was under way at the second look.
         let ended = FORKS_ENDED.load(Ordering::SeqCst);
         let begun = FORKS_BEGUN.load(Ordering::SeqCst);
-        if begun != ended {
+        let is_late = Instant::now() >= until;
+        if begun != ended && !is_late {
             std::thread::yield_now();
             continue;
         }
         let answer = attempt();
-        if FORKS_BEGUN.load(Ordering::SeqCst) == begun {
+        if is_late || FORKS_BEGUN.load(Ordering::SeqCst) == begun {
             return answer;
         }
     }

@@ -29,6 +29,9 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// What is removed is shrunk by this much at a time: freeing many blocks at once holds up everybody's commits.
 const SHRINK_BYTES: u64 = 4 << 20;
 
+/// So many names in a row that others have taken are passed over; then it is an error, to be tried again.
+const PASSED_OVER_MAX: u32 = 1000;
+
 /// What a file's blocks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocks {
@@ -283,13 +286,16 @@ impl<D: Directory> Pool<D> {
     /// Gives a file the next segment's name, durably. The caller holds `naming`. Where that fails the file can be had
     /// again, or is removed.
     fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready<D::File>> {
+        let mut passed_over = 0;
         let (number, name) = loop {
             let number = self.next_number()?;
             let name = names::segment(number);
             match self.directory.rename_new(&made.name, &name) {
                 Ok(()) => break (number, name),
                 // Somebody has put a file there since the directory was listed. It stays, and its number is passed over.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && passed_over < PASSED_OVER_MAX => {
+                    passed_over += 1;
+                }
                 Err(error) => {
                     self.take_back(&made, bytes);
                     return Err(ObtainError::Retry(no_room_or(bytes, error)));
