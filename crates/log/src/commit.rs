@@ -75,7 +75,9 @@ impl<D: Directory> Shared<D> {
         state.check_open()?;
         assert!(!state.taken, "a group handed over beside another");
         state.taken = !self.options.makes(Mistake::TurnNotHanded);
+        let turn = self.turn_in_hand();
         state.handed = Some(self.close_group(state));
+        turn.hand_on();
         self.keeper.notify_one();
         Ok(())
     }

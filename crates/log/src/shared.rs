@@ -88,6 +88,13 @@ pub(crate) struct Turn<'a, D: Directory> {
     is_back: bool,
 }
 
+impl<D: Directory> Turn<'_, D> {
+    /// Leaves it, still taken, to the log's own thread.
+    pub(crate) fn hand_on(mut self) {
+        self.is_back = true;
+    }
+}
+
 impl<D: Directory> Drop for Turn<'_, D> {
     fn drop(&mut self) {
         if !self.is_back {
