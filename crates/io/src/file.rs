@@ -101,9 +101,10 @@ pub(crate) fn dio_alignment(file: &StdFile) -> DioAlignment {
     }
 }
 
-/// Why blocks of [`BLOCK_BYTES`] cannot be read and written past the page cache, if they cannot, although the file was opened
-/// with `O_DIRECT`: the kernel tells at the first transfer only, or uses the page cache without a word.
-fn why_not_direct(file: &StdFile) -> Option<String> {
+/// Why blocks of [`BLOCK_BYTES`] cannot be read or written past the page cache, if they cannot, although the kernel has opened the
+/// file with `O_DIRECT`: it tells at the first transfer only, or uses the page cache without a word. The latter matters to who
+/// only reads, and does it past the cache to see what the medium has.
+fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
     const BLOCK: u32 = BLOCK_BYTES as u32;
     let too_large = |needs: &str| Some(format!("O_DIRECT needs {needs} here, and blocks have {BLOCK_BYTES}"));
     match dio_alignment(file) {
@@ -111,7 +112,7 @@ fn why_not_direct(file: &StdFile) -> Option<String> {
         DioAlignment::Bytes { memory, offset } => {
             too_large(&format!("{memory} bytes of alignment in memory and {offset} in the file"))
         }
-        DioAlignment::Refused => Some("O_DIRECT is served through the page cache here".into()),
+        DioAlignment::Refused => read_only.then(|| "O_DIRECT is served through the page cache here".into()),
         // btrfs tells nothing and takes every alignment.
         DioAlignment::NotTold if file_system_of(file) == Some(BTRFS) => None,
         DioAlignment::NotTold => {
@@ -134,8 +135,8 @@ impl OsFile {
     ///
     /// # Errors
     /// What the kernel answers; where `O_DIRECT` is refused, that it was `O_DIRECT`. Where blocks of [`BLOCK_BYTES`] cannot be
-    /// read past the page cache (larger sectors, a file system that uses the cache all the same) it is
-    /// [unsupported](Error::is_unsupported): otherwise the first read or write would fail.
+    /// transferred so (larger sectors), or, for reading only, would come from the page cache all the same (ext4 with data=journal),
+    /// it is [unsupported](Error::is_unsupported).
     pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
         let open = || {
             StdFile::options()
@@ -177,7 +178,7 @@ impl OsFile {
         mark: ForkMark,
     ) -> Result<Self> {
         if how.access == Access::Direct
-            && let Some(why) = why_not_direct(&file)
+            && let Some(why) = why_not_direct(&file, how.read_only)
         {
             return Err(Error::unsupported("open", path, why).advise("use access buffered"));
         }
