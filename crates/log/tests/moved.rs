@@ -246,7 +246,7 @@ fn a_file_that_has_the_next_segments_name_stays_and_its_number_is_passed_over() 
         log.close().unwrap();
         if is_another_logs {
             // It is nobody's to remove but a person's.
-            let error = Log::open(&wal, options()).err().expect("a segment of another log");
+            let error = Log::open(&wal, options()).expect_err("a segment of another log");
             assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains(".ink"), "{error}");
             taken.iter().for_each(|path| fs::remove_file(path).unwrap());
         }
