@@ -10,12 +10,17 @@
 //! - after a failed write or sync nothing is known about any byte not durable before it: do not try again, reopen.
 
 use crate::buffer::AlignedBuf;
-use crate::capability::Capabilities;
+use crate::capability::{Capabilities, CopyOnWrite};
 use crate::error::Result;
 use crate::strategy::{Access, Durability, EngineKind, Preparation};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+
+/// File systems that write over a block where it lies, so that an overwrite needs no room. Overlays, network and FUSE file
+/// systems are not among them: what lies below them is not known.
+const OVERWRITES_IN_PLACE: [&str; 9] =
+    ["ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "vfat", "exfat", "ntfs3"];
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -386,6 +391,15 @@ pub trait Directory: Send + Sync + 'static {
     /// When the directory is missing, or the kernel's tables cannot be read.
     fn capabilities(&self) -> Result<Option<Capabilities>> {
         Ok(None)
+    }
+
+    /// Whether writing over a file's own written blocks may need room that the file does not have, because every write
+    /// goes to a new place. `found`: what [`Directory::capabilities`] said. True where it is not known.
+    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
+        found.is_none_or(|found| {
+            found.copy_on_write == CopyOnWrite::Always
+                || !OVERWRITES_IN_PLACE.contains(&&*found.mount.file_system)
+        })
     }
 
     /// Random bytes: the id of a new log.

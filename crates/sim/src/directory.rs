@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_io::engine::MAX_DEPTH;
-use inkstone_io::{Access, Directory, EngineKind, Error, NamedChoice, OpenFile, Result};
+use inkstone_io::{Access, Capabilities, Directory, EngineKind, Error, NamedChoice, OpenFile, Result};
 
 use crate::disk::SimDisk;
 use crate::engine::SimEngine;
@@ -175,6 +175,10 @@ impl Directory for SimDirectory {
 
     fn free_bytes(&self) -> Result<u64> {
         Ok(self.disk.lock().free_bytes().unwrap_or(UNLIMITED_FREE_BYTES))
+    }
+
+    fn overwrites_need_room(&self, _found: Option<&Capabilities>) -> bool {
+        self.disk.lock().options.copy_on_write
     }
 
     fn random_bytes(&self) -> Result<[u8; 16]> {

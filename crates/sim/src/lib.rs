@@ -55,6 +55,8 @@
 //!    name. A sync of a *file* does not save its name. A file without a name is gone after a crash.
 //! 9. Zeros as a preparation are written and synced. fallocate gives blocks that read as zeros, and their first write
 //!    costs metadata. Room is taken by blocks of 4 KiB, and given back when a file has neither name nor handle.
+//!    Where the file system copies on write ([`DiskOptions::copy_on_write`]) an overwrite needs room too; where names
+//!    need room ([`DiskOptions::names_need_room`]) a creation or rename does. A removal needs none.
 //!
 //! 10. A lock is in the machine's memory: one holder per file, none when it is dropped or the power goes. Its file, if
 //!     missing, is created and as volatile as any other creation; it holds nothing, and is no

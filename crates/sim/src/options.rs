@@ -81,6 +81,12 @@ pub struct DiskOptions {
     pub sector_bytes: usize,
     /// How many bytes of blocks the file system can give out, if there is a limit.
     pub capacity_bytes: Option<u64>,
+    /// Whether the file system copies on write: writing over blocks that are written needs room for the new ones, while
+    /// the old ones are still there (btrfs). The first write of a block that was only reserved needs none.
+    pub copy_on_write: bool,
+    /// Whether a creation or a rename needs room for a block of the directory (xfs, now and then): with no block free it
+    /// gives `ENOSPC`. A removal never does.
+    pub names_need_room: bool,
     /// Whether a flush is the whole device's, or (a log and its neighbour on two devices) one file's.
     pub flush_is_global: bool,
     /// Whether a direct `O_DSYNC` write over blocks that are already written is one FUA write, which makes nothing else
@@ -112,6 +118,8 @@ impl Default for DiskOptions {
         Self {
             sector_bytes: 512,
             capacity_bytes: None,
+            copy_on_write: false,
+            names_need_room: false,
             flush_is_global: true,
             has_fua: true,
             has_direct: true,

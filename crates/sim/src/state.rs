@@ -202,13 +202,21 @@ impl State {
         Some(blocks.saturating_sub(self.used_blocks) * PAGE_BYTES as u64)
     }
 
-    /// How many of `len` bytes at `offset` there is room for.
+    /// Refuses a new name where that needs room and there is none.
+    fn room_for_a_name(&self) -> io::Result<()> {
+        let is_full = self.options.names_need_room && self.free_bytes() == Some(0);
+        if is_full { Err(os_error(errno::ENOSPC)) } else { Ok(()) }
+    }
+
+    /// How many of `len` bytes at `offset` there is room for. Where the file system copies on write, blocks that are
+    /// written count as well: their new place is taken before the old one is given back.
     pub(crate) fn room(&self, number: u64, offset: u64, len: usize) -> usize {
         let Some(free_bytes) = self.free_bytes() else { return len };
         let mut free = free_bytes / PAGE_BYTES as u64;
         let inode = self.inode(number);
         for block in blocks_of(offset, len as u64) {
-            if inode.blocks.allocated.has(block) {
+            let moves = self.options.copy_on_write && !inode.blocks.reserved.has(block);
+            if inode.blocks.allocated.has(block) && !moves {
                 continue;
             }
             if free == 0 {
@@ -254,6 +262,7 @@ impl State {
             if found.is_some() {
                 return Err(os_error(errno::EEXIST));
             }
+            self.room_for_a_name()?;
             let number = self.create(directory, name);
             self.inode_mut(number).open += 1;
             return Ok(number);
@@ -326,6 +335,7 @@ impl State {
         if from == to {
             return Ok(());
         }
+        self.room_for_a_name()?;
         self.push_name(
             directory,
             NameChange::Rename { from: Arc::clone(from), to: Arc::clone(to), inode: number },

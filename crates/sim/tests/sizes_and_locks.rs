@@ -374,6 +374,47 @@ fn a_full_disk_has_its_lock() {
 }
 
 #[test]
+fn an_overwrite_needs_room_where_blocks_are_copied() {
+    let is_full =
+        |result: inkstone_io::Result<()>| result.is_err_and(|why| why.raw_os_error() == Some(errno::ENOSPC));
+    for (copy_on_write, how) in
+        [false, true].into_iter().flat_map(|copy| [(copy, OpenFile::existing()), (copy, direct())])
+    {
+        let (disk, directory) = disk(DiskOptions { copy_on_write, ..DiskOptions::default() });
+        let _written = settled(&directory, "a", 1);
+        let reserved = directory.open("b", &OpenFile::new_file()).unwrap();
+        reserved.prepare(Preparation::Fallocate, 8192).unwrap();
+        disk.change_options(|options| options.capacity_bytes = Some(3 * 4096));
+        assert_eq!(directory.free_bytes().unwrap(), 0);
+        let (written, reserved) = (directory.open("a", &how).unwrap(), directory.open("b", &how).unwrap());
+        assert_eq!(is_full(written.write_at(&block(2, 1), 0)), copy_on_write);
+        reserved.write_at(&block(2, 1), 0).unwrap();
+        reserved.sync(SyncKind::Data).unwrap();
+        assert_eq!(is_full(reserved.write_at(&block(3, 1), 0)), copy_on_write, "it is written now");
+        directory.rename("a", "c").unwrap();
+        disk.change_options(|options| options.capacity_bytes = Some(4 * 4096));
+        for _ in 0..3 {
+            written.write_at(&block(2, 1), 0).unwrap();
+            assert_eq!(directory.free_bytes().unwrap(), 4096, "the old place is given back");
+        }
+    }
+}
+
+#[test]
+fn a_name_needs_room_where_it_is_said() {
+    let kind = DiskOptions { capacity_bytes: Some(4096), names_need_room: true, ..DiskOptions::default() };
+    let (disk, directory) = disk(kind);
+    let _file = settled(&directory, "a", 1);
+    let full = Some(errno::ENOSPC);
+    assert_eq!(directory.rename("a", "b").unwrap_err().raw_os_error(), full);
+    assert_eq!(directory.open("b", &OpenFile::new_file()).unwrap_err().raw_os_error(), full);
+    disk.change_options(|options| options.capacity_bytes = Some(8192));
+    directory.rename("a", "b").unwrap();
+    disk.change_options(|options| options.capacity_bytes = Some(4096));
+    directory.remove("b").unwrap();
+}
+
+#[test]
 fn locks_and_sizes_fail_by_plan_and_by_rate() {
     let (disk, directory) = disk(DiskOptions::default());
     let file = settled(&directory, "a", 1);

@@ -181,6 +181,10 @@ impl Directory for GateDirectory {
         self.inner.random_bytes()
     }
 
+    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
+        self.inner.overwrites_need_room(found)
+    }
+
     fn capabilities(&self) -> Result<Option<Capabilities>> {
         Ok(self.capabilities.clone())
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use inkstone::Log;
-use inkstone_io::{Completion, Directory, Engine, EngineKind, Error, OpenFile, Request, Result};
+use inkstone_io::{
+    Capabilities, Completion, Directory, Engine, EngineKind, Error, OpenFile, Request, Result,
+};
 use inkstone_sim::{SimDirectory, SimDisk, SimEngine, SimFile, SimLock};
 
 use super::explore::{Explorer, PATH};
@@ -108,6 +110,10 @@ impl Directory for Mortal {
 
     fn free_bytes(&self) -> Result<u64> {
         self.inner.free_bytes()
+    }
+
+    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
+        self.inner.overwrites_need_room(found)
     }
 
     fn random_bytes(&self) -> Result<[u8; 16]> {
