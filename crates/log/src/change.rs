@@ -22,6 +22,7 @@ use crate::look::open_for_reading;
 use crate::mistake::Mistake;
 use crate::pool::{Blocks, ObtainError, Ready};
 use crate::recover::damage;
+use crate::room::{Need, or_left_out};
 use crate::seal::Seal;
 use crate::segment::{Link, Segment, identity};
 use crate::shared::Shared;
@@ -57,7 +58,10 @@ impl<D: Directory> Shared<D> {
         }
         state.changing = true;
         let started = Instant::now();
-        let (mut state, result) = self.roll_in_turn(state, frame_bytes);
+        let (mut state, mut result) = self.begin_epoch(state);
+        if result.is_ok() && state.filling.record_room() < frame_bytes {
+            (state, result) = self.roll_in_turn(state, frame_bytes);
+        }
         if result.is_ok() {
             state.stats.change.add(started.elapsed());
         }
@@ -211,7 +215,11 @@ impl<D: Directory> Shared<D> {
         let _ = state.filling.control(&Control::Seal(next));
         let segment = Arc::clone(&lock(&self.segments).head().segment);
         if !self.prepares_ahead() {
-            let (mut state, result) = self.write_group(state, self.options.makes(Mistake::FirstGroupEarly));
+            let (mut state, result) = match self.options.makes(Mistake::FirstGroupEarly) {
+                true => self.write_group(state, true),
+                false => self.write_control(state, Need::May),
+            };
+            let result = or_left_out(result);
             if result.is_ok() && self.options.listener.is_some() {
                 state.events.push(self.sealed(segment, last));
             }
@@ -274,9 +282,17 @@ impl<D: Directory> Shared<D> {
         }
         let would_rewrite = self.would_rewrite(&state);
         if would_rewrite || state.filling.control_room() < 2 * BLOCK_BYTES as u64 {
-            state.changing = true;
+            let was_changing = std::mem::replace(&mut state.changing, true);
             (state, result) = self.roll_in_turn(state, 0);
-            state.changing = false;
+            // Not even the last of the reserve is left.
+            while matches!(result, Err(Error::NoRoom { .. }))
+                && self.options.keeps_room
+                && state.filling.control_room() < BLOCK_BYTES as u64
+                && self.pool.give_up_some()
+            {
+                (state, result) = self.roll_in_turn(state, 0);
+            }
+            state.changing = was_changing;
             // The last of the reserve is for a full disk.
             let goes_without = !would_rewrite && !self.options.makes(Mistake::TruncationNeedsRoom);
             let is_last = matches!(result, Err(Error::NoRoom { .. })) && goes_without;
@@ -289,7 +305,8 @@ impl<D: Directory> Shared<D> {
             _ => Mistake::TruncationNotSynced,
         };
         match state.filling.control(control) {
-            Ok(()) => self.write_group(state, self.options.makes(forgets)),
+            Ok(()) if self.options.makes(forgets) => self.write_group(state, true),
+            Ok(()) => self.write_control(state, Need::Must),
             Err(EncodeError::LsnsUsedUp) => (state, Err(Error::UsedUp)),
             Err(error) => {
                 let why = format!("no room for a control group: {error}");
@@ -305,6 +322,7 @@ impl<D: Directory> Shared<D> {
     pub(crate) fn promise<'a>(&'a self, state: Guard<'a>, reason: PromiseReason) -> (Guard<'a>, Result<()>) {
         let (mut state, result) = self.write_gathered(state);
         let is_left_out = reason == PromiseReason::Close && self.options.makes(Mistake::NoLastPromise);
+        let is_left_out = is_left_out || state.epoch_due.is_some();
         if result.is_err() || is_left_out || state.filling.control_room() < PROMISE_ROOM_BYTES {
             state.unpromised = false;
             return (state, result);
@@ -312,16 +330,20 @@ impl<D: Directory> Shared<D> {
         if state.filling.control(&Control::Promise(reason)).is_err() {
             return (state, Ok(()));
         }
-        let (mut state, result) = self.write_gathered(state);
+        let (mut state, result) = self.write_control(state, Need::May);
         state.unpromised = false;
-        (state, result)
+        (state, or_left_out(result))
     }
 
     /// Gives up all records before `first`; durable on return, and the files that held only those are free.
     pub(crate) fn truncate_before(&self, first: Lsn) -> Result<()> {
         let (mut state, turn) = self.take_turn(self.lock())?;
-        let mut result;
-        (state, result) = self.write_gathered(state);
+        // What is gathered behind a control group would keep it from being taken back (`room.rs`).
+        state.changing = self.options.keeps_room;
+        let (mut state, mut result) = self.begin_epoch(state);
+        if result.is_ok() {
+            (state, result) = self.write_gathered(state);
+        }
         if result.is_ok() && first > state.filling.next_lsn() {
             let last = state.reserved();
             result = Err(Error::NotYet { lsn: first, durable: last });
@@ -365,6 +387,9 @@ impl<D: Directory> Shared<D> {
         result?;
         if !self.prepares_ahead() {
             while self.pool.remove_some(Duration::ZERO)? {}
+            if count > 0 {
+                self.keep_room()?;
+            }
         } else if count > 0 {
             self.lock().files_wanted = true;
             self.steward.notify_one();
@@ -376,7 +401,10 @@ impl<D: Directory> Shared<D> {
     pub(crate) fn truncate_after(&self, last: Lsn) -> Result<()> {
         let (mut state, turn) = self.take_turn(self.lock())?;
         state.changing = true;
-        let (state, result) = self.write_gathered(state);
+        let (mut state, mut result) = self.begin_epoch(state);
+        if result.is_ok() {
+            (state, result) = self.write_gathered(state);
+        }
         let (state, result) = match result {
             Ok(()) => self.cut(state, last),
             Err(error) => (state, Err(error)),

@@ -16,10 +16,12 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::filling::{Frozen, memory_bytes, memory_for};
 use crate::mistake::Mistake;
+use crate::room::{Need, refused};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::sync::{Instant, Ordering, lock};
 use crate::waking::Guard;
+use crate::writer::Way;
 
 /// A group that nothing is added to any more, on its way to the disk.
 pub(crate) struct Closed {
@@ -46,11 +48,12 @@ impl<D: Directory> Shared<D> {
             return (state, Ok(()));
         }
         let closed = self.close_group(&mut state);
-        self.write_closed(state, closed, unsynced)
+        let way = if unsynced { Way::Unsynced } else { Way::Usual };
+        self.write_closed(state, closed, &way, None)
     }
 
     /// Ends the group that is gathered, and begins the next one. The caller has the turn.
-    fn close_group(&self, state: &mut State) -> Closed {
+    pub(crate) fn close_group(&self, state: &mut State) -> Closed {
         let waiters = std::mem::take(&mut state.waiting);
         let number = state.group;
         state.group += 1;
@@ -87,26 +90,39 @@ impl<D: Directory> Shared<D> {
         let Some(closed) = state.handed.take() else { return };
         let turn = self.turn_in_hand();
         // A failed write poisons the log, and that is how everybody learns of it.
-        let (state, _) = self.write_closed(state, closed, false);
+        let (state, _) = self.write_closed(state, closed, &Way::Usual, None);
         drop(self.end_turn(state, turn));
     }
 
-    fn write_closed<'a>(
+    /// Writes a group that is closed. What `need` says is for one that finds no room (`room.rs`).
+    pub(crate) fn write_closed<'a>(
         &'a self,
         state: Guard<'a>,
         closed: Closed,
-        unsynced: bool,
+        way: &Way<D::File>,
+        need: Option<Need>,
     ) -> (Guard<'a>, Result<()>) {
         drop(state);
         let Closed { number, frozen, waiters, since } = closed;
-        let (last, end, bytes) = (frozen.last(), frozen.end, frozen.len as u64);
-        let written = lock(&self.writer).group(frozen, unsynced);
+        let (last, at, end, bytes) = (frozen.last(), frozen.at, frozen.end, frozen.len as u64);
+        let has_records = frozen.has_records;
+        let mut written = match need {
+            Some(Need::Must) => self.write_with_room(frozen, way),
+            _ => lock(&self.writer).group(frozen, way),
+        };
         let took = written.write + written.sync.unwrap_or_default();
         let mut state = self.lock();
         if took >= self.options.slow_commit {
             state.events.push(Event::SlowCommit { took, bytes });
         }
+        if written.is_refused && need.is_some() && !has_records && state.filling.is_empty() {
+            written.memory = written.memory.map(|memory| state.filling.take_back(at, memory));
+            written.result = written.result.map_err(|error| refused(bytes, error));
+        }
         self.keep_memory(&mut state, written.memory);
+        if let Err(no_room @ Error::NoRoom { .. }) = written.result {
+            return (state, Err(no_room));
+        }
         if let Err(error) = written.result {
             if self.options.makes(Mistake::WatermarkOnFailure) {
                 self.set_durable(&mut state, last);

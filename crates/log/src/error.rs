@@ -45,10 +45,10 @@ pub enum Error {
     },
     /// A write or sync failed earlier: see [`Poison`].
     Poisoned(Poison),
-    /// There was no room for another segment. Nothing was lost; try again when there is room, or after
-    /// `truncate_before`.
+    /// There was no room for another segment, or for a control group where an overwrite needs room. Nothing was lost; try
+    /// again when there is room, or after `truncate_before`.
     NoRoom {
-        /// Bytes that the segment needs.
+        /// Bytes that are needed.
         needed_bytes: u64,
         /// What the file system said.
         cause: inkstone_io::Error,
@@ -141,7 +141,7 @@ impl Poison {
     }
 
     fn is_for_room(&self) -> bool {
-        matches!(self.cause(), Some(Error::Io(error)) if error.kind() == std::io::ErrorKind::StorageFull)
+        self.cause().is_some_and(Error::is_for_room)
     }
 }
 
@@ -197,6 +197,16 @@ impl Error {
         matches!(self, Self::NoRoom { .. } | Self::Busy | Self::NotYet { .. } | Self::Locked { .. })
     }
 
+    /// Whether the disk, or a quota, was full, also as the cause of a poison.
+    pub(crate) fn is_for_room(&self) -> bool {
+        match self {
+            Self::Io(error) => is_full(error),
+            Self::NoRoom { .. } => true,
+            Self::Poisoned(poison) => poison.is_for_room(),
+            _ => false,
+        }
+    }
+
     /// The damage, if that is what it is.
     pub fn corruption(&self) -> Option<&Corruption> {
         match self {
@@ -204,6 +214,11 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// Whether this is the answer of a full disk or a used-up quota.
+pub(crate) fn is_full(error: &inkstone_io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 impl From<inkstone_io::Error> for Error {
@@ -242,7 +257,7 @@ impl fmt::Display for Error {
             Self::NoRoom { needed_bytes, cause } => {
                 write!(
                     f,
-                    "no room for a segment of {needed_bytes} bytes: {cause}; nothing is lost, try again when there is room"
+                    "no room for {needed_bytes} bytes: {cause}; nothing is lost, try again when there is room"
                 )
             }
             Self::TooLarge { bytes, limit_bytes } => {

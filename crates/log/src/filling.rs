@@ -26,6 +26,8 @@ pub(crate) struct Filling {
     coded: SegmentHeader,
     epoch: Epoch,
     first_lsn: Lsn,
+    /// It takes no records.
+    is_held: bool,
 }
 
 /// A group that is ready to be written, whole blocks around it.
@@ -36,6 +38,10 @@ pub(crate) struct Frozen {
     pub(crate) len: usize,
     /// Where in the file.
     pub(crate) offset: u64,
+    /// Whether it is more than control frames.
+    pub(crate) has_records: bool,
+    /// Where the group begins.
+    pub(crate) at: u64,
     /// The byte after the group.
     pub(crate) end: u64,
     /// The LSN of the next record.
@@ -72,7 +78,7 @@ impl Filling {
         let prefix = (at % BLOCK_BYTES as u64) as usize;
         memory[..prefix].copy_from_slice(&block[..prefix]);
         let encoder = GroupEncoder::begin(&coded, at, epoch, next_lsn);
-        Self { memory, prefix, encoder, coded, epoch, first_lsn: next_lsn }
+        Self { memory, prefix, encoder, coded, epoch, first_lsn: next_lsn, is_held: false }
     }
 
     /// Goes on in another segment, with the memory that there is; nothing is gathered.
@@ -114,7 +120,12 @@ impl Filling {
 
     /// Bytes that records may still take in this segment.
     pub(crate) fn record_room(&self) -> u64 {
-        self.encoder.record_room()
+        if self.is_held { 0 } else { self.encoder.record_room() }
+    }
+
+    /// From now on it takes no records, as if the segment were full; or it does again.
+    pub(crate) fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
     }
 
     /// Adds records, all or none, as a batch if there are several. Where they are too large for the buffer and the group
@@ -122,8 +133,8 @@ impl Filling {
     pub(crate) fn records(&mut self, payloads: &[(&[u8], PayloadSum)]) -> Result<Lsn, EncodeError> {
         let version = self.coded.version;
         let needed: usize = payloads.iter().map(|(payload, _)| version.frame_bytes(payload.len())).sum();
-        if needed as u64 > self.encoder.record_room() {
-            return Err(EncodeError::SegmentFull { needed, room: self.encoder.record_room() });
+        if needed as u64 > self.record_room() {
+            return Err(EncodeError::SegmentFull { needed, room: self.record_room() });
         }
         // All of them or none: what the encoder could refuse in the middle is asked before the first.
         if self.encoder.next_lsn().plus(payloads.len() as u64).is_none() {
@@ -185,8 +196,18 @@ impl Filling {
         self.prefix = used - block;
         self.memory[..self.prefix].copy_from_slice(&old[block..used]);
         self.encoder = GroupEncoder::begin(&self.coded, end, self.epoch, finished.next_lsn);
+        let has_records = self.first_lsn != finished.next_lsn;
         self.first_lsn = finished.next_lsn;
-        Frozen { memory: old, len, offset, end, next_lsn: finished.next_lsn }
+        Frozen { memory: old, len, offset, has_records, at: finished.at, end, next_lsn: finished.next_lsn }
+    }
+
+    /// Takes back a group without records that began at byte `at` and was not written: the next group begins there. Its
+    /// memory is exchanged for the one in use. Nothing may be gathered behind it.
+    pub(crate) fn take_back(&mut self, at: u64, memory: AlignedBuf) -> AlignedBuf {
+        debug_assert!(self.is_empty(), "records gathered behind a group that is taken back");
+        self.prefix = (at % BLOCK_BYTES as u64) as usize;
+        self.encoder = GroupEncoder::begin(&self.coded, at, self.epoch, self.first_lsn);
+        std::mem::replace(&mut self.memory, memory)
     }
 }
 

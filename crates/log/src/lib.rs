@@ -55,6 +55,7 @@ mod publish;
 mod reader;
 mod recover;
 mod recovery;
+mod room;
 mod seal;
 mod segment;
 mod shared;

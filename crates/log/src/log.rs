@@ -53,6 +53,9 @@ impl Log {
     /// there, and [`Error::UnknownVersion`] when a newer program has written (no file is changed then); [`Error::NoRoom`] when a new log's first segment does not fit; contradictions in
     /// the options; what the file system answers.
     ///
+    /// A full disk is no error for a log that is there: where even the first group of the opening finds no room, the log can
+    /// be read ([`Recovery::waits_for_room`]).
+    ///
     /// # Durability
     /// Everything that the opened log shows is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
@@ -292,7 +295,8 @@ impl<D: Directory> Log<D> {
     ///
     /// # Errors
     /// [`Error::NotYet`] when `first` is more than one above the last record; [`Error::NoRoom`] when the control group
-    /// has no room left and no segment is to be had; [`Error::Poisoned`].
+    /// has no room left and no segment is to be had, or where an overwrite needs room, there is none and what was kept is
+    /// used up (nothing has changed); [`Error::Poisoned`].
     ///
     /// # Durability
     /// On `Ok` the records stay given up. When an error comes after that became durable (a file that cannot be
@@ -325,7 +329,8 @@ impl<D: Directory> Log<D> {
     /// Commits everything, writes the last promise, and releases the lock.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; the log is closed all the same.
+    /// [`Error::Poisoned`], and nothing else; the log is closed all the same. A file that cannot be given up or removed is
+    /// left to the next opening.
     ///
     /// # Durability
     /// On `Ok` every record is on stable storage, and the next opening knows that nothing is missing; the second not where
@@ -356,8 +361,12 @@ impl<D: Directory> Log<D> {
         self.end();
         // With no thread left, unless nothing is to be written any more: seals that wait, and then the segments that they held.
         let result = result.and_then(|()| {
-            self.shared.write_seals()?;
-            self.shared.retire_unread()
+            self.shared.write_seals().map_err(|error| self.shared.poison_now(error))?;
+            match self.shared.retire_unread() {
+                poisoned @ Err(Error::Poisoned(_)) => poisoned,
+                // What cannot be given up now is found by the next opening.
+                _ => Ok(()),
+            }
         });
         // Names of segments that are none; and nobody uses what is more than is kept within its second.
         self.shared.pool.demote();

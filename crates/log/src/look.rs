@@ -337,6 +337,7 @@ fn report_beside(tail: &Tail, segments: usize) -> Recovery {
         segments,
         bytes_read: tail.end,
         leftovers: 0,
+        waits_for_room: false,
     }
 }
 

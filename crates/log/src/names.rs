@@ -8,6 +8,7 @@
 //! | `00000000000000000003.free` | the blocks of what was segment 3, to be used again |
 //! | `00000000000000000008.new` | a file whose blocks are being made, the eighth; it becomes the next segment there is |
 //! | `inkstone.lock` | locked while a writer lives; it says which |
+//! | `inkstone.room` | blocks that nobody uses: given up when a control group needs room on a full disk (`room.rs`) |
 //! | `inkstone.tuned` | the way of writing that `inkstone tune` chose (`strategy/tuned.rs`) |
 //!
 //! Only `.ink` files are ever read as a log, so nothing that is half prepared can look like a segment.
@@ -16,6 +17,9 @@ use inkstone_format::SegmentNumber;
 
 /// The file that a writer locks.
 pub(crate) const LOCK: &str = "inkstone.lock";
+
+/// The file that keeps room for control groups.
+pub(crate) const ROOM: &str = "inkstone.room";
 
 /// What a file is by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +73,7 @@ mod tests {
             "00000000000000000000.ink",
             "99999999999999999999.ink",
             LOCK,
+            ROOM,
             "inkstone.tuned",
             "a.b.ink",
         ] {

@@ -35,9 +35,51 @@ pub(crate) fn open_shared<D: Directory>(
 ) -> Result<(Shared<D>, Recovery, Choice)> {
     let found = directory.capabilities()?;
     let choice = choose(&options, found.as_ref(), Stored::of(&*directory, found.as_ref()))?;
-    let options = options.settled(&choice);
-    let listing = Listing::of(&*directory)?;
-    let found = recover(&*directory, &options, &listing)?;
+    let mut options = options.settled(&choice);
+    options.keeps_room = directory.overwrites_need_room(found.as_ref());
+    loop {
+        let (shared, mut recovery, listing) = find_or_create(&directory, &options)?;
+        let began = begin(&shared);
+        let live: Vec<_> = lock(&shared.segments).links.iter().map(|link| link.segment.number()).collect();
+        match began {
+            Ok(()) => {}
+            Err(error) if !error.is_for_room() => return Err(error),
+            Err(_) => {
+                // What is not part of the log goes, and then the room that is kept. Then all begins again: only the medium
+                // can say what became of the group.
+                let leftovers = shared.pool.tidy(&listing, &live, &shared.options);
+                if shared.pool.give_up_some() || !options.keeps_room {
+                    // It has shown that an overwrite needs room here.
+                    options.keeps_room = true;
+                    continue;
+                }
+                // Nothing is written: what is shown was on the medium before (`room.rs`).
+                (recovery.leftovers, recovery.waits_for_room) = (leftovers, true);
+                return Ok((shared, recovery, choice));
+            }
+        }
+        {
+            // The names and sizes that the opening synced were asked for with its first group. What comes now goes by the
+            // blocks.
+            let mut writer = lock(&shared.writer);
+            writer.asks = shared.options.asks.groups_in(&*writer.file);
+        }
+        recovery.leftovers = shared.pool.tidy(&listing, &live, &shared.options);
+        if !shared.prepares_ahead() {
+            shared.pool.remove_all();
+        }
+        shared.keep_room()?;
+        return Ok((shared, recovery, choice));
+    }
+}
+
+/// Recovers the log, or makes a new one. Of what this opening is to say nothing is written yet.
+fn find_or_create<D: Directory>(
+    directory: &Arc<D>,
+    options: &Options,
+) -> Result<(Shared<D>, Recovery, Listing)> {
+    let listing = Listing::of(&**directory)?;
+    let found = recover(&**directory, options, &listing)?;
     if found.is_none() && !options.create {
         return Err(Error::NoLog { path: directory.path().to_path_buf() });
     }
@@ -45,32 +87,29 @@ pub(crate) fn open_shared<D: Directory>(
     directory.sync()?;
     let live_bytes =
         found.iter().flat_map(|found| &found.links).map(|link| link.segment.header.segment_bytes).sum();
-    let pool = Pool::new(Arc::clone(&directory), &listing, live_bytes);
+    let pool = Pool::new(Arc::clone(directory), &listing, live_bytes);
     let previous = found.as_ref().map(|found| found.epoch);
+    let (directory, options) = (Arc::clone(directory), options.clone());
     let (shared, mut recovery) = match found {
         Some(found) => go_on(directory, options, pool, found)?,
-        None => begin(directory, options, pool)?,
+        None => create(directory, options, pool)?,
     };
-    let mut state = shared.lock();
-    let epoch = Control::Epoch { previous, recovered: state.durable };
-    recovery.epoch = Some(state.epoch);
-    state.epoch_due = Some(epoch);
-    let (state, turn) = shared.take_turn(state)?;
-    let is_new = previous != Some(state.epoch);
-    let (mut state, result) = if is_new { shared.control(state, &epoch) } else { (state, Ok(())) };
-    state.epoch_due = None;
-    drop(shared.end_turn(state, turn));
-    result?;
     {
-        // The names and sizes that the opening synced were asked for with its first group. What comes now goes by the blocks.
-        let mut writer = lock(&shared.writer);
-        writer.asks = shared.options.asks.groups_in(&*writer.file);
+        let mut state = shared.lock();
+        recovery.epoch = Some(state.epoch);
+        let is_new = previous != Some(state.epoch);
+        let epoch = Control::Epoch { previous, recovered: state.durable };
+        state.epoch_due = is_new.then_some(epoch);
     }
-    recovery.leftovers = tidy(&shared, &listing);
-    if !shared.prepares_ahead() {
-        shared.pool.remove_all();
-    }
-    Ok((shared, recovery, choice))
+    Ok((shared, recovery, listing))
+}
+
+/// Makes the epoch group durable.
+fn begin<D: Directory>(shared: &Shared<D>) -> Result<()> {
+    let (state, turn) = shared.take_turn(shared.lock())?;
+    let (state, result) = shared.begin_epoch(state);
+    drop(shared.end_turn(state, turn));
+    result
 }
 
 /// Goes on at the end that was found.
@@ -118,11 +157,12 @@ pub(crate) fn report<F>(found: &Found<F>) -> Recovery {
         segments: found.links.len(),
         bytes_read: found.bytes_read,
         leftovers: 0,
+        waits_for_room: false,
     }
 }
 
 /// Begins a new log: a segment, its header, nothing more.
-fn begin<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> Result<(Shared<D>, Recovery)> {
+fn create<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> Result<(Shared<D>, Recovery)> {
     let log = LogId::new(directory.random_bytes()?);
     let first = options.begin_at;
     let last = first.before().unwrap_or(Lsn::ZERO);
@@ -163,13 +203,7 @@ fn begin<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> Re
         segments: 1,
         bytes_read: 0,
         leftovers: 0,
+        waits_for_room: false,
     };
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
-}
-
-/// Takes away, or keeps for their blocks, the files that are not part of the log. What cannot be taken away now is found
-/// again by the next opening.
-fn tidy<D: Directory>(shared: &Shared<D>, listing: &Listing) -> usize {
-    let live: Vec<_> = lock(&shared.segments).links.iter().map(|link| link.segment.number()).collect();
-    shared.pool.tidy(listing, &live, &shared.options)
 }

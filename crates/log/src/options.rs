@@ -38,6 +38,8 @@ pub struct Options {
     pub(crate) free_segments_max: Option<usize>,
     /// By rule alone ([`Choice::asks`]).
     pub(crate) asks: Asks,
+    /// An overwrite may need room here: room is kept for control groups (`room.rs`). By the file system alone.
+    pub(crate) keeps_room: bool,
     pub(crate) own_thread: bool,
     pub(crate) prepare_ahead: bool,
     pub(crate) linger: Duration,
@@ -68,6 +70,7 @@ impl Default for Options {
             durability: None,
             free_segments_max: None,
             asks: Asks::EachGroup,
+            keeps_room: false,
             own_thread: true,
             prepare_ahead: true,
             linger: Duration::from_micros(200),
@@ -214,7 +217,7 @@ impl Options {
     }
 
     /// What all files of the log together may take of the disk, in bytes; no limit by default. An append that needs a
-    /// segment beyond it gets [`Error::NoRoom`].
+    /// segment beyond it gets [`Error::NoRoom`]. Where an overwrite may need room (btrfs) up to 1 MiB of it is kept for that.
     pub fn disk_budget_bytes(self, bytes: u64) -> Self {
         Self { disk_budget_bytes: Some(bytes), ..self }
     }

@@ -7,6 +7,8 @@
 //! A file gets a segment's name when it has its full size and its blocks, durably; the name is durable before the file is
 //! handed out. Numbers only rise, so files that are ready are handed out in their order.
 
+mod reserve;
+
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use inkstone_format::SegmentNumber;
 use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, Preparation, SyncKind};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_full};
 use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
@@ -104,6 +106,8 @@ struct Files<F> {
     highest: Option<SegmentNumber>,
     /// The number in the name of the last file that was made.
     made: Option<SegmentNumber>,
+    /// The size of the file that keeps room; 0: there is none.
+    room_bytes: u64,
     /// Bytes of the log's segments, of all the above, and of what is being made.
     used_bytes: u64,
     /// The file system has refused to reserve blocks.
@@ -161,10 +165,17 @@ impl<D: Directory> Pool<D> {
             doomed: Vec::new(),
             highest: listing.highest(),
             made: listing.unfinished.iter().max().copied(),
+            room_bytes: 0,
             used_bytes: live_bytes,
             lacks_fallocate: false,
             notice: None,
         };
+        if listing.room {
+            // One that is too small was being made when the power went.
+            let opened = directory.open(names::ROOM, &OpenFile::existing().read_only());
+            files.room_bytes = opened.and_then(|file| file.len_bytes()).unwrap_or(0);
+            files.used_bytes += files.room_bytes;
+        }
         for &number in &listing.free {
             // What cannot be looked at is not used; the next opening looks again.
             let opened = directory.open(&names::free(number), &OpenFile::existing().read_only());
@@ -498,10 +509,12 @@ impl<D: Directory> Pool<D> {
 
     /// Takes back the file of a segment that is not the log's any more: its blocks are kept, or it is removed soon.
     pub(crate) fn retire(&self, number: SegmentNumber, bytes: u64, options: &Options) -> Result<()> {
-        match self.directory.rename_new(&names::segment(number), &names::free(number)) {
-            // Somebody has put a file there. It stays, and the segment's own is removed: nothing in it is needed.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                self.directory.remove(&names::segment(number))?;
+        let name = names::segment(number);
+        match self.directory.rename_new(&name, &names::free(number)) {
+            // Somebody has put a file there, which stays; or a full file system has no room for another name. The segment's own file is
+            // removed: nothing in it is needed, and taking a name away needs no room.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists || is_full(&error) => {
+                self.directory.remove(&name)?;
                 let mut files = lock(&self.files);
                 files.used_bytes = files.used_bytes.saturating_sub(bytes);
                 return Ok(());
@@ -534,8 +547,9 @@ impl<D: Directory> Pool<D> {
         let left = spare.bytes.saturating_sub(SHRINK_BYTES);
         let file = self.directory.open(&name, &OpenFile::existing())?;
         // Somebody's backup is not shrunk, its name is only taken away.
-        if left > 0 && file.facts()?.hard_links == 1 {
-            file.set_len(left)?;
+        let shrinks = left > 0 && file.facts()?.hard_links == 1;
+        // Shrinking may need room, taking the name away needs none.
+        if shrinks && !is_refused_for_room(file.set_len(left))? {
             let mut files = lock(&self.files);
             files.used_bytes = files.used_bytes.saturating_sub(spare.bytes - left);
             (spare.bytes, spare.is_usable) = (left, false);
@@ -608,8 +622,14 @@ fn no_room<D: Directory>(directory: &D, needed_bytes: u64, why: &str) -> Error {
 }
 
 fn no_room_or(needed_bytes: u64, error: inkstone_io::Error) -> Error {
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::NoRoom { needed_bytes, cause: error },
-        _ => error.into(),
+    if is_full(&error) { Error::NoRoom { needed_bytes, cause: error } } else { error.into() }
+}
+
+/// `true`: there was no room for it.
+fn is_refused_for_room(done: inkstone_io::Result<()>) -> Result<bool> {
+    match done {
+        Ok(()) => Ok(false),
+        Err(error) if is_full(&error) => Ok(true),
+        Err(error) => Err(error.into()),
     }
 }

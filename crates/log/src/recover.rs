@@ -42,6 +42,8 @@ pub(crate) struct Listing {
     pub(crate) segments: Vec<SegmentNumber>,
     pub(crate) free: Vec<SegmentNumber>,
     pub(crate) unfinished: Vec<SegmentNumber>,
+    /// The file that keeps room is there.
+    pub(crate) room: bool,
 }
 
 impl Listing {
@@ -52,7 +54,7 @@ impl Listing {
                 Some(FileName::Segment(number)) => listing.segments.push(number),
                 Some(FileName::Free(number)) => listing.free.push(number),
                 Some(FileName::New(number)) => listing.unfinished.push(number),
-                None => {}
+                None => listing.room |= name == names::ROOM,
             }
         }
         Ok(listing)

@@ -32,6 +32,9 @@ pub struct Recovery {
     pub bytes_read: u64,
     /// Files of earlier openings that are not part of the log and were taken away or kept for their blocks.
     pub leftovers: usize,
+    /// The disk had no room for this opening's first group, where an overwrite needs room. The log shows all that it
+    /// holds; appending and truncating say [`crate::Error::NoRoom`], or the poison where a sync failed, until there is room.
+    pub waits_for_room: bool,
 }
 
 impl fmt::Display for Recovery {
@@ -44,6 +47,7 @@ impl fmt::Display for Recovery {
             _ if self.clean => write!(f, "closed in order at LSN {}", self.last)?,
             _ => write!(f, "ends at LSN {} [{}]", self.last, self.row)?,
         }
-        write!(f, ", {} segments from LSN {}", self.segments, self.first)
+        write!(f, ", {} segments from LSN {}", self.segments, self.first)?;
+        if self.waits_for_room { write!(f, "; no room to go on in") } else { Ok(()) }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use inkstone_format::Lsn;
 use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File, Operation, Persist, Request, SyncKind};
 
-use crate::error::Result;
+use crate::error::{Result, is_full};
 use crate::event::{Event, SealedSegment};
 use crate::filling::Frozen;
 use crate::names;
@@ -59,8 +59,14 @@ impl<D: Directory> Shared<D> {
         for Seal { segment, file, memory, offset, last } in seals {
             let len = memory.len();
             let write = Operation::Write { buffer: memory, len, offset, persist: Persist::Later };
-            engine.run(Request { token: 0, file: Arc::clone(&file), operation: write })?.result?;
-            file.sync(SyncKind::Data)?;
+            match engine.run(Request { token: 0, file: Arc::clone(&file), operation: write })?.result {
+                // Where an overwrite needs room; the next segment's header says it all.
+                Err(error) if is_full(&error) => {}
+                written => {
+                    written?;
+                    file.sync(SyncKind::Data)?;
+                }
+            }
             self.tell(&self.sealed(segment, last));
         }
         Ok(true)

@@ -96,6 +96,7 @@ pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<S
     }
     // A reader may have let go of one since.
     shared.retire_unread()?;
+    shared.keep_room()?;
     let (ready, _) = shared.pool.level();
     let last = shared.pool.last_ready_bytes().unwrap_or(head_bytes);
     let next_bytes = shared.options.next_segment_bytes(last, 0);

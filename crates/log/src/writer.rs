@@ -13,16 +13,29 @@ use inkstone_io::{
     AlignedBuf, Directory, Durability, Engine, EngineKind, File, Operation, Persist, Request, SyncKind,
 };
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::filling::Frozen;
 use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::strategy::Asks;
 use crate::sync::Instant;
 
+/// How a group is written.
+pub(crate) enum Way<F> {
+    /// As the log writes.
+    Usual,
+    /// For a mistake: nobody syncs it.
+    Unsynced,
+    /// The write first and then its sync, so that it is known which of the two failed. With another handle, if the log's
+    /// own is one whose writes sync.
+    InSteps(Option<Arc<F>>),
+}
+
 /// What became of a write.
 pub(crate) struct Written {
     pub(crate) result: Result<()>,
+    /// There was no room for the write, which was to sync nothing: no sync has failed.
+    pub(crate) is_refused: bool,
     pub(crate) memory: Option<AlignedBuf>,
     pub(crate) started: Instant,
     /// How long the write took.
@@ -36,6 +49,8 @@ pub(crate) struct Writer<D: Directory> {
     engine: D::Engine,
     pub(crate) file: Arc<D::File>,
     persist: Persist,
+    /// The same as a step of its own.
+    step: Persist,
     /// After a group it asks whether the file system still takes changes: the group's sync may have waited for metadata.
     pub(crate) asks: bool,
     mistake: Option<Mistake>,
@@ -51,9 +66,16 @@ impl<D: Directory> Writer<D> {
             Durability::ODsync | Durability::OSync => Persist::Later,
             _ => Persist::Sync(SyncKind::Data),
         };
-        let persist = if options.makes(Mistake::NoSync) { Persist::Later } else { persist };
+        let step = match (persist, options.durability_chosen()) {
+            (sync @ Persist::Sync(_), _) => sync,
+            (_, Durability::OSync) => Persist::Sync(SyncKind::All),
+            _ => Persist::Sync(SyncKind::Data),
+        };
+        let (persist, step) =
+            if options.makes(Mistake::NoSync) { (Persist::Later, Persist::Later) } else { (persist, step) };
         let engine = directory.engine(EngineKind::Caller, 1)?;
-        Ok(Self { engine, file, persist, asks: options.asks != Asks::Never, mistake: options.mistake() })
+        let asks = options.asks != Asks::Never;
+        Ok(Self { engine, file, persist, step, asks, mistake: options.mistake() })
     }
 
     /// Goes on in another file.
@@ -66,9 +88,13 @@ impl<D: Directory> Writer<D> {
     }
 
     /// Writes a group into the segment's file; durable when it succeeded, unless it is not to be.
-    pub(crate) fn group(&mut self, frozen: Frozen, unsynced: bool) -> Written {
-        let persist = if unsynced { Persist::Later } else { self.persist };
-        let file = Arc::clone(&self.file);
+    pub(crate) fn group(&mut self, frozen: Frozen, way: &Way<D::File>) -> Written {
+        let (file, persist) = match way {
+            Way::Usual => (&self.file, self.persist),
+            Way::Unsynced => (&self.file, Persist::Later),
+            Way::InSteps(other) => (other.as_ref().unwrap_or(&self.file), self.step),
+        };
+        let file = Arc::clone(file);
         if self.makes(Mistake::TailRewritten) {
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
             let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, frozen.offset, Persist::Later);
@@ -112,6 +138,7 @@ impl<D: Directory> Writer<D> {
         let (mut result, memory) =
             self.run(&file, Operation::Write { buffer, len, offset, persist: with_write });
         let write = started.elapsed();
+        let is_refused = sync.is_some() && result.as_ref().is_err_and(Error::is_for_room);
         if let (Ok(()), Some(kind)) = (&result, sync) {
             let synced = self.run(&file, Operation::Sync(kind)).0;
             result = if self.makes(Mistake::SyncErrorIgnored) { Ok(()) } else { synced };
@@ -119,7 +146,7 @@ impl<D: Directory> Writer<D> {
         if result.is_err() && self.makes(Mistake::RetriesSync) {
             result = file.sync(SyncKind::All).map_err(Into::into);
         }
-        Written { result, memory, started, write, sync: sync.map(|_| started.elapsed() - write) }
+        Written { result, is_refused, memory, started, write, sync: sync.map(|_| started.elapsed() - write) }
     }
 
     fn run(&mut self, file: &Arc<D::File>, operation: Operation) -> (Result<()>, Option<AlignedBuf>) {

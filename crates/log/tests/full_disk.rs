@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
-use host_support::{EXT4, FileSystem, XFS, XFS_MIB, can_run};
+use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run};
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_io::free_bytes;
 
@@ -17,9 +17,9 @@ fn options() -> Options {
     Options::new().segment_bytes(4 << 20).record_bytes_max(1 << 20)
 }
 
-/// Takes all the room there is, to the last block.
+/// Takes all the room there is, to the last block; more than it has taken before.
 fn fill(directory: &Path) {
-    let mut file = File::create(directory.join("ballast")).unwrap();
+    let mut file = File::options().create(true).append(true).open(directory.join("ballast")).unwrap();
     let mut piece = 1 << 20;
     while piece > 0 {
         match file.write(&vec![1; piece]).and_then(|written| file.sync_data().map(|()| written)) {
@@ -52,7 +52,7 @@ fn append_until_full(log: &Log) -> u64 {
             Err(error) => {
                 assert!(matches!(error, Error::NoRoom { .. }), "{error}");
                 assert!(
-                    error.is_retryable() && error.to_string().contains("no room for a segment of"),
+                    error.is_retryable() && error.to_string().contains("no room for 4194304 bytes"),
                     "{error}"
                 );
                 return next - 1;
@@ -112,4 +112,94 @@ fn a_full_xfs_loses_nothing_and_goes_on_when_there_is_room() {
     if can_run("a_full_xfs", &["mkfs.xfs"]) {
         full_disk("xfs", XFS_MIB, XFS);
     }
+}
+
+/// Only a poison may be named by closing.
+fn close(log: Log) {
+    if let Err(error) = log.close() {
+        assert!(matches!(error, Error::Poisoned(_)), "{error}");
+    }
+}
+
+/// On btrfs an overwrite needs room. What is appended poisons; everything else works.
+#[test]
+fn a_full_btrfs_is_opened_read_and_shortened() {
+    if !can_run("a_full_btrfs", &["mkfs.btrfs"]) {
+        return;
+    }
+    for mixed in [false, true] {
+        let args: Vec<_> = BTRFS.iter().copied().chain(mixed.then_some("--mixed")).collect();
+        let made = FileSystem::new("btrfs", 256, &args);
+        let path = made.target().join("log");
+        let log = Log::open(&path, options()).unwrap();
+        for lsn in 1..=600 {
+            assert_eq!(log.append_durable(&record(lsn)).unwrap().get(), lsn);
+        }
+        fill(made.target());
+        close(log);
+        for round in 0..4 {
+            fill(made.target());
+            let log = Log::open(&path, options()).unwrap_or_else(|why| panic!("{mixed} {round}: {why}"));
+            let last = log.last().get();
+            check(&log, log.first().get(), last);
+            let first = log.first().get() + 90;
+            log.truncate_before(Lsn::new(first)).unwrap_or_else(|why| panic!("{mixed} {round}: {why}"));
+            check(&log, first, last);
+            if round % 2 == 0 { close(log) } else { log.abandon() }
+        }
+        // Nothing is kept, and others have all the room.
+        let _ = std::fs::remove_file(path.join("inkstone.room"));
+        fill(made.target());
+        let log = Log::open(&path, options()).unwrap();
+        let (first, last) = (log.first().get(), log.last().get());
+        check(&log, first, last);
+        if log.recovery().waits_for_room {
+            let error = log.append(&record(last + 1)).unwrap_err();
+            assert!(matches!(error, Error::NoRoom { .. }), "{error}");
+            let error = log.truncate_before(Lsn::new(first + 1)).unwrap_err();
+            assert!(matches!(error, Error::NoRoom { .. }), "{error}");
+        }
+        std::fs::remove_file(made.target().join("ballast")).unwrap();
+        assert_eq!(log.append_durable(&record(last + 1)).unwrap().get(), last + 1, "there is room");
+        check(&log, first, last + 1);
+        log.close().unwrap();
+        made.remove();
+    }
+}
+
+/// The names of a small directory lie in its inode on xfs. The one that does not fit there needs a block.
+#[test]
+fn a_name_that_needs_room_on_a_full_xfs_stops_nobody() {
+    if !can_run("a_name_that_needs_room", &["mkfs.xfs"]) {
+        return;
+    }
+    let made = FileSystem::new("xfs", XFS_MIB, XFS);
+    let options = || Options::small().own_thread(false).free_segments_max(1);
+    for others in 0..14 {
+        let path = made.target().join(format!("log {others}"));
+        let log = Log::open(&path, options()).unwrap();
+        for number in 0..others {
+            File::create(path.join(format!("{number:020}.other"))).unwrap();
+        }
+        for _ in 0..40 {
+            log.append_durable(&[1; 5000]).unwrap();
+        }
+        fill(made.target());
+        let last = log.last();
+        if others % 2 == 0 {
+            log.truncate_before(last).unwrap_or_else(|why| panic!("{others}: {why}"));
+        } else {
+            let reader = log.reader();
+            let mut records = reader.records(log.first());
+            records.next().unwrap().unwrap();
+            // What a reader holds is given up when the log is closed.
+            log.truncate_before(last).unwrap_or_else(|why| panic!("{others}: {why}"));
+        }
+        log.close().unwrap_or_else(|why| panic!("{others}: {why}"));
+        let log = Log::open(&path, options()).unwrap_or_else(|why| panic!("{others}: {why}"));
+        assert_eq!((log.first(), log.last()), (last, last));
+        log.close().unwrap_or_else(|why| panic!("{others}: {why}"));
+        std::fs::remove_file(made.target().join("ballast")).unwrap();
+    }
+    made.remove();
 }

@@ -1,0 +1,126 @@
+//! What a log does where writing over blocks of its own needs room that the disk may not have.
+//!
+//! *Owns*: when room that was kept is given up, what becomes of a control group for which there is none. *May not touch*:
+//! records: a group with records in it that finds no room poisons, like any other failure.
+//!
+//! Where every write goes to a new place (btrfs), even an overwrite can be answered with ENOSPC. A log must be opened, read,
+//! and shortened from the front all the same. So it keeps a file of blocks that nobody uses, and gives it up when a control
+//! group finds no room; removing a file needs none. Then the group is written again, the same bytes to the same place. That
+//! is sound because the *write* was refused, before any sync: the write and the sync of such a group are two steps here, also
+//! where the log's own way is one. A sync that fails is never tried again.
+//!
+//! Where there is still no room, an opening holds its epoch group back: the log shows what it found, which was synced and read
+//! from the medium before, and writes nothing, so that no crash can take it back. The epoch group stays the first that is
+//! written: appending and truncating try it, and say [`Error::NoRoom`] while it cannot be.
+
+use std::sync::Arc;
+
+use inkstone_io::{Directory, Durability};
+
+use crate::error::{Error, Result};
+use crate::filling::Frozen;
+use crate::names;
+use crate::pool::open_for_groups;
+use crate::shared::Shared;
+use crate::sync::lock;
+use crate::waking::Guard;
+use crate::writer::{Way, Written};
+
+/// What is done for a control group that finds no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It must be written: what is kept is given up.
+    Must,
+    /// It may be left out.
+    May,
+}
+
+impl<D: Directory> Shared<D> {
+    /// Writes what is gathered, as [`Shared::write_gathered`] does. Where an overwrite may need room and this one has
+    /// none, a group without records is taken back.
+    ///
+    /// # Errors
+    /// The poison; [`Error::NoRoom`] when the group was taken back: the log is as it was.
+    pub(crate) fn write_control<'a>(&'a self, mut state: Guard<'a>, need: Need) -> (Guard<'a>, Result<()>) {
+        if !self.options.keeps_room {
+            return self.write_gathered(state);
+        }
+        if state.filling.is_empty() {
+            return (state, Ok(()));
+        }
+        let way = match self.step_by_step() {
+            Ok(way) => way,
+            // It can be written all the same; but what a refusal means is not known then.
+            Err(_) => Way::Usual,
+        };
+        let closed = self.close_group(&mut state);
+        self.write_closed(state, closed, &way, Some(need))
+    }
+
+    /// The way in which a control group is written where it may find no room.
+    fn step_by_step(&self) -> Result<Way<D::File>> {
+        if !matches!(self.options.durability_chosen(), Durability::ODsync | Durability::OSync) {
+            return Ok(Way::InSteps(None));
+        }
+        let number = lock(&self.segments).head().segment.number();
+        let how = open_for_groups(&self.options).durability(Durability::None);
+        let file = self.directory.open(&names::segment(number), &how)?;
+        Ok(Way::InSteps(Some(Arc::new(file))))
+    }
+
+    /// Writes a group. While its write is refused for want of room, what is kept is given up, piece by piece, and the same
+    /// bytes are written again; then room is kept again, as much as there is.
+    pub(crate) fn write_with_room(&self, frozen: Frozen, way: &Way<D::File>) -> Written {
+        let Frozen { len, offset, has_records, at, end, next_lsn, .. } = frozen;
+        let mut written = lock(&self.writer).group(frozen, way);
+        let mut gave_up = false;
+        while written.is_refused && self.pool.give_up_some() {
+            gave_up = true;
+            let Some(memory) = written.memory.take() else { return written };
+            let again = Frozen { memory, len, offset, has_records, at, end, next_lsn };
+            written = lock(&self.writer).group(again, way);
+        }
+        if gave_up && written.result.is_ok() {
+            written.result = self.pool.keep_room(&self.options);
+        }
+        written
+    }
+
+    /// Makes the epoch group of this opening durable, if it is not yet. The caller has the turn.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`]: it is held back, and so is everything else that is to be written; or the poison.
+    pub(crate) fn begin_epoch<'a>(&'a self, state: Guard<'a>) -> (Guard<'a>, Result<()>) {
+        let Some(epoch) = state.epoch_due else { return (state, Ok(())) };
+        let (mut state, result) = self.control(state, &epoch);
+        if result.is_ok() {
+            state.epoch_due = None;
+        }
+        state.filling.hold(result.is_err());
+        (state, result)
+    }
+
+    /// Keeps room again, if it was given up and can be had.
+    ///
+    /// # Errors
+    /// The poison, if a sync failed.
+    pub(crate) fn keep_room(&self) -> Result<()> {
+        if !self.options.keeps_room {
+            return Ok(());
+        }
+        self.pool.keep_room(&self.options).map_err(|error| self.poison_now(error))
+    }
+}
+
+/// An error for want of room of a group of `bytes` bytes.
+pub(crate) fn refused(bytes: u64, error: Error) -> Error {
+    match error {
+        Error::Io(cause) => Error::NoRoom { needed_bytes: bytes, cause },
+        other => other,
+    }
+}
+
+/// What may be left out and found no room was left out.
+pub(crate) fn or_left_out(result: Result<()>) -> Result<()> {
+    if matches!(result, Err(Error::NoRoom { .. })) { Ok(()) } else { result }
+}

@@ -1,0 +1,249 @@
+//! A disk that is really full, simulated: where an overwrite needs room, and where a name does.
+//!
+//! *Owns*: opening, reading, shortening and closing with no byte free, in each way of writing, and every crash meanwhile. *May not
+//! touch*: the crate's insides. On real file systems: `full_disk.rs`.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+#[path = "support/history.rs"]
+mod history;
+
+use history::{open, record, small};
+use inkstone::{Access, Durability, Error, Log, Lsn, Options, Preparation};
+use inkstone_io::{Directory, File, OpenFile, SyncKind};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+
+/// Room for a log and more.
+const CAPACITY_BYTES: u64 = 4 << 20;
+const ROOM: &str = "inkstone.room";
+const RECORDS: u64 = 320;
+/// Crashes that are tried at each moment.
+const SAMPLES: u64 = 4;
+
+fn disk(seed: u64, options: DiskOptions) -> SimDisk {
+    SimDisk::new(seed, DiskOptions { capacity_bytes: Some(CAPACITY_BYTES), ..options })
+}
+
+fn copies() -> DiskOptions {
+    DiskOptions { copy_on_write: true, ..DiskOptions::default() }
+}
+
+/// Takes all the room that there is, durably.
+fn fill(disk: &SimDisk) {
+    let others = disk.directory("/others");
+    let free = others.free_bytes().unwrap();
+    if free == 0 {
+        return;
+    }
+    let file = others.open(&format!("ballast {}", disk.operations()), &OpenFile::new_file()).unwrap();
+    file.prepare(Preparation::Fallocate, free).unwrap();
+    file.sync(SyncKind::All).unwrap();
+    others.sync().unwrap();
+    assert_eq!(others.free_bytes().unwrap(), 0);
+}
+
+/// Gives it back.
+fn free(disk: &SimDisk) {
+    let others = disk.directory("/others");
+    for name in others.list().unwrap() {
+        others.remove(&name).unwrap();
+    }
+    others.sync().unwrap();
+}
+
+fn ways() -> Vec<Options> {
+    let mut ways = Vec::new();
+    for access in [Access::Buffered, Access::Direct] {
+        for durability in [
+            Durability::Fdatasync,
+            Durability::Fsync,
+            Durability::RwfDsync,
+            Durability::ODsync,
+            Durability::OSync,
+        ] {
+            let preparation = if ways.len() % 2 == 0 { Preparation::Fallocate } else { Preparation::Zeros };
+            let way = small().access(access).durability(durability).preparation(preparation);
+            ways.push(way.free_segments_max(ways.len() % 3).pad_groups(ways.len() % 4 == 3));
+        }
+    }
+    ways
+}
+
+/// A log that holds `RECORDS`, in a directory that has no byte free.
+fn full_log(disk: &SimDisk, options: &Options) -> Log<SimDirectory> {
+    let log = open(disk, options.clone()).unwrap();
+    for lsn in 1..=RECORDS {
+        assert_eq!(log.append_durable(&record(lsn)).unwrap().get(), lsn);
+    }
+    fill(disk);
+    log
+}
+
+fn check(log: &Log<SimDirectory>, first: u64, last: u64) {
+    assert_eq!((log.first().get(), log.last().get(), log.durable().get()), (first, last, last));
+    let mut next = first;
+    for shown in log.reader().records(log.first()) {
+        let shown = shown.unwrap();
+        assert_eq!((shown.lsn.get(), &shown.bytes), (next, &record(next)));
+        next += 1;
+    }
+    assert_eq!(next, last + 1);
+}
+
+/// After any crash now, full as it is, the log opens, shows this, and goes on when there is room.
+fn check_crashes(disk: &SimDisk, options: &Options, first: u64, last: u64) {
+    for sample in 0..SAMPLES {
+        let found = disk.crash(sample);
+        let log = open(&found, options.clone()).unwrap_or_else(|why| panic!("crash {sample}: {why}"));
+        check(&log, first, last);
+        free(&found);
+        assert_eq!(log.append_durable(&record(last + 1)).unwrap().get(), last + 1, "crash {sample}");
+        log.abandon();
+        let log = open(&found.crash(sample), options.clone()).unwrap();
+        check(&log, first, last + 1);
+    }
+}
+
+#[test]
+fn a_log_on_a_full_copy_on_write_disk_is_opened_read_and_shortened() {
+    for (number, options) in ways().into_iter().enumerate() {
+        let disk = disk(number as u64, copies());
+        let log = full_log(&disk, &options);
+        check(&log, 1, RECORDS);
+        log.truncate_before(Lsn::new(20)).unwrap_or_else(|why| panic!("{number}: {why}"));
+        check(&log, 20, RECORDS);
+        if number % 2 == 0 {
+            log.close().unwrap_or_else(|why| panic!("{number}: {why}"))
+        } else {
+            log.abandon()
+        }
+        let mut first = 20;
+        for round in 0..4 {
+            // What was freed has been taken by others, but for what the log has kept.
+            fill(&disk);
+            check_crashes(&disk, &options, first, RECORDS);
+            let log = open(&disk, options.clone()).unwrap_or_else(|why| panic!("{number} {round}: {why}"));
+            assert!(!log.recovery().waits_for_room, "{number} {round}");
+            check(&log, first, RECORDS);
+            first += 70;
+            log.truncate_before(Lsn::new(first)).unwrap_or_else(|why| panic!("{number} {round}: {why}"));
+            check(&log, first, RECORDS);
+            check_crashes(&disk, &options, first, RECORDS);
+            log.close().unwrap_or_else(|why| panic!("{number} {round}: {why}"));
+        }
+        free(&disk);
+        let log = open(&disk, options).unwrap();
+        assert_eq!(log.append_durable(&record(RECORDS + 1)).unwrap().get(), RECORDS + 1);
+        log.close().unwrap();
+    }
+}
+
+/// Nothing is kept, nothing can be written: all can be read, what would write is refused, and then it goes on.
+#[test]
+fn a_log_without_any_room_is_read_and_goes_on_when_there_is_some() {
+    for (number, options) in ways().into_iter().enumerate() {
+        let disk = disk(number as u64, copies());
+        full_log(&disk, &options).abandon();
+        let directory = disk.directory(history::LOG);
+        for name in directory.list().unwrap() {
+            if name == ROOM || name.ends_with(".free") {
+                directory.remove(&name).unwrap();
+            }
+        }
+        fill(&disk);
+        disk.record_epochs();
+        for round in 0..3 {
+            let log = open(&disk, options.clone()).unwrap_or_else(|why| panic!("{number} {round}: {why}"));
+            assert!(log.recovery().waits_for_room, "{number} {round}");
+            check(&log, 1, RECORDS);
+            let refused = [
+                log.append(b"no").map(drop),
+                log.try_append(b"no").map(drop),
+                log.append_batch(&[b"no", b"no"]).map(drop),
+                log.truncate_before(Lsn::new(9)),
+                log.truncate_after(Lsn::new(9)),
+            ];
+            for (call, refused) in refused.into_iter().enumerate() {
+                match refused {
+                    Err(error @ Error::NoRoom { .. }) if error.is_retryable() => {}
+                    other => panic!("{number} {round}: call {call} gave {other:?}"),
+                }
+            }
+            assert_eq!(log.sync().unwrap().get(), RECORDS, "nothing is appended, and all is durable");
+            check(&log, 1, RECORDS);
+            check_crashes(&disk, &options, 1, RECORDS);
+            for cut in disk.take_epochs() {
+                let log = open(&cut.sample(round), options.clone()).unwrap();
+                check(&log, 1, RECORDS);
+            }
+            if round == 2 {
+                free(&disk);
+                assert_eq!(log.append_durable(&record(RECORDS + 1)).unwrap().get(), RECORDS + 1);
+                log.truncate_before(Lsn::new(9)).unwrap();
+                check(&log, 9, RECORDS + 1);
+            }
+            log.close().unwrap_or_else(|why| panic!("{number} {round}: {why}"));
+        }
+        let log = open(&disk, options).unwrap();
+        assert!(log.recovery().clean, "{}", log.recovery());
+        check(&log, 9, RECORDS + 1);
+    }
+}
+
+/// A sync that says ENOSPC is never tried again: the log takes no more until it is opened again, and shows what it has.
+#[test]
+fn a_sync_that_finds_no_room_poisons_and_the_log_can_be_read() {
+    for (number, options) in ways().into_iter().enumerate() {
+        let disk = disk(number as u64, copies());
+        full_log(&disk, &options).abandon();
+        let _ = disk.directory(history::LOG).remove(ROOM);
+        free(&disk);
+        // Not that of the opening itself, which is before anything is shown.
+        for nth in [2, 3] {
+            disk.inject(
+                Fault::new(Effect::Error(errno::ENOSPC))
+                    .on(OperationKind::Sync)
+                    .file(".ink")
+                    .nth(nth)
+                    .times(1),
+            );
+        }
+        let log = open(&disk, options.clone()).unwrap_or_else(|why| panic!("{number}: {why}"));
+        check(&log, 1, RECORDS);
+        disk.clear_faults();
+        if log.append_durable(&record(RECORDS + 1)).is_err() {
+            assert!(matches!(log.append(b"no"), Err(Error::Poisoned(_))), "{number}");
+            check(&log, 1, RECORDS);
+        }
+        drop(log);
+        let log = open(&disk, options).unwrap();
+        assert!(log.last().get() >= RECORDS);
+        log.close().unwrap();
+    }
+}
+
+/// A new name may need room where an overwrite needs none (xfs).
+#[test]
+fn names_that_need_room_stop_nobody() {
+    for (number, options) in ways().into_iter().enumerate() {
+        for copy_on_write in [false, true] {
+            let kind = DiskOptions { names_need_room: true, copy_on_write, ..DiskOptions::default() };
+            let disk = disk(number as u64, kind);
+            let log = full_log(&disk, &options);
+            let reader = log.reader();
+            let mut records = reader.records(log.first());
+            records.next().unwrap().unwrap();
+            log.truncate_before(Lsn::new(200)).unwrap_or_else(|why| panic!("{number}: {why}"));
+            check(&log, 200, RECORDS);
+            fill(&disk);
+            // Held until now by the reader: they are given up by the closing.
+            drop(records);
+            drop(reader);
+            log.close().unwrap_or_else(|why| panic!("{number}: {why}"));
+            fill(&disk);
+            let log = open(&disk, options.clone()).unwrap_or_else(|why| panic!("{number}: {why}"));
+            check(&log, 200, RECORDS);
+            log.close().unwrap_or_else(|why| panic!("{number}: {why}"));
+        }
+    }
+}
