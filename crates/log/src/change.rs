@@ -330,6 +330,9 @@ impl<D: Directory> Shared<D> {
         if state.filling.control(&Control::Promise(reason)).is_err() {
             return (state, Ok(()));
         }
+        if reason == PromiseReason::Close {
+            state.filling.clear_behind();
+        }
         let (mut state, result) = self.write_control(state, Need::May);
         state.unpromised = false;
         (state, or_left_out(result))

@@ -28,6 +28,8 @@ pub(crate) struct Filling {
     first_lsn: Lsn,
     /// It takes no records.
     is_held: bool,
+    /// What lies behind this group is cleared with it.
+    clears_behind: bool,
 }
 
 /// A group that is ready to be written, whole blocks around it.
@@ -78,7 +80,16 @@ impl Filling {
         let prefix = (at % BLOCK_BYTES as u64) as usize;
         memory[..prefix].copy_from_slice(&block[..prefix]);
         let encoder = GroupEncoder::begin(&coded, at, epoch, next_lsn);
-        Self { memory, prefix, encoder, coded, epoch, first_lsn: next_lsn, is_held: false }
+        Self {
+            memory,
+            prefix,
+            encoder,
+            coded,
+            epoch,
+            first_lsn: next_lsn,
+            is_held: false,
+            clears_behind: false,
+        }
     }
 
     /// Goes on in another segment, with the memory that there is; nothing is gathered.
@@ -176,6 +187,12 @@ impl Filling {
         self.encoder.control(&mut self.memory[self.prefix..], control)
     }
 
+    /// This group is to be the last for now. A crash may have left bytes behind it, in the block that follows, which the next opening would
+    /// take for the beginning of a group that was cut. (Not where groups are padded: no block is written twice there.)
+    pub(crate) fn clear_behind(&mut self) {
+        self.clears_behind = true;
+    }
+
     /// Ends the group and begins the next one behind it, in `memory`.
     pub(crate) fn freeze(&mut self, promise: Promise, pad: bool, memory: AlignedBuf) -> Frozen {
         let mut encoder = self.encoder.clone();
@@ -187,9 +204,13 @@ impl Filling {
         }
         let finished = encoder.finish(group, promise);
         let used = self.prefix + finished.bytes;
-        let len = used.next_multiple_of(BLOCK_BYTES);
-        self.memory[used..len].fill(0);
         let offset = finished.at - self.prefix as u64;
+        let behind = if self.clears_behind && !pad { self.coded.version.group_header_bytes() } else { 0 };
+        self.clears_behind = false;
+        let len = (used + behind).next_multiple_of(BLOCK_BYTES);
+        let has_room = len <= self.memory.len() && offset + len as u64 <= self.coded.segment_bytes;
+        let len = if has_room { len } else { used.next_multiple_of(BLOCK_BYTES) };
+        self.memory[used..len].fill(0);
         let end = finished.end();
         let old = std::mem::replace(&mut self.memory, memory);
         let block = used / BLOCK_BYTES * BLOCK_BYTES;
