@@ -1,0 +1,314 @@
+//! Explores interleavings of the log's threads: `.ci/explore`, or `cargo run --release -- --help` in this directory.
+//!
+//! *Owns*: the command line, how many schedules, on how many threads of the system, and what is said of them. *May not touch*:
+//! what a schedule is.
+
+#[cfg(not(inkstone_explore))]
+compile_error!(
+    "build it in the directory `explore`: its .cargo/config.toml sets --cfg inkstone_explore (or set it in RUSTFLAGS)"
+);
+
+mod disk;
+mod ledger;
+mod run;
+mod scheduler;
+mod setup;
+mod tasks;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use inkstone::mistake::Mistake;
+use inkstone_io::NamedChoice;
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+
+use ledger::{Broken, Kind, note_broken, take_broken};
+use run::Plan;
+use scheduler::{Seeds, seed};
+
+/// A schedule has some hundreds of steps, few have more than ten thousand: this many are a thread that never comes to an end.
+const STEPS_MAX: usize = 200_000;
+const STACK_BYTES: usize = 256 << 10;
+const HELP: &str =
+    "usage: inkstone-explore [--schedules N] [--from SEED] [--threads N] [--seconds N] [--mistake NAME]
+       inkstone-explore --seed SEED [--mistake NAME]   one schedule, and what happens in it
+       inkstone-explore --mistakes [NAME,NAME...]      each is to be found";
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+    config.silence_warnings = true;
+    config
+}
+
+/// A schedule that broke a promise.
+struct Failure {
+    seed: u64,
+    broken: Broken,
+}
+
+/// What is to be explored.
+struct Task {
+    plan: Plan,
+    from: u64,
+    schedules: u64,
+    threads: usize,
+    time: Duration,
+    /// Ends with the first failure.
+    one_is_enough: bool,
+    shows_progress: bool,
+}
+
+struct Outcome {
+    schedules: u64,
+    failures: Vec<Failure>,
+    took: Duration,
+}
+
+fn explore(task: &Task) -> Outcome {
+    let started = Instant::now();
+    let (next, done, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..task.threads {
+            scope.spawn(|| on_one_thread(task, started, &next, &done, &stop, &failures));
+        }
+        if task.shows_progress {
+            let mut said = Instant::now();
+            while done.load(Ordering::Relaxed) < task.schedules && !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(100));
+                if said.elapsed() >= Duration::from_secs(10) {
+                    said = Instant::now();
+                    let (done, seconds) = (done.load(Ordering::Relaxed), started.elapsed().as_secs_f64());
+                    eprintln!(
+                        "{done} of {} schedules, {:.0} a second",
+                        task.schedules,
+                        done as f64 / seconds
+                    );
+                }
+                if started.elapsed() >= task.time {
+                    break;
+                }
+            }
+        }
+    });
+    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failures.sort_by_key(|failure: &Failure| failure.seed);
+    Outcome { schedules: done.load(Ordering::Relaxed), failures, took: started.elapsed() }
+}
+
+/// All explorations of one thread of the system share the stacks of their threads; a failure ends one, and another begins.
+fn on_one_thread(
+    task: &Task,
+    started: Instant,
+    next: &AtomicU64,
+    done: &AtomicU64,
+    stop: &AtomicBool,
+    failures: &Mutex<Vec<Failure>>,
+) {
+    /// A log that is broken everywhere need not be told of a thousand times.
+    const FAILURES_MAX: usize = 20;
+    let plan = task.plan;
+    loop {
+        let mut batch = take_batch(task, started, next, stop);
+        if batch.is_empty() {
+            return;
+        }
+        while !batch.is_empty() {
+            let before = batch.len() as u64;
+            let left = Rc::new(RefCell::new(batch));
+            let theirs = Rc::clone(&left);
+            let runner = Runner::new(Seeds::new(move || theirs.borrow_mut().pop()), config());
+            let ended = catch_unwind(AssertUnwindSafe(|| runner.run(move || run::one(seed(), plan))));
+            batch = std::mem::take(&mut *left.borrow_mut());
+            done.fetch_add(before - batch.len() as u64, Ordering::Relaxed);
+            let broken = take_broken();
+            let broken = match (ended, broken) {
+                (Ok(_), None) => continue,
+                (_, Some(broken)) => broken,
+                (Err(_), None) => Broken { kind: Kind::Panic, what: "a panic that nobody has seen".into() },
+            };
+            let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+            failures.push(Failure { seed: seed(), broken });
+            if task.one_is_enough || failures.len() >= FAILURES_MAX {
+                stop.store(true, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
+
+fn take_batch(task: &Task, started: Instant, next: &AtomicU64, stop: &AtomicBool) -> Vec<u64> {
+    const BATCH: u64 = 64;
+    if stop.load(Ordering::Relaxed) || started.elapsed() >= task.time {
+        return Vec::new();
+    }
+    let first = next.fetch_add(BATCH, Ordering::Relaxed);
+    (first..(first + BATCH).min(task.schedules)).rev().map(|index| task.from + index).collect()
+}
+
+/// The first panic is the schedule's failure, whoever catches it. Those that are planned come without this hook.
+fn watch_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let text = panic.payload_as_str().unwrap_or("a panic without words").to_owned();
+        let place = panic
+            .location()
+            .map_or_else(String::new, |place| format!(" ({}:{})", place.file(), place.line()));
+        let is_hang = text.contains("deadlock!") || text.contains("max_steps");
+        note_broken(if is_hang { Kind::Hang } else { Kind::Panic }, || format!("{text}{place}"));
+    }));
+}
+
+fn prepare() {
+    let mut once = Some(0);
+    Runner::new(Seeds::new(move || once.take()), config()).run(run::make_templates);
+    // After the first run: that one sets a hook of shuttle's own, which prints each panic.
+    watch_panics();
+}
+
+/// Mistakes about threads, and how each is to show itself.
+const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
+    (Mistake::TurnNotHanded, &[Kind::Lost, Kind::Wrong, Kind::Panic, Kind::NotShown, Kind::FalseCorrupt]),
+    (Mistake::WatermarkEarly, &[Kind::Lost, Kind::FalseCorrupt]),
+    (Mistake::WatermarkOnFailure, &[Kind::Lost, Kind::FalseCorrupt]),
+    (Mistake::WatermarkOffByOne, &[Kind::Lost]),
+    (Mistake::FollowerToldOk, &[Kind::Lost, Kind::NotShown]),
+    (Mistake::SyncForgets, &[Kind::Lost, Kind::NotShown]),
+    (Mistake::BatchSplit, &[Kind::Wrong]),
+    (Mistake::CutUntold, &[Kind::CutUntold, Kind::Hang, Kind::Lost, Kind::Back, Kind::NotShown]),
+    (Mistake::CutKeepsPlace, &[Kind::Back, Kind::FalseCorrupt, Kind::Wrong]),
+    (Mistake::StaleWindow, &[Kind::FalseCorrupt]),
+    (Mistake::ReadsPastWatermark, &[Kind::Lost, Kind::FalseCorrupt]),
+    (Mistake::GivenUpShown, &[Kind::Back]),
+    (Mistake::RecyclesPinned, &[Kind::FalseCorrupt, Kind::Wrong]),
+    (Mistake::WakesUnderLock, &[Kind::Hang]),
+    (Mistake::CutFuturesForgotten, &[Kind::Hang]),
+    (Mistake::ChangeBeforeWatermark, &[Kind::Lost, Kind::Back, Kind::FalseCorrupt, Kind::Wrong]),
+    (Mistake::PlaceNotAskedAgain, &[Kind::Lost, Kind::Back, Kind::FalseCorrupt, Kind::Wrong]),
+    (Mistake::WakeUpLost, &[Kind::Hang]),
+    (Mistake::PoisonUntold, &[Kind::Hang]),
+];
+
+/// Whether each is found, and in the way that it must show itself.
+fn find_mistakes(names: Option<&str>, threads: usize, time: Duration) -> bool {
+    let wanted =
+        |mistake: &Mistake| names.is_none_or(|names| names.split(',').any(|name| name == mistake.name()));
+    let mut counts = (0, 0);
+    println!("{:24} {:>9} {:>7}  how it showed", "mistake", "schedules", "seconds");
+    for (mistake, kinds) in ABOUT_THREADS.iter().filter(|(mistake, _)| wanted(mistake)) {
+        let task = Task {
+            plan: Plan { mistake: Some(*mistake), talks: false },
+            from: 1,
+            schedules: u64::MAX / 2,
+            threads,
+            time,
+            one_is_enough: true,
+            shows_progress: false,
+        };
+        let outcome = explore(&task);
+        let seconds = outcome.took.as_secs_f64();
+        let (is_found, how) = match outcome.failures.first() {
+            Some(Failure { seed, broken }) if kinds.contains(&broken.kind) => {
+                (true, format!("{:?}, seed {seed}: {}", broken.kind, broken.what))
+            }
+            Some(Failure { seed, broken }) => {
+                (false, format!("NOT AS IT SHOULD: {:?}, seed {seed}: {}", broken.kind, broken.what))
+            }
+            None => (false, "NOT FOUND".into()),
+        };
+        if is_found {
+            counts.0 += 1
+        } else {
+            counts.1 += 1
+        }
+        println!("{:24} {:9} {seconds:7.1}  {how}", mistake.name(), outcome.schedules);
+    }
+    println!("{} mistakes found, {} not", counts.0, counts.1);
+    counts.1 == 0
+}
+
+fn report(outcome: &Outcome) {
+    let mut kinds = BTreeMap::new();
+    for Failure { seed, broken } in &outcome.failures {
+        println!("seed {seed}: {:?}: {}", broken.kind, broken.what);
+        println!("    again, and what happens in it: (cd explore && cargo run --release -- --seed {seed})");
+        *kinds.entry(broken.kind).or_insert(0) += 1;
+    }
+    if !kinds.is_empty() {
+        println!("{kinds:?}");
+    }
+    let seconds = outcome.took.as_secs_f64();
+    println!(
+        "{} schedules explored, {} failed ({seconds:.1} s, {:.0} a second)",
+        outcome.schedules,
+        outcome.failures.len(),
+        outcome.schedules as f64 / seconds
+    );
+}
+
+fn main() -> ExitCode {
+    let mut task = Task {
+        plan: Plan { mistake: None, talks: false },
+        from: 1,
+        schedules: 100_000,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        time: Duration::from_secs(24 * 3600),
+        one_is_enough: false,
+        shows_progress: true,
+    };
+    let mut mistakes = None;
+    let mut arguments = std::env::args().skip(1).peekable();
+    while let Some(argument) = arguments.next() {
+        if argument == "--mistakes" {
+            mistakes = Some(arguments.next_if(|next| !next.starts_with("--")));
+            continue;
+        }
+        let value = arguments.next();
+        let number = value.as_deref().and_then(|value| value.parse::<u64>().ok());
+        match (argument.as_str(), number) {
+            ("--schedules", Some(number)) => task.schedules = number,
+            ("--from", Some(number)) => task.from = number,
+            ("--threads", Some(number)) => task.threads = number as usize,
+            ("--seconds", Some(number)) => task.time = Duration::from_secs(number),
+            ("--seed", Some(number)) => {
+                (task.from, task.schedules, task.threads) = (number, 1, 1);
+                task.plan.talks = true;
+            }
+            ("--mistake", _) => match value.as_deref().and_then(|name| name.parse::<Mistake>().ok()) {
+                Some(mistake) => task.plan.mistake = Some(mistake),
+                None => {
+                    eprintln!("there is no mistake of that name\n{HELP}");
+                    return ExitCode::from(2);
+                }
+            },
+            _ => {
+                eprintln!("{HELP}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    prepare();
+    if let Some(names) = mistakes {
+        let time = task.time.min(Duration::from_secs(60));
+        return if find_mistakes(names.as_deref(), task.threads, time) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
+    let outcome = explore(&task);
+    report(&outcome);
+    if outcome.failures.is_empty() && outcome.schedules == task.schedules {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,602 @@
+//! One schedule, from the opening of a log to what is found when the power goes.
+//!
+//! *Owns*: the threads of a history, and asking the ledger about every answer. *May not touch*: which thread goes on.
+
+use std::any::Any;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use inkstone::mistake::Mistake;
+use inkstone::{Append, Cursor, Error, Log, Lsn, Options, Reader};
+use inkstone_sim::{DiskOptions, SimDisk};
+use shuttle::thread::{self, JoinHandle};
+
+use crate::disk::Stepped;
+use crate::ledger::{Ends, Kind, Ledger, fail, payload};
+use crate::setup::{Before, End, Listener, Op, Setup, plain};
+use crate::tasks::{Habit, Owned, Planned, Slot, block_on};
+
+const PATH: &str = "/log";
+/// What follows waits for has no timer.
+const FOREVER: Duration = Duration::from_secs(3600);
+/// A cursor reads on to the end, which others move.
+const READ_MAX: usize = 60;
+
+type SharedLog = Arc<Log<Stepped>>;
+
+/// A log that was closed in order.
+struct Template {
+    disk: SimDisk,
+    records: u64,
+}
+
+static TEMPLATES: OnceLock<Vec<Template>> = OnceLock::new();
+
+/// Makes the logs that histories begin with. Once, in a schedule of its own.
+pub fn make_templates() {
+    TEMPLATES.get_or_init(|| Before::ALL.into_iter().map(Template::new).collect());
+}
+
+impl Template {
+    fn new(before: Before) -> Self {
+        let with = |sizes: &[usize]| {
+            let disk = SimDisk::new(7, DiskOptions::default());
+            if sizes.is_empty() {
+                return (Self { disk, records: 0 }, 0);
+            }
+            let directory = Arc::new(Stepped::alone(disk.directory(PATH)));
+            let log = Log::open_in(directory, plain()).expect("a new log");
+            for (number, bytes) in sizes.iter().enumerate() {
+                log.append_durable(&payload(number as u32, *bytes)).expect("appended");
+            }
+            let segments = log.stats().segments;
+            log.close().expect("closed");
+            (Self { disk, records: sizes.len() as u64 }, segments)
+        };
+        match before {
+            Before::Nothing => with(&[]).0,
+            Before::Few => with(&[100, 20, 3000, 50]).0,
+            Before::Several => with(&[18_000; 7]).0,
+            Before::NearlyFull => {
+                let one = with(&[100]).1;
+                let fits = (1..).take_while(|count| with(&vec![6000; *count]).1 == one).last();
+                with(&vec![6000; fits.unwrap_or(1)]).0
+            }
+        }
+    }
+}
+
+/// What one run has to do beside its seed.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub mistake: Option<Mistake>,
+    /// Tells what happens.
+    pub talks: bool,
+}
+
+type SharedLedger = Arc<Mutex<Ledger>>;
+
+/// What all threads of a history share.
+#[derive(Clone)]
+struct World {
+    ledger: SharedLedger,
+    /// Those who hold the log for sure: when there are none, it is closed or about to be.
+    holders: Arc<AtomicU32>,
+    weak: Weak<Log<Stepped>>,
+    own_thread: bool,
+}
+
+impl World {
+    /// Never held over a scheduling point.
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self, error: &Error, by: &str) {
+        if matches!(error, Error::Closed) && self.holders.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.ledger().refused(error, by);
+    }
+
+    /// One owner less, who may be the last.
+    fn leave(&self, log: SharedLog) {
+        self.holders.fetch_sub(1, Ordering::Relaxed);
+        self.survive(|| drop(log));
+    }
+
+    /// Runs what may panic as planned.
+    fn survive(&self, run: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+            if !panic.is::<Planned>() {
+                resume_unwind(panic);
+            }
+            self.ledger().say(|| "a planned panic came through".into());
+        }
+    }
+}
+
+/// The outcome of a wait, as it was told.
+fn settle(world: &World, numbers: Range<u32>, wanted: Lsn, outcome: Result<Lsn, Error>, by: &str) {
+    match outcome {
+        Ok(lsn) if lsn == wanted => world.ledger().acknowledged(numbers),
+        Ok(lsn) => fail(Kind::Wrong, || format!("{by}: LSN {lsn}, and the append gave {wanted}")),
+        Err(error) => world.refused(&error, by),
+    }
+}
+
+/// One of the threads.
+struct Worker {
+    world: World,
+    log: Option<SharedLog>,
+    place: Place,
+    kept: Vec<(Range<u32>, Owned)>,
+    beside: Vec<JoinHandle<()>>,
+}
+
+impl Worker {
+    fn run(mut self, number: usize, ops: &[Op]) -> Vec<JoinHandle<()>> {
+        for op in ops {
+            let world = self.world.clone();
+            world.ledger().say(|| format!("thread {number}: {op:?}"));
+            world.survive(|| self.carry_out(*op));
+        }
+        let world = self.world.clone();
+        if self.log.is_some() {
+            world.survive(|| self.wait_for_kept());
+        }
+        if let Some(log) = self.log.take() {
+            world.leave(log);
+        }
+        world.survive(|| self.place.read_on(&world));
+        world.survive(|| self.wait_for_kept());
+        self.beside
+    }
+
+    fn carry_out(&mut self, op: Op) {
+        let Some(log) = self.log.clone().map(Borrowed) else {
+            // Who has let go of the log still reads.
+            return if matches!(op, Op::ReadOn) {
+                self.place.read_on(&self.world)
+            };
+        };
+        let log = &log.0;
+        match op {
+            Op::Append(bytes) => self.wait_here(log, bytes, "append"),
+            Op::Keep(bytes) => {
+                let kept = self
+                    .append(log, &[bytes], Log::append_batch)
+                    .map(|(numbers, append)| (numbers, append.into_owned()));
+                self.kept.extend(kept);
+            }
+            Op::WaitForKept => self.wait_for_kept(),
+            Op::LetGo(bytes) => drop(self.append(log, &[bytes], |log, records| log.append(&records[0]))),
+            Op::Batch(count, bytes) => {
+                if let Some((numbers, append)) = self.append(log, &vec![bytes; count], Log::append_batch) {
+                    let lsn = append.lsn();
+                    settle(&self.world, numbers, lsn, append.wait(), "batch");
+                }
+            }
+            Op::Try(bytes) => {
+                if let Some((numbers, append)) =
+                    self.append(log, &[bytes], |log, records| log.try_append(&records[0]))
+                {
+                    let lsn = append.lsn();
+                    settle(&self.world, numbers, lsn, append.wait(), "try_append");
+                }
+            }
+            Op::AppendAsync(bytes) => {
+                let append =
+                    self.append(log, &[bytes], |log, records| block_on(log.append_async(&records[0])));
+                if let Some((numbers, append)) = append {
+                    let lsn = append.lsn();
+                    settle(&self.world, numbers, lsn, append.wait(), "append_async");
+                }
+            }
+            Op::Await(..) | Op::HandOver(..) | Op::Cancel(..) | Op::AwaitBeside(_) => self.as_future(log, op),
+            Op::Sync => {
+                let numbers = self.world.ledger().all_appended();
+                match log.sync() {
+                    Ok(_) => self.world.ledger().synced(numbers),
+                    Err(error) => self.world.refused(&error, "sync"),
+                }
+            }
+            Op::CutAfter(back) => self.cut(log, back),
+            Op::GiveUpBefore(back) => self.give_up(log, back),
+            Op::ReadOn => self.place.read_on(&self.world),
+            Op::Get(back) => self.place.get(&self.world, log.durable().get().saturating_sub(back).max(1)),
+            Op::LeaveLog => {
+                if let Some(log) = self.log.take() {
+                    self.world.leave(log);
+                }
+            }
+        }
+    }
+
+    fn append<'log>(
+        &self,
+        log: &'log Log<Stepped>,
+        sizes: &[usize],
+        append: impl FnOnce(&'log Log<Stepped>, &[Vec<u8>]) -> inkstone::Result<Append<'log, Stepped>>,
+    ) -> Option<(Range<u32>, Append<'log, Stepped>)> {
+        let numbers = self.world.ledger().will_append(sizes.len());
+        let records: Vec<_> =
+            numbers.clone().zip(sizes).map(|(number, bytes)| payload(number, *bytes)).collect();
+        match append(log, &records) {
+            Ok(append) => {
+                self.world.ledger().appended(numbers.clone(), append.first_lsn().get(), append.lsn().get());
+                Some((numbers, append))
+            }
+            Err(Error::Busy) => None,
+            Err(error) => {
+                self.world.refused(&error, "append");
+                None
+            }
+        }
+    }
+
+    fn wait_here(&self, log: &Log<Stepped>, bytes: usize, by: &str) {
+        if let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0])) {
+            let lsn = append.lsn();
+            settle(&self.world, numbers, lsn, append.wait(), by);
+        }
+    }
+
+    fn wait_for_kept(&mut self) {
+        for (numbers, append) in std::mem::take(&mut self.kept) {
+            let lsn = append.lsn();
+            settle(&self.world, numbers, lsn, append.wait(), "a kept handle");
+        }
+    }
+
+    /// Who has no thread of the log's own commits what it awaits.
+    fn commit_if_nobody_does(&self, log: &Log<Stepped>) {
+        if !self.world.own_thread
+            && let Err(error) = log.sync()
+        {
+            self.world.refused(&error, "sync");
+        }
+    }
+
+    fn as_future(&mut self, log: &Log<Stepped>, op: Op) {
+        let (Op::Await(bytes, habit) | Op::HandOver(bytes, habit) | Op::Cancel(bytes, habit)) = op else {
+            if let Op::AwaitBeside(bytes) = op {
+                self.await_beside(log, bytes);
+            }
+            return;
+        };
+        let other = match habit {
+            Habit::LetsGo => self.append(log, &[20], |log, records| log.append(&records[0])),
+            _ => None,
+        };
+        let other = other.map(|(_, append)| append.into_owned());
+        let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0]))
+        else {
+            return;
+        };
+        let lsn = append.lsn();
+        let slot = Slot::new(append.into_owned());
+        let waker = slot.waker(habit, &self.world.weak, other);
+        let world = self.world.clone();
+        match op {
+            Op::Cancel(..) => {
+                slot.poll(&waker);
+                drop(waker);
+                slot.cancel();
+            }
+            Op::HandOver(..) => {
+                slot.poll(&waker);
+                drop(waker);
+                self.commit_if_nobody_does(log);
+                self.beside.push(thread::spawn(move || {
+                    let waker = slot.waker(Habit::Plain, &world.weak, None);
+                    let mut outcome = None;
+                    world.survive(|| outcome = Some(slot.block_on(&waker)));
+                    if let Some(outcome) = outcome {
+                        settle(&world, numbers, lsn, outcome, "a future handed over");
+                    }
+                }));
+            }
+            _ => {
+                slot.poll(&waker);
+                self.commit_if_nobody_does(log);
+                settle(&world, numbers, lsn, slot.block_on(&waker), "a future");
+            }
+        }
+    }
+
+    /// Awaited by somebody who does not hold the log.
+    fn await_beside(&mut self, log: &Log<Stepped>, bytes: usize) {
+        let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0]))
+        else {
+            return;
+        };
+        let (lsn, append, world) = (append.lsn(), append.into_owned(), self.world.clone());
+        self.beside.push(thread::spawn(move || {
+            let mut outcome = None;
+            world.survive(|| outcome = Some(block_on(append)));
+            if let Some(outcome) = outcome {
+                settle(&world, numbers, lsn, outcome, "a future beside");
+            }
+        }));
+    }
+
+    fn cut(&self, log: &Log<Stepped>, back: u64) {
+        let last = log.last().get().saturating_sub(back);
+        let index = self.world.ledger().begin_cut(last);
+        let done = log.truncate_after(Lsn::new(last));
+        self.world.ledger().end_cut(index, outcome_of(&done));
+        if let Err(error) = done.or_else(nothing_there) {
+            self.world.refused(&error, "truncate_after");
+        }
+    }
+
+    fn give_up(&self, log: &Log<Stepped>, back: u64) {
+        let first = (log.durable().get() + 1).saturating_sub(back).max(1);
+        let index = self.world.ledger().begin_giving_up(first);
+        let done = log.truncate_before(Lsn::new(first));
+        self.world.ledger().end_giving_up(index, outcome_of(&done));
+        if let Err(error) = done.or_else(nothing_there) {
+            self.world.refused(&error, "truncate_before");
+        }
+    }
+}
+
+/// Held while an operation runs, as a reference to the log would be: never the last owner.
+struct Borrowed(SharedLog);
+
+/// Whether it was done, was not, or nobody knows.
+fn outcome_of(done: &inkstone::Result<()>) -> Option<bool> {
+    match done {
+        Ok(()) => Some(true),
+        Err(Error::NotYet { .. } | Error::GivenUp { .. }) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Others have cut or given up what was to be.
+fn nothing_there(error: Error) -> inkstone::Result<()> {
+    match error {
+        Error::NotYet { .. } | Error::GivenUp { .. } => Ok(()),
+        other => Err(other),
+    }
+}
+
+/// A reader and its place.
+struct Place {
+    reader: Reader<Stepped>,
+    cursor: Cursor<Stepped>,
+    /// What it has shown last, and when.
+    shown: Option<(u64, u64)>,
+}
+
+/// What a step of a reader came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    More,
+    NotYet,
+    Over,
+}
+
+impl Place {
+    fn new(reader: Reader<Stepped>, from: Lsn) -> Self {
+        let cursor = reader.from(from);
+        Self { reader, cursor, shown: None }
+    }
+
+    /// One step. `waits`: for as long as it takes.
+    fn step(&mut self, world: &World, waits: bool) -> Step {
+        let begun = world.ledger().tick();
+        let next = self.cursor.next_lsn().get();
+        let found = if waits { self.cursor.next_within(FOREVER) } else { self.cursor.next() };
+        let found = found.map(|record| record.map(|record| (record.lsn.get(), record.bytes.to_vec())));
+        let mut ledger = world.ledger();
+        if let (Ok(_), Some((shown, since))) = (&found, self.shown) {
+            ledger.not_told_of_a_cut(shown, since, begun);
+        }
+        match found {
+            Ok(Some((lsn, bytes))) => {
+                if lsn != next {
+                    fail(Kind::Wrong, || format!("a cursor shows LSN {lsn} where {next} comes next"));
+                }
+                ledger.shown(begun, lsn, &bytes);
+                self.shown = Some((lsn, ledger.tick()));
+                Step::More
+            }
+            Ok(None) => {
+                ledger.not_shown(begun, next, false, "that there is no more yet");
+                Step::NotYet
+            }
+            Err(error @ Error::GivenUp { first, .. }) => {
+                ledger.refused(&error, "a cursor");
+                drop(ledger);
+                self.cursor.seek(first);
+                self.shown = None;
+                Step::More
+            }
+            Err(error @ Error::Cut { .. }) => {
+                ledger.refused(&error, "a cursor");
+                self.shown = None;
+                Step::More
+            }
+            Err(error @ (Error::Closed | Error::Poisoned(_))) if waits => {
+                ledger.not_shown(begun, next, true, "that the log has ended");
+                drop(ledger);
+                world.refused(&error, "a follower");
+                Step::Over
+            }
+            Err(error) => {
+                ledger.refused(&error, "a cursor");
+                Step::Over
+            }
+        }
+    }
+
+    fn read_on(&mut self, world: &World) {
+        (0..READ_MAX).any(|_| self.step(world, false) != Step::More);
+    }
+
+    /// Follows the log to its end. Who is woken by a cut may find that there is no more yet.
+    fn follow(mut self, world: &World) {
+        while self.step(world, true) != Step::Over {}
+    }
+
+    fn get(&self, world: &World, lsn: u64) {
+        let begun = world.ledger().tick();
+        let found = self.reader.get(Lsn::new(lsn));
+        let mut ledger = world.ledger();
+        match found {
+            Ok(bytes) => ledger.shown(begun, lsn, &bytes),
+            Err(Error::NotYet { .. }) => ledger.not_shown(begun, lsn, false, "that it is not there yet"),
+            Err(error) => ledger.refused(&error, "get"),
+        }
+    }
+}
+
+/// A listener, and where it finds the log.
+fn listen(options: Options, listener: Listener) -> (Options, Arc<OnceLock<Weak<Log<Stepped>>>>) {
+    let log = Arc::new(OnceLock::<Weak<Log<Stepped>>>::new());
+    if listener == Listener::None {
+        return (options, log);
+    }
+    let (theirs, heard) = (Arc::clone(&log), AtomicU32::new(0));
+    let options = options.listener(move |_| {
+        let Some(weak) = theirs.get() else { return };
+        if let Some(log) = weak.upgrade() {
+            log.last();
+            log.stats();
+        }
+        if listener == Listener::Panics && heard.fetch_add(1, Ordering::Relaxed) == 1 {
+            resume_unwind(Box::new(Planned));
+        }
+    });
+    (options, log)
+}
+
+/// One schedule.
+pub fn one(seed: u64, plan: Plan) {
+    let setup = Setup::new(seed);
+    let templates = TEMPLATES.get().expect("templates come first");
+    let template = &templates[setup.before as usize];
+    let disk = template.disk.power_cut().sample(seed);
+    let mut ledger = Ledger::new(disk.clone(), seed);
+    ledger.begin(1, template.records);
+    ledger.may_be_poisoned = setup.fault.is_some() || setup.has_panics;
+    ledger.is_periodic = setup.is_periodic;
+    ledger.shots_max = ledger.rng.usize(..3);
+    ledger.talks = plan.talks;
+    ledger.say(|| format!("{setup:#?}"));
+    let options = match plan.mistake {
+        Some(mistake) => setup.options.clone().with_mistake(mistake),
+        None => setup.options.clone(),
+    };
+    let own_thread = setup.has_own_thread;
+    let (options, theirs) = listen(options, setup.listener);
+    let directory = Arc::new(Stepped::new(disk.directory(PATH)));
+    let log = match Log::open_in(directory, options) {
+        Ok(log) => Arc::new(log),
+        Err(error) => fail(Kind::WrongError, || format!("opening: {error}")),
+    };
+    let _ = theirs.set(Arc::downgrade(&log));
+    let holders = Arc::new(AtomicU32::new(setup.threads.len() as u32 + 1));
+    let world =
+        World { ledger: Arc::new(Mutex::new(ledger)), holders, weak: Arc::downgrade(&log), own_thread };
+    if let Some(fault) = setup.fault.clone() {
+        disk.inject(fault);
+    }
+    history(&setup, &world, log);
+    disk.clear_faults();
+    look_at_what_is_left(&world);
+}
+
+fn history(setup: &Setup, world: &World, log: SharedLog) {
+    let reader = log.reader();
+    let follow = |_| {
+        let (place, world) = (Place::new(reader.clone(), log.first()), world.clone());
+        thread::spawn(move || place.follow(&world))
+    };
+    let followers: Vec<_> = (0..setup.followers).map(follow).collect();
+    let work = |(number, ops): (usize, &Vec<Op>)| {
+        let (log, ops, world) = (Arc::clone(&log), ops.clone(), world.clone());
+        let reader = reader.clone();
+        thread::spawn(move || {
+            let from = if number % 2 == 0 { log.first() } else { log.durable() };
+            let place = Place::new(reader, from.max(Lsn::FIRST));
+            Worker { world, log: Some(log), place, kept: Vec::new(), beside: Vec::new() }.run(number, &ops)
+        })
+    };
+    let workers: Vec<_> = setup.threads.iter().enumerate().map(work).collect();
+    let log = if setup.leaves_early {
+        world.leave(log);
+        None
+    } else {
+        Some(log)
+    };
+    let beside: Vec<_> = workers.into_iter().flat_map(|worker| join(worker)).collect();
+    let mut followers = followers;
+    if let Some(log) = log {
+        if let Err(Error::Poisoned(_)) = log.sync() {
+            // They are told now, not when the log is closed.
+            followers.drain(..).for_each(join);
+        }
+        end(setup, world, log);
+    }
+    followers.into_iter().chain(beside).for_each(join);
+}
+
+fn join<T>(thread: JoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic: Box<dyn Any + Send>| {
+        if panic.is::<Ends>() {
+            resume_unwind(panic)
+        } else {
+            fail(Kind::Panic, || "a thread panicked".into())
+        }
+    })
+}
+
+fn end(setup: &Setup, world: &World, log: SharedLog) {
+    world.holders.fetch_sub(1, Ordering::Relaxed);
+    world.ledger().say(|| format!("the log ends: {:?}", setup.end));
+    world.survive(|| {
+        let Some(log) = Arc::into_inner(log) else { return };
+        match setup.end {
+            End::Close => match log.close() {
+                Ok(()) => world.ledger().all_certain(),
+                Err(error) => world.refused(&error, "close"),
+            },
+            End::Drop => drop(log),
+            End::Abandon => log.abandon(),
+        }
+    });
+}
+
+/// Opens what each power cut has left.
+fn look_at_what_is_left(world: &World) {
+    let found = {
+        let mut ledger = world.ledger();
+        ledger.take_shot("end");
+        ledger.found_disks()
+    };
+    for (disk, expected) in found {
+        let reader = match Reader::open_in(Arc::new(Stepped::alone(disk.directory(PATH))), plain()) {
+            Ok(reader) => reader,
+            Err(error) => fail(Kind::FalseCorrupt, || {
+                format!("after a power cut ({}) the log cannot be opened: {error}", expected.why)
+            }),
+        };
+        let first = reader.first();
+        let records: Result<Vec<_>, _> = reader
+            .records(first)
+            .map(|record| record.map(|record| (record.lsn.get(), record.bytes)))
+            .collect();
+        match records {
+            Ok(records) => world.ledger().check_found(&expected, first.get(), &records),
+            Err(error) => fail(Kind::FalseCorrupt, || {
+                format!("after a power cut ({}) the log cannot be read: {error}", expected.why)
+            }),
+        }
+    }
+}

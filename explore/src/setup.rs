@@ -1,0 +1,253 @@
+//! What a schedule is about: the log's options, what was there before, how many threads, and what each does.
+//!
+//! *Owns*: drawing all of it from a seed. *May not touch*: carrying it out.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use inkstone::{Access, Durability, Options, Preparation};
+use inkstone_sim::{AfterEffect, Effect, Fault, OperationKind, errno};
+
+use crate::tasks::Habit;
+
+/// One thing that a thread does.
+#[derive(Debug, Clone, Copy)]
+pub enum Op {
+    /// Append and wait.
+    Append(usize),
+    /// Append, and keep the handle until the end.
+    Keep(usize),
+    /// Wait for what was kept.
+    WaitForKept,
+    /// Append, and let go.
+    LetGo(usize),
+    /// Several at once, and wait.
+    Batch(usize, usize),
+    Try(usize),
+    AppendAsync(usize),
+    /// Append and await.
+    Await(usize, Habit),
+    /// Append, poll here, and await on another thread with another waker.
+    HandOver(usize, Habit),
+    /// Append, poll, and drop the future.
+    Cancel(usize, Habit),
+    /// Append, and await on a thread that does not hold the log.
+    AwaitBeside(usize),
+    Sync,
+    /// So many records less.
+    CutAfter(u64),
+    /// So many records before the last.
+    GiveUpBefore(u64),
+    /// Read on to the end, with the thread's own cursor.
+    ReadOn,
+    /// A record by its LSN: so many before the last.
+    Get(u64),
+    /// Let go of the log.
+    LeaveLog,
+}
+
+/// How the log was left that is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    Nothing,
+    Few,
+    /// The segment is nearly full.
+    NearlyFull,
+    /// There are several segments.
+    Several,
+}
+
+impl Before {
+    pub const ALL: [Self; 4] = [Self::Nothing, Self::Few, Self::NearlyFull, Self::Several];
+}
+
+/// How the log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Close,
+    Drop,
+    /// As a killed process would.
+    Abandon,
+}
+
+/// When a listener panics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listener {
+    None,
+    /// It asks the log.
+    Asks,
+    Panics,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Setup {
+    pub options: Options,
+    pub has_own_thread: bool,
+    pub before: Before,
+    pub is_periodic: bool,
+    pub fault: Option<Fault>,
+    pub listener: Listener,
+    pub threads: Vec<Vec<Op>>,
+    pub followers: usize,
+    pub end: End,
+    /// The main thread lets go of the log while others use it.
+    pub leaves_early: bool,
+    pub has_panics: bool,
+}
+
+/// What a history is mostly made of.
+#[derive(Debug, Clone, Copy)]
+enum Taste {
+    Mixed,
+    Waiting,
+    Futures,
+    Cuts,
+    Reading,
+    Full,
+}
+
+/// The options that a log which was there before was made with.
+pub fn plain() -> Options {
+    Options::small()
+        .buffer_bytes(8 << 10)
+        .own_thread(false)
+        .prepare_ahead(false)
+        .access(Access::Buffered)
+        .durability(Durability::Fdatasync)
+        .preparation(Preparation::Fallocate)
+}
+
+fn options(rng: &mut Rng, taste: Taste) -> (Options, bool, bool) {
+    let mut has_own_thread = rng.u8(..4) > 0;
+    let mut options = plain().yields(rng.u32(..3));
+    if rng.u8(..4) == 0 {
+        options = options.access(Access::Direct).durability(Durability::RwfDsync);
+    }
+    if rng.bool() {
+        options = options.free_segments_max(2);
+    }
+    if rng.u8(..8) == 0 {
+        options = options.pad_groups(true);
+    }
+    if rng.u8(..8) == 0 {
+        options = options.preparation(Preparation::Zeros);
+    }
+    if rng.u8(..4) == 0 {
+        options = options.slow_commit(Duration::ZERO);
+    }
+    let is_full = matches!(taste, Taste::Full);
+    if rng.u8(..if is_full { 4 } else { 24 }) == 0 {
+        has_own_thread = true;
+        options = options.prepare_ahead(true);
+    }
+    let is_periodic = rng.u8(..12) == 0;
+    if is_periodic {
+        has_own_thread = true;
+        options = options.periodic(Duration::from_millis(1));
+    }
+    (options.own_thread(has_own_thread), has_own_thread, is_periodic)
+}
+
+fn size(rng: &mut Rng, taste: Taste) -> usize {
+    match (taste, rng.u8(..12)) {
+        (Taste::Full, 0..=5) => rng.usize(2500..5000),
+        (_, 0) => rng.usize(3000..9000),
+        (_, 1) => rng.usize(200..3000),
+        _ => rng.usize(8..120),
+    }
+}
+
+fn habit(rng: &mut Rng, has_panics: bool) -> Habit {
+    match rng.u8(..10) {
+        0..=2 => Habit::Plain,
+        3..=5 => Habit::Asks,
+        6 | 7 => Habit::PollsInline,
+        8 => Habit::LetsGo,
+        _ if has_panics => Habit::Panics,
+        _ => Habit::Plain,
+    }
+}
+
+fn op(rng: &mut Rng, taste: Taste, has_panics: bool) -> Op {
+    let size = |rng: &mut Rng| size(rng, taste);
+    let kind = match (taste, rng.bool()) {
+        (Taste::Waiting, true) => rng.u8(..6),
+        (Taste::Futures, true) => rng.u8(20..30),
+        (Taste::Cuts, true) => rng.u8(30..36),
+        (Taste::Reading, true) => rng.u8(36..42),
+        (Taste::Full, true) => rng.u8(6..16),
+        _ => rng.u8(..44),
+    };
+    match kind {
+        0..=5 => Op::Append(size(rng)),
+        6..=8 => Op::Keep(size(rng)),
+        9 | 10 => Op::WaitForKept,
+        11 | 12 => Op::LetGo(size(rng)),
+        13 | 14 => Op::Batch(rng.usize(2..5), size(rng).min(2000)),
+        15..=17 => Op::Try(size(rng)),
+        18 | 19 => Op::AppendAsync(size(rng)),
+        20..=23 => Op::Await(size(rng), habit(rng, has_panics)),
+        24 | 25 => Op::HandOver(size(rng), habit(rng, has_panics)),
+        26 | 27 => Op::Cancel(size(rng), habit(rng, has_panics)),
+        28 | 29 => Op::AwaitBeside(size(rng)),
+        30..=33 => Op::CutAfter(rng.u64(..4)),
+        34 | 35 => Op::Append(size(rng)),
+        36..=38 => Op::ReadOn,
+        39 => Op::Get(rng.u64(..4)),
+        40 => Op::Append(size(rng)),
+        41 => Op::GiveUpBefore(rng.u64(..5)),
+        42 => Op::Sync,
+        _ => Op::LeaveLog,
+    }
+}
+
+fn fault(rng: &mut Rng) -> Fault {
+    let after = AfterEffect::ALL[rng.usize(..2) * 2];
+    let fault = match rng.u8(..4) {
+        0 => Fault::new(Effect::ShortThenError(rng.usize(..600), errno::EIO)).on(OperationKind::Write),
+        1 => Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write),
+        _ => Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync),
+    };
+    fault.nth(rng.u64(1..6))
+}
+
+impl Setup {
+    /// Draws one.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x6869_7374_6F72_7921);
+        let rng = &mut rng;
+        let taste = [Taste::Mixed, Taste::Waiting, Taste::Futures, Taste::Cuts, Taste::Reading, Taste::Full]
+            [rng.usize(..6)];
+        let (options, has_own_thread, is_periodic) = options(rng, taste);
+        let before = match taste {
+            Taste::Full => [Before::NearlyFull, Before::Several][rng.usize(..2)],
+            _ => Before::ALL[rng.usize(..4)],
+        };
+        let has_panics = rng.u8(..8) == 0;
+        let listener = match rng.u8(..8) {
+            0 | 1 => Listener::Asks,
+            2 if has_panics => Listener::Panics,
+            _ => Listener::None,
+        };
+        let count = [2, 2, 2, 3, 3, 4][rng.usize(..6)];
+        let threads = (0..count).map(|_| {
+            let length = rng.usize(2..=6_usize.saturating_sub(count).max(3));
+            (0..length).map(|_| op(rng, taste, has_panics)).collect()
+        });
+        let threads = threads.collect();
+        Self {
+            options,
+            has_own_thread,
+            before,
+            is_periodic,
+            fault: (rng.u8(..6) == 0).then(|| fault(rng)),
+            listener,
+            threads,
+            followers: [0, 0, 0, 1, 1, 2][rng.usize(..6)],
+            end: [End::Close, End::Close, End::Drop, End::Abandon][rng.usize(..4)],
+            leaves_early: rng.u8(..4) == 0,
+            has_panics,
+        }
+    }
+}
