@@ -15,13 +15,11 @@ mod scheduler;
 mod setup;
 mod tasks;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use inkstone::mistake::Mistake;
@@ -73,86 +71,95 @@ struct Outcome {
     took: Duration,
 }
 
-fn explore(task: &Task) -> Outcome {
-    let started = Instant::now();
-    let (next, done, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let failures = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..task.threads {
-            scope.spawn(|| on_one_thread(task, started, &next, &done, &stop, &failures));
+/// What the threads of the system share that explore.
+struct Progress {
+    task: Task,
+    started: Instant,
+    begun: AtomicU64,
+    stop: AtomicBool,
+    failures: Mutex<Vec<Failure>>,
+}
+
+impl Progress {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+            || self.begun.load(Ordering::Relaxed) >= self.task.schedules
+            || self.started.elapsed() >= self.task.time
+    }
+
+    fn next_seed(&self) -> Option<u64> {
+        if self.is_over() {
+            return None;
         }
-        if task.shows_progress {
-            let mut said = Instant::now();
-            while done.load(Ordering::Relaxed) < task.schedules && !stop.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(100));
-                if said.elapsed() >= Duration::from_secs(10) {
-                    said = Instant::now();
-                    let (done, seconds) = (done.load(Ordering::Relaxed), started.elapsed().as_secs_f64());
-                    eprintln!(
-                        "{done} of {} schedules, {:.0} a second",
-                        task.schedules,
-                        done as f64 / seconds
-                    );
+        let index = self.begun.fetch_add(1, Ordering::Relaxed);
+        if index < self.task.schedules {
+            return Some(self.task.from + index);
+        }
+        self.begun.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Vec<Failure>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Explores until something fails, or nothing is left to do. All schedules share the memory for their threads' stacks.
+    fn run(self: &Arc<Self>) {
+        /// A log that is broken everywhere need not be told of a thousand times.
+        const FAILURES_MAX: usize = 20;
+        let (theirs, plan) = (Arc::clone(self), self.task.plan);
+        let runner = Runner::new(Seeds::new(move || theirs.next_seed()), config());
+        let ended = catch_unwind(AssertUnwindSafe(|| runner.run(move || run::one(seed(), plan))));
+        let broken = match (ended, take_broken()) {
+            (Ok(_), None) => return,
+            (_, Some(broken)) => broken,
+            (Err(_), None) => Broken { kind: Kind::Panic, what: "a planned panic went too far".into() },
+        };
+        let mut failures = self.failures();
+        failures.push(Failure { seed: seed(), broken });
+        if self.task.one_is_enough || failures.len() >= FAILURES_MAX {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn say(&self) {
+        let (begun, seconds) = (self.begun.load(Ordering::Relaxed), self.started.elapsed().as_secs_f64());
+        eprintln!("{begun} of {} schedules, {:.0} a second", self.task.schedules, begun as f64 / seconds);
+    }
+}
+
+fn explore(task: Task) -> Outcome {
+    let (threads, shows_progress) = (task.threads, task.shows_progress);
+    let progress = Arc::new(Progress {
+        task,
+        started: Instant::now(),
+        begun: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        failures: Mutex::default(),
+    });
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while !progress.is_over() {
+                    // A schedule that failed may leave its thread of the system unwinding: another one goes on.
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| progress.run());
+                    });
                 }
-                if started.elapsed() >= task.time {
-                    break;
-                }
+            });
+        }
+        let mut said = Instant::now();
+        while shows_progress && !progress.is_over() {
+            std::thread::sleep(Duration::from_millis(20));
+            if said.elapsed() >= Duration::from_secs(10) {
+                said = Instant::now();
+                progress.say();
             }
         }
     });
-    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failures.sort_by_key(|failure: &Failure| failure.seed);
-    Outcome { schedules: done.load(Ordering::Relaxed), failures, took: started.elapsed() }
-}
-
-/// All explorations of one thread of the system share the stacks of their threads; a failure ends one, and another begins.
-fn on_one_thread(
-    task: &Task,
-    started: Instant,
-    next: &AtomicU64,
-    done: &AtomicU64,
-    stop: &AtomicBool,
-    failures: &Mutex<Vec<Failure>>,
-) {
-    /// A log that is broken everywhere need not be told of a thousand times.
-    const FAILURES_MAX: usize = 20;
-    let plan = task.plan;
-    loop {
-        let mut batch = take_batch(task, started, next, stop);
-        if batch.is_empty() {
-            return;
-        }
-        while !batch.is_empty() {
-            let before = batch.len() as u64;
-            let left = Rc::new(RefCell::new(batch));
-            let theirs = Rc::clone(&left);
-            let runner = Runner::new(Seeds::new(move || theirs.borrow_mut().pop()), config());
-            let ended = catch_unwind(AssertUnwindSafe(|| runner.run(move || run::one(seed(), plan))));
-            batch = std::mem::take(&mut *left.borrow_mut());
-            done.fetch_add(before - batch.len() as u64, Ordering::Relaxed);
-            let broken = take_broken();
-            let broken = match (ended, broken) {
-                (Ok(_), None) => continue,
-                (_, Some(broken)) => broken,
-                (Err(_), None) => Broken { kind: Kind::Panic, what: "a panic that nobody has seen".into() },
-            };
-            let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-            failures.push(Failure { seed: seed(), broken });
-            if task.one_is_enough || failures.len() >= FAILURES_MAX {
-                stop.store(true, Ordering::Relaxed);
-                return;
-            }
-        }
-    }
-}
-
-fn take_batch(task: &Task, started: Instant, next: &AtomicU64, stop: &AtomicBool) -> Vec<u64> {
-    const BATCH: u64 = 64;
-    if stop.load(Ordering::Relaxed) || started.elapsed() >= task.time {
-        return Vec::new();
-    }
-    let first = next.fetch_add(BATCH, Ordering::Relaxed);
-    (first..(first + BATCH).min(task.schedules)).rev().map(|index| task.from + index).collect()
+    let mut failures = std::mem::take(&mut *progress.failures());
+    failures.sort_by_key(|failure| failure.seed);
+    Outcome { schedules: progress.begun.load(Ordering::Relaxed), failures, took: progress.started.elapsed() }
 }
 
 /// The first panic is the schedule's failure, whoever catches it. Those that are planned come without this hook.
@@ -213,7 +220,7 @@ fn find_mistakes(names: Option<&str>, threads: usize, time: Duration) -> bool {
             one_is_enough: true,
             shows_progress: false,
         };
-        let outcome = explore(&task);
+        let outcome = explore(task);
         let seconds = outcome.took.as_secs_f64();
         let (is_found, how) = match outcome.failures.first() {
             Some(Failure { seed, broken }) if kinds.contains(&broken.kind) => {
@@ -304,9 +311,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         };
     }
-    let outcome = explore(&task);
+    let wanted = task.schedules;
+    let outcome = explore(task);
     report(&outcome);
-    if outcome.failures.is_empty() && outcome.schedules == task.schedules {
+    if outcome.failures.is_empty() && outcome.schedules == wanted {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

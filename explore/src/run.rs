@@ -441,7 +441,10 @@ impl Place {
 
     /// Follows the log to its end. Who is woken by a cut may find that there is no more yet.
     fn follow(mut self, world: &World) {
-        while self.step(world, true) != Step::Over {}
+        let mut step = Step::More;
+        while step != Step::Over {
+            world.survive(|| step = self.step(world, true));
+        }
     }
 
     fn get(&self, world: &World, lsn: u64) {
@@ -470,7 +473,7 @@ fn listen(options: Options, listener: Listener) -> (Options, Arc<OnceLock<Weak<L
             log.stats();
         }
         if listener == Listener::Panics && heard.fetch_add(1, Ordering::Relaxed) == 1 {
-            resume_unwind(Box::new(Planned));
+            Planned::once();
         }
     });
     (options, log)
@@ -479,6 +482,7 @@ fn listen(options: Options, listener: Listener) -> (Options, Arc<OnceLock<Weak<L
 /// One schedule.
 pub fn one(seed: u64, plan: Plan) {
     let setup = Setup::new(seed);
+    Planned::may_come();
     let templates = TEMPLATES.get().expect("templates come first");
     let template = &templates[setup.before as usize];
     let disk = template.disk.power_cut().sample(seed);
@@ -538,7 +542,9 @@ fn history(setup: &Setup, world: &World, log: SharedLog) {
     let beside: Vec<_> = workers.into_iter().flat_map(|worker| join(worker)).collect();
     let mut followers = followers;
     if let Some(log) = log {
-        if let Err(Error::Poisoned(_)) = log.sync() {
+        let mut is_poisoned = false;
+        world.survive(|| is_poisoned = matches!(log.sync(), Err(Error::Poisoned(_))));
+        if is_poisoned {
             // They are told now, not when the log is closed.
             followers.drain(..).for_each(join);
         }

@@ -2,6 +2,7 @@
 //!
 //! *Owns*: polling, waking, what a waker does. *May not touch*: what is appended.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -15,6 +16,24 @@ use crate::disk::Stepped;
 
 /// What a hook or a waker panics with that is made to.
 pub struct Planned;
+
+thread_local! {
+    static IS_DUE: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Planned {
+    /// Once in a schedule: where two threads unwind at a time shuttle cannot tell which is which.
+    pub fn once() {
+        if IS_DUE.replace(false) {
+            resume_unwind(Box::new(Self));
+        }
+    }
+
+    /// Another schedule begins.
+    pub fn may_come() {
+        IS_DUE.set(true);
+    }
+}
 
 /// A record that may go anywhere.
 pub type Owned = Append<'static, Stepped>;
@@ -141,7 +160,7 @@ impl Wake for Bell {
         }
         self.slot.ring();
         if self.habit == Habit::Panics {
-            resume_unwind(Box::new(Planned));
+            Planned::once();
         }
     }
 }

@@ -5,9 +5,11 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::thread::panicking;
 
 use inkstone_format::{EncodeError, Lsn, PayloadSum, PromiseReason, frame_bytes};
 use inkstone_io::{Directory, OsDirectory};
@@ -350,15 +352,15 @@ impl<D: Directory> Log<D> {
             self.leave_to_parent();
             return Err(forked);
         }
-        let result = self.shared.take_turn(self.shared.lock()).and_then(|(state, turn)| {
-            let (state, result) = match self.shared.options.makes(Mistake::CloseForgets) {
-                true => (state, Ok(())),
-                false => self.shared.promise(state, PromiseReason::Close),
-            };
-            drop(self.shared.end_turn(state, turn));
-            result
+        // What a waker or a listener panics with goes on when the log has ended: no thread of its own may outlive its lock.
+        let mut panic = None;
+        let result = catch_unwind(AssertUnwindSafe(|| self.promise_to_close())).unwrap_or_else(|payload| {
+            panic = Some(payload);
+            Err(Error::Closed)
         });
-        self.end();
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.end())) {
+            panic.get_or_insert(payload);
+        }
         // With no thread left, unless nothing is to be written any more: seals that wait, and then the segments that they held.
         let result = result.and_then(|()| {
             self.shared.write_seals().map_err(|error| self.shared.poison_now(error))?;
@@ -374,6 +376,20 @@ impl<D: Directory> Log<D> {
             self.shared.pool.remove_all();
         }
         self.writer_lock = None;
+        if let Some(payload) = panic.filter(|_| !panicking()) {
+            resume_unwind(payload);
+        }
+        result
+    }
+
+    /// Commits everything, and says in the log that it ends here.
+    fn promise_to_close(&self) -> Result<()> {
+        let (state, turn) = self.shared.take_turn(self.shared.lock())?;
+        let (state, result) = match self.shared.options.makes(Mistake::CloseForgets) {
+            true => (state, Ok(())),
+            false => self.shared.promise(state, PromiseReason::Close),
+        };
+        drop(self.shared.end_turn(state, turn));
         result
     }
 
@@ -385,18 +401,21 @@ impl<D: Directory> Log<D> {
 
     /// Nothing is written any more.
     fn end(&mut self) {
-        {
+        let told = catch_unwind(AssertUnwindSafe(|| {
             let mut state = self.shared.lock();
             state.closed = true;
             state.wake_room();
             state.wake_futures(true);
             self.shared.wake_all();
-        }
+        }));
         let this = this_thread();
         // A waker or a listener may drop the log on one of its own threads, which ends by itself then.
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != this) {
             // A panic of the one that commits has poisoned the log already.
             let _ = thread.join();
+        }
+        if let Err(payload) = told {
+            resume_unwind(payload);
         }
     }
 

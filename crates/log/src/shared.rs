@@ -209,10 +209,10 @@ impl<D: Directory> Shared<D> {
     /// Leaves the mark of a panic; the log is poisoned by whoever looks next. Who is about to sleep sees the mark, or is rung for.
     fn mark_panic(&self) {
         self.panicked.store(true, Ordering::Release);
-        if let Ok(state) = self.state.try_lock() {
-            drop(self.mind_panic(Guard::new(state)));
-        }
+        let marked = self.state.try_lock().ok().map(|state| self.mind_panic(Guard::new(state)));
         self.sleepers().for_each(Sleepers::ring);
+        // Wakers come last: one of them may panic.
+        drop(marked);
     }
 
     fn is_panicked(&self) -> bool {
