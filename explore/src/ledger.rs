@@ -63,6 +63,13 @@ pub fn note_broken(kind: Kind, what: impl FnOnce() -> String) {
 /// What a schedule that failed panics with, without a word of the panic's own.
 pub struct Ends;
 
+/// Ends the schedule if somebody has noted a broken promise and gone on.
+pub fn end_if_broken() {
+    if BROKEN.with_borrow(Option::is_some) {
+        resume_unwind(Box::new(Ends));
+    }
+}
+
 /// Ends the schedule.
 pub fn fail(kind: Kind, what: impl FnOnce() -> String) -> ! {
     note_broken(kind, what);

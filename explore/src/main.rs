@@ -186,7 +186,7 @@ const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
     (Mistake::TurnNotHanded, &[Kind::Lost, Kind::Wrong, Kind::Panic, Kind::NotShown, Kind::FalseCorrupt]),
     (Mistake::WatermarkEarly, &[Kind::Lost, Kind::FalseCorrupt]),
     (Mistake::WatermarkOnFailure, &[Kind::Lost, Kind::FalseCorrupt]),
-    (Mistake::WatermarkOffByOne, &[Kind::Lost]),
+    (Mistake::WatermarkOffByOne, &[Kind::Lost, Kind::NotShown]),
     (Mistake::FollowerToldOk, &[Kind::Lost, Kind::NotShown]),
     (Mistake::SyncForgets, &[Kind::Lost, Kind::NotShown]),
     (Mistake::BatchSplit, &[Kind::Wrong]),

@@ -15,7 +15,7 @@ use inkstone_sim::{DiskOptions, SimDisk};
 use shuttle::thread::{self, JoinHandle};
 
 use crate::disk::Stepped;
-use crate::ledger::{Ends, Kind, Ledger, fail, payload};
+use crate::ledger::{Ends, Kind, Ledger, end_if_broken, fail, payload};
 use crate::setup::{Before, End, Listener, Op, Setup, plain};
 use crate::tasks::{Habit, Owned, Planned, Slot, block_on};
 
@@ -514,6 +514,7 @@ pub fn one(seed: u64, plan: Plan) {
     history(&setup, &world, log);
     disk.clear_faults();
     look_at_what_is_left(&world);
+    end_if_broken();
 }
 
 fn history(setup: &Setup, world: &World, log: SharedLog) {

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-thread_local! {
+thread_local! { static CNT: Cell<u64> = const { Cell::new(0) };
     static SEED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -72,10 +72,23 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
+        CNT.set(CNT.get() + 1);
+        if CNT.get() > 150_000 && CNT.get() < 150_010 {
+            eprintln!(
+                "DBG cur {current:?} yield {is_yielding} {:?} {:?}",
+                runnable.iter().map(|t| (t.id(), t.runnable())).collect::<Vec<_>>(),
+                self.way
+            );
+        }
         if let [only] = runnable {
             return Some(only.id());
         }
         self.step += 1;
+        // Some sleep, and can be chosen all the same: a wake-up without a cause. Were they always candidates, one of them could be
+        // chosen again and again, and nobody else.
+        let awake: Vec<_> = runnable.iter().filter(|task| task.runnable()).copied().collect();
+        let runnable =
+            if awake.len() == runnable.len() || self.rng.u8(..16) == 0 { runnable } else { &awake };
         let any = runnable[self.rng.usize(..runnable.len())].id();
         let going_on = current.filter(|current| runnable.iter().any(|task| task.id() == *current));
         Some(match &mut self.way {

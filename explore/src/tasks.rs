@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -66,6 +66,11 @@ pub struct Slot {
 struct Inner {
     future: Option<Pin<Box<Owned>>>,
     outcome: Option<Result<Lsn, Error>>,
+}
+
+/// Runs what is called while others may be unwinding. What it panics with was noted already, and fails the schedule at its end.
+fn shielded(run: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(run));
 }
 
 /// Wakes whoever waits for the slot.
@@ -143,19 +148,23 @@ impl Wake for Bell {
         match self.habit {
             Habit::Plain | Habit::Panics => {}
             Habit::Asks => {
-                if let Some(log) = self.log.upgrade() {
-                    log.last();
-                    log.first();
-                }
+                shielded(|| {
+                    if let Some(log) = self.log.upgrade() {
+                        log.last();
+                        log.first();
+                    }
+                });
             }
             Habit::PollsInline => {
-                if let Ok(mut inner) = self.slot.inner.try_lock() {
-                    Slot::poll_in(&mut inner, Waker::noop());
-                }
+                shielded(|| {
+                    if let Ok(mut inner) = self.slot.inner.try_lock() {
+                        Slot::poll_in(&mut inner, Waker::noop());
+                    }
+                });
             }
             Habit::LetsGo => {
                 let other = self.other.lock().unwrap_or_else(PoisonError::into_inner).take();
-                drop(other);
+                shielded(|| drop(other));
             }
         }
         self.slot.ring();
@@ -168,11 +177,13 @@ impl Wake for Bell {
 impl Drop for Bell {
     /// Dropping a waker is the user's code as well.
     fn drop(&mut self) {
-        if self.habit == Habit::Asks
-            && let Some(log) = self.log.upgrade()
-        {
-            log.durable();
-            log.last();
+        if self.habit == Habit::Asks {
+            shielded(|| {
+                if let Some(log) = self.log.upgrade() {
+                    log.durable();
+                    log.last();
+                }
+            });
         }
     }
 }
