@@ -31,6 +31,8 @@ pub enum Kind {
     FalseCorrupt,
     /// A record that is durable is not shown.
     NotShown,
+    /// A file that somebody holds was used for something else.
+    Pinned,
     /// A reader was not told of a cut.
     CutUntold,
     /// An error that nothing has caused.

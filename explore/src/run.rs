@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use inkstone::mistake::Mistake;
-use inkstone::{Append, Cursor, Error, Log, Lsn, Options, Reader};
+use inkstone::{Append, Cursor, Error, Event, Log, Lsn, Options, Reader, SealedSegment};
+use inkstone_io::{Directory, File, OpenFile};
 use inkstone_sim::{DiskOptions, SimDisk};
 use shuttle::thread::{self, JoinHandle};
 
@@ -20,8 +21,8 @@ use crate::setup::{Before, End, Listener, Op, Setup, plain};
 use crate::tasks::{Habit, Owned, Planned, Slot, block_on};
 
 const PATH: &str = "/log";
-/// What follows waits for has no timer.
-const FOREVER: Duration = Duration::from_secs(3600);
+/// Who follows the log has no timer: it is woken, or it hangs.
+const FOREVER: Duration = Duration::MAX;
 /// A cursor reads on to the end, which others move.
 const READ_MAX: usize = 60;
 
@@ -459,24 +460,64 @@ impl Place {
     }
 }
 
-/// A listener, and where it finds the log.
-fn listen(options: Options, listener: Listener) -> (Options, Arc<OnceLock<Weak<Log<Stepped>>>>) {
-    let log = Arc::new(OnceLock::<Weak<Log<Stepped>>>::new());
-    if listener == Listener::None {
-        return (options, log);
-    }
-    let (theirs, heard) = (Arc::clone(&log), AtomicU32::new(0));
-    let options = options.listener(move |_| {
-        let Some(weak) = theirs.get() else { return };
+/// What a listener of ours knows.
+struct Ear {
+    log: OnceLock<Weak<Log<Stepped>>>,
+    disk: SimDisk,
+    heard: AtomicU32,
+    /// Segments that are held, and what was in their files.
+    archived: Mutex<Vec<(SealedSegment, Vec<u8>)>>,
+}
+
+impl Ear {
+    fn hears(&self, listener: Listener, event: &Event) {
+        let Some(weak) = self.log.get() else { return };
+        if let (Listener::Archives, Event::SegmentSealed(sealed)) = (listener, event) {
+            let archived = (sealed.clone(), self.bytes_of(sealed));
+            self.archived.lock().unwrap_or_else(PoisonError::into_inner).push(archived);
+        }
         if let Some(log) = weak.upgrade() {
             log.last();
             log.stats();
         }
-        if listener == Listener::Panics && heard.fetch_add(1, Ordering::Relaxed) == 1 {
+        if listener == Listener::Panics && self.heard.fetch_add(1, Ordering::Relaxed) == 1 {
             Planned::once();
         }
+    }
+
+    fn bytes_of(&self, sealed: &SealedSegment) -> Vec<u8> {
+        let name = sealed.path.file_name().unwrap_or_default().to_string_lossy();
+        let mut bytes = Vec::new();
+        if let Ok(file) = self.disk.directory(PATH).open(&name, &OpenFile::existing().read_only()) {
+            bytes.resize(file.len_bytes().unwrap_or(0) as usize, 0);
+            let _ = file.read_at(&mut bytes, 0);
+        }
+        bytes
+    }
+
+    /// What is held is not used for anything else.
+    fn check_archive(&self) {
+        for (sealed, bytes) in self.archived.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if self.bytes_of(&sealed) != bytes {
+                fail(Kind::Pinned, || format!("segment {} is held, and its file has changed", sealed.number));
+            }
+        }
+    }
+}
+
+/// A listener.
+fn listen(options: Options, listener: Listener, disk: &SimDisk) -> (Options, Arc<Ear>) {
+    let ear = Arc::new(Ear {
+        log: OnceLock::new(),
+        disk: disk.clone(),
+        heard: AtomicU32::new(0),
+        archived: Mutex::default(),
     });
-    (options, log)
+    if listener == Listener::None {
+        return (options, ear);
+    }
+    let theirs = Arc::clone(&ear);
+    (options.listener(move |event| theirs.hears(listener, event)), ear)
 }
 
 /// One schedule.
@@ -498,13 +539,13 @@ pub fn one(seed: u64, plan: Plan) {
         None => setup.options.clone(),
     };
     let own_thread = setup.has_own_thread;
-    let (options, theirs) = listen(options, setup.listener);
+    let (options, ear) = listen(options, setup.listener, &disk);
     let directory = Arc::new(Stepped::new(disk.directory(PATH)));
     let log = match Log::open_in(directory, options) {
         Ok(log) => Arc::new(log),
         Err(error) => fail(Kind::WrongError, || format!("opening: {error}")),
     };
-    let _ = theirs.set(Arc::downgrade(&log));
+    let _ = ear.log.set(Arc::downgrade(&log));
     let holders = Arc::new(AtomicU32::new(setup.threads.len() as u32 + 1));
     let world =
         World { ledger: Arc::new(Mutex::new(ledger)), holders, weak: Arc::downgrade(&log), own_thread };
@@ -513,6 +554,7 @@ pub fn one(seed: u64, plan: Plan) {
     }
     history(&setup, &world, log);
     disk.clear_faults();
+    ear.check_archive();
     look_at_what_is_left(&world);
     end_if_broken();
 }

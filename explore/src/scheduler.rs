@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-thread_local! { static CNT: Cell<u64> = const { Cell::new(0) };
+thread_local! {
     static SEED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -72,14 +72,6 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
-        CNT.set(CNT.get() + 1);
-        if CNT.get() > 150_000 && CNT.get() < 150_010 {
-            eprintln!(
-                "DBG cur {current:?} yield {is_yielding} {:?} {:?}",
-                runnable.iter().map(|t| (t.id(), t.runnable())).collect::<Vec<_>>(),
-                self.way
-            );
-        }
         if let [only] = runnable {
             return Some(only.id());
         }

@@ -76,6 +76,8 @@ pub enum Listener {
     None,
     /// It asks the log.
     Asks,
+    /// It holds every segment that is sealed, and looks at its file again at the end.
+    Archives,
     Panics,
 }
 
@@ -174,9 +176,9 @@ fn op(rng: &mut Rng, taste: Taste, has_panics: bool) -> Op {
     let kind = match (taste, rng.bool()) {
         (Taste::Waiting, true) => rng.u8(..6),
         (Taste::Futures, true) => rng.u8(20..30),
-        (Taste::Cuts, true) => rng.u8(30..36),
+        (Taste::Cuts, true) => rng.u8(30..41),
         (Taste::Reading, true) => rng.u8(36..42),
-        (Taste::Full, true) => rng.u8(6..16),
+        (Taste::Full, true) => [rng.u8(6..16), 41][usize::from(rng.u8(..4) == 0)],
         _ => rng.u8(..44),
     };
     match kind {
@@ -194,8 +196,7 @@ fn op(rng: &mut Rng, taste: Taste, has_panics: bool) -> Op {
         30..=33 => Op::CutAfter(rng.u64(..4)),
         34 | 35 => Op::Append(size(rng)),
         36..=38 => Op::ReadOn,
-        39 => Op::Get(rng.u64(..4)),
-        40 => Op::Append(size(rng)),
+        39 | 40 => Op::Get(rng.u64(..4)),
         41 => Op::GiveUpBefore(rng.u64(..5)),
         42 => Op::Sync,
         _ => Op::LeaveLog,
@@ -227,6 +228,7 @@ impl Setup {
         let has_panics = rng.u8(..8) == 0;
         let listener = match rng.u8(..8) {
             0 | 1 => Listener::Asks,
+            3 | 4 if matches!(taste, Taste::Full) => Listener::Archives,
             2 if has_panics => Listener::Panics,
             _ => Listener::None,
         };

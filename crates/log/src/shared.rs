@@ -352,7 +352,7 @@ impl<D: Directory> Shared<D> {
         }
         self.room.notify_all();
         if state.poison.is_some() {
-            self.wake_all();
+            self.wake_for_poison();
             return;
         }
         // One of the next group's waiters takes over: it leads at once, or holds the timer.
@@ -379,6 +379,13 @@ impl<D: Directory> Shared<D> {
         self.sleepers().for_each(Sleepers::notify_all);
     }
 
+    /// Everybody is to look again: there is a poison. (It is a mistake to leave followers out.)
+    fn wake_for_poison(&self) {
+        let leaves_out = self.options.makes(Mistake::PoisonUntold);
+        let is_told = |sleepers: &&Sleepers| !(leaves_out && std::ptr::eq(*sleepers, &self.followers));
+        self.sleepers().filter(is_told).for_each(Sleepers::notify_all);
+    }
+
     /// Tells the listener, if there is one. No lock may be held, and not the turn.
     pub(crate) fn tell(&self, event: &Event) {
         if let Some(listener) = &self.options.listener {
@@ -398,14 +405,7 @@ impl<D: Directory> Shared<D> {
         };
         state.wake_futures(true);
         state.wake_room();
-        if self.options.makes(Mistake::PoisonUntold) {
-            self.groups
-                .iter()
-                .chain([&self.room, &self.keeper, &self.steward])
-                .for_each(Sleepers::notify_all);
-        } else {
-            self.wake_all();
-        }
+        self.wake_for_poison();
         Error::Poisoned(poison)
     }
 
