@@ -81,6 +81,9 @@ pub fn fail(kind: Kind, what: impl FnOnce() -> String) -> ! {
 /// A moment: how many things had been written down.
 pub type Moment = u64;
 
+/// Payloads begin at a multiple of this.
+const FRAMES_ALIGNED_BYTES: usize = 8;
+
 /// The bytes of a record that tell which one it is.
 pub const NUMBER_BYTES: usize = 8;
 
@@ -103,6 +106,7 @@ fn number_in(payload: &[u8]) -> Option<u32> {
 /// A record that somebody appends.
 #[derive(Debug, Clone)]
 struct Record {
+    bytes: usize,
     /// The next record is of the same batch.
     has_more: bool,
     /// When its append was called.
@@ -180,6 +184,7 @@ impl Ledger {
             let known = Some(self.now);
             let certain = known.filter(|_| lsn >= first);
             self.records.push(Record {
+                bytes: 0,
                 has_more: false,
                 called: 1,
                 lsn: Some(lsn),
@@ -205,14 +210,21 @@ impl Ledger {
     }
 
     /// Records are about to be appended: their numbers.
-    pub fn will_append(&mut self, count: usize) -> std::ops::Range<u32> {
+    pub fn will_append(&mut self, sizes: &[usize]) -> std::ops::Range<u32> {
         let called = self.tick();
         let first = self.records.len() as u32;
-        for index in 0..count {
-            let has_more = index + 1 < count;
-            self.records.push(Record { has_more, called, lsn: None, appended: None, certain: None });
+        for (index, bytes) in sizes.iter().enumerate() {
+            let has_more = index + 1 < sizes.len();
+            self.records.push(Record {
+                bytes: *bytes,
+                has_more,
+                called,
+                lsn: None,
+                appended: None,
+                certain: None,
+            });
         }
-        first..first + count as u32
+        first..first + sizes.len() as u32
     }
 
     /// The append of these numbers has returned.
@@ -255,11 +267,39 @@ impl Ledger {
 
     fn make_certain(&mut self, numbers: impl IntoIterator<Item = u32>, why: &'static str) {
         let now = self.tick();
+        let looks = self.rng.bool();
         for number in numbers {
-            self.records[number as usize].certain.get_or_insert(now);
+            let record = &mut self.records[number as usize];
+            if record.certain.is_none() {
+                record.certain = Some(now);
+                if looks {
+                    self.check_medium(number, why);
+                }
+            }
         }
         if self.shots.len() < self.shots_max && self.rng.u8(..3) == 0 {
             self.take_shot(why);
+        }
+    }
+
+    /// What is certain has reached the medium. (Whether it is found there, too, a power cut tells.)
+    fn check_medium(&self, number: u32, why: &str) {
+        let record = &self.records[number as usize];
+        let Some(lsn) =
+            record.lsn.filter(|lsn| !self.may_be_cut(number, *lsn) && !self.may_be_given_up(*lsn))
+        else {
+            return;
+        };
+        let payload = payload(number, record.bytes);
+        let is_in = |file: &[u8]| {
+            file.chunks(FRAMES_ALIGNED_BYTES).zip((0..).step_by(FRAMES_ALIGNED_BYTES)).any(|(start, at)| {
+                start == &payload[..FRAMES_ALIGNED_BYTES] && file[at..].starts_with(&payload)
+            })
+        };
+        if !self.disk.medium().iter().any(|(_, file)| is_in(file)) {
+            fail(Kind::Lost, || {
+                format!("record {number}, LSN {lsn}, is {why}, and its bytes are not on the medium")
+            });
         }
     }
 

@@ -223,7 +223,7 @@ impl Worker {
         sizes: &[usize],
         append: impl FnOnce(&'log Log<Stepped>, &[Vec<u8>]) -> inkstone::Result<Append<'log, Stepped>>,
     ) -> Option<(Range<u32>, Append<'log, Stepped>)> {
-        let numbers = self.world.ledger().will_append(sizes.len());
+        let numbers = self.world.ledger().will_append(sizes);
         let records: Vec<_> =
             numbers.clone().zip(sizes).map(|(number, bytes)| payload(number, *bytes)).collect();
         match append(log, &records) {

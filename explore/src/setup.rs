@@ -107,6 +107,13 @@ enum Taste {
     Cuts,
     Reading,
     Full,
+    /// One thread cuts and appends, the others ask for the records there.
+    Beside,
+}
+
+impl Taste {
+    const ALL: [Self; 7] =
+        [Self::Mixed, Self::Waiting, Self::Futures, Self::Cuts, Self::Reading, Self::Full, Self::Beside];
 }
 
 /// The options that a log which was there before was made with.
@@ -156,7 +163,7 @@ fn size(rng: &mut Rng, taste: Taste) -> usize {
         (Taste::Full, 0..=5) => rng.usize(2500..5000),
         (_, 0) => rng.usize(3000..9000),
         (_, 1) => rng.usize(200..3000),
-        _ => rng.usize(8..120),
+        _ => rng.usize(20..120),
     }
 }
 
@@ -203,6 +210,16 @@ fn op(rng: &mut Rng, taste: Taste, has_panics: bool) -> Op {
     }
 }
 
+fn beside(rng: &mut Rng, cuts: bool, length: usize) -> Vec<Op> {
+    let op = |index| match (cuts, index % 2) {
+        (true, 0) => Op::CutAfter(rng.u64(1..3)),
+        (true, _) => Op::Append(rng.usize(20..120)),
+        (false, _) if rng.u8(..4) > 0 => Op::Get(rng.u64(..2)),
+        (false, _) => Op::ReadOn,
+    };
+    (0..length).map(op).collect()
+}
+
 fn fault(rng: &mut Rng) -> Fault {
     let after = AfterEffect::ALL[rng.usize(..2) * 2];
     let fault = match rng.u8(..4) {
@@ -218,11 +235,11 @@ impl Setup {
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x6869_7374_6F72_7921);
         let rng = &mut rng;
-        let taste = [Taste::Mixed, Taste::Waiting, Taste::Futures, Taste::Cuts, Taste::Reading, Taste::Full]
-            [rng.usize(..6)];
+        let taste = Taste::ALL[rng.usize(..Taste::ALL.len())];
         let (options, has_own_thread, is_periodic) = options(rng, taste);
         let before = match taste {
             Taste::Full => [Before::NearlyFull, Before::Several][rng.usize(..2)],
+            Taste::Beside => [Before::Few, Before::Several][rng.usize(..2)],
             _ => Before::ALL[rng.usize(..4)],
         };
         let has_panics = rng.u8(..8) == 0;
@@ -233,8 +250,11 @@ impl Setup {
             _ => Listener::None,
         };
         let count = [2, 2, 2, 3, 3, 4][rng.usize(..6)];
-        let threads = (0..count).map(|_| {
+        let threads = (0..count).map(|number| {
             let length = rng.usize(2..=6_usize.saturating_sub(count).max(3));
+            if matches!(taste, Taste::Beside) {
+                return beside(rng, number == 0, length);
+            }
             (0..length).map(|_| op(rng, taste, has_panics)).collect()
         });
         let threads = threads.collect();
