@@ -15,7 +15,7 @@ use shuttle::sync::atomic::{AtomicBool, Ordering};
 
 /// Another thread may go on here.
 #[derive(Debug, Clone)]
-pub struct Point(Option<Arc<AtomicBool>>);
+struct Point(Option<Arc<AtomicBool>>);
 
 impl Point {
     fn pass(&self) {
@@ -37,17 +37,23 @@ impl Point {
 pub struct Stepped {
     inner: SimDirectory,
     point: Point,
+    is_forked: Arc<std::sync::atomic::AtomicBool>,
 }
 
 impl Stepped {
     /// Operations are points where others may go on.
     pub fn new(inner: SimDirectory) -> Self {
-        Self { inner, point: Point(Some(Arc::new(AtomicBool::new(false)))) }
+        Self { inner, point: Point(Some(Arc::new(AtomicBool::new(false)))), is_forked: Arc::default() }
     }
 
     /// Operations are not: for looking at a disk when nobody else is left.
     pub fn alone(inner: SimDirectory) -> Self {
-        Self { inner, point: Point(None) }
+        Self { inner, point: Point(None), is_forked: Arc::default() }
+    }
+
+    /// From here on whoever asks is in a forked child, or is not. Nothing is refused but by the log: what it does, the disk shows.
+    pub fn be_forked(&self, is_forked: bool) {
+        self.is_forked.store(is_forked, Ordering::Relaxed);
     }
 }
 
@@ -81,6 +87,14 @@ impl Directory for Stepped {
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.point.around(|| self.inner.rename(from, to))
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        self.point.around(|| self.inner.rename_new(from, to))
+    }
+
+    fn is_forked(&self) -> bool {
+        self.is_forked.load(Ordering::Relaxed)
     }
 
     fn remove(&self, name: &str) -> Result<()> {

@@ -35,6 +35,8 @@ pub enum Kind {
     Pinned,
     /// A reader was not told of a cut.
     CutUntold,
+    /// A forked child was not refused, or has changed something.
+    Forked,
     /// An error that nothing has caused.
     WrongError,
 }

@@ -200,6 +200,8 @@ const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
     (Mistake::CutFuturesForgotten, &[Kind::Hang]),
     (Mistake::ChangeBeforeWatermark, &[Kind::Lost, Kind::Back, Kind::FalseCorrupt, Kind::Wrong]),
     (Mistake::PlaceNotAskedAgain, &[Kind::Lost, Kind::Back, Kind::FalseCorrupt, Kind::Wrong]),
+    (Mistake::ForkMarkNotAsked, &[Kind::Forked, Kind::Hang]),
+    (Mistake::ChildPromises, &[Kind::Forked]),
     (Mistake::WakeUpLost, &[Kind::Hang]),
     (Mistake::PoisonUntold, &[Kind::Hang]),
 ];

@@ -17,6 +17,7 @@ use shuttle::thread::{self, JoinHandle};
 
 use crate::disk::Stepped;
 use crate::ledger::{Ends, Kind, Ledger, end_if_broken, fail, payload};
+use crate::scheduler::in_a_child;
 use crate::setup::{Before, End, Listener, Op, Setup, plain};
 use crate::tasks::{Habit, Owned, Planned, Slot, block_on};
 
@@ -87,6 +88,7 @@ struct World {
     /// Those who hold the log for sure: when there are none, it is closed or about to be.
     holders: Arc<AtomicU32>,
     weak: Weak<Log<Stepped>>,
+    directory: Stepped,
     own_thread: bool,
 }
 
@@ -107,6 +109,18 @@ impl World {
     fn leave(&self, log: SharedLog) {
         self.holders.fetch_sub(1, Ordering::Relaxed);
         self.survive(|| drop(log));
+    }
+
+    /// What a forked child does. The parent goes on as if it had not been.
+    fn as_child(&self, run: impl FnOnce(&Self)) {
+        let disk = self.ledger().disk.clone();
+        let before = disk.image();
+        self.directory.be_forked(true);
+        in_a_child(|| run(self));
+        self.directory.be_forked(false);
+        if disk.image() != before {
+            fail(Kind::Forked, || "a forked child has changed the disk".into());
+        }
     }
 
     /// Runs what may panic as planned.
@@ -209,6 +223,7 @@ impl Worker {
             Op::GiveUpBefore(back) => self.give_up(log, back),
             Op::ReadOn => self.place.read_on(&self.world),
             Op::Get(back) => self.place.get(&self.world, log.durable().get().saturating_sub(back).max(1)),
+            Op::Fork => self.in_child(log),
             Op::LeaveLog => {
                 if let Some(log) = self.log.take() {
                     self.world.leave(log);
@@ -323,6 +338,39 @@ impl Worker {
                 settle(&world, numbers, lsn, outcome, "a future beside");
             }
         }));
+    }
+
+    /// Every call is refused, none waits for a thread that is not there, and nothing on the disk changes.
+    fn in_child(&mut self, log: &Log<Stepped>) {
+        let kept = self.kept.pop();
+        let which = self.world.ledger().rng.u8(..);
+        self.world.as_child(|world| {
+            let lsn = Lsn::new(log.durable().get().saturating_sub(1));
+            let refused = |by: &str, done: inkstone::Result<()>| match done {
+                Err(Error::Forked { .. }) => {}
+                other => fail(Kind::Forked, || format!("{by} in a forked child: {other:?}")),
+            };
+            match which % 8 {
+                0 => refused("append", log.append(&[1; 40]).map(drop)),
+                1 => refused("append_durable", log.append_durable(&[1; 40]).map(drop)),
+                2 => refused("try_append", log.try_append(&[1; 40]).map(drop)),
+                3 => refused("sync", log.sync().map(drop)),
+                4 => refused("truncate_after", log.truncate_after(lsn)),
+                5 => refused("truncate_before", log.truncate_before(lsn.max(Lsn::FIRST))),
+                6 => refused("a reader", self.place.cursor.next().map(drop)),
+                // To ask is no change: it is answered, or refused, and never waits.
+                _ => drop((log.first(), log.last(), log.stats(), self.place.reader.get(lsn))),
+            }
+            if let Some((numbers, append)) = kept {
+                let (lsn, outcome) = (append.lsn(), append.wait());
+                if matches!(outcome, Ok(_)) {
+                    // It was durable before.
+                    settle(world, numbers, lsn, outcome, "a handle in a forked child");
+                } else {
+                    refused("wait", outcome.map(drop));
+                }
+            }
+        });
     }
 
     fn cut(&self, log: &Log<Stepped>, back: u64) {
@@ -540,15 +588,20 @@ pub fn one(seed: u64, plan: Plan) {
     };
     let own_thread = setup.has_own_thread;
     let (options, ear) = listen(options, setup.listener, &disk);
-    let directory = Arc::new(Stepped::new(disk.directory(PATH)));
-    let log = match Log::open_in(directory, options) {
+    let directory = Stepped::new(disk.directory(PATH));
+    let log = match Log::open_in(Arc::new(directory.clone()), options) {
         Ok(log) => Arc::new(log),
         Err(error) => fail(Kind::WrongError, || format!("opening: {error}")),
     };
     let _ = ear.log.set(Arc::downgrade(&log));
     let holders = Arc::new(AtomicU32::new(setup.threads.len() as u32 + 1));
-    let world =
-        World { ledger: Arc::new(Mutex::new(ledger)), holders, weak: Arc::downgrade(&log), own_thread };
+    let world = World {
+        ledger: Arc::new(Mutex::new(ledger)),
+        holders,
+        weak: Arc::downgrade(&log),
+        directory,
+        own_thread,
+    };
     if let Some(fault) = setup.fault.clone() {
         disk.inject(fault);
     }
@@ -618,6 +671,7 @@ fn end(setup: &Setup, world: &World, log: SharedLog) {
             },
             End::Drop => drop(log),
             End::Abandon => log.abandon(),
+            End::InChild => world.as_child(|_| drop(log)),
         }
     });
 }

@@ -7,13 +7,25 @@ use std::cell::Cell;
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
+use crate::ledger::{Kind, note_broken};
+
 thread_local! {
+    static CHILD: Cell<Option<TaskId>> = const { Cell::new(None) };
     static SEED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The seed of the schedule that runs on this thread of the system.
 pub fn seed() -> u64 {
     SEED.get()
+}
+
+/// A forked child has the thread that forked and no other: while `run` runs nobody else does. If it waits for one of the others,
+/// it hangs.
+pub fn in_a_child<T>(run: impl FnOnce() -> T) -> T {
+    CHILD.set(Some(shuttle::current::me()));
+    let done = run();
+    CHILD.set(None);
+    done
 }
 
 /// How the next thread is chosen.
@@ -51,6 +63,7 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
     fn new_execution(&mut self) -> Option<Schedule> {
         let seed = (self.next)()?;
         SEED.set(seed);
+        CHILD.set(None);
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x7363_6865_6475_6C65);
         self.way = match rng.u32(..4) {
             0 => Way::Random,
@@ -72,6 +85,13 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
+        if let Some(child) = CHILD.get() {
+            if runnable.iter().any(|task| task.id() == child && task.runnable()) {
+                return Some(child);
+            }
+            note_broken(Kind::Hang, || "a forked child waits for a thread that it does not have".into());
+            return None;
+        }
         if let [only] = runnable {
             return Some(only.id());
         }

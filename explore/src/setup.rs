@@ -42,6 +42,8 @@ pub enum Op {
     ReadOn,
     /// A record by its LSN: so many before the last.
     Get(u64),
+    /// Fork, and use the log in the child.
+    Fork,
     /// Let go of the log.
     LeaveLog,
 }
@@ -68,6 +70,8 @@ pub enum End {
     Drop,
     /// As a killed process would.
     Abandon,
+    /// In a forked child, where nothing else was left.
+    InChild,
 }
 
 /// When a listener panics.
@@ -181,6 +185,7 @@ fn habit(rng: &mut Rng, has_panics: bool) -> Habit {
 fn op(rng: &mut Rng, taste: Taste, has_panics: bool) -> Op {
     let size = |rng: &mut Rng| size(rng, taste);
     let kind = match (taste, rng.bool()) {
+        _ if rng.u8(..24) == 0 => return Op::Fork,
         (Taste::Waiting, true) => rng.u8(..6),
         (Taste::Futures, true) => rng.u8(20..30),
         (Taste::Cuts, true) => rng.u8(30..41),
@@ -258,6 +263,12 @@ impl Setup {
             (0..length).map(|_| op(rng, taste, has_panics)).collect()
         });
         let threads = threads.collect();
+        let followers = [0, 0, 0, 1, 1, 2][rng.usize(..6)];
+        let end = match [End::Close, End::Close, End::Drop, End::Abandon][rng.usize(..4)] {
+            // The log's own thread, and followers, would be left to themselves there.
+            End::Drop if !has_own_thread && followers == 0 => End::InChild,
+            end => end,
+        };
         Self {
             options,
             has_own_thread,
@@ -266,8 +277,8 @@ impl Setup {
             fault: (rng.u8(..6) == 0).then(|| fault(rng)),
             listener,
             threads,
-            followers: [0, 0, 0, 1, 1, 2][rng.usize(..6)],
-            end: [End::Close, End::Close, End::Drop, End::Abandon][rng.usize(..4)],
+            followers,
+            end,
             leaves_early: rng.u8(..4) == 0,
             has_panics,
         }

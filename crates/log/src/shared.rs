@@ -117,6 +117,9 @@ pub(crate) fn start<D: Directory>(
     let run = move || {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&theirs))) {
             theirs.mark_panic();
+            // It holds no lock any more, so it can wait for the state's: who held it a moment ago may have left a future behind,
+            // and nobody else would come to poison the log and wake it.
+            drop(theirs.lock());
             resume_unwind(panic);
         }
     };
