@@ -13,6 +13,8 @@ use inkstone_io::{
 use inkstone_sim::{SimDirectory, SimEngine, SimFile};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 
+use crate::scheduler::at_io;
+
 /// Another thread may go on here.
 #[derive(Debug, Clone)]
 struct Point(Option<Arc<AtomicBool>>);
@@ -20,7 +22,7 @@ struct Point(Option<Arc<AtomicBool>>);
 impl Point {
     fn pass(&self) {
         if let Some(point) = &self.0 {
-            point.load(Ordering::SeqCst);
+            at_io(|| _ = point.load(Ordering::SeqCst));
         }
     }
 

@@ -147,7 +147,9 @@ fn settle(world: &World, numbers: Range<u32>, wanted: Lsn, outcome: Result<Lsn, 
 struct Worker {
     world: World,
     log: Option<SharedLog>,
-    place: Place,
+    reader: Reader<Stepped>,
+    /// Where it reads, from its first reading on.
+    place: Option<Place>,
     kept: Vec<(Range<u32>, Owned)>,
     beside: Vec<JoinHandle<()>>,
 }
@@ -166,7 +168,7 @@ impl Worker {
         if let Some(log) = self.log.take() {
             world.leave(log);
         }
-        world.survive(|| self.place.read_on(&world));
+        world.survive(|| self.place().read_on(&world));
         world.survive(|| self.wait_for_kept());
         self.beside
     }
@@ -175,7 +177,7 @@ impl Worker {
         let Some(log) = self.log.clone().map(Borrowed) else {
             // Who has let go of the log still reads.
             return if matches!(op, Op::ReadOn) {
-                self.place.read_on(&self.world)
+                self.read_on()
             };
         };
         let log = &log.0;
@@ -221,8 +223,8 @@ impl Worker {
             }
             Op::CutAfter(back) => self.cut(log, back),
             Op::GiveUpBefore(back) => self.give_up(log, back),
-            Op::ReadOn => self.place.read_on(&self.world),
-            Op::Get(back) => self.place.get(&self.world, log.durable().get().saturating_sub(back).max(1)),
+            Op::ReadOn => self.read_on(),
+            Op::Get(back) => get(&self.world, &self.reader, log.durable().get().saturating_sub(back).max(1)),
             Op::Fork => self.in_child(log),
             Op::LeaveLog => {
                 if let Some(log) = self.log.take() {
@@ -230,6 +232,18 @@ impl Worker {
                 }
             }
         }
+    }
+
+    fn place(&mut self) -> &mut Place {
+        self.place.get_or_insert_with(|| {
+            let from = if self.kept.is_empty() { self.reader.first() } else { self.reader.durable() };
+            Place::new(&self.reader, from.max(Lsn::FIRST))
+        })
+    }
+
+    fn read_on(&mut self) {
+        let world = self.world.clone();
+        self.place().read_on(&world);
     }
 
     fn append<'log>(
@@ -342,9 +356,10 @@ impl Worker {
 
     /// Every call is refused, none waits for a thread that is not there, and nothing on the disk changes.
     fn in_child(&mut self, log: &Log<Stepped>) {
+        self.place();
         let kept = self.kept.pop();
         let which = self.world.ledger().rng.u8(..);
-        self.world.as_child(|world| {
+        self.world.clone().as_child(|world| {
             let lsn = Lsn::new(log.durable().get().saturating_sub(1));
             let refused = |by: &str, done: inkstone::Result<()>| match done {
                 Err(Error::Forked { .. }) => {}
@@ -357,9 +372,9 @@ impl Worker {
                 3 => refused("sync", log.sync().map(drop)),
                 4 => refused("truncate_after", log.truncate_after(lsn)),
                 5 => refused("truncate_before", log.truncate_before(lsn.max(Lsn::FIRST))),
-                6 => refused("a reader", self.place.cursor.next().map(drop)),
+                6 => refused("a reader", self.place().cursor.next().map(drop)),
                 // To ask is no change: it is answered, or refused, and never waits.
-                _ => drop((log.first(), log.last(), log.stats(), self.place.reader.get(lsn))),
+                _ => drop((log.first(), log.last(), log.stats(), self.reader.get(lsn))),
             }
             if let Some((numbers, append)) = kept {
                 let (lsn, outcome) = (append.lsn(), append.wait());
@@ -414,9 +429,8 @@ fn nothing_there(error: Error) -> inkstone::Result<()> {
     }
 }
 
-/// A reader and its place.
+/// Where a reader reads.
 struct Place {
-    reader: Reader<Stepped>,
     cursor: Cursor<Stepped>,
     /// What it has shown last, and when.
     shown: Option<(u64, u64)>,
@@ -431,9 +445,8 @@ enum Step {
 }
 
 impl Place {
-    fn new(reader: Reader<Stepped>, from: Lsn) -> Self {
-        let cursor = reader.from(from);
-        Self { reader, cursor, shown: None }
+    fn new(reader: &Reader<Stepped>, from: Lsn) -> Self {
+        Self { cursor: reader.from(from), shown: None }
     }
 
     /// One step. `waits`: for as long as it takes.
@@ -495,16 +508,17 @@ impl Place {
             world.survive(|| step = self.step(world, true));
         }
     }
+}
 
-    fn get(&self, world: &World, lsn: u64) {
-        let begun = world.ledger().tick();
-        let found = self.reader.get(Lsn::new(lsn));
-        let mut ledger = world.ledger();
-        match found {
-            Ok(bytes) => ledger.shown(begun, lsn, &bytes),
-            Err(Error::NotYet { .. }) => ledger.not_shown(begun, lsn, false, "that it is not there yet"),
-            Err(error) => ledger.refused(&error, "get"),
-        }
+/// A record by its LSN.
+fn get(world: &World, reader: &Reader<Stepped>, lsn: u64) {
+    let begun = world.ledger().tick();
+    let found = reader.get(Lsn::new(lsn));
+    let mut ledger = world.ledger();
+    match found {
+        Ok(bytes) => ledger.shown(begun, lsn, &bytes),
+        Err(Error::NotYet { .. }) => ledger.not_shown(begun, lsn, false, "that it is not there yet"),
+        Err(error) => ledger.refused(&error, "get"),
     }
 }
 
@@ -615,7 +629,7 @@ pub fn one(seed: u64, plan: Plan) {
 fn history(setup: &Setup, world: &World, log: SharedLog) {
     let reader = log.reader();
     let follow = |_| {
-        let (place, world) = (Place::new(reader.clone(), log.first()), world.clone());
+        let (place, world) = (Place::new(&reader, log.first()), world.clone());
         thread::spawn(move || place.follow(&world))
     };
     let followers: Vec<_> = (0..setup.followers).map(follow).collect();
@@ -623,9 +637,8 @@ fn history(setup: &Setup, world: &World, log: SharedLog) {
         let (log, ops, world) = (Arc::clone(&log), ops.clone(), world.clone());
         let reader = reader.clone();
         thread::spawn(move || {
-            let from = if number % 2 == 0 { log.first() } else { log.durable() };
-            let place = Place::new(reader, from.max(Lsn::FIRST));
-            Worker { world, log: Some(log), place, kept: Vec::new(), beside: Vec::new() }.run(number, &ops)
+            Worker { world, log: Some(log), reader, place: None, kept: Vec::new(), beside: Vec::new() }
+                .run(number, &ops)
         })
     };
     let workers: Vec<_> = setup.threads.iter().enumerate().map(work).collect();

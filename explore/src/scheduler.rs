@@ -10,6 +10,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use crate::ledger::{Kind, note_broken};
 
 thread_local! {
+    static IS_IO: Cell<bool> = const { Cell::new(false) };
     static CHILD: Cell<Option<TaskId>> = const { Cell::new(None) };
     static SEED: Cell<u64> = const { Cell::new(0) };
 }
@@ -26,6 +27,13 @@ pub fn in_a_child<T>(run: impl FnOnce() -> T) -> T {
     let done = run();
     CHILD.set(None);
     done
+}
+
+/// A scheduling point at an operation of the disk. Those take long: others go on there more often than elsewhere.
+pub fn at_io(point: impl FnOnce()) {
+    IS_IO.set(true);
+    point();
+    IS_IO.set(false);
 }
 
 /// How the next thread is chosen.
@@ -64,10 +72,11 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
         let seed = (self.next)()?;
         SEED.set(seed);
         CHILD.set(None);
+        IS_IO.set(false);
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x7363_6865_6475_6C65);
-        self.way = match rng.u32(..4) {
+        self.way = match rng.u32(..6) {
             0 => Way::Random,
-            1 => Way::Sticky(1 << rng.u32(1..6)),
+            1 | 2 => Way::Sticky(1 << rng.u32(1..6)),
             _ => {
                 // Histories have some hundreds of steps, few have thousands.
                 let steps = 1 << rng.u32(6..12);
@@ -96,6 +105,7 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
             return Some(only.id());
         }
         self.step += 1;
+        let is_yielding = is_yielding || (IS_IO.replace(false) && self.rng.u8(..4) == 0);
         // Some sleep, and can be chosen all the same: a wake-up without a cause. Were they always candidates, one of them could be
         // chosen again and again, and nobody else.
         let awake: Vec<_> = runnable.iter().filter(|task| task.runnable()).copied().collect();

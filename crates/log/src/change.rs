@@ -27,7 +27,7 @@ use crate::seal::Seal;
 use crate::segment::{Link, Segment, identity};
 use crate::shared::Shared;
 use crate::state::State;
-use crate::sync::{Instant, lock};
+use crate::sync::{Instant, lock, yield_now};
 use crate::waking::Guard;
 use crate::window::{Item, Walk, Window};
 
@@ -147,6 +147,8 @@ impl<D: Directory> Shared<D> {
         let is_early = self.options.makes(Mistake::ChangeBeforeWatermark);
         if is_early {
             self.note_half_a_change();
+            // The mistake leaves readers the time to believe it.
+            yield_now();
         }
         if !self.options.makes(Mistake::CutUntold) {
             state.cuts.push(last);

@@ -492,3 +492,42 @@ fn a_kept_handle_does_not_keep_the_idle_promise_from_being_written() {
         assert!(becomes(sees), "readers of other processes never see it");
     });
 }
+
+/// The lock is free when the log is dropped, so a thread of its own that lived on could write beside the next writer.
+#[test]
+fn a_panic_in_a_waker_or_a_listener_while_the_log_is_dropped_leaves_no_thread_behind() {
+    for in_listener in [false, true] {
+        must_end("dropping the log", move || {
+            let is_armed = Arc::new(AtomicBool::new(false));
+            let theirs = Arc::clone(&is_armed);
+            let panics = move || {
+                if theirs.swap(false, Ordering::SeqCst) {
+                    std::panic::resume_unwind(Box::new("planned"));
+                }
+            };
+            let in_hook = panics.clone();
+            let options = patient().slow_commit(Duration::ZERO).listener(move |_| {
+                if in_listener {
+                    in_hook();
+                }
+            });
+            let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/log"));
+            let log = Log::open_in(Arc::clone(&directory), options).expect("opened");
+            let in_waker = move || {
+                if !in_listener {
+                    panics();
+                }
+            };
+            let append = pending(&log, &doing(in_waker));
+            is_armed.store(true, Ordering::SeqCst);
+            let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(log)));
+            dropped.expect_err("the panic goes on when the log has ended");
+            drop(append);
+            assert_eq!(
+                Arc::strong_count(&directory),
+                1,
+                "a thread of the log holds its directory (listener: {in_listener})"
+            );
+        });
+    }
+}
