@@ -53,11 +53,13 @@ pub struct Seeds<F> {
     rng: fastrand::Rng,
     way: Way,
     step: u32,
+    /// At one point of I/O in so many the thread yields.
+    io_rarely: u32,
 }
 
 impl<F: FnMut() -> Option<u64>> Seeds<F> {
     pub fn new(next: F) -> Self {
-        Self { next, rng: fastrand::Rng::with_seed(0), way: Way::Random, step: 0 }
+        Self { next, rng: fastrand::Rng::with_seed(0), way: Way::Random, step: 0, io_rarely: 1 }
     }
 }
 
@@ -84,6 +86,7 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
                 Way::Priorities { of: Vec::new(), changes, lowest: u64::MAX / 2 }
             }
         };
+        self.io_rarely = [8, 16, 32, 1000][rng.usize(..4)];
         (self.rng, self.step) = (rng, 0);
         Some(Schedule::new(seed))
     }
@@ -105,7 +108,7 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
             return Some(only.id());
         }
         self.step += 1;
-        let is_yielding = is_yielding || (IS_IO.replace(false) && self.rng.u8(..4) == 0);
+        let is_yielding = is_yielding || (IS_IO.replace(false) && self.rng.u32(..self.io_rarely) == 0);
         // Some sleep, and can be chosen all the same: a wake-up without a cause. Were they always candidates, one of them could be
         // chosen again and again, and nobody else.
         let awake: Vec<_> = runnable.iter().filter(|task| task.runnable()).copied().collect();
