@@ -9,11 +9,14 @@ compile_error!(
 );
 
 mod disk;
+mod ear;
 mod ledger;
+mod reading;
 mod run;
 mod scheduler;
 mod setup;
 mod tasks;
+mod templates;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -176,7 +179,7 @@ fn watch_panics() {
 
 fn prepare() {
     let mut once = Some(0);
-    Runner::new(Seeds::new(move || once.take()), config()).run(run::make_templates);
+    Runner::new(Seeds::new(move || once.take()), config()).run(templates::make_templates);
     // After the first run: that one sets a hook of shuttle's own, which prints each panic.
     watch_panics();
 }

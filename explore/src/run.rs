@@ -6,70 +6,25 @@ use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use inkstone::mistake::Mistake;
-use inkstone::{Append, Cursor, Error, Event, Log, Lsn, Options, Reader, SealedSegment};
-use inkstone_io::{Directory, File, OpenFile};
-use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone::{Append, Error, Log, Lsn, Reader};
 use shuttle::thread::{self, JoinHandle};
 
 use crate::disk::Stepped;
+use crate::ear::listen;
 use crate::ledger::{Ends, Kind, Ledger, end_if_broken, fail, payload};
+use crate::reading::{Place, get};
 use crate::scheduler::in_a_child;
-use crate::setup::{Before, End, Listener, Op, Setup, plain};
+use crate::setup::{End, Op, Setup, plain};
 use crate::tasks::{Habit, Owned, Planned, Slot, block_on};
+use crate::templates::Template;
 
-const PATH: &str = "/log";
-/// Who follows the log has no timer: it is woken, or it hangs.
-const FOREVER: Duration = Duration::MAX;
-/// A cursor reads on to the end, which others move.
-const READ_MAX: usize = 60;
+/// The log's directory.
+pub const PATH: &str = "/log";
 
 type SharedLog = Arc<Log<Stepped>>;
-
-/// A log that was closed in order.
-struct Template {
-    disk: SimDisk,
-    records: u64,
-}
-
-static TEMPLATES: OnceLock<Vec<Template>> = OnceLock::new();
-
-/// Makes the logs that histories begin with. Once, in a schedule of its own.
-pub fn make_templates() {
-    TEMPLATES.get_or_init(|| Before::ALL.into_iter().map(Template::new).collect());
-}
-
-impl Template {
-    fn new(before: Before) -> Self {
-        let with = |sizes: &[usize]| {
-            let disk = SimDisk::new(7, DiskOptions::default());
-            if sizes.is_empty() {
-                return (Self { disk, records: 0 }, 0);
-            }
-            let directory = Arc::new(Stepped::alone(disk.directory(PATH)));
-            let log = Log::open_in(directory, plain()).expect("a new log");
-            for (number, bytes) in sizes.iter().enumerate() {
-                log.append_durable(&payload(number as u32, *bytes)).expect("appended");
-            }
-            let segments = log.stats().segments;
-            log.close().expect("closed");
-            (Self { disk, records: sizes.len() as u64 }, segments)
-        };
-        match before {
-            Before::Nothing => with(&[]).0,
-            Before::Few => with(&[100, 20, 3000, 50]).0,
-            Before::Several => with(&[18_000; 7]).0,
-            Before::NearlyFull => {
-                let one = with(&[100]).1;
-                let fits = (1..).take_while(|count| with(&vec![6000; *count]).1 == one).last();
-                with(&vec![6000; fits.unwrap_or(1)]).0
-            }
-        }
-    }
-}
 
 /// What one run has to do beside its seed.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +38,7 @@ type SharedLedger = Arc<Mutex<Ledger>>;
 
 /// What all threads of a history share.
 #[derive(Clone)]
-struct World {
+pub struct World {
     ledger: SharedLedger,
     /// Those who hold the log for sure: when there are none, it is closed or about to be.
     holders: Arc<AtomicU32>,
@@ -94,11 +49,11 @@ struct World {
 
 impl World {
     /// Never held over a scheduling point.
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refused(&self, error: &Error, by: &str) {
+    pub fn refused(&self, error: &Error, by: &str) {
         if matches!(error, Error::Closed) && self.holders.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -124,7 +79,7 @@ impl World {
     }
 
     /// Runs what may panic as planned.
-    fn survive(&self, run: impl FnOnce()) {
+    pub fn survive(&self, run: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
             if !panic.is::<Planned>() {
                 resume_unwind(panic);
@@ -378,7 +333,7 @@ impl Worker {
             }
             if let Some((numbers, append)) = kept {
                 let (lsn, outcome) = (append.lsn(), append.wait());
-                if matches!(outcome, Ok(_)) {
+                if outcome.is_ok() {
                     // It was durable before.
                     settle(world, numbers, lsn, outcome, "a handle in a forked child");
                 } else {
@@ -429,165 +384,11 @@ fn nothing_there(error: Error) -> inkstone::Result<()> {
     }
 }
 
-/// Where a reader reads.
-struct Place {
-    cursor: Cursor<Stepped>,
-    /// What it has shown last, and when.
-    shown: Option<(u64, u64)>,
-}
-
-/// What a step of a reader came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    More,
-    NotYet,
-    Over,
-}
-
-impl Place {
-    fn new(reader: &Reader<Stepped>, from: Lsn) -> Self {
-        Self { cursor: reader.from(from), shown: None }
-    }
-
-    /// One step. `waits`: for as long as it takes.
-    fn step(&mut self, world: &World, waits: bool) -> Step {
-        let begun = world.ledger().tick();
-        let next = self.cursor.next_lsn().get();
-        let found = if waits { self.cursor.next_within(FOREVER) } else { self.cursor.next() };
-        let found = found.map(|record| record.map(|record| (record.lsn.get(), record.bytes.to_vec())));
-        let mut ledger = world.ledger();
-        if let (Ok(_), Some((shown, since))) = (&found, self.shown) {
-            ledger.not_told_of_a_cut(shown, since, begun);
-        }
-        match found {
-            Ok(Some((lsn, bytes))) => {
-                if lsn != next {
-                    fail(Kind::Wrong, || format!("a cursor shows LSN {lsn} where {next} comes next"));
-                }
-                ledger.shown(begun, lsn, &bytes);
-                self.shown = Some((lsn, ledger.tick()));
-                Step::More
-            }
-            Ok(None) => {
-                ledger.not_shown(begun, next, false, "that there is no more yet");
-                Step::NotYet
-            }
-            Err(error @ Error::GivenUp { first, .. }) => {
-                ledger.refused(&error, "a cursor");
-                drop(ledger);
-                self.cursor.seek(first);
-                self.shown = None;
-                Step::More
-            }
-            Err(error @ Error::Cut { .. }) => {
-                ledger.refused(&error, "a cursor");
-                self.shown = None;
-                Step::More
-            }
-            Err(error @ (Error::Closed | Error::Poisoned(_))) if waits => {
-                ledger.not_shown(begun, next, true, "that the log has ended");
-                drop(ledger);
-                world.refused(&error, "a follower");
-                Step::Over
-            }
-            Err(error) => {
-                ledger.refused(&error, "a cursor");
-                Step::Over
-            }
-        }
-    }
-
-    fn read_on(&mut self, world: &World) {
-        (0..READ_MAX).any(|_| self.step(world, false) != Step::More);
-    }
-
-    /// Follows the log to its end. Who is woken by a cut may find that there is no more yet.
-    fn follow(mut self, world: &World) {
-        let mut step = Step::More;
-        while step != Step::Over {
-            world.survive(|| step = self.step(world, true));
-        }
-    }
-}
-
-/// A record by its LSN.
-fn get(world: &World, reader: &Reader<Stepped>, lsn: u64) {
-    let begun = world.ledger().tick();
-    let found = reader.get(Lsn::new(lsn));
-    let mut ledger = world.ledger();
-    match found {
-        Ok(bytes) => ledger.shown(begun, lsn, &bytes),
-        Err(Error::NotYet { .. }) => ledger.not_shown(begun, lsn, false, "that it is not there yet"),
-        Err(error) => ledger.refused(&error, "get"),
-    }
-}
-
-/// What a listener of ours knows.
-struct Ear {
-    log: OnceLock<Weak<Log<Stepped>>>,
-    disk: SimDisk,
-    heard: AtomicU32,
-    /// Segments that are held, and what was in their files.
-    archived: Mutex<Vec<(SealedSegment, Vec<u8>)>>,
-}
-
-impl Ear {
-    fn hears(&self, listener: Listener, event: &Event) {
-        let Some(weak) = self.log.get() else { return };
-        if let (Listener::Archives, Event::SegmentSealed(sealed)) = (listener, event) {
-            let archived = (sealed.clone(), self.bytes_of(sealed));
-            self.archived.lock().unwrap_or_else(PoisonError::into_inner).push(archived);
-        }
-        if let Some(log) = weak.upgrade() {
-            log.last();
-            log.stats();
-        }
-        if listener == Listener::Panics && self.heard.fetch_add(1, Ordering::Relaxed) == 1 {
-            Planned::once();
-        }
-    }
-
-    fn bytes_of(&self, sealed: &SealedSegment) -> Vec<u8> {
-        let name = sealed.path.file_name().unwrap_or_default().to_string_lossy();
-        let mut bytes = Vec::new();
-        if let Ok(file) = self.disk.directory(PATH).open(&name, &OpenFile::existing().read_only()) {
-            bytes.resize(file.len_bytes().unwrap_or(0) as usize, 0);
-            let _ = file.read_at(&mut bytes, 0);
-        }
-        bytes
-    }
-
-    /// What is held is not used for anything else.
-    fn check_archive(&self) {
-        for (sealed, bytes) in self.archived.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            if self.bytes_of(&sealed) != bytes {
-                fail(Kind::Pinned, || format!("segment {} is held, and its file has changed", sealed.number));
-            }
-        }
-    }
-}
-
-/// A listener.
-fn listen(options: Options, listener: Listener, disk: &SimDisk) -> (Options, Arc<Ear>) {
-    let ear = Arc::new(Ear {
-        log: OnceLock::new(),
-        disk: disk.clone(),
-        heard: AtomicU32::new(0),
-        archived: Mutex::default(),
-    });
-    if listener == Listener::None {
-        return (options, ear);
-    }
-    let theirs = Arc::clone(&ear);
-    (options.listener(move |event| theirs.hears(listener, event)), ear)
-}
-
 /// One schedule.
 pub fn one(seed: u64, plan: Plan) {
     let setup = Setup::new(seed);
     Planned::may_come();
-    let templates = TEMPLATES.get().expect("templates come first");
-    let template = &templates[setup.before as usize];
+    let template = Template::of(setup.before);
     let disk = template.disk.power_cut().sample(seed);
     let mut ledger = Ledger::new(disk.clone(), seed);
     ledger.begin(1, template.records);
@@ -648,7 +449,7 @@ fn history(setup: &Setup, world: &World, log: SharedLog) {
     } else {
         Some(log)
     };
-    let beside: Vec<_> = workers.into_iter().flat_map(|worker| join(worker)).collect();
+    let beside: Vec<_> = workers.into_iter().flat_map(join).collect();
     let mut followers = followers;
     if let Some(log) = log {
         let mut is_poisoned = false;
