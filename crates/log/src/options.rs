@@ -149,8 +149,8 @@ impl Options {
     /// four times, an unpadded one more than a hundred times, before it needs another segment.
     ///
     /// Turned on for a log that was written without it, the next opening begins a new segment rather than write the block
-    /// again in which the log ends. Where there is no room for one that opening is [`Error::NoRoom`], and an opening without
-    /// padding still works: to truncate, say.
+    /// again in which the log ends. Where there is no room for one the log is opened all the same, reads, and waits for room
+    /// ([`crate::Recovery::waits_for_room`]).
     pub fn pad_groups(self, pad: bool) -> Self {
         Self { pad_groups: pad, ..self }
     }
