@@ -47,6 +47,11 @@ fn append_for_ever(log: &Log) -> ! {
     }
 }
 
+fn append_three(log: &Log) -> Lsn {
+    let append = || log.append_durable(b"a record").expect("durable");
+    (append(), append(), append()).2
+}
+
 #[test]
 fn a_stopped_writer_keeps_its_lock_and_goes_on_where_it_was() {
     if let Some((log, _)) = own_log() {
@@ -77,7 +82,7 @@ fn a_stopped_writer_keeps_its_lock_and_goes_on_where_it_was() {
 #[test]
 fn a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_acknowledged() {
     if let Some((log, _)) = own_log() {
-        let lsn = (0..3).map(|_| log.append_durable(b"a record").expect("durable")).last().expect("three");
+        let lsn = append_three(&log);
         drop(log.append(b"nobody waits for it"));
         println!("\nacknowledged {lsn}");
         panic!("{}", Command::new("sleep").arg("60").exec());
@@ -103,7 +108,7 @@ fn a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_a
 #[test]
 fn a_process_that_exits_without_closing_loses_nothing_acknowledged() {
     if let Some((log, _)) = own_log() {
-        let lsn = (0..3).map(|_| log.append_durable(b"a record").expect("durable")).last().expect("three");
+        let lsn = append_three(&log);
         println!("\nacknowledged {lsn}");
         // Threads of the log are at work, nothing is dropped.
         std::process::exit(0);
