@@ -188,7 +188,7 @@ impl Filling {
     }
 
     /// This group is to be the last for now. A crash may have left bytes behind it, in the block that follows, which the next opening would
-    /// take for the beginning of a group that was cut. (Not where groups are padded: no block is written twice there.)
+    /// take for the beginning of a group that was cut.
     pub(crate) fn clear_behind(&mut self) {
         self.clears_behind = true;
     }
@@ -205,7 +205,7 @@ impl Filling {
         let finished = encoder.finish(group, promise);
         let used = self.prefix + finished.bytes;
         let offset = finished.at - self.prefix as u64;
-        let behind = if self.clears_behind && !pad { self.coded.version.group_header_bytes() } else { 0 };
+        let behind = if self.clears_behind { self.coded.version.group_header_bytes() } else { 0 };
         self.clears_behind = false;
         let len = (used + behind).next_multiple_of(BLOCK_BYTES);
         let has_room = len <= self.memory.len() && offset + len as u64 <= self.coded.segment_bytes;

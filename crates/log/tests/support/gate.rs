@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
 use inkstone_io::{
-    Capabilities, Completion, Directory, Engine, EngineKind, File as _, OpenFile, Operation, Request, Result,
+    BLOCK_BYTES, Capabilities, Completion, Directory, Engine, EngineKind, File as _, OpenFile, Operation,
+    Request, Result,
 };
 use inkstone_sim::{SimDirectory, SimEngine, SimFile, SimLock};
 
@@ -19,7 +20,7 @@ pub(crate) struct Gate {
     writes: Mutex<Vec<Write>>,
 }
 
-/// A write that passed the gate.
+/// A write that passed the gate, without the blocks that it clears behind its group.
 #[allow(dead_code, reason = "not every test looks at its writes")]
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
@@ -62,9 +63,13 @@ impl Gate {
     }
 
     fn note(&self, request: &Request<SimFile>) {
-        if let Operation::Write { offset, len, .. } = request.operation {
+        if let Operation::Write { buffer, offset, len, .. } = &request.operation {
             let path = request.file.path().to_path_buf();
-            self.writes.lock().unwrap().push(Write { path, offset, len: len as u64 });
+            // Blocks of zeros behind a group are cleared, not written: there is nothing in them to lose.
+            let blocks = buffer[..*len].chunks(BLOCK_BYTES);
+            let cleared = blocks.rev().take_while(|block| block.iter().all(|byte| *byte == 0)).count();
+            let len = (len - cleared * BLOCK_BYTES) as u64;
+            self.writes.lock().unwrap().push(Write { path, offset: *offset, len });
         }
     }
 
