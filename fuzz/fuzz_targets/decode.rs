@@ -4,8 +4,8 @@
 #![no_main]
 
 use inkstone_format::{
-    Decoder, Epoch, HeaderBlock, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop,
-    SurveyOptions, Verdict, explain, judge, survey,
+    Decoder, Epoch, HeaderBlock, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop, SurveyOptions,
+    Verdict, explain, judge, survey,
 };
 use inkstone_fuzz::{images, mutate};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};

@@ -20,6 +20,18 @@ use crate::sim::run::Run;
 use crate::sim::threads;
 use crate::sim::variant::{SEGMENT_BYTES, Variant, variant};
 
+/// Mistakes about threads, for which the labs here are no match: the explorer catches them (docs/interleavings.md).
+pub const EXPLORED: [Mistake; 8] = [
+    Mistake::WakesUnderLock,
+    Mistake::CutFuturesForgotten,
+    Mistake::ChangeBeforeWatermark,
+    Mistake::PlaceNotAskedAgain,
+    Mistake::ForkMarkNotAsked,
+    Mistake::ChildPromises,
+    Mistake::WakeUpLost,
+    Mistake::PoisonUntold,
+];
+
 inkstone_io::named_choice! {
     /// A lab that knows nothing of the mistakes that there are.
     Lab, "lab" {

@@ -6,9 +6,11 @@
 
 use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
-use inkstone_powerloss::mistakes::{Bound, Lab, STARTS, THREADS, hunt};
+use inkstone_powerloss::mistakes::{Bound, EXPLORED, Lab, STARTS, THREADS, hunt};
 
 const PAGE: &str = include_str!("../../../docs/powerloss.md");
+/// Its table is that of the explorer, which is run by itself.
+const EXPLORER: &str = include_str!("../../../docs/interleavings.md");
 /// Where the directed tests are.
 const DIRECTED: [&str; 3] = [
     include_str!("../../log/tests/mistakes.rs"),
@@ -59,6 +61,11 @@ fn every_mistake_has_a_row_and_something_that_catches_it() {
     for (row, mistake) in rows.iter().zip(Mistake::ALL) {
         assert_eq!((&row.name[..], &row.summary[..]), (mistake.name(), mistake.summary()));
         assert!(!row.labs.is_empty() || row.directed.is_some(), "nothing catches {mistake}");
+        if EXPLORED.contains(mistake) {
+            assert_eq!(row.directed.as_deref(), Some(".ci/explore"), "{mistake}");
+            assert!(EXPLORER.contains(&format!("\n| {mistake} | ")), "the explorer's table lacks {mistake}");
+            continue;
+        }
         let Some(test) = &row.directed else { continue };
         let body = DIRECTED.iter().find_map(|source| {
             let (_, body) = source.split_once(&format!("#[test]\nfn {test}() {{\n"))?;

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
-use inkstone_powerloss::mistakes::catches;
+use inkstone_powerloss::mistakes::{EXPLORED, catches};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,7 @@ After each lab stands how many crash states it took: from seed 1, and the median
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MistakesArguments {
-    /// Which mistakes; all of them if none is named
+    /// Which mistakes; all of them if none is named, but for those about threads that `.ci/explore` catches
     #[arg(value_name = "MISTAKE", value_parser = str::parse::<Mistake>)]
     mistakes: Vec<Mistake>,
     /// Put the figures into the table of this page too (docs/powerloss.md)
@@ -33,7 +33,9 @@ pub(crate) struct MistakesArguments {
 
 /// Runs it and shows what caught what; fails if a mistake was not noticed.
 pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let all = if arguments.mistakes.is_empty() { Mistake::ALL } else { &arguments.mistakes };
+    let of_the_labs: Vec<_> =
+        Mistake::ALL.iter().copied().filter(|mistake| !EXPLORED.contains(mistake)).collect();
+    let all = if arguments.mistakes.is_empty() { &of_the_labs } else { &arguments.mistakes };
     // A panic is one way to be caught; it need not fill the terminal.
     std::panic::set_hook(Box::new(|_| {}));
     let mut out = std::io::stdout().lock();
