@@ -122,12 +122,22 @@ impl<D: Directory> Cursor<D> {
             let found = self.find_or_look_again(durable, &mut version);
             let is_final = matches!(found, Ok(None) | Err(Error::Cut { .. }));
             let believes = self.source.options().makes(Mistake::PlaceNotAskedAgain);
-            if is_final || believes || self.source.version() == version {
+            if is_final || believes || self.source.version() == version || self.is_still_there(&found) {
                 return found;
             }
             self.next = next;
             self.place = None;
         }
+    }
+
+    /// Whether a record that was found while something changed is what the log has there now: nothing was cut off since this cursor
+    /// last asked, and the record is neither given up nor behind the watermark. So a reader gets on beside changes that never end.
+    fn is_still_there(&self, found: &Result<Option<Found>>) -> bool {
+        let Ok(Some(found)) = found else { return false };
+        let version = self.source.version();
+        let now = self.source.now();
+        let is_there = now.first <= found.lsn && found.lsn <= now.durable;
+        self.source.is_still(version) && now.cuts == self.cuts && is_there
     }
 
     /// The watermark, if the next record is at or below it, and the version to which that belongs. Asks no more than whether

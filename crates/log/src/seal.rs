@@ -51,12 +51,11 @@ impl<D: Directory> Shared<D> {
     /// # Errors
     /// A write or a sync failed: nothing was lost, but the device cannot be trusted any more.
     pub(crate) fn write_seals(&self) -> Result<bool> {
-        let seals = std::mem::take(&mut *lock(&self.seals));
-        if seals.is_empty() {
-            return Ok(false);
-        }
-        let mut engine = self.directory.engine(EngineKind::Caller, 1)?;
-        for Seal { segment, file, memory, offset, last } in seals {
+        let mut count = 0;
+        // One at a time: the listener may end the log, which writes those that are left and gives the lock back. From then on nothing may
+        // be written here.
+        while let Some(Seal { segment, file, memory, offset, last }) = self.take_seal() {
+            let mut engine = self.directory.engine(EngineKind::Caller, 1)?;
             let len = memory.len();
             let write = Operation::Write { buffer: memory, len, offset, persist: Persist::Later };
             match engine.run(Request { token: 0, file: Arc::clone(&file), operation: write })?.result {
@@ -68,8 +67,15 @@ impl<D: Directory> Shared<D> {
                 }
             }
             self.tell(&self.sealed(segment, last));
+            count += 1;
         }
-        Ok(true)
+        Ok(count > 0)
+    }
+
+    /// The first that waits.
+    fn take_seal(&self) -> Option<Seal<D::File>> {
+        let mut seals = lock(&self.seals);
+        if seals.is_empty() { None } else { Some(seals.remove(0)) }
     }
 
     /// The event that a segment is full and durable, up to `last`.

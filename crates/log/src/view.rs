@@ -30,7 +30,7 @@ pub(crate) struct View<D: Directory> {
     pub(crate) options: Options,
     pub(crate) recovery: Recovery,
     seen: Mutex<Seen<D::File>>,
-    /// One more after each look, so that who reads on need not ask what was seen.
+    /// Another one when a look has changed what was seen, so that who reads on need not ask for that.
     version: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ impl<D: Directory> View<D> {
         Ok(Self { directory, options, recovery, seen: Mutex::new(seen), version: AtomicU64::new(0) })
     }
 
-    /// A number that is another one after each look, and always even. Ask for it before [`View::now`].
+    /// A number that is another one when what was seen is not so any more, and always even. Ask for it before [`View::now`].
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -104,8 +104,6 @@ impl<D: Directory> View<D> {
     /// [`Error::Corrupt`], or what the file system answers.
     pub(crate) fn refresh(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
-        // Before anything is changed: whoever asks in between asks again.
-        self.version.fetch_add(2, Ordering::AcqRel);
         if writer_lives(&*self.directory)? {
             seen.untouched = None;
             self.mind_the_living(&mut seen)?;
@@ -121,8 +119,6 @@ impl<D: Directory> View<D> {
     /// As [`View::refresh`].
     pub(crate) fn refresh_fully(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
-        // Before anything is changed: whoever asks in between asks again.
-        self.version.fetch_add(2, Ordering::AcqRel);
         if writer_lives(&*self.directory)? {
             seen.untouched = None;
             self.look_again(&mut seen)?;
@@ -151,6 +147,9 @@ impl<D: Directory> View<D> {
         // Whatever is wrong there, a look at everything says it better.
         let Some(walked) = walked.ok().filter(|_| !is_old) else { return self.look_again(seen) };
         seen.settled = walked.settled;
+        if walked.tail.first_live > seen.segments.first_live {
+            self.note_change();
+        }
         seen.segments.give_up(walked.tail.first_live);
         seen.segments.obsolete.clear();
         seen.durable = seen.durable.max(walked.tail.promise);
@@ -170,8 +169,15 @@ impl<D: Directory> View<D> {
                 return Err(error);
             }
         }
+        self.note_change();
         seen.take(found);
         Ok(())
+    }
+
+    /// Something that was seen is not so any more: called before that changes, with the lock held. (That the watermark has risen, or that nothing
+    /// is new, is no change: a reader that polls would have the others begin again and again.)
+    fn note_change(&self) {
+        self.version.fetch_add(2, Ordering::AcqRel);
     }
 
     /// Waits until `lsn` is durable or gone, or the log was cut, or `until` is past.

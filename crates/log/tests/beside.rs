@@ -251,3 +251,33 @@ fn where_there_is_no_log_it_says_so_and_makes_none() {
     assert_eq!((reader.first().get(), reader.durable().get()), (1, 0));
     assert!(matches!(reader.get(Lsn::FIRST), Err(Error::NotYet { .. })));
 }
+
+#[test]
+fn a_cursor_gets_on_while_another_of_the_same_reader_polls() {
+    const RECORDS: u64 = 50_000;
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("log");
+    let log = Log::open(&path, Options::new().idle(Duration::from_millis(10))).unwrap();
+    (0..RECORDS).for_each(|number| drop(log.append(&[number as u8; 100]).unwrap()));
+    log.sync().unwrap();
+    let reader = Reader::open(&path, &Options::new()).unwrap();
+    let mut polling = reader.from(Lsn::new(RECORDS + 1));
+    while polling.next().unwrap().is_some() || reader.durable() < Lsn::new(RECORDS) {}
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                assert!(polling.next().unwrap().is_none());
+            }
+        });
+        let (tell, told) = std::sync::mpsc::channel();
+        let theirs = reader.clone();
+        std::thread::spawn(move || {
+            let read = theirs.records(Lsn::FIRST).map(|record| record.unwrap()).count();
+            tell.send(read).unwrap();
+        });
+        let read = told.recv_timeout(Duration::from_secs(30));
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(read.ok(), Some(RECORDS as usize), "the other cursor does not get on");
+    });
+}

@@ -531,3 +531,49 @@ fn a_panic_in_a_waker_or_a_listener_while_the_log_is_dropped_leaves_no_thread_be
         });
     }
 }
+
+#[test]
+fn a_listener_that_drops_the_log_leaves_no_seal_to_be_written_after_its_end() {
+    must_end("dropping the log in a listener", || {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let owner: Arc<Mutex<Option<Arc<Log<SimDirectory>>>>> = Arc::default();
+        let second: Arc<Mutex<Option<Log<SimDirectory>>>> = Arc::default();
+        let options = || Options::new().segment_bytes(64 << 10).record_bytes_max(4096).free_segments_max(16);
+        let (go, may_go) = channel::<()>();
+        let (may_go, count) = (Mutex::new(may_go), AtomicUsize::new(0));
+        let listener = {
+            let (disk, owner, second) = (disk.clone(), Arc::clone(&owner), Arc::clone(&second));
+            move |event: &Event| {
+                let Event::SegmentSealed(_) = event else { return };
+                match count.fetch_add(1, Ordering::SeqCst) {
+                    // Until more seals wait.
+                    0 => _ = may_go.lock().expect("sound").recv_timeout(ENOUGH),
+                    1 => {
+                        drop(owner.lock().expect("sound").take());
+                        let log = Log::open_in(Arc::new(disk.directory("/log")), options())
+                            .expect("the lock is free");
+                        log.truncate_before(log.last().next().expect("few")).expect("given up");
+                        (0..300).for_each(|_| _ = log.append_durable(&[1; 2000]).expect("durable"));
+                        *second.lock().expect("sound") = Some(log);
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let log =
+            Log::open_in(Arc::new(disk.directory("/log")), options().listener(listener)).expect("opened");
+        let before = log.stats().segments;
+        while log.stats().segments < before + 3 {
+            log.append_durable(&[7; 2000]).expect("durable");
+        }
+        *owner.lock().expect("sound") = Some(Arc::new(log));
+        go.send(()).expect("somebody waits");
+        assert!(becomes(|| second.lock().expect("sound").is_some()), "the second opening");
+        // What the first one's thread still has to do is done by then.
+        std::thread::sleep(Duration::from_millis(100));
+        let log = second.lock().expect("sound").take().expect("opened");
+        let shown = log.reader().records(log.first()).map(|record| record.expect("sound")).count();
+        assert_eq!(shown, 300);
+        log.close().expect("closed");
+    });
+}
