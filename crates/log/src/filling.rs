@@ -48,6 +48,8 @@ pub(crate) struct Frozen {
     pub(crate) end: u64,
     /// The LSN of the next record.
     pub(crate) next_lsn: Lsn,
+    /// Where a block behind it is to be cleared.
+    pub(crate) clears: Option<u64>,
 }
 
 impl Frozen {
@@ -205,11 +207,13 @@ impl Filling {
         let finished = encoder.finish(group, promise);
         let used = self.prefix + finished.bytes;
         let offset = finished.at - self.prefix as u64;
-        let behind = if self.clears_behind { self.coded.version.group_header_bytes() } else { 0 };
-        self.clears_behind = false;
-        let len = (used + behind).next_multiple_of(BLOCK_BYTES);
-        let has_room = len <= self.memory.len() && offset + len as u64 <= self.coded.segment_bytes;
-        let len = if has_room { len } else { used.next_multiple_of(BLOCK_BYTES) };
+        let len = used.next_multiple_of(BLOCK_BYTES);
+        let next = offset + len as u64;
+        let crosses = used + self.coded.version.group_header_bytes() > len;
+        let clears = (std::mem::take(&mut self.clears_behind)
+            && crosses
+            && next + BLOCK_BYTES as u64 <= self.coded.segment_bytes)
+            .then_some(next);
         self.memory[used..len].fill(0);
         let end = finished.end();
         let old = std::mem::replace(&mut self.memory, memory);
@@ -219,7 +223,16 @@ impl Filling {
         self.encoder = GroupEncoder::begin(&self.coded, end, self.epoch, finished.next_lsn);
         let has_records = self.first_lsn != finished.next_lsn;
         self.first_lsn = finished.next_lsn;
-        Frozen { memory: old, len, offset, has_records, at: finished.at, end, next_lsn: finished.next_lsn }
+        Frozen {
+            memory: old,
+            len,
+            offset,
+            has_records,
+            at: finished.at,
+            end,
+            next_lsn: finished.next_lsn,
+            clears,
+        }
     }
 
     /// Takes back a group without records that began at byte `at` and was not written: the next group begins there. Its

@@ -77,7 +77,7 @@ impl<D: Directory> Shared<D> {
         while written.is_refused && self.pool.give_up_some() {
             gave_up = true;
             let Some(memory) = written.memory.take() else { return written };
-            let again = Frozen { memory, len, offset, has_records, at, end, next_lsn };
+            let again = Frozen { memory, len, offset, has_records, at, end, next_lsn, clears: None };
             written = lock(&self.writer).group(again, way);
         }
         if gave_up && written.result.is_ok() {

@@ -102,6 +102,16 @@ impl<D: Directory> Writer<D> {
                 return cleared;
             }
         }
+        if let Some(at) = frozen.clears {
+            // By itself: a write of one block that lands elsewhere leaves one of a header's two copies.
+            let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
+            let persist = if matches!(persist, Persist::Sync(_)) { Persist::Later } else { persist };
+            let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, at, persist);
+            // Without room for it the next opening finds a torn tail, and nothing is lost.
+            if cleared.result.as_ref().is_err_and(|error| !error.is_for_room()) {
+                return cleared;
+            }
+        }
         let mut written = self.write(Arc::clone(&file), frozen.memory, frozen.len, frozen.offset, persist);
         if written.result.is_ok() && self.asks {
             written.result = file.check_takes_changes().map_err(Into::into);
