@@ -119,8 +119,13 @@ impl Content {
 
     /// The bytes of a range.
     pub(crate) fn get(&self, offset: u64, len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len];
-        self.read(offset, &mut bytes);
+        let mut bytes = Vec::with_capacity(len);
+        for piece in pieces(offset, len) {
+            match self.page(piece.page) {
+                Some(page) => bytes.extend_from_slice(&page[piece.start..piece.start + piece.len]),
+                None => bytes.resize(bytes.len() + piece.len, 0),
+            }
+        }
         bytes
     }
 
