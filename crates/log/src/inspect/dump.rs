@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use inkstone_format::{
     Batch, Control, GroupHeader, Kind, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Verdict, judge,
@@ -99,7 +100,7 @@ pub fn dump(path: impl AsRef<Path>, payload_bytes_max: usize) -> Result<Dump> {
 /// # Errors
 /// As [`dump`].
 pub fn dump_in<D: Directory>(directory: Arc<D>, payload_bytes_max: usize) -> Result<Dump<D>> {
-    let surveyed = steady(&*directory, Depth::Ends)?;
+    let surveyed = steady(&*directory, Depth::Ends, &AtomicBool::new(false))?;
     if let (true, Some(damage)) = (surveyed.pieces.is_empty(), surveyed.report.damage.first()) {
         return Err(Error::from(damage.clone()));
     }
