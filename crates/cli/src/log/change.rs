@@ -1,13 +1,13 @@
 //! `inkstone truncate`, `inkstone salvage`, `inkstone copy`.
 //!
-//! *Owns*: what they print, and `salvage.json` in a salvaged log's directory. *May not touch*: what they do.
+//! *Owns*: what they print, and what `salvage.json` in a salvaged log's directory says. *May not touch*: what they do.
 
-use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
-use anyhow::Context as _;
 use inkstone::inspect::{self, Salvage};
-use inkstone::{Lsn, Options};
+use inkstone::{Error, Lsn, Options};
 use serde_json::{Value, json};
 
 use super::report::report_json;
@@ -36,19 +36,19 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode
         let left = range(first, last);
         format!("left: LSN {left} ({}); the next is {}", plural(count, "record"), last + 1)
     };
-    print(&text)
+    say!("{text}");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Copies what can be read of a corrupt log.
-pub(super) fn salvage(arguments: &NewLogArguments) -> anyhow::Result<ExitCode> {
-    let salvage = inspect::salvage(&arguments.directory, &arguments.new, &Options::new()).map_err(said)?;
-    let json = salvage_json(arguments, &salvage);
-    let path = arguments.new.join(SALVAGE_FILE);
-    let written = std::fs::File::create(&path)
-        .and_then(|mut file| file.write_all(format!("{json:#}\n").as_bytes()).and_then(|()| file.sync_all()));
-    written.with_context(|| format!("write {}", path.display()))?;
+pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let (old, new) = (&arguments.directory, &arguments.new);
+    let note = |salvage: &Salvage| Some(format!("{:#}\n", salvage_json(arguments, salvage)).into_bytes());
+    let salvage = inspect::salvage_until(old, new, &Options::new(), stop, note)
+        .map_err(|error| said_of_new(error, new))?;
     if arguments.json {
-        return print(&json.to_string());
+        say!("{}", salvage_json(arguments, &salvage));
+        return Ok(ExitCode::SUCCESS);
     }
     let rows = salvage.runs.iter().map(|run| {
         let new_last = run.new_first.get() + (run.last.get() - run.first.get());
@@ -68,11 +68,12 @@ pub(super) fn salvage(arguments: &NewLogArguments) -> anyhow::Result<ExitCode> {
         "\nsaved {} ({}) in {}; lost: {}\nwhich LSN became which stands in {}",
         plural(salvage.records, "record"),
         human(salvage.record_bytes),
-        arguments.new.display(),
+        new.display(),
         plural(lost, "record"),
-        path.display()
+        new.join(SALVAGE_FILE).display()
     ));
-    print(&text)
+    say!("{text}");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn salvage_json(arguments: &NewLogArguments, salvage: &Salvage) -> Value {
@@ -95,17 +96,27 @@ fn salvage_json(arguments: &NewLogArguments, salvage: &Salvage) -> Value {
 }
 
 /// Copies a log.
-pub(super) fn copy(arguments: &NewLogArguments) -> anyhow::Result<ExitCode> {
-    let copied = inspect::copy(&arguments.directory, &arguments.new, &Options::new()).map_err(said)?;
+pub(super) fn copy(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let new = &arguments.new;
+    let copied = inspect::copy_until(&arguments.directory, new, &Options::new(), stop)
+        .map_err(|error| said_of_new(error, new))?;
     let (first, last) = (copied.first.get(), copied.last.get());
     if arguments.json {
-        return print(&json!({ "first": first, "last": last, "records": copied.records }).to_string());
+        say!("{}", json!({ "first": first, "last": last, "records": copied.records }));
+        return Ok(ExitCode::SUCCESS);
     }
-    let (records, new) = (plural(copied.records, "record"), arguments.new.display());
-    print(&format!("copied {records} to {new}: LSN {}", range(first, last)))
+    let records = plural(copied.records, "record");
+    say!("copied {records} to {}: LSN {}", new.display(), range(first, last));
+    Ok(ExitCode::SUCCESS)
 }
 
-fn print(text: &str) -> anyhow::Result<ExitCode> {
-    writeln!(std::io::stdout().lock(), "{text}")?;
-    Ok(ExitCode::SUCCESS)
+/// As [`said`], also where it is about the new log.
+fn said_of_new(error: Error, new: &Path) -> anyhow::Error {
+    match error {
+        Error::Locked { path, holder } if path == new => anyhow::anyhow!(
+            "{holder} is making a copy in {}, or has a log open there; wait for it, or name another directory",
+            path.display()
+        ),
+        error => said(error),
+    }
 }

@@ -223,16 +223,20 @@ impl Framing {
 
 /// Runs a subcommand.
 pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
-    match command {
+    let answer = match command {
         LogCommand::Append(arguments) => append::append(arguments, stop),
         LogCommand::Cat(arguments) => read::cat(arguments, stop),
         LogCommand::Get { directory, lsn, framing } => read::get(directory, *lsn, framing.separator()),
-        LogCommand::Verify(arguments) => report::verify(arguments),
-        LogCommand::Info(arguments) => report::info(arguments),
+        LogCommand::Verify(arguments) => report::verify(arguments, stop),
+        LogCommand::Info(arguments) => report::info(arguments, stop),
         LogCommand::Dump { directory, payload } => dump::dump(directory, *payload, stop),
         LogCommand::Truncate(arguments) => change::truncate(arguments),
-        LogCommand::Salvage(arguments) => change::salvage(arguments),
-        LogCommand::Copy(arguments) => change::copy(arguments),
+        LogCommand::Salvage(arguments) => change::salvage(arguments, stop),
+        LogCommand::Copy(arguments) => change::copy(arguments, stop),
+    };
+    match answer {
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Stopped)) => Ok(ExitCode::from(130)),
+        answer => answer,
     }
 }
 
@@ -252,10 +256,10 @@ fn said(error: Error) -> anyhow::Error {
         Error::TooLarge { .. } => Some("raise --record-max".into()),
         _ => None,
     };
-    let error = anyhow::Error::from(error);
     match cure {
-        Some(cure) => anyhow::anyhow!("{error:#}; {cure}"),
-        None => error,
+        // It says its cause itself.
+        Some(cure) => anyhow::anyhow!("{error}; {cure}"),
+        None => error.into(),
     }
 }
 

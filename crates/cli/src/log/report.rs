@@ -2,36 +2,39 @@
 //!
 //! *Owns*: how a report looks, as text and as JSON. *May not touch*: what it says.
 
-use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use inkstone::inspect::{self, FileState, Report, Roll, SegmentReport, SegmentState};
-use inkstone::{Choice, Corruption, Verdict};
+use inkstone::{Choice, Corruption, Error, Verdict};
 use inkstone_io::{EngineKind, NamedChoice as _};
 use serde_json::{Value, json};
 
 use super::{InfoArguments, ReportArguments, said};
 use crate::columns::{human, plural, range, table};
+use crate::stdout::print;
 
 /// Could not be found out.
 const UNKNOWN: u8 = 2;
 
 /// Reads the whole log and says whether it is intact.
-pub(super) fn verify(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let report = match inspect::verify(&arguments.directory) {
+pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let report = match inspect::verify_until(&arguments.directory, stop) {
         Ok(report) => report,
+        Err(Error::Stopped) => return Err(Error::Stopped.into()),
         Err(error) => {
-            eprintln!("inkstone: {:#}", said(error));
+            complain!("{}", crate::words(&said(error)));
             return Ok(ExitCode::from(UNKNOWN));
         }
     };
-    show(arguments, &report, verify_text)?;
+    let json = || format!("{}\n", report_json(&report));
+    print(if arguments.json { json() } else { verify_text(&report) });
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Says what an opening would find, and how it would write.
-pub(super) fn info(arguments: &InfoArguments) -> anyhow::Result<ExitCode> {
-    let report = inspect::look(&arguments.report.directory).map_err(said)?;
+pub(super) fn info(arguments: &InfoArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let report = inspect::look_until(&arguments.report.directory, stop).map_err(said)?;
     let choice = inspect::choice(&arguments.report.directory).map_err(said)?;
     let text = if arguments.prometheus {
         prometheus(&report)
@@ -42,7 +45,7 @@ pub(super) fn info(arguments: &InfoArguments) -> anyhow::Result<ExitCode> {
     } else {
         info_text(&report, &choice)
     };
-    print(&text)?;
+    print(text);
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -85,14 +88,6 @@ fn prometheus(report: &Report) -> String {
         ));
     }
     text
-}
-
-fn show(arguments: &ReportArguments, report: &Report, text: fn(&Report) -> String) -> anyhow::Result<()> {
-    print(&if arguments.json { format!("{}\n", report_json(report)) } else { text(report) })
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }
 
 fn verify_text(report: &Report) -> String {

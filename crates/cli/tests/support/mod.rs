@@ -66,6 +66,15 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
+/// Waits until it is so.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(120), "it does not come");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
 /// Files of segments, lowest first.
 pub(crate) fn segments(log: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(log).expect("the log").map(|entry| entry.expect("an entry").path());

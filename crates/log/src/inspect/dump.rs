@@ -15,7 +15,7 @@ use inkstone_io::{Directory, OsDirectory};
 use super::pieces::Piece;
 use super::strip::Strip;
 use super::survey::{Depth, steady};
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
 use crate::recover::past_the_cache;
@@ -82,6 +82,7 @@ pub enum Entry {
 pub struct Dump<D: Directory = OsDirectory> {
     directory: Arc<D>,
     pieces: VecDeque<Piece>,
+    damage: Vec<Corruption>,
     now: Option<(Piece, Strip<D::File>)>,
     payload_bytes_max: usize,
     is_over: bool,
@@ -104,8 +105,8 @@ pub fn dump_in<D: Directory>(directory: Arc<D>, payload_bytes_max: usize) -> Res
     if let (true, Some(damage)) = (surveyed.pieces.is_empty(), surveyed.report.damage.first()) {
         return Err(Error::from(damage.clone()));
     }
-    let pieces = surveyed.pieces.into();
-    Ok(Dump { directory, pieces, now: None, payload_bytes_max, is_over: false })
+    let (pieces, damage) = (surveyed.pieces.into(), surveyed.report.damage);
+    Ok(Dump { directory, pieces, damage, now: None, payload_bytes_max, is_over: false })
 }
 
 impl<D: Directory> Iterator for Dump<D> {
@@ -122,6 +123,12 @@ impl<D: Directory> Iterator for Dump<D> {
 }
 
 impl<D: Directory> Dump<D> {
+    /// The damage that was known before anything was shown: that of headers, links and the last segment, files that are
+    /// missing. [`Entry::Stop`] tells the rest.
+    pub fn damage(&self) -> &[Corruption] {
+        &self.damage
+    }
+
     fn entry(&mut self) -> Result<Option<Entry>> {
         loop {
             let Some((piece, mut strip)) = self.now.take() else {
