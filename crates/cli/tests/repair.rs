@@ -205,6 +205,66 @@ fn the_end_that_was_promised_is_missed_and_a_torn_tail_is_not() {
     assert_eq!(saved["gaps"], serde_json::json!([{ "first": 2000, "last": 2000 }]));
 }
 
+#[test]
+fn what_no_file_tells_of_is_unknown_and_not_nothing() {
+    let directory = directory();
+    let at = directory.path();
+    log_in(at);
+    let info = json(&good(at, &["info", "log", "--json"], b""));
+    let last_segment = info["segments"].as_array().and_then(|all| all.last()).expect("a segment");
+    let kept = last_segment["first"].as_u64().expect("an LSN") - 1;
+    std::fs::remove_file(segments(&at.join("log")).pop().expect("a segment")).expect("removed");
+    assert_eq!(run(at, &["verify", "log"]).status.code(), Some(1));
+    let said = text(&good(at, &["salvage", "log", "new"], b""));
+    assert!(said.contains(&format!("behind {kept}")) && said.contains("unknown"), "{said}");
+    let words = format!("lost: 0 records, and what followed LSN {kept}: nothing is left that tells");
+    assert!(said.contains(&words), "{said}");
+    let map = json(&std::fs::read(at.join("new/salvage.json")).expect("the map"));
+    assert_eq!((map["unknown_behind"].as_u64(), map["records"].as_u64()), (Some(kept), Some(kept)));
+    // A damaged record in the midst leaves nothing unknown.
+    let other = support::directory();
+    log_in(other.path());
+    damage(&segments(&other.path().join("log"))[0], b"record 00010");
+    let said = json(&good(other.path(), &["salvage", "log", "new", "--json"], b""));
+    assert!(said["unknown_behind"].is_null(), "{said}");
+}
+
+#[test]
+fn every_whole_record_of_a_file_that_was_cut_short_is_saved() {
+    let directory = directory();
+    let at = directory.path();
+    // In one group: nothing behind a record promises it.
+    let log = inkstone::Log::open(at.join("log"), inkstone::Options::new()).expect("a log");
+    let batch: Vec<String> = (1..=1000).map(line).collect();
+    log.append_batch(&batch).expect("room").wait().expect("durable");
+    log.close().expect("closed");
+    let head = segments(&at.join("log")).pop().expect("a segment");
+    let bytes = std::fs::read(&head).expect("the segment");
+    let place = |number| {
+        let what = line(number);
+        bytes.windows(what.len()).position(|window| window == what.as_bytes()).expect("it is there") as u64
+    };
+    let cuts = [(place(484), 483), (place(484) + 5, 483), (place(485) - 24, 484), (place(1), 0)];
+    for (round, (len, whole)) in cuts.into_iter().enumerate() {
+        std::fs::OpenOptions::new().write(true).open(&head).and_then(|file| file.set_len(len)).expect("cut");
+        assert_eq!(run(at, &["verify", "log"]).status.code(), Some(1));
+        let new = format!("new {round}");
+        let salvaged = run(at, &["salvage", "log", &new, "--json"]);
+        if whole == 0 {
+            assert_eq!(salvaged.status.code(), Some(1), "not one record");
+            assert!(!at.join(new).exists());
+        } else {
+            assert!(salvaged.status.success(), "{}", text(&salvaged.stderr));
+            let salvaged = json(&salvaged.stdout);
+            assert_eq!(salvaged["records"].as_u64(), Some(whole), "{salvaged}");
+            assert_eq!(salvaged["unknown_behind"].as_u64(), Some(whole));
+            let kept: String = (1..=whole).map(|number| line(number) + "\n").collect();
+            assert!(good(at, &["cat", &new], b"") == kept.into_bytes());
+        }
+        std::fs::write(&head, &bytes).expect("put back");
+    }
+}
+
 /// Appends record after record, now and then giving up old ones, until told to stop; gives the last LSN.
 fn keep_writing(at: &Path, keep: u64, stop: &std::sync::atomic::AtomicBool) -> u64 {
     let options = inkstone::Options::new().segment_bytes(64 << 10).record_bytes_max(4 << 10);

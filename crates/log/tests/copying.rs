@@ -19,7 +19,7 @@ const RECORDS: u64 = 400;
 const NEW: &str = "/new";
 const MARK: &str = "inkstone.incomplete";
 /// Crashes that are tried at each moment.
-const SAMPLES: u64 = 6;
+const SAMPLES: u64 = 4;
 
 /// A log that is there all the time.
 fn old() -> Arc<SimDirectory> {
@@ -93,7 +93,7 @@ fn a_power_cut_at_any_moment_of_a_copy_leaves_no_log_or_all_of_it() {
         let (mut whole, mut none) = (0, 0);
         for cut in &cuts {
             let samples = (0..SAMPLES).map(|sample| cut.sample(seed * 1000 + sample));
-            let all = cut.subsets().into_iter().flatten().take(64);
+            let all = cut.subsets().into_iter().flatten().take(24);
             for found in samples.chain(all) {
                 let what = format!("{how:?}, operation {}", cut.operation());
                 if is_whole(&found, &what) {

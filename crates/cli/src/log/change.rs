@@ -61,11 +61,15 @@ pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow:
         .map(|gap| (gap.first, vec![range(gap.first.get(), gap.last.get()), "lost".into()]));
     let mut rows: Vec<_> = rows.chain(gaps).collect();
     rows.sort_by_key(|(first, _)| *first);
-    let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    let mut rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    let unknown = salvage.unknown_behind.map_or(String::new(), |last| {
+        rows.push(vec![format!("behind {last}"), "unknown".into()]);
+        format!(", and what followed LSN {last}: nothing is left that tells how many records that were")
+    });
     let lost: u64 = salvage.gaps.iter().map(|gap| gap.last.get() - gap.first.get() + 1).sum();
     let mut text = table(&["old LSN", "new LSN"], &rows);
     text.push_str(&format!(
-        "\nsaved {} ({}) in {}; lost: {}\nwhich LSN became which stands in {}",
+        "\nsaved {} ({}) in {}; lost: {}{unknown}\nwhich LSN became which stands in {}",
         plural(salvage.records, "record"),
         human(salvage.record_bytes),
         new.display(),
@@ -91,6 +95,7 @@ fn salvage_json(arguments: &NewLogArguments, salvage: &Salvage) -> Value {
             "first": gap.first.get(),
             "last": gap.last.get(),
         })).collect::<Vec<_>>(),
+        "unknown_behind": salvage.unknown_behind.map(Lsn::get),
         "found": report_json(&salvage.report),
     })
 }

@@ -4,7 +4,11 @@
 //!
 //! **What counts.** Every record of a whole group; and of a group that was promised to be durable and is damaged, each
 //! record whose frame and payload are sound by themselves: they were acknowledged. Nothing of a torn tail. Where a batch
-//! is damaged, what is left of it is taken: the gaps tell.
+//! is damaged, what is left of it is taken: the gaps tell. Where a file was cut short, the promises went with its end: there
+//! every whole record counts, since nobody can say of any that it was not acknowledged.
+//!
+//! **What is unknown.** How many records are lost is known as far as something that is left names a higher LSN. Where the
+//! last segment is missing, or its end, nothing does: [`Salvage::unknown_behind`].
 //!
 //! **LSNs.** They are dense, so they cannot all stay. The new log begins at the LSN of the first record that could be read;
 //! up to the first gap every record keeps its LSN, behind each gap it is lower by what was lost. [`Run`] tells both.
@@ -37,8 +41,10 @@ pub struct Salvage {
     pub report: Report,
     /// Records that follow each other without a gap.
     pub runs: Vec<Run>,
-    /// What is lost.
+    /// What is lost, as far as it is known.
     pub gaps: Vec<Gap>,
+    /// The log went on behind this LSN, or may have, and nothing is left that tells how far.
+    pub unknown_behind: Option<Lsn>,
     /// How many records were saved.
     pub records: u64,
     /// Their bytes.
@@ -133,8 +139,11 @@ fn salvage_between<D: Directory, N: Directory>(
     let mut begin = Some(|first| Making::begin(to()?, options.begin_at(first)));
     let mut saved =
         Saved { first_live: report.first, new: None, runs: Vec::new(), records: 0, record_bytes: 0 };
+    let last_number = surveyed.pieces.last().map(|piece| piece.header.number);
+    // A file above the last segment that cannot be read is one that the log had gone on to.
+    let mut is_end_lost = report.damage.iter().any(|damage| damage.segment > last_number);
     let read = surveyed.pieces.iter().try_for_each(|piece| {
-        read_sound(from, piece, &mut |lsn, record| {
+        let ends_in_damage = read_sound(from, piece, &mut |lsn, record| {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::Stopped);
             }
@@ -145,7 +154,9 @@ fn salvage_between<D: Directory, N: Directory>(
                 saved.take(lsn, record)?;
             }
             Ok(())
-        })
+        })?;
+        is_end_lost |= ends_in_damage && Some(piece.header.number) == last_number;
+        Ok(())
     });
     let Some(new) = saved.new.take() else {
         read?;
@@ -159,8 +170,15 @@ fn salvage_between<D: Directory, N: Directory>(
         return Err(error);
     }
     let gaps = saved.gaps(&report);
-    let salvage =
-        Salvage { report, runs: saved.runs, gaps, records: saved.records, record_bytes: saved.record_bytes };
+    let saved_last = saved.runs.last().map(|run| run.last);
+    let salvage = Salvage {
+        unknown_behind: saved_last.max(gaps.last().map(|gap| gap.last)).filter(|_| is_end_lost),
+        report,
+        runs: saved.runs,
+        gaps,
+        records: saved.records,
+        record_bytes: saved.record_bytes,
+    };
     new.finish(note(&salvage).map(|bytes| (names::SALVAGE, bytes)))?;
     Ok(salvage)
 }
@@ -214,8 +232,8 @@ impl<D: Directory> Saved<D> {
 
 type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
 
-/// Shows every sound record of a segment, in the order in which they lie.
-fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> Result<()> {
+/// Shows every sound record of a segment, in the order in which they lie; whether it ends in damage, with nothing behind it.
+fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> Result<bool> {
     let file = Arc::new(past_the_cache(directory, &Options::default(), piece.header.number)?);
     let mut strip = Strip::new(file, &piece.header, piece.end())?;
     let mut group: Vec<(FrameAt, Vec<u8>)> = Vec::new();
@@ -230,20 +248,21 @@ fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> R
             Item::Stop(stop) => {
                 // A cut may end inside a group; what comes before it belongs to the log.
                 if stop.fault == Fault::SegmentEnd {
-                    return show(&mut group, None, visit);
+                    return show(&mut group, None, visit).map(|()| false);
                 }
                 let evidence = piece.evidence(&mut strip, &stop)?;
                 let row = judge(&stop.facts(&evidence));
                 if !matches!(piece.verdict_of(row), Verdict::Corrupt(_)) {
-                    return Ok(());
+                    return Ok(false);
                 }
-                show(&mut group, Some(&evidence), visit)?;
+                let covered = if stop.file_short { Evidence { end: u64::MAX, ..evidence } } else { evidence };
+                show(&mut group, Some(&covered), visit)?;
                 let open_group = strip.group_of(&stop);
                 let epoch = open_group.map_or(stop.tail.epoch, |group| group.header.epoch);
                 let next = strip.go_on(&stop)?;
-                read_loose(&mut strip, &stop, epoch, next, &evidence, visit)?;
+                read_loose(&mut strip, &stop, epoch, next, &covered, visit)?;
                 if next.is_none() {
-                    return Ok(());
+                    return Ok(true);
                 }
             }
         }
