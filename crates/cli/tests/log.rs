@@ -210,7 +210,9 @@ fn errors_name_the_path_and_what_to_do() {
         (&["get", "log", "3"], "LSN 3", "2", 1),
         (&["get", "log", "0"], "LSN 0", "", 1),
         (&["cat", "log", "--null", "--binary"], "cannot be used", "", 2),
-        (&["cat", "log", "--from", "2", "--to", "1"], "--to 1", "", 1),
+        (&["cat", "log", "--from", "2", "--to", "1"], "--to 1", "lies before --from 2", 1),
+        (&["cat", "log", "--to", "0"], "--to 0", "the first record that is left, 1", 1),
+        (&["tune", "nowhere"], "nowhere", "", 1),
     ];
     for (arguments, word, cure, code) in full {
         let output = run(at, arguments);
@@ -218,6 +220,7 @@ fn errors_name_the_path_and_what_to_do() {
         assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {said}");
         assert!(said.contains(word) && said.contains(cure), "{arguments:?}: {said}");
         assert_eq!(text(&output.stdout), "", "{arguments:?}");
+        assert!(said.matches("os error").count() <= 1, "said twice: {said}");
         assert!(
             *code == 2 && said.contains("Usage") || said.trim_end().lines().count() == 1,
             "{arguments:?}: {said}"

@@ -206,6 +206,45 @@ fn the_end_that_was_promised_is_missed_and_a_torn_tail_is_not() {
 }
 
 #[test]
+fn verify_counts_what_is_left_and_not_what_was_given_up() {
+    let directory = directory();
+    let at = directory.path();
+    log_in(at);
+    // In the last segment, in the midst of another, and at the first record of one.
+    let info = json(&good(at, &["info", "log", "--json"], b""));
+    let third = info["segments"][2]["first"].as_u64().expect("an LSN");
+    for before in [third - 20, third, third + 1, 1990] {
+        good(at, &["truncate", "log", "--before", &before.to_string()], b"");
+        let verified = json(&good(at, &["verify", "log", "--json"], b""));
+        let bytes: usize = (before..=2000).map(|number| line(number).len()).sum();
+        assert_eq!(verified["records"].as_u64(), Some(2001 - before), "{before}: {verified}");
+        assert_eq!(verified["record_bytes"].as_u64(), Some(bytes as u64), "{before}");
+        let said = text(&good(at, &["verify", "log"], b""));
+        assert!(said.contains(&format!("intact: {} records", 2001 - before)), "{said}");
+        assert!(said.contains(&format!("{before} to ")), "{said}");
+    }
+    assert!(text(&good(at, &["verify", "log"], b"")).contains("1990 to 2000       11"), "the row too");
+}
+
+#[test]
+fn dump_answers_as_verify_does() {
+    let directory = directory();
+    let at = directory.path();
+    log_in(at);
+    good(at, &["dump", "log"], b"");
+    let files = segments(&at.join("log"));
+    let sound = std::fs::read(&files[1]).expect("a segment");
+    damage(&files[1], b"record 00");
+    let dumped = run(at, &["dump", "log"]);
+    assert_eq!(dumped.status.code(), Some(1));
+    assert!(text(&dumped.stderr).contains("inkstone verify log"), "{}", text(&dumped.stderr));
+    assert!(text(&dumped.stdout).contains("\"lsn\":2000,"), "what can be read is shown all the same");
+    std::fs::write(&files[1], sound).expect("put back");
+    std::fs::remove_file(&files[2]).expect("removed");
+    assert_eq!(run(at, &["dump", "log"]).status.code(), Some(1), "a missing segment");
+}
+
+#[test]
 fn what_no_file_tells_of_is_unknown_and_not_nothing() {
     let directory = directory();
     let at = directory.path();

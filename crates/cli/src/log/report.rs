@@ -91,7 +91,7 @@ fn prometheus(report: &Report) -> String {
 }
 
 fn verify_text(report: &Report) -> String {
-    let rows: Vec<_> = report.segments.iter().map(verify_row).collect();
+    let rows: Vec<_> = report.segments.iter().map(|segment| verify_row(report, segment)).collect();
     let heading = ["segment", "LSN", "records", "bytes", "groups", "verdict"];
     let mut text = if rows.is_empty() { String::new() } else { format!("{}\n", table(&heading, &rows)) };
     text.push_str(&notes(report));
@@ -118,10 +118,10 @@ fn verify_text(report: &Report) -> String {
     text
 }
 
-fn verify_row(segment: &SegmentReport) -> Vec<String> {
+fn verify_row(report: &Report, segment: &SegmentReport) -> Vec<String> {
     vec![
         segment.number.to_string(),
-        range(segment.first.get(), segment.last.get()),
+        range(segment.first.max(report.first).get(), segment.last.get()),
         segment.counts.records.to_string(),
         segment.counts.record_bytes.to_string(),
         segment.counts.groups.to_string(),

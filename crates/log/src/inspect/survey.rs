@@ -183,7 +183,11 @@ fn read_all<D: Directory>(
     found: &mut Surveyed,
 ) -> Result<()> {
     let head_piece = Piece { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
-    let head_read = read_piece(directory, headers, &head_piece, stop)?;
+    let mut head_read = read_piece(directory, headers, &head_piece, (Lsn::FIRST, stop))?;
+    if head_read.tail.first_live > head.first_lsn {
+        // Only now it is known which of its records count.
+        head_read = read_piece(directory, headers, &head_piece, (head_read.tail.first_live, stop))?;
+    }
     let first_live = head_read.tail.first_live;
     let Pieces { mut pieces, faults } = Pieces::find(directory, headers, head, first_live)?;
     for fault in faults {
@@ -206,7 +210,7 @@ fn read_all<D: Directory>(
         (first_live, head_read.tail.closed && head_read.report.verdict == Verdict::End);
     let others: Vec<&Piece> = pieces.iter().filter(|piece| piece.header.number != head.number).collect();
     let mut others = match depth {
-        Depth::Everything => read_pieces(directory, headers, &others, stop),
+        Depth::Everything => read_pieces(directory, headers, &others, (first_live, stop)),
         Depth::Ends => others.iter().map(|piece| unread(directory, headers, piece)).collect(),
     }
     .into_iter();
@@ -349,13 +353,13 @@ fn read_pieces<D: Directory>(
     directory: &D,
     headers: &Headers<'_, D>,
     pieces: &[&Piece],
-    stop: &AtomicBool,
+    how: (Lsn, &AtomicBool),
 ) -> Vec<Result<Read>> {
     let bytes: u64 = pieces.iter().map(|piece| piece.header.segment_bytes).sum();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = cores.min(THREADS_MAX).min(pieces.len()).min((bytes / BYTES_PER_THREAD) as usize);
     if threads < 2 {
-        return pieces.iter().map(|piece| read_piece(directory, headers, piece, stop)).collect();
+        return pieces.iter().map(|piece| read_piece(directory, headers, piece, how)).collect();
     }
     let next = AtomicUsize::new(0);
     let work = || {
@@ -363,7 +367,7 @@ fn read_pieces<D: Directory>(
         while let index = next.fetch_add(1, Ordering::Relaxed)
             && let Some(piece) = pieces.get(index)
         {
-            done.push((index, read_piece(directory, headers, piece, stop)));
+            done.push((index, read_piece(directory, headers, piece, how)));
         }
         done
     };
@@ -381,12 +385,12 @@ fn read_pieces<D: Directory>(
     found.into_iter().map(|(_, read)| read).collect()
 }
 
-/// Reads a segment from front to back, over its damage.
+/// Reads a segment from front to back, over its damage; counts the records from `first_live` on.
 fn read_piece<D: Directory>(
     directory: &D,
     headers: &Headers<'_, D>,
     piece: &Piece,
-    told: &AtomicBool,
+    (first_live, told): (Lsn, &AtomicBool),
 ) -> Result<Read> {
     let mut read = unread(directory, headers, piece)?;
     // Reading finds that by itself.
@@ -399,6 +403,7 @@ fn read_piece<D: Directory>(
         match strip.step()? {
             Item::GroupStart(_) if told.load(Ordering::Relaxed) => return Err(Error::Stopped),
             Item::GroupStart(_) => group = Counts { groups: 1, ..Counts::default() },
+            Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn < first_live => {}
             Item::Frame(frame) if frame.kind == Kind::Record => {
                 group.records += 1;
                 group.record_bytes += frame.payload_bytes as u64;
