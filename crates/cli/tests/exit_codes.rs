@@ -140,6 +140,8 @@ const ON_A_LOG: &[(&str, &[&str])] = &[
     ("dump", &["dump", "LOG"]),
     ("truncate --before", &["truncate", "LOG", "--before", "5"]),
     ("truncate --after", &["truncate", "LOG", "--after", "1500"]),
+    ("truncate --keep-records", &["truncate", "LOG", "--keep-records", "100"]),
+    ("truncate --dry-run", &["truncate", "LOG", "--keep-for", "1d", "--dry-run"]),
     ("salvage", &["salvage", "LOG", "NEW"]),
     ("copy", &["copy", "LOG", "NEW"]),
     ("tune --dry-run", &["tune", "LOG", "--dry-run"]),

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use inkstone::inspect::{self, Salvage};
-use inkstone::{Error, Lsn, Options};
+use inkstone::inspect::{self, Keep, Salvage};
+use inkstone::{Error, Log, Lsn, Options};
 use serde_json::{Value, json};
 
 use super::report::report_json;
-use super::{NewLogArguments, TruncateArguments, open_existing, said};
+use super::{NewLogArguments, TruncateArguments, said};
 use crate::columns::{human, plural, range, table};
 
 /// The file in which a salvaged log tells where it comes from.
@@ -19,25 +19,84 @@ const SALVAGE_FILE: &str = "salvage.json";
 
 /// Gives up records at the front, or takes them off at the end.
 pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode> {
-    let log = open_existing(&arguments.directory)?;
-    let result = match (arguments.before, arguments.after) {
-        (Some(before), _) => log.truncate_before(Lsn::new(before)),
-        (_, Some(after)) => log.truncate_after(Lsn::new(after)),
-        (None, None) => Ok(()),
-    };
-    let (first, last) = (log.first().get(), log.last().get());
+    let directory = &arguments.directory;
+    if arguments.dry_run {
+        let report = inspect::look(directory).map_err(said)?;
+        if let Some(damage) = report.damage.first() {
+            return Err(said(damage.clone().into()));
+        }
+        let (first, last) = match change(arguments).map_err(said)? {
+            Change::Before(first) if first.get() > report.last.get() + 1 => {
+                return Err(said(Error::NotYet { lsn: first, durable: report.last }));
+            }
+            Change::Before(first) => (first.max(report.first), report.last),
+            Change::After(last) if last > report.last => {
+                return Err(said(Error::NotYet { lsn: last, durable: report.last }));
+            }
+            Change::After(last) if last.get() + 1 < report.first.get() => {
+                return Err(said(Error::GivenUp { lsn: last, first: report.first }));
+            }
+            Change::After(last) => (report.first, last),
+        };
+        tell(arguments, first, last);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let log = Log::open(directory, Options::new().create(false)).map_err(said_of_truncated)?;
+    // Only now: nobody else can change what is kept.
+    let result = change(arguments).and_then(|change| match change {
+        Change::Before(first) => log.truncate_before(first),
+        Change::After(last) => log.truncate_after(last),
+    });
+    let (first, last) = (log.first(), log.last());
     // What the truncation failed of is the error that counts.
     let closed = log.close();
     result.and(closed).map_err(said)?;
-    let count = (last + 1).saturating_sub(first);
-    let text = if arguments.json {
-        json!({ "first": first, "last": last, "records": count }).to_string()
-    } else {
-        let left = range(first, last);
-        format!("left: LSN {left} ({}); the next is {}", plural(count, "record"), last + 1)
-    };
-    say!("{text}");
+    tell(arguments, first, last);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a truncation comes to.
+enum Change {
+    Before(Lsn),
+    After(Lsn),
+}
+
+fn change(arguments: &TruncateArguments) -> Result<Change, Error> {
+    let what = &arguments.what;
+    let keep = what
+        .keep_bytes
+        .map(Keep::Bytes)
+        .or(what.keep_records.map(Keep::Records))
+        .or(what.keep_for.map(Keep::For));
+    match (what.before, what.after, keep) {
+        (_, _, Some(keep)) => inspect::first_to_keep(&arguments.directory, keep).map(Change::Before),
+        (_, Some(last), _) => Ok(Change::After(Lsn::new(last))),
+        // Without any of them the arguments would have been refused.
+        (first, _, _) => Ok(Change::Before(Lsn::new(first.unwrap_or(0)))),
+    }
+}
+
+fn tell(arguments: &TruncateArguments, first: Lsn, last: Lsn) {
+    let (first, last) = (first.get(), last.get());
+    let count = (last + 1).saturating_sub(first);
+    if arguments.json {
+        say!("{}", json!({ "first": first, "last": last, "records": count, "dry_run": arguments.dry_run }));
+        return;
+    }
+    let left = if arguments.dry_run { "would be left" } else { "left" };
+    let (records, next) = (plural(count, "record"), last + 1);
+    say!("{left}: LSN {} ({records}); the next is {next}", range(first, last));
+}
+
+/// As [`said`]: a log has one writer, and only that can write what gives records up.
+fn said_of_truncated(error: Error) -> anyhow::Error {
+    match error {
+        Error::Locked { path, holder } => anyhow::anyhow!(
+            "{} is locked by {holder}, which alone can truncate it: call Log::truncate_before there, or end it first",
+            path.display()
+        ),
+        error => said(error),
+    }
 }
 
 /// Copies what can be read of a corrupt log.

@@ -12,6 +12,7 @@ mod dump;
 mod making;
 mod pieces;
 mod report;
+mod retention;
 mod salvage;
 mod strip;
 mod survey;
@@ -29,6 +30,7 @@ pub use inkstone_format::{
     SegmentHeader, Version,
 };
 pub use report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
+pub use retention::{Keep, first_to_keep, first_to_keep_in};
 pub use salvage::{Gap, Run, Salvage, salvage, salvage_in, salvage_until};
 pub use survey::{look_in, verify_in};
 
