@@ -24,6 +24,7 @@ mod report;
 mod results;
 mod score;
 mod select;
+mod signals;
 mod tee;
 mod tune;
 
@@ -65,14 +66,15 @@ fn main() -> ExitCode {
         Err(error) => return with_output(not_run(&error)),
     };
     let stop = Arc::new(AtomicBool::new(false));
-    // A hangup tells `tee` to open its file again; everything else it ends.
-    let hangup_ends = !matches!(arguments.command, Command::Tee(_));
-    let outcome = stop_on_signals(&stop, hangup_ends).and_then(|()| match arguments.command {
+    // `tee` reads on after a signal, and listens by itself.
+    let is_stopped = !matches!(arguments.command, Command::Tee(_));
+    let listening = if is_stopped { signals::stop_on_signals(&stop) } else { Ok(()) };
+    let outcome = listening.and_then(|()| match arguments.command {
         Command::Lab(lab) => lab::lab(&lab, &stop),
         Command::Bench(bench) => bench::bench(&bench, &stop),
         Command::Tune(tune) => tune::tune(&tune, &stop),
         Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
-        Command::Tee(tee) => tee::tee(&tee, &stop),
+        Command::Tee(tee) => tee::tee(*tee),
         Command::Log(command) => log::run(&command, &stop),
         Command::Manual(command) => manual::run(&command, Arguments::command()),
     });
@@ -104,15 +106,4 @@ fn words(error: &anyhow::Error) -> String {
         cause if said.is_empty() => cause,
         cause => format!("{said}: {cause}"),
     })
-}
-
-/// The first Ctrl-C ends a run in order: files removed, mounts taken away. The second ends the process at once; what
-/// stays then is removed by the next start.
-fn stop_on_signals(stop: &Arc<AtomicBool>, hangup_ends: bool) -> anyhow::Result<()> {
-    let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
-    for signal in signals.into_iter().take(if hangup_ends { 3 } else { 2 }) {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(stop))?;
-        signal_hook::flag::register(signal, Arc::clone(stop))?;
-    }
-    Ok(())
 }

@@ -1,35 +1,32 @@
 //! `inkstone tee`.
 //!
-//! *Owns*: its arguments, cutting stdin into lines, how it ends. *May not touch*: writing, rotating: the log writer does.
-//!
-//! One thread reads and writes; this one waits for it or for a signal. The reading thread may hang in a read for ever: what it
-//! has put is written by closing the log, which it is not needed for.
+//! *Owns*: its arguments, opening the log as they say. *May not touch*: writing, rotating: the log writer does; reading and
+//! ending: the files beside this one do.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod echo;
+mod pid_file;
+mod read;
+mod run;
+
+use std::fmt;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use inkstone_appender::{Compression, Keep, LogWriter, Notice, Rotation, Survive, WhenFull};
+use inkstone_appender::{Compression, Event, Keep, LogWriter, Notice, Rotation, Survive, WhenFull};
 
 use crate::parse::{duration, size};
-
-/// How soon a signal is noticed.
-const NOTICE: Duration = Duration::from_millis(20);
-const INPUT_BYTES: usize = 256 << 10;
-/// A line longer than this is taken in pieces.
-const LINE_BYTES_MAX: u64 = 16 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
   service 2>&1 | inkstone tee /var/log/service.log --rotate-size 64MiB --keep-files 10 --compress gzip
   service | inkstone tee service.log --rotate-every day --keep-days 30 --survive kill
   service | inkstone tee service.log --when-full drop-oldest --notice json    never stops the service
-  kill -HUP $(pidof inkstone)     opens the file again, after logrotate moved it away";
+  service | inkstone tee service.log --pid-file /run/service-log.pid
+  kill -HUP $(cat /run/service-log.pid)     opens the file again, after logrotate moved it away
+A SIGHUP ends every other inkstone command: send it to the one that is meant, never by the program's name.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -84,9 +81,16 @@ pub(crate) struct TeeArguments {
     /// How old a line gets at most before it goes to the file
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
     flush_every: Duration,
-    /// Write every line to stdout as well
+    /// Write every line to stdout as well; a reader that is too slow, or leaves, loses lines, and the log none
     #[arg(long)]
     echo: bool,
+    /// After SIGTERM or SIGINT: how long to read on, for the last lines of a service; at the end: how long to try a disk
+    /// that fails
+    #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration)]
+    grace: Duration,
+    /// Write the number of this process to a file, for kill -HUP, also under nohup; it is removed at the end
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -183,7 +187,11 @@ impl TeeArguments {
             .when_full(when_full)
             .survive(survive)
             .notice(notice)
-            .reopen_on_sighup();
+            .drain_timeout(self.grace)
+            .on_event(|event| match event {
+                Event::Rotated { .. } | Event::Recovered(_) => {}
+                event => say(event),
+            });
         if let Some(link) = &self.latest {
             builder = builder.latest(link);
         }
@@ -192,49 +200,14 @@ impl TeeArguments {
 }
 
 /// Writes stdin into a rotating log, until it ends or a signal comes.
-pub(crate) fn tee(arguments: &TeeArguments, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
-    let (log, guard) = arguments.open()?;
-    if let Some(recovery) = guard.recovery() {
-        eprintln!("inkstone: {recovery}");
-    }
-    let (ended, end) = channel();
-    let (theirs, echo) = (log.clone(), arguments.echo);
-    std::thread::Builder::new().name("stdin".into()).spawn(move || {
-        let _ = ended.send(copy(std::io::stdin().lock(), &theirs, echo));
-    })?;
-    let copied = loop {
-        match end.recv_timeout(NOTICE) {
-            Ok(copied) => break copied,
-            Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
-            Err(_) => break Ok(()),
-        }
-    };
-    guard.close()?;
-    let dropped = log.stats();
-    if dropped.dropped_lines > 0 {
-        let (lines, bytes) = (dropped.dropped_lines, dropped.dropped_bytes);
-        eprintln!("inkstone: {lines} lines dropped ({bytes} bytes): the disk did not keep up");
-    }
-    copied?;
-    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+pub(crate) fn tee(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
+    // A closed pipe is no reader that has had enough: the log is not done for it.
+    run::run(arguments).map_err(|error| anyhow::anyhow!("{error:#}"))
 }
 
-/// Each line by itself, so that none is ever cut by a new file.
-fn copy(input: impl Read, mut log: &LogWriter, echo: bool) -> anyhow::Result<()> {
-    let mut input = BufReader::with_capacity(INPUT_BYTES, input);
-    let mut out = std::io::stdout();
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let count = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
-        if count == 0 {
-            return Ok(());
-        }
-        log.write_all(&line)?;
-        if echo {
-            out.write_all(&line)?;
-        }
-    }
+/// Says something on stderr; one that is closed changes nothing.
+fn say(what: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "inkstone: {what}");
 }
 
 #[cfg(test)]

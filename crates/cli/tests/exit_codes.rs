@@ -201,7 +201,8 @@ fn works(process: u32) -> bool {
     paths.any(|path: PathBuf| path.to_string_lossy().contains("/LOG/") || path.starts_with("/LOG/"))
 }
 
-/// The code with which it ends when it is interrupted while it works. One that had done its work by then is asked again.
+/// The code with which it ends when SIGTERM comes while it works: SIGINT, which does the same, is ignored in what a shell starts
+/// with `&`, and so in everything that a test starts there. One that had done its work by then is asked again.
 fn with_signal(at: &Path, arguments: &[&str]) -> String {
     let mut last = String::new();
     for _ in 0..25 {
@@ -218,7 +219,7 @@ fn with_signal(at: &Path, arguments: &[&str]) -> String {
         // A process that nobody has waited for can be sent signals, also when it has ended.
         signal(&child, "-STOP");
         let is_caught = !has_ended(child.id());
-        signal(&child, "-INT");
+        signal(&child, "-TERM");
         signal(&child, "-CONT");
         // `append` waits for more input.
         let stdin = child.stdin.take();
@@ -309,16 +310,17 @@ fn interrupted(at: &Path, arguments: &[&str]) -> String {
     let mut command: Command = inkstone();
     command.current_dir(at).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("the command runs");
-    // It has begun when its handler is in place: bit 1 of the signals that it catches.
-    until(|| catches_interrupts(child.id()));
-    signal(&child, "-INT");
+    // It has begun when its handler is in place.
+    until(|| catches_the_end(child.id()));
+    signal(&child, "-TERM");
     code(&wait(child))
 }
 
-fn catches_interrupts(process: u32) -> bool {
+/// SIGTERM is number 15: bit 14 of the signals that it catches.
+fn catches_the_end(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
-    u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 0b10 != 0)
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << 14 != 0)
 }
 
 #[test]

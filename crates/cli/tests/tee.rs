@@ -56,7 +56,7 @@ fn every_byte_of_stdin_is_in_the_files_in_order() {
 fn a_hangup_opens_the_file_again_and_sigterm_ends_it_with_all_lines() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("a.log");
-    let mut child = start(&file, &["--flush-every", "1ms", "--echo"]);
+    let mut child = start(&file, &["--flush-every", "1ms", "--echo", "--grace", "100ms"]);
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(b"one\n").expect("written");
     wait_for(&file, "one\n");

@@ -20,6 +20,8 @@ use crate::shared::Shared;
 /// go, it is committed by the log's own thread within [`crate::Options::linger`] (without that thread: by whoever commits
 /// next), and nobody learns of a failure but by the log being poisoned.
 ///
+/// Its wakers run with nothing of the log held: they may use the log. In a process that a waker forks it must not return.
+///
 /// It borrows the log, so that who lets it go pays nothing for it; [`Append::into_owned`] gives one that may go anywhere.
 #[must_use = "the record is not durable before `wait` (or `.await`) returns Ok"]
 pub struct Append<'log, D: Directory = OsDirectory> {

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES};
+use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES, HEADER_BYTES};
 use inkstone_format::{
     Control, EncodeError, Epoch, Kind, Lsn, Position, PromiseReason, Roll, SegmentHeader, SegmentNumber,
 };
@@ -22,7 +22,7 @@ use crate::look::open_for_reading;
 use crate::mistake::Mistake;
 use crate::pool::{Blocks, ObtainError, Ready};
 use crate::recover::damage;
-use crate::room::{Need, or_left_out};
+use crate::room::{Need, or_left_out, refused};
 use crate::seal::Seal;
 use crate::segment::{Link, Segment, identity};
 use crate::shared::Shared;
@@ -195,8 +195,16 @@ impl<D: Directory> Shared<D> {
         let header = header(ready.number);
         let is_retried = self.options.makes(Mistake::HeaderFailureRetried);
         let failed = if is_retried { ObtainError::Retry } else { ObtainError::Poison };
-        lock(&self.writer).header(&ready.file, &header).map_err(failed)?;
-        Ok((header, ready))
+        let written = self.write_header(&ready.file, &header);
+        match written.result {
+            Ok(()) => Ok((header, ready)),
+            // Before the log goes on without it no crash may find a header in it, whole or in part.
+            Err(error) if written.is_refused => match self.pool.give_back(ready, &self.options) {
+                Ok(()) => Err(ObtainError::Retry(refused(HEADER_BYTES as u64, error))),
+                Err(_) => Err(failed(error)),
+            },
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Says in the old segment, which ends with the record `last`, which one comes next. Where an opening could not say its
@@ -448,14 +456,17 @@ impl<D: Directory> Shared<D> {
         if result.is_err() {
             return (state, result);
         }
-        // From here on the cut is durable: whatever fails poisons.
-        if let Err(error) =
-            state.filling.control(&Control::Epoch { previous: Some(previous), recovered: last })
-        {
-            let poisoned = self.poison(&mut state, Error::Invalid(error.to_string()));
-            return (state, Err(poisoned));
+        // From here on the cut is durable. The epoch comes before all else that is written.
+        let said = Control::Epoch { previous: Some(previous), recovered: last };
+        if self.options.makes(Mistake::CutEpochNotSynced) {
+            let _ = state.filling.control(&said);
+            (state, result) = self.write_group(state, true);
+        } else {
+            state.epoch_due = Some(said);
+            (state, result) = self.begin_epoch(state);
+            // Without room for it: as an opening does (`room.rs`).
+            result = or_left_out(result);
         }
-        (state, result) = self.write_group(state, self.options.makes(Mistake::CutEpochNotSynced));
         if result.is_ok() {
             drop(state);
             result = self.retire_unread();

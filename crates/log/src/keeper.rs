@@ -110,7 +110,7 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
         Some(left) if !left.is_zero() => Due::In(left),
         // Somebody waits, and will commit.
         _ if state.waiting > 0 => Due::In(shared.options.idle),
-        // With what is gathered, if anything is: who has it may keep it for ever, and not wait.
+        // What is gathered goes with it: the caller that appended it may never wait for it.
         _ => Due::Promise,
     }
 }

@@ -68,11 +68,11 @@ inkstone_io::named_choice! {
         FlagForgotten = "flag-forgotten", "an opening opens the last segment's file without O_DSYNC";
         WakesUnderLock = "wakes-under-lock", "futures are woken with the log's lock held";
         CutFuturesForgotten = "cut-futures-forgotten", "a future whose record a cut takes off is not woken";
-        ChangeBeforeWatermark = "change-before-watermark", "readers are told of a cut before the watermark is set";
+        ChangeBeforeWatermark = "change-before-watermark", "readers see a cut before the watermark is set";
         PlaceNotAskedAgain = "place-not-asked-again", "a reader believes what it found while a cut changed the log";
         ForkMarkNotAsked = "fork-mark-not-asked", "a call does not ask whether it is in a forked child";
         ChildPromises = "child-promises", "a log that is dropped in a forked child commits and writes its last promise";
-        WakeUpLost = "wake-up-lost", "who is about to sleep looks at the bell after letting go of the lock";
+        WakeUpLost = "wake-up-lost", "a waiter looks at the bell only after it has let go of the lock";
         PoisonUntold = "poison-untold", "followers are not woken by the poison";
         LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
     }

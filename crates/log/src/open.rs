@@ -19,6 +19,7 @@ use crate::options::Options;
 use crate::pool::{ObtainError, Pool, open_for_groups};
 use crate::recover::{Found, Listing, past_the_cache, recover};
 use crate::recovery::Recovery;
+use crate::room::refused;
 use crate::segment::{Link, Segment, Segments, identity};
 use crate::shared::Shared;
 use crate::state::State;
@@ -26,7 +27,7 @@ use crate::strategy::tuned::Stored;
 use crate::strategy::{Choice, choose};
 use crate::sync::lock;
 use crate::window::Window;
-use crate::writer::Writer;
+use crate::writer::{Way, Writer};
 
 /// Finds or creates the log, and begins the epoch of this opening.
 pub(crate) fn open_shared<D: Directory>(
@@ -46,7 +47,8 @@ pub(crate) fn open_shared<D: Directory>(
             Err(error) if !error.is_for_room() => return Err(error),
             Err(_) => {
                 // What is not part of the log goes, and then the room that is kept. Then all begins again: only the medium
-                // can say what became of the group.
+                // can say what became of the group. What was listed may have other names since.
+                let listing = Listing::of(&*directory).unwrap_or(listing);
                 let leftovers = shared.pool.tidy(&listing, &live, &shared.options);
                 if shared.pool.give_up_some() || !options.keeps_room {
                     // It has shown that an overwrite needs room here.
@@ -182,7 +184,10 @@ fn create<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> R
         roll: Roll::Begin,
     };
     let mut writer = Writer::new(&*directory, Arc::clone(&file), &options)?;
-    writer.header(&file, &header)?;
+    writer.header(&file, &header, &Way::Usual).result.map_err(|error| match error.is_for_room() {
+        true => refused(HEADER_BYTES as u64, error),
+        false => error,
+    })?;
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
     let coded = identity(&header, &options);

@@ -7,6 +7,7 @@
 //! A file gets a segment's name when it has its full size and its blocks, durably; the name is durable before the file is
 //! handed out. Numbers only rise, so files that are ready are handed out in their order.
 
+mod making;
 mod reserve;
 
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, Preparation, SyncKind};
+use inkstone_io::{Directory, File, OpenFile, SyncKind};
 
 use crate::error::{Error, Result, is_full};
 use crate::mistake::Mistake;
@@ -25,8 +26,7 @@ use crate::recover::Listing;
 use crate::strategy::Asks;
 use crate::sync::{Instant, Mutex, lock};
 
-/// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.
-const CHUNK_BYTES: usize = 256 << 10;
+pub(crate) use making::{Progress, Rest};
 
 /// What is removed is shrunk by this much at a time: freeing many blocks at once holds up everybody's commits.
 const SHRINK_BYTES: u64 = 4 << 20;
@@ -134,18 +134,6 @@ impl ObtainError {
 }
 
 type Obtained<T> = std::result::Result<T, ObtainError>;
-
-/// How far the zeros of a new file are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Progress {
-    pub(crate) left_bytes: u64,
-    /// How long the last piece took.
-    pub(crate) took: Duration,
-    pub(crate) piece_bytes: u64,
-}
-
-/// Called between pieces of zeros; `false` gives up.
-pub(crate) type Rest<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
 /// The files of a log's directory that are not part of the log.
 #[derive(Debug)]
@@ -395,116 +383,15 @@ impl<D: Directory> Pool<D> {
         }
     }
 
-    /// A new file, its blocks made, durably. It has no segment's name yet.
-    fn make(&self, bytes: u64, options: &Options, reserve: bool, rest: Rest<'_>) -> Obtained<Made> {
-        let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
-        let is_over =
-            || budget.is_some_and(|budget| lock(&self.files).used_bytes.saturating_add(bytes) > budget);
-        // What is to be removed goes before anybody is refused for want of room.
-        while is_over() && self.remove_some(Duration::ZERO).unwrap_or(false) {}
-        {
-            let mut files = lock(&self.files);
-            if budget.is_some_and(|budget| files.used_bytes.saturating_add(bytes) > budget) {
-                let why = "the log's disk budget is used up: truncate_before, or a larger Options::disk_budget_bytes";
-                return Err(ObtainError::Retry(no_room(self.directory.as_ref(), bytes, why)));
-            }
-            files.used_bytes = files.used_bytes.saturating_add(bytes);
-        }
-        // The name's number is only there to be another one each time: a file that could not be removed is in nobody's way.
-        let name = names::new(self.next_made());
-        let made = self.make_blocks(&name, bytes, options, reserve, rest);
-        made.map(|blocks| Made { name: name.clone(), spare: None, blocks }).inspect_err(|_| {
-            // It never had a segment's name: nothing relies on it.
-            let _ = self.directory.remove(&name);
-            lock(&self.files).used_bytes -= bytes;
-        })
-    }
-
-    fn next_made(&self) -> SegmentNumber {
-        let mut files = lock(&self.files);
-        files.made = files.made.map_or(Some(SegmentNumber::FIRST), SegmentNumber::next);
-        files.made.unwrap_or(SegmentNumber::FIRST)
-    }
-
-    fn make_blocks(
-        &self,
-        name: &str,
-        bytes: u64,
-        options: &Options,
-        reserve: bool,
-        rest: Rest<'_>,
-    ) -> Obtained<Blocks> {
-        let retry = |error| ObtainError::Retry(no_room_or(bytes, error));
-        let file = self.directory.open(name, &OpenFile::new_file()).map_err(retry)?;
-        let is_synced = !options.makes(Mistake::ZerosUnsynced) && !options.makes(Mistake::RenamedFirst);
-        let blocks = if options.makes(Mistake::SizeNotAllocated) {
-            file.set_len(bytes).map_err(retry)?;
-            Blocks::Reserved
-        } else {
-            let is_reserved = reserve || options.preparation_chosen() == Preparation::Fallocate;
-            let way = if is_reserved { Preparation::Fallocate } else { Preparation::WriteZeroes };
-            match file.prepare(way, bytes) {
-                Err(error) if is_not_to_be_had(&error) => {
-                    if is_reserved {
-                        self.note_no_fallocate(&error);
-                    }
-                    self.write_zeros(&file, name, bytes, rest).map_err(retry)?;
-                    Blocks::Written
-                }
-                Err(error) => return Err(retry(error)),
-                Ok(()) if is_reserved => Blocks::Reserved,
-                Ok(()) => Blocks::Written,
-            }
-        };
-        if is_synced {
-            // Nothing relies on the file yet; but a device that fails a flush may have dropped what the log's own writes have
-            // put into its cache, and say yes to their flush.
-            file.sync(SyncKind::All).map_err(|error| match no_room_or(bytes, error) {
-                full @ Error::NoRoom { .. } => ObtainError::Retry(full),
-                failed => ObtainError::Poison(failed),
-            })?;
-        }
-        Ok(blocks)
-    }
-
-    /// Zeros are written although blocks were only to be reserved: noted the first time.
-    fn note_no_fallocate(&self, error: &inkstone_io::Error) {
-        let mut files = lock(&self.files);
-        if !std::mem::replace(&mut files.lacks_fallocate, true) {
-            files.notice = Some(format!(
-                "this file system cannot reserve blocks (fallocate: {error}): new segments are filled with zeros instead, \
-                 which writes every byte once more"
-            ));
-        }
-    }
-
     /// What is to be told to the listener, once, by whoever holds no lock.
     pub(crate) fn take_notice(&self) -> Option<String> {
         lock(&self.files).notice.take()
     }
 
-    /// Writes zeros piece by piece, past the page cache where that can be: what is in the cache would be written all at
-    /// once, in everybody's way. The blocks are reserved first, so that they lie together.
-    fn write_zeros(&self, file: &D::File, name: &str, bytes: u64, rest: Rest<'_>) -> inkstone_io::Result<()> {
-        match file.prepare(Preparation::Fallocate, bytes) {
-            Err(error) if is_not_to_be_had(&error) => {}
-            done => done?,
-        }
-        let direct = self.directory.open(name, &OpenFile::existing().access(Access::Direct));
-        let writer = direct.as_ref().unwrap_or(file);
-        let zeros = AlignedBuf::zeroed(CHUNK_BYTES.min(bytes as usize));
-        let mut at = 0;
-        while at < bytes {
-            let piece = (zeros.len() as u64).min(bytes - at);
-            let started = Instant::now();
-            writer.write_at(&zeros[..piece as usize], at)?;
-            at += piece;
-            let progress = Progress { left_bytes: bytes - at, took: started.elapsed(), piece_bytes: piece };
-            if !rest(progress) {
-                return Err(inkstone_io::Error::new("prepare", file.path(), ErrorKind::Interrupted));
-            }
-        }
-        Ok(())
+    /// Takes back a file that is to be no segment of the log after all. On return no crash finds it under a segment's name.
+    pub(crate) fn give_back(&self, ready: Ready<D::File>, options: &Options) -> Result<()> {
+        self.retire(ready.number, ready.bytes, options)?;
+        Ok(self.directory.sync()?)
     }
 
     /// Takes back the file of a segment that is not the log's any more: its blocks are kept, or it is removed soon.
@@ -593,6 +480,9 @@ impl<D: Directory> Pool<D> {
         for &number in &listing.unfinished {
             count += usize::from(self.directory.remove(&names::new(number)).is_ok());
         }
+        if listing.room {
+            self.tidy_room(options);
+        }
         let mut files = lock(&self.files);
         while files.free.len() > options.free_segments_chosen()
             && let Some(spare) = files.free.pop()
@@ -607,10 +497,6 @@ impl<D: Directory> Pool<D> {
 /// How the log opens a segment's file, for writing groups and for reading them.
 pub(crate) fn open_for_groups(options: &Options) -> OpenFile {
     OpenFile::existing().access(options.access_chosen()).durability(options.durability_chosen())
-}
-
-fn is_not_to_be_had(error: &inkstone_io::Error) -> bool {
-    error.is_unsupported() || error.kind() == ErrorKind::InvalidInput
 }
 
 fn no_room<D: Directory>(directory: &D, needed_bytes: u64, why: &str) -> Error {

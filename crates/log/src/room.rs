@@ -1,7 +1,7 @@
 //! What a log does where writing over blocks of its own needs room that the disk may not have.
 //!
-//! *Owns*: when room that was kept is given up, what becomes of a control group for which there is none. *May not touch*:
-//! records: a group with records in it that finds no room poisons, like any other failure.
+//! *Owns*: when room that was kept is given up, what becomes of a control group or a header for which there is none. *May not
+//! touch*: records: a group with records in it that finds no room poisons, like any other failure.
 //!
 //! Where every write goes to a new place (btrfs), even an overwrite can be answered with ENOSPC. A log must be opened, read,
 //! and shortened from the front all the same. So it keeps a file of blocks that nobody uses, and gives it up when a control
@@ -15,7 +15,8 @@
 
 use std::sync::Arc;
 
-use inkstone_io::{Directory, Durability};
+use inkstone_format::{SegmentHeader, SegmentNumber};
+use inkstone_io::{AlignedBuf, Directory, Durability};
 
 use crate::error::{Error, Result};
 use crate::filling::Frozen;
@@ -48,37 +49,51 @@ impl<D: Directory> Shared<D> {
         if state.filling.is_empty() {
             return (state, Ok(()));
         }
-        let way = match self.step_by_step() {
-            Ok(way) => way,
-            // It can be written all the same; but what a refusal means is not known then.
-            Err(_) => Way::Usual,
-        };
+        let head = lock(&self.segments).head().segment.number();
+        let way = self.step_by_step(head);
         let closed = self.close_group(&mut state);
         self.write_closed(state, closed, &way, Some(need))
     }
 
-    /// The way in which a control group is written where it may find no room.
-    fn step_by_step(&self) -> Result<Way<D::File>> {
+    /// The way to write into this segment where the write may find no room.
+    fn step_by_step(&self, segment: SegmentNumber) -> Way<D::File> {
         if !matches!(self.options.durability_chosen(), Durability::ODsync | Durability::OSync) {
-            return Ok(Way::InSteps(None));
+            return Way::InSteps(None);
         }
-        let number = lock(&self.segments).head().segment.number();
         let how = open_for_groups(&self.options).durability(Durability::None);
-        let file = self.directory.open(&names::segment(number), &how)?;
-        Ok(Way::InSteps(Some(Arc::new(file))))
+        match self.directory.open(&names::segment(segment), &how) {
+            Ok(file) => Way::InSteps(Some(Arc::new(file))),
+            // It can be written all the same; but what a refusal means is not known then.
+            Err(_) => Way::Usual,
+        }
     }
 
-    /// Writes a group. While its write is refused for want of room, what is kept is given up, piece by piece, and the same
-    /// bytes are written again; then room is kept again, as much as there is.
+    /// Writes the header of a segment that is not the log's yet, as [`Shared::write_with_room`] writes a group.
+    pub(crate) fn write_header(&self, file: &Arc<D::File>, header: &SegmentHeader) -> Written {
+        let way = if self.options.keeps_room { self.step_by_step(header.number) } else { Way::Usual };
+        let write = || lock(&self.writer).header(file, header, &way);
+        let written = write();
+        self.while_refused(written, |_| write())
+    }
+
+    /// Writes a group. While its write is refused for want of room, what is kept is given up and it is written again.
     pub(crate) fn write_with_room(&self, frozen: Frozen, way: &Way<D::File>) -> Written {
         let Frozen { len, offset, has_records, at, end, next_lsn, .. } = frozen;
-        let mut written = lock(&self.writer).group(frozen, way);
+        let written = lock(&self.writer).group(frozen, way);
+        self.while_refused(written, |memory| {
+            let again = Frozen { memory, len, offset, has_records, at, end, next_lsn, clears: None };
+            lock(&self.writer).group(again, way)
+        })
+    }
+
+    /// Gives up what is kept, piece by piece, and writes the same bytes to the same place `again`, until there is room for them
+    /// or nothing left to give up. Then room is kept again, as much as there is.
+    fn while_refused(&self, mut written: Written, mut again: impl FnMut(AlignedBuf) -> Written) -> Written {
         let mut gave_up = false;
-        while written.is_refused && self.pool.give_up_some() {
+        while written.is_refused && self.options.keeps_room && self.pool.give_up_some() {
             gave_up = true;
             let Some(memory) = written.memory.take() else { return written };
-            let again = Frozen { memory, len, offset, has_records, at, end, next_lsn, clears: None };
-            written = lock(&self.writer).group(again, way);
+            written = again(memory);
         }
         if gave_up && written.result.is_ok() {
             written.result = self.pool.keep_room(&self.options);

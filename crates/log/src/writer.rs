@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::strategy::Asks;
 use crate::sync::Instant;
 
-/// How a group is written.
+/// How a group or a header is written.
 pub(crate) enum Way<F> {
     /// As the log writes.
     Usual,
@@ -89,12 +89,7 @@ impl<D: Directory> Writer<D> {
 
     /// Writes a group into the segment's file; durable when it succeeded, unless it is not to be.
     pub(crate) fn group(&mut self, frozen: Frozen, way: &Way<D::File>) -> Written {
-        let (file, persist) = match way {
-            Way::Usual => (&self.file, self.persist),
-            Way::Unsynced => (&self.file, Persist::Later),
-            Way::InSteps(other) => (other.as_ref().unwrap_or(&self.file), self.step),
-        };
-        let file = Arc::clone(file);
+        let (file, persist) = self.by(way, &self.file);
         if self.makes(Mistake::TailRewritten) {
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
             let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, frozen.offset, Persist::Later);
@@ -119,13 +114,28 @@ impl<D: Directory> Writer<D> {
         written
     }
 
-    /// Writes a segment's header; durable when it returns `Ok`.
-    pub(crate) fn header(&mut self, file: &Arc<D::File>, header: &SegmentHeader) -> Result<()> {
+    /// Writes a segment's header into its file; durable when it succeeded.
+    pub(crate) fn header(
+        &mut self,
+        file: &Arc<D::File>,
+        header: &SegmentHeader,
+        way: &Way<D::File>,
+    ) -> Written {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(block);
-        let persist = if self.makes(Mistake::HeaderNotSynced) { Persist::Later } else { self.persist };
-        self.write(Arc::clone(file), memory, HEADER_BYTES, 0, persist).result
+        let way = if self.makes(Mistake::HeaderNotSynced) { &Way::Unsynced } else { way };
+        let (file, persist) = self.by(way, file);
+        self.write(file, memory, HEADER_BYTES, 0, persist)
+    }
+
+    /// The handle by which `own` is written in this way, and how that is made durable.
+    fn by(&self, way: &Way<D::File>, own: &Arc<D::File>) -> (Arc<D::File>, Persist) {
+        match way {
+            Way::Usual => (Arc::clone(own), self.persist),
+            Way::Unsynced => (Arc::clone(own), Persist::Later),
+            Way::InSteps(other) => (Arc::clone(other.as_ref().unwrap_or(own)), self.step),
+        }
     }
 
     fn write(

@@ -247,3 +247,91 @@ fn names_that_need_room_stop_nobody() {
         }
     }
 }
+
+/// The header of the next segment is an overwrite too, where the segment's blocks were another one's.
+#[test]
+fn a_header_that_finds_no_room_leaves_the_log_as_it_was() {
+    let mut refused = 0;
+    for (number, options) in ways().into_iter().enumerate() {
+        for has_room in [true, false] {
+            let options = options.clone().free_segments_max(1);
+            let disk = disk(number as u64, copies());
+            let log = full_log(&disk, &options);
+            log.truncate_before(Lsn::new(200)).unwrap_or_else(|why| panic!("{number}: {why}"));
+            if !has_room {
+                let _ = disk.directory(history::LOG).remove(ROOM);
+            }
+            fill(&disk);
+            let mut last = RECORDS;
+            match log.truncate_after(Lsn::new(290)) {
+                Ok(()) => last = 290,
+                Err(Error::NoRoom { .. }) if !has_room => refused += 1,
+                Err(why) => panic!("{number} {has_room}: {why}"),
+            }
+            check(&log, 200, last);
+            check_crashes(&disk, &options, 200, last);
+            free(&disk);
+            log.truncate_after(Lsn::new(280)).unwrap_or_else(|why| panic!("{number} {has_room}: {why}"));
+            assert_eq!(log.append_durable(&record(281)).unwrap().get(), 281);
+            check(&log, 200, 281);
+            check_crashes(&disk, &options, 200, 281);
+            log.close().unwrap();
+        }
+    }
+    assert!(refused > 0, "no header found no room: the test tries nothing");
+}
+
+/// The room that is kept counts in the log's budget, and is the first that goes for it.
+#[test]
+fn room_that_is_kept_takes_no_segment_from_the_budget() {
+    let disk = SimDisk::new(1, copies());
+    let segments = |bytes: u64| small().disk_budget_bytes(bytes).free_segments_max(0);
+    // Room for six segments, and one byte less than room for the seventh.
+    let options = segments(7 * (64 << 10) - 1);
+    let log = open(&disk, options.clone()).unwrap();
+    assert!(disk.directory(history::LOG).list().unwrap().contains(&ROOM.to_owned()));
+    let mut last = 0;
+    while log.append_durable(&record(last + 1)).is_ok() {
+        last += 1;
+    }
+    let names = disk.directory(history::LOG).list().unwrap();
+    assert_eq!(names.iter().filter(|name| name.ends_with(".ink")).count(), 6, "{names:?}");
+    assert!(!names.contains(&ROOM.to_owned()), "{names:?}");
+    check(&log, 1, last);
+    log.close().unwrap();
+    let log = open(&disk, options).unwrap();
+    check(&log, 1, last);
+    // A larger budget has room for it again.
+    log.close().unwrap();
+    drop(open(&disk, segments(16 << 20)).unwrap());
+    assert!(disk.directory(history::LOG).list().unwrap().contains(&ROOM.to_owned()));
+}
+
+/// A log that was moved from a file system where overwrites need room, and one whose file of room somebody made larger.
+#[test]
+fn room_that_is_not_needed_is_given_back() {
+    let room_bytes = |disk: &SimDisk| {
+        let opened = disk.directory(history::LOG).open(ROOM, &OpenFile::existing());
+        opened.ok().map(|file| file.len_bytes().unwrap())
+    };
+    let [needs_none, needs_some] = [DiskOptions::default(), copies()].map(|kind| disk(1, kind));
+    for disk in [&needs_none, &needs_some] {
+        open(disk, small()).unwrap().close().unwrap();
+        for bytes in [0, 2 << 20] {
+            let _ = disk.directory(history::LOG).remove(ROOM);
+            let file = disk.directory(history::LOG).open(ROOM, &OpenFile::new_file()).unwrap();
+            if bytes > 0 {
+                file.prepare(Preparation::Fallocate, bytes).unwrap();
+            }
+            drop(file);
+            open(disk, small()).unwrap().close().unwrap();
+            let left = room_bytes(disk);
+            let is_right = if std::ptr::eq(disk, &needs_none) {
+                left.is_none()
+            } else {
+                left.is_some_and(|left| left > 0 && left <= 1 << 20)
+            };
+            assert!(is_right, "of {bytes} there are {left:?}");
+        }
+    }
+}

@@ -413,6 +413,36 @@ fn a_hook_that_panics_on_the_logs_own_thread_poisons_and_followers_learn_of_it()
 }
 
 #[test]
+fn a_future_is_woken_when_the_logs_own_thread_ends_by_a_panic() {
+    must_end("a panic of a hook", || {
+        let known = Arc::new(OnceLock::<Weak<Log<SimDirectory>>>::new());
+        let (theirs, (left, found)) = (Arc::clone(&known), channel());
+        let left = Mutex::new(left);
+        let options = Options::small().linger(Duration::from_millis(1)).slow_commit(Duration::ZERO);
+        let options = options.listener(move |event: &Event| {
+            let is_own = std::thread::current().name() == Some("inkstone");
+            if is_own && matches!(event, Event::SlowCommit { .. }) {
+                // Nobody but this thread would commit it, and this thread is about to end.
+                let log = theirs.get().and_then(Weak::upgrade).expect("the log is open");
+                let (waker, count) = counting();
+                let _ = left.lock().expect("sound").send((pending(&log, &waker), count));
+                std::panic::resume_unwind(Box::new("a hook's"));
+            }
+        });
+        let (_disk, log) = sim_log(options);
+        known.set(Arc::downgrade(&log)).expect("set once");
+        drop(log.append(b"committed by the log's own thread").expect("appended"));
+        let (mut future, count) = found.recv().expect("the hook ran");
+        // Nothing else is asked of the log meanwhile.
+        while count.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let answer = poll(&mut future, Waker::noop());
+        assert!(matches!(answer, Poll::Ready(Err(Error::Poisoned(_)))), "{answer:?}");
+    });
+}
+
+#[test]
 fn a_hook_that_panics_on_a_callers_thread_reaches_the_caller_and_the_log_goes_on() {
     must_end("a panic of a hook", || {
         let is_on = Arc::new(AtomicBool::new(false));

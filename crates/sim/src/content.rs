@@ -119,9 +119,27 @@ impl Content {
 
     /// The bytes of a range.
     pub(crate) fn get(&self, offset: u64, len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len];
-        self.read(offset, &mut bytes);
+        let mut bytes = Vec::with_capacity(len);
+        for piece in pieces(offset, len) {
+            match self.page(piece.page) {
+                Some(page) => bytes.extend_from_slice(&page[piece.start..piece.start + piece.len]),
+                None => bytes.resize(bytes.len() + piece.len, 0),
+            }
+        }
         bytes
+    }
+
+    /// Whether it holds `bytes` below `len`, at a multiple of 8: at least 8 of them, not all zeros.
+    pub(crate) fn has(&self, bytes: &[u8], len: u64) -> bool {
+        let Some(first) = bytes.first_chunk::<8>() else { return false };
+        let pages = (len as usize).div_ceil(PAGE_BYTES).min(self.groups.len() * GROUP_PAGES);
+        (0..pages).filter_map(|page| Some((page * PAGE_BYTES, self.page(page)?))).any(|(start, page)| {
+            let (words, _) = page.as_chunks::<8>();
+            let begins = words.iter().zip((start..).step_by(8)).filter(|(word, _)| *word == first);
+            let mut begins = begins.map(|(_, at)| at);
+            begins
+                .any(|at| at as u64 + bytes.len() as u64 <= len && self.get(at as u64, bytes.len()) == bytes)
+        })
     }
 
     /// Writes `bytes` at `offset`.
@@ -277,6 +295,17 @@ mod tests {
         content.zero(0, 100);
         assert!(clone.get(0, 10_000) == [1; 10_000]);
         assert_eq!((content.get(0, 1), content.get(4096, 1)), (vec![0], vec![2]));
+    }
+
+    #[test]
+    fn bytes_are_found_across_pages_and_not_behind_the_end() {
+        let mut content = Content::default();
+        content.write(PAGE_BYTES as u64 * 40 - 16, b"beginning and end");
+        let end = PAGE_BYTES as u64 * 40 + 1;
+        assert!(content.has(b"beginning and end", end) && content.has(b"g and end", end));
+        assert!(!content.has(b"beginning and end", end - 1));
+        assert!(!content.has(b"eginning and end", end) && !content.has(b"beginning and END", end));
+        assert!(!Content::default().has(b"beginning", 1 << 20));
     }
 
     #[test]

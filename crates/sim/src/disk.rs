@@ -155,6 +155,11 @@ impl SimDisk {
     pub fn medium(&self) -> Vec<(PathBuf, Vec<u8>)> {
         self.lock().image(true)
     }
+
+    /// Whether a file on the medium holds `bytes` at a multiple of 8: at least 8 of them, not all zeros.
+    pub fn medium_has(&self, bytes: &[u8]) -> bool {
+        self.lock().medium_has(bytes)
+    }
 }
 
 impl fmt::Debug for SimDisk {

@@ -435,6 +435,15 @@ impl State {
         files
     }
 
+    /// See [`crate::SimDisk::medium_has`].
+    pub(crate) fn medium_has(&self, bytes: &[u8]) -> bool {
+        let mut files = self.directories.iter().flat_map(|directory| directory.stable.values());
+        files.any(|number| {
+            let inode = self.inode(*number);
+            inode.medium.has(bytes, inode.stable_bytes)
+        })
+    }
+
     /// See [`crate::SimDisk::fingerprint`].
     pub(crate) fn fingerprint(&self, is_unread: impl Fn(&str) -> bool) -> u128 {
         let mut sum = Sum::new();

@@ -24,13 +24,16 @@ impl<D: Directory> Pool<D> {
             {
                 let mut files = lock(&self.files);
                 let least = ROOM_BYTES[ROOM_BYTES.len() - 1];
-                let is_over =
-                    options.disk_budget_bytes.is_some_and(|budget| files.used_bytes + bytes > budget);
-                if files.room_bytes >= least || is_over {
+                let others_bytes = files.used_bytes - files.room_bytes;
+                let is_over = options.disk_budget_bytes.is_some_and(|budget| others_bytes + bytes > budget);
+                if files.room_bytes >= least {
                     return Ok(());
                 }
+                if is_over {
+                    continue;
+                }
                 // Whoever comes now sees that it is being made.
-                files.used_bytes = files.used_bytes + bytes - files.room_bytes;
+                files.used_bytes = others_bytes + bytes;
                 files.room_bytes = bytes;
             }
             let made = self.make_room(bytes);
@@ -69,10 +72,7 @@ impl<D: Directory> Pool<D> {
         if self.remove_doomed() {
             return true;
         }
-        let room = std::mem::take(&mut lock(&self.files).room_bytes);
-        if room > 0 && self.directory.remove(names::ROOM).is_ok() {
-            let mut files = lock(&self.files);
-            files.used_bytes = files.used_bytes.saturating_sub(room);
+        if self.give_up_room() {
             return true;
         }
         let _naming = lock(&self.naming);
@@ -92,6 +92,27 @@ impl<D: Directory> Pool<D> {
             }
         }
         self.remove_doomed() || is_removed
+    }
+
+    /// Removes the file that keeps room; `false` if there is none, or it stays.
+    pub(super) fn give_up_room(&self) -> bool {
+        let room = std::mem::take(&mut lock(&self.files).room_bytes);
+        let is_removed = room > 0 && self.directory.remove(names::ROOM).is_ok();
+        if is_removed {
+            let mut files = lock(&self.files);
+            files.used_bytes = files.used_bytes.saturating_sub(room);
+        }
+        is_removed
+    }
+
+    /// Removes a file that keeps room where none is needed (the log was on btrfs once), or that is larger than ours are.
+    pub(super) fn tidy_room(&self, options: &Options) {
+        let is_ours = options.keeps_room && lock(&self.files).room_bytes <= ROOM_BYTES[0];
+        if !is_ours && self.directory.remove(names::ROOM).is_ok() {
+            let mut files = lock(&self.files);
+            files.used_bytes = files.used_bytes.saturating_sub(files.room_bytes);
+            files.room_bytes = 0;
+        }
     }
 
     /// Removes at once what is doomed, without shrinking it first; `false` if nothing was.

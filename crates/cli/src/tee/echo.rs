@@ -1,0 +1,237 @@
+//! The echo on stdout, which logging never waits for.
+//!
+//! *Owns*: what waits for stdout, its bound, what was not echoed. *May not touch*: the log.
+//!
+//! Lines wait in memory while the reader of stdout is slower than the service. When they are too many, or the reader has
+//! gone, lines are left out, whole, and counted: the log has them.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use inkstone_io::wait_to_write;
+
+/// So much waits for the reader at most.
+const WAITING_BYTES_MAX: usize = 8 << 20;
+/// Written at once, so that a reader that takes anything at all is seen to: a pipe takes as much or nothing.
+const PIECE_BYTES: usize = 4096;
+/// At the end, a reader that takes nothing for this long is not waited for.
+const STILL: Duration = Duration::from_secs(1);
+
+/// Stdout, in a thread of its own.
+#[derive(Debug, Default)]
+pub(super) struct Echo {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<u8>,
+    /// Bytes that the thread has taken and not written yet.
+    taken_bytes: usize,
+    offered: Amount,
+    echoed: Amount,
+    /// Nothing more is offered.
+    is_over: bool,
+    /// The thread has ended.
+    has_ended: bool,
+    failed: Option<io::Error>,
+}
+
+/// Lines, and their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Amount {
+    pub(super) lines: u64,
+    pub(super) bytes: u64,
+}
+
+/// What was not echoed, and why.
+#[derive(Debug)]
+pub(super) struct Missing {
+    pub(super) amount: Amount,
+    pub(super) why: String,
+}
+
+impl Echo {
+    /// Starts the thread that writes.
+    pub(super) fn start() -> anyhow::Result<Arc<Self>> {
+        // Its own buffer would hold a line's beginning back.
+        let out = io::stdout().as_fd().try_clone_to_owned().context("open stdout")?;
+        let echo = Arc::new(Self::default());
+        let theirs = Arc::clone(&echo);
+        let write = move || theirs.run(&mut File::from(out));
+        std::thread::Builder::new().name("echo".into()).spawn(write).context("start a thread")?;
+        Ok(echo)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lines to be echoed if there is room for all of them. Never waits.
+    pub(super) fn offer(&self, bytes: &[u8], lines: u64) {
+        let mut state = self.lock();
+        state.offered.lines += lines;
+        state.offered.bytes += bytes.len() as u64;
+        let has_room = state.waiting.len() + state.taken_bytes + bytes.len() <= WAITING_BYTES_MAX;
+        if has_room && state.failed.is_none() {
+            state.waiting.extend_from_slice(bytes);
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    fn run(&self, out: &mut File) {
+        let mut taken = Vec::new();
+        let ended = loop {
+            taken.clear();
+            let mut state = self.lock();
+            while state.waiting.is_empty() && !state.is_over {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            std::mem::swap(&mut taken, &mut state.waiting);
+            state.taken_bytes = taken.len();
+            drop(state);
+            if taken.is_empty() {
+                break Ok(());
+            }
+            if let Err(error) = self.write(out, &taken) {
+                break Err(error);
+            }
+        };
+        let mut state = self.lock();
+        state.failed = ended.err();
+        state.waiting = Vec::new();
+        state.has_ended = true;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn write(&self, out: &mut File, mut rest: &[u8]) -> io::Result<()> {
+        while !rest.is_empty() {
+            let count = match out.write(&rest[..rest.len().min(PIECE_BYTES)]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => 0,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    wait_to_write(out).map_err(io::Error::other)?;
+                    0
+                }
+                Err(error) => return Err(error),
+            };
+            let lines = rest[..count].iter().filter(|byte| **byte == b'\n').count();
+            rest = &rest[count..];
+            let mut state = self.lock();
+            state.echoed.lines += lines as u64;
+            state.echoed.bytes += count as u64;
+            // Nobody is woken: who waits for the end looks again by itself.
+            state.taken_bytes = rest.len();
+        }
+        Ok(())
+    }
+
+    /// The end of the echo: waits for its reader while it takes anything, until then at most; gives what was not echoed.
+    pub(super) fn finish(
+        &self,
+        until: Option<Instant>,
+        mut is_enough: impl FnMut() -> bool,
+    ) -> Option<Missing> {
+        let mut state = self.lock();
+        state.is_over = true;
+        self.changed.notify_all();
+        let mut seen = (state.echoed.bytes, Instant::now());
+        while !state.has_ended {
+            if state.echoed.bytes != seen.0 {
+                seen = (state.echoed.bytes, Instant::now());
+            }
+            let left = STILL.saturating_sub(seen.1.elapsed());
+            if left.is_zero() || until.is_some_and(|until| Instant::now() >= until) || is_enough() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        missing(&state)
+    }
+}
+
+fn missing(state: &State) -> Option<Missing> {
+    let State { offered, echoed, failed, .. } = state;
+    // A last line without a line end is one, too.
+    let amount = Amount {
+        lines: offered.lines - echoed.lines.min(offered.lines),
+        bytes: offered.bytes - echoed.bytes,
+    };
+    let why = match failed {
+        Some(error) if error.kind() == ErrorKind::BrokenPipe => "its reader has gone".to_owned(),
+        Some(error) => error.to_string(),
+        None => "its reader did not keep up".to_owned(),
+    };
+    (amount.bytes > 0).then_some(Missing { amount, why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    /// An echo into a pipe, and the pipe's other end.
+    fn echo() -> (Arc<Echo>, io::PipeReader) {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let echo = Arc::new(Echo::default());
+        let theirs = Arc::clone(&echo);
+        std::thread::spawn(move || theirs.run(&mut File::from(std::os::fd::OwnedFd::from(writer))));
+        (echo, reader)
+    }
+
+    #[test]
+    fn a_reader_that_reads_gets_everything_and_nothing_is_missing() {
+        let (echo, mut reader) = echo();
+        let read = std::thread::spawn(move || {
+            let mut text = String::new();
+            reader.read_to_string(&mut text).map(|_| text)
+        });
+        let lines: String = (0..50_000).map(|line| format!("line {line}\n")).collect();
+        echo.offer(lines.as_bytes(), 50_000);
+        echo.offer(b"and an end", 1);
+        assert!(echo.finish(None, || false).is_none());
+        assert!(read.join().expect("a thread").expect("text") == lines + "and an end");
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_costs_lines_of_the_echo_and_each_is_counted() {
+        let (echo, mut reader) = echo();
+        let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
+        for _ in 0..10_000 {
+            echo.offer(&line, 1);
+        }
+        let missing = echo.finish(None, || false).expect("some");
+        // What stands in the pipe was echoed, as far as anybody can know.
+        let mut state = echo.lock();
+        assert_eq!(state.echoed.lines + missing.amount.lines, 10_000);
+        assert_eq!(state.echoed.bytes + missing.amount.bytes, 10_240_000);
+        assert!(missing.amount.lines >= 10_000 - 1024, "{missing:?}");
+        assert!(missing.why.contains("keep up"));
+        state.waiting.clear();
+        drop(state);
+        let mut seen = vec![0; 4096];
+        reader.read_exact(&mut seen).expect("it was in the pipe");
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_told_and_waited_for_no_longer() {
+        let (echo, reader) = echo();
+        drop(reader);
+        echo.offer(b"one\ntwo\n", 2);
+        while !echo.lock().has_ended {
+            std::thread::yield_now();
+        }
+        echo.offer(b"three\nfour", 2);
+        let missing = echo.finish(None, || false).expect("all");
+        assert_eq!(missing.amount, Amount { lines: 4, bytes: 18 });
+        assert!(missing.why.contains("gone"));
+    }
+}

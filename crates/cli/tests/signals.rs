@@ -1,0 +1,205 @@
+//! Signals to the command: one that was ignored at the start stays ignored, and a hangup for `tee` is for `tee` alone.
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{directory, good, inkstone, run, signal, text};
+
+fn start(directory: &Path, command: &mut Command) -> (Child, ChildStdin, BufReader<ChildStdout>) {
+    command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command runs");
+    let stdin = child.stdin.take().expect("a pipe");
+    let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    (child, stdin, stdout)
+}
+
+/// The command behind another word or two, which become it: `nohup`, or a shell that ignores a signal.
+fn behind(words: &[&str], arguments: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_inkstone")).args(arguments);
+    command
+}
+
+fn line(out: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    line
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process ignores a signal, as the kernel sees it.
+fn ignores(child: &Child, number: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("its status");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
+    u64::from_str_radix(mask.trim(), 16).expect("a number") >> (number - 1) & 1 == 1
+}
+
+const NOHUP: &[&str] = &["nohup"];
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    let ways: [(&[&str], &str); 3] = [
+        (NOHUP, "-HUP"),
+        // As a shell starts what stands before an `&`.
+        (&["sh", "-c", "trap '' INT; exec \"$0\" \"$@\""], "-INT"),
+        (&["sh", "-c", "trap '' TERM; exec \"$0\" \"$@\""], "-TERM"),
+    ];
+    for (words, name) in ways {
+        let directory = directory();
+        let at = directory.path();
+        let (mut append, mut stdin, mut out) = start(at, &mut behind(words, &["append", "log"]));
+        stdin.write_all(b"one\n").expect("it reads");
+        assert_eq!(line(&mut out), "1\n", "{name}");
+        let (mut cat, _open, mut followed) = start(at, &mut behind(words, &["cat", "--follow", "log"]));
+        assert_eq!(line(&mut followed), "one\n", "{name}");
+        let (mut tee, mut to_tee, _) = start(at, &mut behind(words, &["tee", "s.log"]));
+        wait_until("the text log is open", || at.join("s.log").exists());
+        for child in [&append, &cat, &tee] {
+            signal(child, name);
+        }
+        stdin.write_all(b"two\n").expect("it reads on");
+        assert_eq!((line(&mut out), line(&mut followed)), ("2\n".into(), "two\n".into()), "{name}");
+        drop(stdin);
+        assert_eq!(append.wait().expect("an end").code(), Some(0), "{name}");
+        to_tee.write_all(b"line\n").expect("it reads on");
+        drop(to_tee);
+        assert_eq!(tee.wait().expect("an end").code(), Some(0), "{name}");
+        assert_eq!(std::fs::read_to_string(at.join("s.log")).expect("text"), "line\n");
+        // Any other ends it as ever.
+        signal(&cat, if name == "-INT" { "-TERM" } else { "-INT" });
+        assert_eq!(cat.wait().expect("an end").code(), Some(130), "{name}");
+    }
+}
+
+#[test]
+fn a_background_job_of_a_shell_is_not_ended_by_ctrl_c() {
+    let directory = directory();
+    let script = "exec 3<&0; \"$0\" append log <&3 & echo $! >&2; wait $!; exit $?";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(env!("CARGO_BIN_EXE_inkstone"));
+    let (mut shell, mut stdin, mut out) = start(directory.path(), &mut shell);
+    let mut number = String::new();
+    let mut told = BufReader::new(shell.stderr.take().expect("a pipe"));
+    told.read_line(&mut number).expect("its number");
+    stdin.write_all(b"one\n").expect("it reads");
+    assert_eq!(line(&mut out), "1\n");
+    let sent = Command::new("kill").args(["-INT", number.trim()]).status().expect("kill");
+    assert!(sent.success());
+    stdin.write_all(b"two\n").expect("it reads on");
+    assert_eq!(line(&mut out), "2\n");
+    drop(stdin);
+    assert_eq!(shell.wait().expect("an end").code(), Some(0));
+}
+
+#[test]
+fn without_nohup_a_hangup_ends_a_command_in_order() {
+    let directory = directory();
+    let mut command = inkstone();
+    let (mut append, mut stdin, mut out) = start(directory.path(), command.args(["append", "log"]));
+    stdin.write_all(b"one\n").expect("it reads");
+    assert_eq!(line(&mut out), "1\n");
+    signal(&append, "-HUP");
+    assert_eq!(append.wait().expect("an end").code(), Some(130));
+    assert_eq!(good(directory.path(), &["cat", "log"], b""), b"one\n");
+}
+
+/// A tee whose number is in a file; gives it when it listens.
+fn tee_with_pid_file(at: &Path, words: &[&str]) -> (Child, ChildStdin) {
+    let arguments = ["tee", "s.log", "--flush-every", "1ms", "--pid-file", "s.pid"];
+    let mut command = if words.is_empty() { inkstone() } else { behind(words, &[]) };
+    let (tee, stdin, _) = start(at, command.args(arguments));
+    let is_told =
+        || std::fs::read_to_string(at.join("s.pid")).is_ok_and(|text| text == format!("{}\n", tee.id()));
+    wait_until("its number is told", is_told);
+    (tee, stdin)
+}
+
+#[test]
+fn the_helps_own_example_opens_the_file_again_and_ends_nothing_else() {
+    let directory = directory();
+    let at = directory.path();
+    let help = text(&run(at, &["tee", "--help"]).stdout);
+    // By name it would end every other inkstone command on the machine, those of this machine's user too: so not run.
+    assert!(!help.contains("pidof") && !help.contains("pkill") && !help.contains("killall"), "{help}");
+    let example = help.lines().find(|line| line.trim_start().starts_with("kill -HUP")).expect("an example");
+    let example = example.trim().split_once("   ").expect("a command, and what it does").0;
+    assert!(example.contains("/run/service-log.pid"), "{example}");
+    let example = example.replace("/run/service-log.pid", "s.pid");
+
+    let mut command = inkstone();
+    let (mut append, mut records, mut out) = start(at, command.args(["append", "log"]));
+    records.write_all(b"one\n").expect("it reads");
+    assert_eq!(line(&mut out), "1\n");
+    for words in [&[][..], NOHUP] {
+        let (mut tee, mut stdin) = tee_with_pid_file(at, words);
+        let file = at.join("s.log");
+        stdin.write_all(b"before\n").expect("it reads");
+        wait_until("a line", || std::fs::read_to_string(&file).unwrap_or_default() == "before\n");
+        std::fs::rename(&file, at.join("moved")).expect("moved");
+        let ran = Command::new("sh").args(["-c", &example]).current_dir(at).status().expect("sh");
+        assert!(ran.success(), "{example}");
+        wait_until("it is opened again", || file.exists());
+        stdin.write_all(b"behind\n").expect("it reads on");
+        drop(stdin);
+        assert_eq!(tee.wait().expect("an end").code(), Some(0));
+        assert_eq!(std::fs::read_to_string(&file).expect("text"), "behind\n");
+        assert_eq!(std::fs::read_to_string(at.join("moved")).expect("text"), "before\n");
+        assert!(!at.join("s.pid").exists(), "it is removed at the end");
+        std::fs::remove_file(file).expect("removed");
+    }
+    records.write_all(b"two\n").expect("it reads on");
+    assert_eq!(line(&mut out), "2\n");
+    drop(records);
+    assert_eq!(append.wait().expect("an end").code(), Some(0));
+}
+
+#[test]
+fn under_nohup_tee_listens_to_a_hangup_only_if_it_is_told_whom_it_is_for() {
+    let directory = directory();
+    let at = directory.path();
+    let (tee, stdin) = tee_with_pid_file(at, NOHUP);
+    assert!(!ignores(&tee, 1), "somebody is meant to send it");
+    drop(stdin);
+    assert_eq!(tee.wait_with_output().expect("an end").status.code(), Some(0));
+    let (tee, mut stdin, _) = start(at, &mut behind(NOHUP, &["tee", "other.log"]));
+    wait_until("the log is open", || at.join("other.log").exists());
+    assert!(ignores(&tee, 1) && !ignores(&tee, 15));
+    stdin.write_all(b"line\n").expect("it reads");
+    drop(stdin);
+    assert_eq!(tee.wait_with_output().expect("an end").status.code(), Some(0));
+}
+
+#[test]
+fn a_pid_file_never_replaces_anything_else() {
+    let directory = directory();
+    let at = directory.path();
+    std::fs::write(at.join("notes"), "mine\n").expect("written");
+    let output = run(at, &["tee", "s.log", "--pid-file", "notes"]);
+    let told = text(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && told.contains("notes") && told.contains("something else"),
+        "{told}"
+    );
+    assert_eq!(std::fs::read_to_string(at.join("notes")).expect("text"), "mine\n");
+    // The number of one that was killed is replaced.
+    let (mut tee, _open) = tee_with_pid_file(at, &[]);
+    tee.kill().expect("killed");
+    tee.wait().expect("an end");
+    assert!(at.join("s.pid").exists());
+    let (mut tee, stdin) = tee_with_pid_file(at, &[]);
+    drop(stdin);
+    let mut told = String::new();
+    tee.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
+    assert!(tee.wait().expect("an end").success() && told.is_empty(), "{told}");
+}

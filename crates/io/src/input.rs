@@ -1,0 +1,175 @@
+//! Standard input whose reader another thread can stop, and waiting until a stopped output takes bytes again.
+//!
+//! *Owns*: waiting for bytes or for the wish to stop. *May not touch*: what is read.
+//!
+//! A read of a pipe that is idle returns when somebody writes, which may be never. So each read waits first, for the input and
+//! for a pipe of its own whose other end is closed to stop it.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt as _;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
+
+use crate::error::{Error, Result};
+use crate::transfer::retry;
+
+const STDIN: &str = "stdin";
+
+/// Standard input. Nothing is read ahead.
+#[derive(Debug)]
+pub struct Input {
+    file: File,
+    is_stream: bool,
+    stop: PipeReader,
+}
+
+/// Stops the reader of an [`Input`] when it is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it stops the reader"]
+pub struct InputStop {
+    _open: PipeWriter,
+}
+
+/// What a read found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Got {
+    /// So many bytes, not 0.
+    Bytes(usize),
+    /// The end of the input.
+    End,
+    /// Nothing: reading was stopped, or nothing was there and the call does not wait.
+    Nothing,
+}
+
+impl Input {
+    /// Standard input, and what stops reading it.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn stdin() -> Result<(Self, InputStop)> {
+        let made = || {
+            let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+            let kind = file.metadata()?.file_type();
+            let (stop, open) = io::pipe()?;
+            let is_stream = kind.is_fifo() || kind.is_socket();
+            Ok((Self { file, is_stream, stop }, InputStop { _open: open }))
+        };
+        made().map_err(|source: io::Error| Error::new("open", STDIN, source))
+    }
+
+    /// Whether it is a pipe or a socket: there is a process at its other end, whose bytes go with it.
+    pub fn is_stream(&self) -> bool {
+        self.is_stream
+    }
+
+    /// Waits for bytes, the end, or the wish to stop, which goes before bytes.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn read(&mut self, into: &mut [u8]) -> Result<Got> {
+        loop {
+            let mut waited = [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.file, PollFlags::IN)];
+            wait(&mut waited, None)?;
+            if !waited[0].revents().is_empty() {
+                return Ok(Got::Nothing);
+            }
+            match self.read_ready(into)? {
+                Got::Nothing => {}
+                got => return Ok(got),
+            }
+        }
+    }
+
+    /// Reads what is there, without waiting; also after the wish to stop.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn read_now(&mut self, into: &mut [u8]) -> Result<Got> {
+        let mut waited = [PollFd::new(&self.file, PollFlags::IN)];
+        wait(&mut waited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        if waited[0].revents().is_empty() { Ok(Got::Nothing) } else { self.read_ready(into) }
+    }
+
+    fn read_ready(&mut self, into: &mut [u8]) -> Result<Got> {
+        match retry(|| self.file.read(into)) {
+            Ok(0) => Ok(Got::End),
+            Ok(count) => Ok(Got::Bytes(count)),
+            // Somebody else who reads from the same place was faster.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Got::Nothing),
+            Err(source) => Err(Error::new("read", STDIN, source)),
+        }
+    }
+
+    /// How many bytes are there to be read without waiting.
+    ///
+    /// # Errors
+    /// The kernel cannot say it of this kind of file.
+    pub fn waiting_bytes(&self) -> Result<u64> {
+        ioctl_fionread(&self.file).map_err(|error| Error::new("ioctl FIONREAD", STDIN, error))
+    }
+}
+
+/// Sleeps until a file takes bytes, or will answer with an error: for one that was made not to wait by somebody else.
+///
+/// # Errors
+/// What the kernel answers.
+pub fn wait_to_write(file: &File) -> Result<()> {
+    wait(&mut [PollFd::new(file, PollFlags::OUT)], None)
+}
+
+fn wait(files: &mut [PollFd<'_>], at_most: Option<&Timespec>) -> Result<()> {
+    retry(|| poll(files, at_most).map_err(io::Error::from))
+        .map(drop)
+        .map_err(|source| Error::new("poll", STDIN, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::os::fd::OwnedFd;
+
+    /// An input over a pipe, the pipe's other end, and what stops it.
+    fn input() -> (Input, PipeWriter, InputStop) {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let (stop, open) = io::pipe().expect("a pipe");
+        let file = File::from(OwnedFd::from(reader));
+        (Input { file, is_stream: true, stop }, writer, InputStop { _open: open })
+    }
+
+    #[test]
+    fn a_read_gives_what_is_there_and_then_the_end() {
+        let (mut input, mut writer, _stop) = input();
+        let mut into = [0; 16];
+        assert_eq!(input.read_now(&mut into).expect("asked"), Got::Nothing);
+        writer.write_all(b"bytes").expect("written");
+        assert_eq!(input.waiting_bytes().expect("asked"), 5);
+        assert_eq!(input.read(&mut into[..3]).expect("read"), Got::Bytes(3));
+        assert_eq!(input.read_now(&mut into[3..]).expect("read"), Got::Bytes(2));
+        assert_eq!(&into[..5], b"bytes");
+        drop(writer);
+        assert_eq!(input.read(&mut into).expect("read"), Got::End);
+        assert_eq!(input.read_now(&mut into).expect("read"), Got::End);
+    }
+
+    #[test]
+    fn a_read_that_waits_is_stopped_and_what_is_there_can_still_be_read() {
+        let (mut input, mut writer, stop) = input();
+        let waits = std::thread::spawn(move || {
+            let got = input.read(&mut [0; 16]).expect("asked");
+            (input, got)
+        });
+        // Whether it waits already or not yet: it ends.
+        drop(stop);
+        let (mut input, got) = waits.join().expect("a thread");
+        assert_eq!(got, Got::Nothing);
+        writer.write_all(b"last").expect("written");
+        let mut into = [0; 16];
+        assert_eq!(input.read(&mut into).expect("asked"), Got::Nothing, "the wish goes first");
+        assert_eq!(input.read_now(&mut into).expect("read"), Got::Bytes(4));
+        assert_eq!(input.read_now(&mut into).expect("asked"), Got::Nothing);
+    }
+}

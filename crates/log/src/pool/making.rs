@@ -1,0 +1,153 @@
+//! New files: their blocks, made durably before the file gets a segment's name.
+//!
+//! *Owns*: how blocks are made, and that the disk budget holds. *May not touch*: what a file is for.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use inkstone_format::SegmentNumber;
+use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, Preparation, SyncKind};
+
+use super::{Blocks, Made, ObtainError, Obtained, Pool, no_room, no_room_or};
+use crate::error::Error;
+use crate::mistake::Mistake;
+use crate::names;
+use crate::options::Options;
+use crate::sync::{Instant, lock};
+
+/// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// How far the zeros of a new file are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) left_bytes: u64,
+    /// How long the last piece took.
+    pub(crate) took: Duration,
+    pub(crate) piece_bytes: u64,
+}
+
+/// Called between pieces of zeros; `false` gives up.
+pub(crate) type Rest<'a> = &'a mut dyn FnMut(Progress) -> bool;
+
+impl<D: Directory> Pool<D> {
+    /// A new file, its blocks made, durably. It has no segment's name yet.
+    pub(super) fn make(
+        &self,
+        bytes: u64,
+        options: &Options,
+        reserve: bool,
+        rest: Rest<'_>,
+    ) -> Obtained<Made> {
+        let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
+        let is_over =
+            || budget.is_some_and(|budget| lock(&self.files).used_bytes.saturating_add(bytes) > budget);
+        // What is to be removed goes before anybody is refused for want of room.
+        while is_over() && self.remove_some(Duration::ZERO).unwrap_or(false) {}
+        if is_over() {
+            self.give_up_room();
+        }
+        {
+            let mut files = lock(&self.files);
+            if budget.is_some_and(|budget| files.used_bytes.saturating_add(bytes) > budget) {
+                let why = "the log's disk budget is used up: truncate_before, or a larger Options::disk_budget_bytes";
+                return Err(ObtainError::Retry(no_room(self.directory.as_ref(), bytes, why)));
+            }
+            files.used_bytes = files.used_bytes.saturating_add(bytes);
+        }
+        // The name's number is only there to be another one each time: a file that could not be removed is in nobody's way.
+        let name = names::new(self.next_made());
+        let made = self.make_blocks(&name, bytes, options, reserve, rest);
+        made.map(|blocks| Made { name: name.clone(), spare: None, blocks }).inspect_err(|_| {
+            // It never had a segment's name: nothing relies on it.
+            let _ = self.directory.remove(&name);
+            lock(&self.files).used_bytes -= bytes;
+        })
+    }
+
+    fn next_made(&self) -> SegmentNumber {
+        let mut files = lock(&self.files);
+        files.made = files.made.map_or(Some(SegmentNumber::FIRST), SegmentNumber::next);
+        files.made.unwrap_or(SegmentNumber::FIRST)
+    }
+
+    fn make_blocks(
+        &self,
+        name: &str,
+        bytes: u64,
+        options: &Options,
+        reserve: bool,
+        rest: Rest<'_>,
+    ) -> Obtained<Blocks> {
+        let retry = |error| ObtainError::Retry(no_room_or(bytes, error));
+        let file = self.directory.open(name, &OpenFile::new_file()).map_err(retry)?;
+        let is_synced = !options.makes(Mistake::ZerosUnsynced) && !options.makes(Mistake::RenamedFirst);
+        let blocks = if options.makes(Mistake::SizeNotAllocated) {
+            file.set_len(bytes).map_err(retry)?;
+            Blocks::Reserved
+        } else {
+            let is_reserved = reserve || options.preparation_chosen() == Preparation::Fallocate;
+            let way = if is_reserved { Preparation::Fallocate } else { Preparation::WriteZeroes };
+            match file.prepare(way, bytes) {
+                Err(error) if is_not_to_be_had(&error) => {
+                    if is_reserved {
+                        self.note_no_fallocate(&error);
+                    }
+                    self.write_zeros(&file, name, bytes, rest).map_err(retry)?;
+                    Blocks::Written
+                }
+                Err(error) => return Err(retry(error)),
+                Ok(()) if is_reserved => Blocks::Reserved,
+                Ok(()) => Blocks::Written,
+            }
+        };
+        if is_synced {
+            // Nothing relies on the file yet; but a device that fails a flush may have dropped what the log's own writes have
+            // put into its cache, and say yes to their flush.
+            file.sync(SyncKind::All).map_err(|error| match no_room_or(bytes, error) {
+                full @ Error::NoRoom { .. } => ObtainError::Retry(full),
+                failed => ObtainError::Poison(failed),
+            })?;
+        }
+        Ok(blocks)
+    }
+
+    /// Zeros are written although blocks were only to be reserved: noted the first time.
+    fn note_no_fallocate(&self, error: &inkstone_io::Error) {
+        let mut files = lock(&self.files);
+        if !std::mem::replace(&mut files.lacks_fallocate, true) {
+            files.notice = Some(format!(
+                "this file system cannot reserve blocks (fallocate: {error}): new segments are filled with zeros instead, \
+                 which writes every byte once more"
+            ));
+        }
+    }
+
+    /// Writes zeros piece by piece, past the page cache where that can be: what is in the cache would be written all at
+    /// once, in everybody's way. The blocks are reserved first, so that they lie together.
+    fn write_zeros(&self, file: &D::File, name: &str, bytes: u64, rest: Rest<'_>) -> inkstone_io::Result<()> {
+        match file.prepare(Preparation::Fallocate, bytes) {
+            Err(error) if is_not_to_be_had(&error) => {}
+            done => done?,
+        }
+        let direct = self.directory.open(name, &OpenFile::existing().access(Access::Direct));
+        let writer = direct.as_ref().unwrap_or(file);
+        let zeros = AlignedBuf::zeroed(CHUNK_BYTES.min(bytes as usize));
+        let mut at = 0;
+        while at < bytes {
+            let piece = (zeros.len() as u64).min(bytes - at);
+            let started = Instant::now();
+            writer.write_at(&zeros[..piece as usize], at)?;
+            at += piece;
+            let progress = Progress { left_bytes: bytes - at, took: started.elapsed(), piece_bytes: piece };
+            if !rest(progress) {
+                return Err(inkstone_io::Error::new("prepare", file.path(), ErrorKind::Interrupted));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_not_to_be_had(error: &inkstone_io::Error) -> bool {
+    error.is_unsupported() || error.kind() == ErrorKind::InvalidInput
+}
