@@ -2,7 +2,6 @@
 //!
 //! *Owns*: its arguments, and how its answer looks. *May not touch*: comparing.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -36,7 +35,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> 
     let (first, second) = (read_file(&arguments.first)?, read_file(&arguments.second)?);
     let found = run(&first, &second).map_err(anyhow::Error::msg)?;
     let text = if arguments.json { serde_json::to_string(&found)? + "\n" } else { text(&found) };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    crate::stdout::print(text);
     Ok(ExitCode::from(found.exit_code()))
 }
 

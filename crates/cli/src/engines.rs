@@ -2,7 +2,6 @@
 //!
 //! *Owns*: its arguments, and how its answer looks. *May not touch*: the rules (`inkstone_lab::engines`).
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -37,7 +36,7 @@ pub(crate) fn engines(arguments: &EnginesArguments) -> anyhow::Result<ExitCode> 
     } else {
         result.runs.iter().map(text).collect()
     };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    crate::stdout::print(text);
     Ok(ExitCode::SUCCESS)
 }
 

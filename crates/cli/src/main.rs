@@ -2,14 +2,11 @@
 //!
 //! *Owns*: arguments, the terminal, exit codes. *May not touch*: measuring, logs; each subcommand is one call of a library.
 //!
-//! | exit code | |
-//! |---|---|
-//! | 0 | done; `powerloss`: every promise held; `verify`: intact (a torn tail is no damage); `append`: everything is durable; the reader closed the pipe |
-//! | 1 | failed, or nothing could be measured; `verify`: corrupt; any other that met damage; `powerloss`: a promise was broken |
-//! | 2 | the arguments make no sense; `verify`: it could not be found out (no log, an I/O error) |
-//! | 3, 4 | `lab compare`: something became slower beyond noise; nothing can be told |
-//! | 130 | ended by Ctrl-C, SIGTERM or SIGHUP, in order; `tee`: and everything that was read is in the log |
+//! docs/exit-codes.md has the exit codes, each with its test.
 #![forbid(unsafe_code)]
+
+#[macro_use]
+mod stdout;
 
 mod bench;
 mod claims;
@@ -31,6 +28,7 @@ mod signals;
 mod tee;
 mod tune;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -63,7 +61,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return with_output(not_run(&error)),
+    };
     let stop = Arc::new(AtomicBool::new(false));
     // `tee` reads on after a signal, and listens by itself.
     let is_stopped = !matches!(arguments.command, Command::Tee(_));
@@ -77,16 +78,32 @@ fn main() -> ExitCode {
         Command::Log(command) => log::run(&command, &stop),
         Command::Manual(command) => manual::run(&command, Arguments::command()),
     });
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            // A closed pipe is the reader's way to say enough.
-            let closed = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
-            if error.chain().filter_map(|cause| cause.downcast_ref()).any(closed) {
-                return ExitCode::SUCCESS;
-            }
-            eprintln!("inkstone: {error:#}");
-            ExitCode::FAILURE
-        }
+    with_output(outcome.unwrap_or_else(|error| {
+        complain!("{}", words(&error));
+        ExitCode::FAILURE
+    }))
+}
+
+/// Help that was asked for, or what makes no sense of the arguments.
+fn not_run(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() || std::io::stdout().is_terminal() {
+        let _ = error.print();
+    } else {
+        stdout::print(error.render().to_string());
     }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
+}
+
+/// The answer, unless somebody may have waited for output that is lost.
+fn with_output(answer: ExitCode) -> ExitCode {
+    if stdout::has_failed() { ExitCode::from(stdout::FAILED_CODE) } else { answer }
+}
+
+/// An error with its causes. Many errors say their cause themselves: nothing is said twice.
+fn words(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |said, cause| match cause.to_string() {
+        cause if said.contains(&cause) => said,
+        cause if said.is_empty() => cause,
+        cause => format!("{said}: {cause}"),
+    })
 }

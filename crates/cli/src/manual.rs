@@ -2,7 +2,6 @@
 //!
 //! *Owns*: where they go. *May not touch*: what they say.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,12 +41,12 @@ pub(crate) fn run(command: &ManualCommand, mut definition: Command) -> anyhow::R
         ManualCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut definition, "inkstone", &mut script);
-            std::io::stdout().lock().write_all(&script)?;
+            crate::stdout::print(script);
         }
         ManualCommand::Man { directory: None } => {
             let mut page = Vec::new();
             clap_mangen::Man::new(definition).render(&mut page)?;
-            std::io::stdout().lock().write_all(&page)?;
+            crate::stdout::print(page);
         }
         ManualCommand::Man { directory: Some(directory) } => write_pages(directory, definition)?,
     }

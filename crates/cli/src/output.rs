@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the terminal's width, colours, where things go. *May not touch*: what they say.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -101,7 +101,7 @@ impl Output {
             write_out(path, &to_csv(result))?;
         }
         if !self.to_stdout() {
-            std::io::stdout().lock().write_all(text().as_bytes())?;
+            crate::stdout::print(text());
         }
         Ok(match (result.interrupted, has_content(result)) {
             (true, _) => ExitCode::from(130),
@@ -142,7 +142,7 @@ impl BenchOutput {
             write_out(path, json)?;
         }
         if !self.as_output().to_stdout() {
-            std::io::stdout().lock().write_all(text.as_bytes())?;
+            crate::stdout::print(text);
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ impl BenchOutput {
         }
         if !self.as_output().to_stdout() {
             let text = table::render_bench(result, &style());
-            std::io::stdout().lock().write_all(text.as_bytes())?;
+            crate::stdout::print(text);
         }
         Ok(match (result.interrupted, result.has_content()) {
             (true, _) => ExitCode::from(130),
@@ -179,7 +179,8 @@ fn is_stdout(path: &Path) -> bool {
 
 fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
     if is_stdout(path) {
-        return Ok(std::io::stdout().lock().write_all(text.as_bytes())?);
+        crate::stdout::print(text);
+        return Ok(());
     }
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }

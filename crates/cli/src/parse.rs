@@ -38,7 +38,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is larger than any file"))
 }
 
-/// `10s`, `250ms`, `2m`; a bare number is seconds.
+/// `10s`, `250ms`, `2m`, `12h`, `7d`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -47,7 +47,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "ms" => Ok(Duration::from_millis(number)),
         "" | "s" => Ok(Duration::from_secs(number)),
         "m" | "min" => Ok(Duration::from_secs(number.saturating_mul(60))),
-        other => Err(format!("{other:?} is no unit of time; take ms, s or m")),
+        "h" => Ok(Duration::from_secs(number.saturating_mul(60 * 60))),
+        "d" => Ok(Duration::from_secs(number.saturating_mul(24 * 60 * 60))),
+        other => Err(format!("{other:?} is no unit of time; take ms, s, m, h or d")),
     }
 }
 
@@ -72,6 +74,8 @@ mod tests {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert!(duration("10h").is_err() && duration("s").is_err());
+        assert_eq!(duration("10h"), Ok(Duration::from_secs(36_000)));
+        assert_eq!(duration("7d"), Ok(Duration::from_secs(604_800)));
+        assert!(duration("10w").is_err() && duration("s").is_err());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: which file is read and which is written. *May not touch*: what the page says.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -45,7 +45,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         None => from.with_extension("html"),
     };
     if is_standard(&to) {
-        std::io::stdout().lock().write_all(page.as_bytes())?;
+        crate::stdout::print(page);
         return Ok(ExitCode::SUCCESS);
     }
     anyhow::ensure!(
@@ -54,12 +54,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         to.display()
     );
     std::fs::write(&to, &page).with_context(|| format!("write {}", to.display()))?;
-    writeln!(
-        std::io::stdout().lock(),
-        "{} ({} KiB): open it in a browser",
-        to.display(),
-        page.len().div_ceil(1024)
-    )?;
+    say!("{} ({} KiB): open it in a browser", to.display(), page.len().div_ceil(1024));
     Ok(ExitCode::SUCCESS)
 }
 

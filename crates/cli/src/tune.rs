@@ -2,7 +2,6 @@
 //!
 //! *Owns*: its arguments, and how its answer looks. *May not touch*: measuring, choosing.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -40,7 +39,7 @@ pub(crate) struct TuneArguments {
 pub(crate) fn tune(arguments: &TuneArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let result = run(&arguments.directory, !arguments.dry_run, stop)?;
     let text = if arguments.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    crate::stdout::print(text);
     Ok(if result.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 

@@ -2,8 +2,7 @@
 
 mod support;
 
-use serde_json::Value;
-use support::{directory, json, run, text};
+use support::{directory, json, run, text, with_times};
 
 const WRITE: [&str; 13] = [
     "lab",
@@ -20,27 +19,6 @@ const WRITE: [&str; 13] = [
     "--json",
     "result.json",
 ];
-
-/// A real result whose times are made up, so that nothing depends on this machine's noise: every cell takes the same, one ten
-/// times as long where that is asked for.
-fn with_times(mut result: Value, slowed: Option<&str>) -> String {
-    for cell in result["runs"][0]["cells"].as_array_mut().expect("cells") {
-        if cell["outcome"]["kind"] != "measured" {
-            continue;
-        }
-        let slow = if slowed.is_some_and(|name| cell["name"] == name) { 10 } else { 1 };
-        let one = cell["outcome"]["rounds"][0].clone();
-        let rounds = (0..10_u64).map(|number| {
-            let mut round = one.clone();
-            round["number"] = number.into();
-            round["commits"] = 100.into();
-            round["total_ns"] = (slow * (10_000_000 + number % 3 * 100_000)).into();
-            round
-        });
-        cell["outcome"]["rounds"] = rounds.collect();
-    }
-    result.to_string()
-}
 
 #[test]
 fn a_result_is_the_same_as_itself_and_one_slow_cell_is_named() {

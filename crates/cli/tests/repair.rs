@@ -205,6 +205,105 @@ fn the_end_that_was_promised_is_missed_and_a_torn_tail_is_not() {
     assert_eq!(saved["gaps"], serde_json::json!([{ "first": 2000, "last": 2000 }]));
 }
 
+#[test]
+fn verify_counts_what_is_left_and_not_what_was_given_up() {
+    let directory = directory();
+    let at = directory.path();
+    log_in(at);
+    // In the last segment, in the midst of another, and at the first record of one.
+    let info = json(&good(at, &["info", "log", "--json"], b""));
+    let third = info["segments"][2]["first"].as_u64().expect("an LSN");
+    for before in [third - 20, third, third + 1, 1990] {
+        good(at, &["truncate", "log", "--before", &before.to_string()], b"");
+        let verified = json(&good(at, &["verify", "log", "--json"], b""));
+        let bytes: usize = (before..=2000).map(|number| line(number).len()).sum();
+        assert_eq!(verified["records"].as_u64(), Some(2001 - before), "{before}: {verified}");
+        assert_eq!(verified["record_bytes"].as_u64(), Some(bytes as u64), "{before}");
+        let said = text(&good(at, &["verify", "log"], b""));
+        assert!(said.contains(&format!("intact: {} records", 2001 - before)), "{said}");
+        assert!(said.contains(&format!("{before} to ")), "{said}");
+    }
+    assert!(text(&good(at, &["verify", "log"], b"")).contains("1990 to 2000       11"), "the row too");
+}
+
+#[test]
+fn dump_answers_as_verify_does() {
+    let directory = directory();
+    let at = directory.path();
+    log_in(at);
+    good(at, &["dump", "log"], b"");
+    let files = segments(&at.join("log"));
+    let sound = std::fs::read(&files[1]).expect("a segment");
+    damage(&files[1], b"record 00");
+    let dumped = run(at, &["dump", "log"]);
+    assert_eq!(dumped.status.code(), Some(1));
+    assert!(text(&dumped.stderr).contains("inkstone verify log"), "{}", text(&dumped.stderr));
+    assert!(text(&dumped.stdout).contains("\"lsn\":2000,"), "what can be read is shown all the same");
+    std::fs::write(&files[1], sound).expect("put back");
+    std::fs::remove_file(&files[2]).expect("removed");
+    assert_eq!(run(at, &["dump", "log"]).status.code(), Some(1), "a missing segment");
+}
+
+#[test]
+fn what_no_file_tells_of_is_unknown_and_not_nothing() {
+    let directory = directory();
+    let at = directory.path();
+    log_in(at);
+    let info = json(&good(at, &["info", "log", "--json"], b""));
+    let last_segment = info["segments"].as_array().and_then(|all| all.last()).expect("a segment");
+    let kept = last_segment["first"].as_u64().expect("an LSN") - 1;
+    std::fs::remove_file(segments(&at.join("log")).pop().expect("a segment")).expect("removed");
+    assert_eq!(run(at, &["verify", "log"]).status.code(), Some(1));
+    let said = text(&good(at, &["salvage", "log", "new"], b""));
+    assert!(said.contains(&format!("behind {kept}")) && said.contains("unknown"), "{said}");
+    let words = format!("lost: 0 records, and what followed LSN {kept}: nothing is left that tells");
+    assert!(said.contains(&words), "{said}");
+    let map = json(&std::fs::read(at.join("new/salvage.json")).expect("the map"));
+    assert_eq!((map["unknown_behind"].as_u64(), map["records"].as_u64()), (Some(kept), Some(kept)));
+    // A damaged record in the midst leaves nothing unknown.
+    let other = support::directory();
+    log_in(other.path());
+    damage(&segments(&other.path().join("log"))[0], b"record 00010");
+    let said = json(&good(other.path(), &["salvage", "log", "new", "--json"], b""));
+    assert!(said["unknown_behind"].is_null(), "{said}");
+}
+
+#[test]
+fn every_whole_record_of_a_file_that_was_cut_short_is_saved() {
+    let directory = directory();
+    let at = directory.path();
+    // In one group: nothing behind a record promises it.
+    let log = inkstone::Log::open(at.join("log"), inkstone::Options::new()).expect("a log");
+    let batch: Vec<String> = (1..=1000).map(line).collect();
+    log.append_batch(&batch).expect("room").wait().expect("durable");
+    log.close().expect("closed");
+    let head = segments(&at.join("log")).pop().expect("a segment");
+    let bytes = std::fs::read(&head).expect("the segment");
+    let place = |number| {
+        let what = line(number);
+        bytes.windows(what.len()).position(|window| window == what.as_bytes()).expect("it is there") as u64
+    };
+    let cuts = [(place(484), 483), (place(484) + 5, 483), (place(485) - 24, 484), (place(1), 0)];
+    for (round, (len, whole)) in cuts.into_iter().enumerate() {
+        std::fs::OpenOptions::new().write(true).open(&head).and_then(|file| file.set_len(len)).expect("cut");
+        assert_eq!(run(at, &["verify", "log"]).status.code(), Some(1));
+        let new = format!("new {round}");
+        let salvaged = run(at, &["salvage", "log", &new, "--json"]);
+        if whole == 0 {
+            assert_eq!(salvaged.status.code(), Some(1), "not one record");
+            assert!(!at.join(new).exists());
+        } else {
+            assert!(salvaged.status.success(), "{}", text(&salvaged.stderr));
+            let salvaged = json(&salvaged.stdout);
+            assert_eq!(salvaged["records"].as_u64(), Some(whole), "{salvaged}");
+            assert_eq!(salvaged["unknown_behind"].as_u64(), Some(whole));
+            let kept: String = (1..=whole).map(|number| line(number) + "\n").collect();
+            assert!(good(at, &["cat", &new], b"") == kept.into_bytes());
+        }
+        std::fs::write(&head, &bytes).expect("put back");
+    }
+}
+
 /// Appends record after record, now and then giving up old ones, until told to stop; gives the last LSN.
 fn keep_writing(at: &Path, keep: u64, stop: &std::sync::atomic::AtomicBool) -> u64 {
     let options = inkstone::Options::new().segment_bytes(64 << 10).record_bytes_max(4 << 10);

@@ -382,6 +382,7 @@ impl File for OsFile {
             hard_links: metadata.nlink(),
             has_shared_extents: kinds.shared,
             has_unwritten_extents: kinds.unwritten,
+            modified: metadata.modified().ok(),
         })
     }
 

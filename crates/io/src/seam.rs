@@ -16,6 +16,7 @@ use crate::strategy::{Access, Durability, EngineKind, Preparation};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// File systems that write over a block where it lies, so that an overwrite needs no room. Overlays, network and FUSE file
 /// systems are not among them: what lies below them is not known.
@@ -77,6 +78,9 @@ pub struct FileFacts {
     pub has_shared_extents: bool,
     /// Whether some of its blocks are only reserved: the first write of each changes metadata, which a sync then waits for.
     pub has_unwritten_extents: bool,
+    /// When its bytes were changed last, by the clock of the machine then; `None` where files have no times. A power cut may
+    /// set it back: a time is no part of what a sync of data makes durable.
+    pub modified: Option<SystemTime>,
 }
 
 /// Which promise a sync gives.

@@ -31,6 +31,14 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// A copy into the directory ([`crate::inspect::copy`], [`crate::inspect::salvage`]) has not ended, so what is there is no
+    /// log. Copy again, which begins anew, or remove the directory.
+    Incomplete {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// What was asked for was told to stop before it ended.
+    Stopped,
     /// Something that was promised to be there is damaged or missing. No file was changed.
     Corrupt(Arc<Corruption>),
     /// A newer program has written this log, in a version of the format that this one does not know. Nothing is said of
@@ -241,6 +249,12 @@ impl fmt::Display for Error {
                 write!(f, "{} is locked by {holder}; a log has one writer at a time", path.display())
             }
             Self::NoLog { path } => write!(f, "there is no log in {}", path.display()),
+            Self::Incomplete { path } => write!(
+                f,
+                "{} holds a copy that has not ended, and no log: if nobody is copying, copy again, which begins anew, or remove the directory",
+                path.display()
+            ),
+            Self::Stopped => write!(f, "stopped before the end"),
             Self::Corrupt(corruption) => corruption.fmt(f),
             Self::UnknownVersion { path, version, flags } => {
                 write!(f, "{} is of format version {version}", path.display())?;

@@ -85,10 +85,13 @@ impl<D: Directory> Log<D> {
         if options.makes(Mistake::LockFileRemoved) {
             let _ = directory.remove(names::LOCK);
         }
-        let Some(writer_lock) = directory.lock(names::LOCK)? else {
-            let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "somebody".into());
-            return Err(Error::Locked { path: directory.path().to_path_buf(), holder });
-        };
+        let writer_lock = take_lock(&*directory)?;
+        Self::open_locked(directory, options, writer_lock)
+    }
+
+    /// The same, for who has the lock.
+    pub(crate) fn open_locked(directory: Arc<D>, options: Options, writer_lock: D::Lock) -> Result<Self> {
+        options.check()?;
         let (shared, recovery, mut choice) = open_shared(directory, options)?;
         choice.warnings.extend(shared.pool.take_notice());
         let shared = Arc::new(shared);
@@ -342,15 +345,24 @@ impl<D: Directory> Log<D> {
         self.shut().or_else(|error| if swallows { Ok(()) } else { Err(error) })
     }
 
+    /// As [`Log::close`], and gives the lock: what the caller does then nobody else can come between.
+    pub(crate) fn close_to_lock(mut self) -> (Option<D::Lock>, Result<()>) {
+        self.shut_to_lock()
+    }
+
     fn shut(&mut self) -> Result<()> {
+        self.shut_to_lock().1
+    }
+
+    fn shut_to_lock(&mut self) -> (Option<D::Lock>, Result<()>) {
         if self.writer_lock.is_none() {
-            return Ok(());
+            return (None, Ok(()));
         }
         if let Err(forked) = self.shared.check_process()
             && !self.shared.options.makes(Mistake::ChildPromises)
         {
             self.leave_to_parent();
-            return Err(forked);
+            return (None, Err(forked));
         }
         // What a waker or a listener panics with goes on when the log has ended: no thread of its own may outlive its lock.
         let mut panic = None;
@@ -375,11 +387,12 @@ impl<D: Directory> Log<D> {
         if result.is_ok() {
             self.shared.pool.remove_all();
         }
-        self.writer_lock = None;
+        let lock = self.writer_lock.take();
         if let Some(payload) = panic.filter(|_| !panicking()) {
+            drop(lock);
             resume_unwind(payload);
         }
-        result
+        (lock, result)
     }
 
     /// Commits everything, and says in the log that it ends here.
@@ -535,6 +548,18 @@ impl<D: Directory> Log<D> {
         self.shared.keeper.notify_one();
         Error::Busy
     }
+}
+
+/// Takes the lock of a log's writer.
+///
+/// # Errors
+/// [`Error::Locked`]; what the file system answers.
+pub(crate) fn take_lock<D: Directory>(directory: &D) -> Result<D::Lock> {
+    if let Some(lock) = directory.lock(names::LOCK)? {
+        return Ok(lock);
+    }
+    let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "somebody".into());
+    Err(Error::Locked { path: directory.path().to_path_buf(), holder })
 }
 
 impl<D: Directory> Drop for Log<D> {

@@ -9,6 +9,8 @@
 //! | `00000000000000000008.new` | a file whose blocks are being made, the eighth; it becomes the next segment there is |
 //! | `inkstone.lock` | locked while a writer lives; it says which |
 //! | `inkstone.room` | blocks that nobody uses: given up when a control group needs room on a full disk (`room.rs`) |
+//! | `inkstone.incomplete` | the directory holds a copy that has not ended: nothing opens it (`inspect/making.rs`) |
+//! | `salvage.json` | beside a log that was salvaged: which LSNs became which (`inspect/salvage.rs`) |
 //! | `inkstone.tuned` | the way of writing that `inkstone tune` chose (`strategy/tuned.rs`) |
 //!
 //! Only `.ink` files are ever read as a log, so nothing that is half prepared can look like a segment.
@@ -20,6 +22,12 @@ pub(crate) const LOCK: &str = "inkstone.lock";
 
 /// The file that keeps room for control groups.
 pub(crate) const ROOM: &str = "inkstone.room";
+
+/// The file that says that a copy into the directory has not ended.
+pub(crate) const INCOMPLETE: &str = "inkstone.incomplete";
+
+/// The file beside a salvaged log that says where it comes from, if whoever salvages wants one.
+pub(crate) const SALVAGE: &str = "salvage.json";
 
 /// What a file is by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +82,7 @@ mod tests {
             "99999999999999999999.ink",
             LOCK,
             ROOM,
+            INCOMPLETE,
             "inkstone.tuned",
             "a.b.ink",
         ] {

@@ -80,7 +80,7 @@ fn find_or_create<D: Directory>(
     directory: &Arc<D>,
     options: &Options,
 ) -> Result<(Shared<D>, Recovery, Listing)> {
-    let listing = Listing::of(&**directory)?;
+    let listing = if options.is_a_copy { Listing::of_any(&**directory)? } else { Listing::of(&**directory)? };
     let found = recover(&**directory, options, &listing)?;
     if found.is_none() && !options.create {
         return Err(Error::NoLog { path: directory.path().to_path_buf() });

@@ -28,6 +28,8 @@ pub struct Options {
     pub(crate) record_bytes_max: usize,
     pub(crate) buffer_bytes: usize,
     pub(crate) create: bool,
+    /// The log is a copy that is being made (`inspect/making.rs`).
+    pub(crate) is_a_copy: bool,
     pub(crate) expect_durable: Lsn,
     pub(crate) begin_at: Lsn,
     pub(crate) pad_groups: bool,
@@ -62,6 +64,7 @@ impl Default for Options {
             record_bytes_max: 16 << 20,
             buffer_bytes: 1 << 20,
             create: true,
+            is_a_copy: false,
             expect_durable: Lsn::ZERO,
             begin_at: Lsn::FIRST,
             pad_groups: false,

@@ -44,16 +44,32 @@ pub(crate) struct Listing {
     pub(crate) unfinished: Vec<SegmentNumber>,
     /// The file that keeps room is there.
     pub(crate) room: bool,
+    /// A copy into the directory has not ended.
+    pub(crate) is_incomplete: bool,
 }
 
 impl Listing {
+    /// What lies in a directory that may hold a log.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] where a copy has not ended.
     pub(crate) fn of<D: Directory>(directory: &D) -> Result<Self> {
+        let listing = Self::of_any(directory)?;
+        if listing.is_incomplete {
+            return Err(Error::Incomplete { path: directory.path().to_path_buf() });
+        }
+        Ok(listing)
+    }
+
+    /// The same, for whoever is making that copy.
+    pub(crate) fn of_any<D: Directory>(directory: &D) -> Result<Self> {
         let mut listing = Self::default();
         for name in directory.list()? {
             match names::parse(&name) {
                 Some(FileName::Segment(number)) => listing.segments.push(number),
                 Some(FileName::Free(number)) => listing.free.push(number),
                 Some(FileName::New(number)) => listing.unfinished.push(number),
+                None if name == names::INCOMPLETE => listing.is_incomplete = true,
                 None => listing.room |= name == names::ROOM,
             }
         }

@@ -177,7 +177,14 @@ impl File for SimFile {
         let state = self.lock();
         let has_unwritten_extents = state.inode(self.inode).blocks.reserved.count() > 0;
         let hard_links = state.names_of(self.inode);
-        Ok(FileFacts { inode: self.inode, hard_links, has_shared_extents: false, has_unwritten_extents })
+        Ok(FileFacts {
+            inode: self.inode,
+            hard_links,
+            has_shared_extents: false,
+            has_unwritten_extents,
+            // It has no clock.
+            modified: None,
+        })
     }
 
     fn check_takes_changes(&self) -> Result<()> {

@@ -6,7 +6,7 @@
 //! for many lines, and one that waits for its LSN gets it at once. The reading thread may hang in a read for ever: it only
 //! borrows the log, and the log is taken from it at the end.
 
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
@@ -16,6 +16,7 @@ use inkstone::{Log, Lsn, Options};
 
 use super::input::Records;
 use super::{AppendArguments, said};
+use crate::stdout::Stdout;
 
 /// How soon a signal is noticed.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -57,8 +58,7 @@ pub(super) fn append(arguments: &AppendArguments, stop: &Arc<AtomicBool>) -> any
     let records = Records::new(input, arguments.framing.separator(), record_max);
     let theirs = Arc::clone(&shared);
     std::thread::Builder::new().name("stdin".into()).spawn(move || read(&theirs, records))?;
-    let mut printer =
-        Printer { out: BufWriter::new(std::io::stdout()), printed: last, quiet: arguments.quiet };
+    let mut printer = Printer { out: Stdout::new(), printed: last, quiet: arguments.quiet };
     let printed = commit_as_it_arrives(&shared, &mut printer, stop);
     // Whatever ended it: what was appended is made durable, and the log closed.
     let log = shared.log.write().unwrap_or_else(PoisonError::into_inner).take();
@@ -135,7 +135,7 @@ fn commit_as_it_arrives(
                 let Some(log) = &*log else { return Ok(end) };
                 log.sync().map_err(said)?
             };
-            printer.print_to(durable)?;
+            printer.print_to(durable);
         }
         if end.is_some() || stop.load(Ordering::Relaxed) {
             return Ok(end);
@@ -146,25 +146,27 @@ fn commit_as_it_arrives(
 fn finish(log: Log, printer: &mut Printer) -> anyhow::Result<()> {
     let durable = log.sync().map_err(said)?;
     log.close().map_err(said)?;
-    printer.print_to(durable)
+    printer.print_to(durable);
+    Ok(())
 }
 
 struct Printer {
-    out: BufWriter<std::io::Stdout>,
+    out: Stdout,
     printed: Lsn,
     quiet: bool,
 }
 
 impl Printer {
-    fn print_to(&mut self, durable: Lsn) -> anyhow::Result<()> {
+    /// Whoever reads the LSNs may leave, and then the records come all the same.
+    fn print_to(&mut self, durable: Lsn) {
         let from = self.printed.get() + 1;
         self.printed = self.printed.max(durable);
-        if self.quiet {
-            return Ok(());
+        if self.quiet || !self.out.takes_more() {
+            return;
         }
         for lsn in from..=durable.get() {
-            writeln!(self.out, "{lsn}")?;
+            let _ = writeln!(self.out, "{lsn}");
         }
-        Ok(self.out.flush()?)
+        let _ = self.out.flush();
     }
 }

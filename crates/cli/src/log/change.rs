@@ -1,17 +1,17 @@
 //! `inkstone truncate`, `inkstone salvage`, `inkstone copy`.
 //!
-//! *Owns*: what they print, and `salvage.json` in a salvaged log's directory. *May not touch*: what they do.
+//! *Owns*: what they print, and what `salvage.json` in a salvaged log's directory says. *May not touch*: what they do.
 
-use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
-use anyhow::Context as _;
-use inkstone::inspect::{self, Salvage};
-use inkstone::{Lsn, Options};
+use inkstone::inspect::{self, Keep, Salvage};
+use inkstone::{Error, Log, Lsn, Options};
 use serde_json::{Value, json};
 
 use super::report::report_json;
-use super::{NewLogArguments, TruncateArguments, open_existing, said};
+use super::{NewLogArguments, TruncateArguments, said};
 use crate::columns::{human, plural, range, table};
 
 /// The file in which a salvaged log tells where it comes from.
@@ -19,36 +19,95 @@ const SALVAGE_FILE: &str = "salvage.json";
 
 /// Gives up records at the front, or takes them off at the end.
 pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode> {
-    let log = open_existing(&arguments.directory)?;
-    let result = match (arguments.before, arguments.after) {
-        (Some(before), _) => log.truncate_before(Lsn::new(before)),
-        (_, Some(after)) => log.truncate_after(Lsn::new(after)),
-        (None, None) => Ok(()),
-    };
-    let (first, last) = (log.first().get(), log.last().get());
+    let directory = &arguments.directory;
+    if arguments.dry_run {
+        let report = inspect::look(directory).map_err(said)?;
+        if let Some(damage) = report.damage.first() {
+            return Err(said(damage.clone().into()));
+        }
+        let (first, last) = match change(arguments).map_err(said)? {
+            Change::Before(first) if first.get() > report.last.get() + 1 => {
+                return Err(said(Error::NotYet { lsn: first, durable: report.last }));
+            }
+            Change::Before(first) => (first.max(report.first), report.last),
+            Change::After(last) if last > report.last => {
+                return Err(said(Error::NotYet { lsn: last, durable: report.last }));
+            }
+            Change::After(last) if last.get() + 1 < report.first.get() => {
+                return Err(said(Error::GivenUp { lsn: last, first: report.first }));
+            }
+            Change::After(last) => (report.first, last),
+        };
+        tell(arguments, first, last);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let log = Log::open(directory, Options::new().create(false)).map_err(said_of_truncated)?;
+    // Only now: nobody else can change what is kept.
+    let result = change(arguments).and_then(|change| match change {
+        Change::Before(first) => log.truncate_before(first),
+        Change::After(last) => log.truncate_after(last),
+    });
+    let (first, last) = (log.first(), log.last());
     // What the truncation failed of is the error that counts.
     let closed = log.close();
     result.and(closed).map_err(said)?;
+    tell(arguments, first, last);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a truncation comes to.
+enum Change {
+    Before(Lsn),
+    After(Lsn),
+}
+
+fn change(arguments: &TruncateArguments) -> Result<Change, Error> {
+    let what = &arguments.what;
+    let keep = what
+        .keep_bytes
+        .map(Keep::Bytes)
+        .or(what.keep_records.map(Keep::Records))
+        .or(what.keep_for.map(Keep::For));
+    match (what.before, what.after, keep) {
+        (_, _, Some(keep)) => inspect::first_to_keep(&arguments.directory, keep).map(Change::Before),
+        (_, Some(last), _) => Ok(Change::After(Lsn::new(last))),
+        // Without any of them the arguments would have been refused.
+        (first, _, _) => Ok(Change::Before(Lsn::new(first.unwrap_or(0)))),
+    }
+}
+
+fn tell(arguments: &TruncateArguments, first: Lsn, last: Lsn) {
+    let (first, last) = (first.get(), last.get());
     let count = (last + 1).saturating_sub(first);
-    let text = if arguments.json {
-        json!({ "first": first, "last": last, "records": count }).to_string()
-    } else {
-        let left = range(first, last);
-        format!("left: LSN {left} ({}); the next is {}", plural(count, "record"), last + 1)
-    };
-    print(&text)
+    if arguments.json {
+        say!("{}", json!({ "first": first, "last": last, "records": count, "dry_run": arguments.dry_run }));
+        return;
+    }
+    let left = if arguments.dry_run { "would be left" } else { "left" };
+    let (records, next) = (plural(count, "record"), last + 1);
+    say!("{left}: LSN {} ({records}); the next is {next}", range(first, last));
+}
+
+/// As [`said`]: a log has one writer, and only that can write what gives records up.
+fn said_of_truncated(error: Error) -> anyhow::Error {
+    match error {
+        Error::Locked { path, holder } => anyhow::anyhow!(
+            "{} is locked by {holder}, which alone can truncate it: call Log::truncate_before there, or end it first",
+            path.display()
+        ),
+        error => said(error),
+    }
 }
 
 /// Copies what can be read of a corrupt log.
-pub(super) fn salvage(arguments: &NewLogArguments) -> anyhow::Result<ExitCode> {
-    let salvage = inspect::salvage(&arguments.directory, &arguments.new, &Options::new()).map_err(said)?;
-    let json = salvage_json(arguments, &salvage);
-    let path = arguments.new.join(SALVAGE_FILE);
-    let written = std::fs::File::create(&path)
-        .and_then(|mut file| file.write_all(format!("{json:#}\n").as_bytes()).and_then(|()| file.sync_all()));
-    written.with_context(|| format!("write {}", path.display()))?;
+pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let (old, new) = (&arguments.directory, &arguments.new);
+    let note = |salvage: &Salvage| Some(format!("{:#}\n", salvage_json(arguments, salvage)).into_bytes());
+    let salvage = inspect::salvage_until(old, new, &Options::new(), stop, note)
+        .map_err(|error| said_of_new(error, new))?;
     if arguments.json {
-        return print(&json.to_string());
+        say!("{}", salvage_json(arguments, &salvage));
+        return Ok(ExitCode::SUCCESS);
     }
     let rows = salvage.runs.iter().map(|run| {
         let new_last = run.new_first.get() + (run.last.get() - run.first.get());
@@ -61,18 +120,23 @@ pub(super) fn salvage(arguments: &NewLogArguments) -> anyhow::Result<ExitCode> {
         .map(|gap| (gap.first, vec![range(gap.first.get(), gap.last.get()), "lost".into()]));
     let mut rows: Vec<_> = rows.chain(gaps).collect();
     rows.sort_by_key(|(first, _)| *first);
-    let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    let mut rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    let unknown = salvage.unknown_behind.map_or(String::new(), |last| {
+        rows.push(vec![format!("behind {last}"), "unknown".into()]);
+        format!(", and what followed LSN {last}: nothing is left that tells how many records that were")
+    });
     let lost: u64 = salvage.gaps.iter().map(|gap| gap.last.get() - gap.first.get() + 1).sum();
     let mut text = table(&["old LSN", "new LSN"], &rows);
     text.push_str(&format!(
-        "\nsaved {} ({}) in {}; lost: {}\nwhich LSN became which stands in {}",
+        "\nsaved {} ({}) in {}; lost: {}{unknown}\nwhich LSN became which stands in {}",
         plural(salvage.records, "record"),
         human(salvage.record_bytes),
-        arguments.new.display(),
+        new.display(),
         plural(lost, "record"),
-        path.display()
+        new.join(SALVAGE_FILE).display()
     ));
-    print(&text)
+    say!("{text}");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn salvage_json(arguments: &NewLogArguments, salvage: &Salvage) -> Value {
@@ -90,22 +154,33 @@ fn salvage_json(arguments: &NewLogArguments, salvage: &Salvage) -> Value {
             "first": gap.first.get(),
             "last": gap.last.get(),
         })).collect::<Vec<_>>(),
+        "unknown_behind": salvage.unknown_behind.map(Lsn::get),
         "found": report_json(&salvage.report),
     })
 }
 
 /// Copies a log.
-pub(super) fn copy(arguments: &NewLogArguments) -> anyhow::Result<ExitCode> {
-    let copied = inspect::copy(&arguments.directory, &arguments.new, &Options::new()).map_err(said)?;
+pub(super) fn copy(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let new = &arguments.new;
+    let copied = inspect::copy_until(&arguments.directory, new, &Options::new(), stop)
+        .map_err(|error| said_of_new(error, new))?;
     let (first, last) = (copied.first.get(), copied.last.get());
     if arguments.json {
-        return print(&json!({ "first": first, "last": last, "records": copied.records }).to_string());
+        say!("{}", json!({ "first": first, "last": last, "records": copied.records }));
+        return Ok(ExitCode::SUCCESS);
     }
-    let (records, new) = (plural(copied.records, "record"), arguments.new.display());
-    print(&format!("copied {records} to {new}: LSN {}", range(first, last)))
+    let records = plural(copied.records, "record");
+    say!("copied {records} to {}: LSN {}", new.display(), range(first, last));
+    Ok(ExitCode::SUCCESS)
 }
 
-fn print(text: &str) -> anyhow::Result<ExitCode> {
-    writeln!(std::io::stdout().lock(), "{text}")?;
-    Ok(ExitCode::SUCCESS)
+/// As [`said`], also where it is about the new log.
+fn said_of_new(error: Error, new: &Path) -> anyhow::Error {
+    match error {
+        Error::Locked { path, holder } if path == new => anyhow::anyhow!(
+            "{holder} is making a copy in {}, or has a log open there; wait for it, or name another directory",
+            path.display()
+        ),
+        error => said(error),
+    }
 }

@@ -3,7 +3,7 @@
 //! *Owns*: an entry as a line of JSON. *May not touch*: which entries there are.
 
 use std::fmt::Write as _;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,7 @@ use inkstone::inspect::{Batch, Control, Entry, Kind, PromiseReason, Roll, dump a
 use serde_json::{Value, json};
 
 use super::said;
+use crate::stdout::Stdout;
 
 /// Bytes shown of a payload when nothing is asked for.
 const BEGINNING_BYTES: usize = 16;
@@ -33,22 +34,35 @@ pub(super) fn dump(
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
     let max = if payload.is_some() { usize::MAX } else { BEGINNING_BYTES };
-    let mut out = BufWriter::new(std::io::stdout());
-    for entry in entries(directory, max).map_err(said)? {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => {
-                out.flush()?;
-                return Err(said(error));
-            }
-        };
+    let entries = entries(directory, max).map_err(said)?;
+    let mut is_corrupt = !entries.damage().is_empty();
+    let mut out = Stdout::new();
+    let mut failed = None;
+    for entry in entries {
+        // Also where nobody reads any more: whether there is damage is answered all the same.
         if stop.load(Ordering::Relaxed) {
             out.flush()?;
             return Ok(ExitCode::from(130));
         }
-        writeln!(out, "{}", entry_json(&entry, payload))?;
+        match entry {
+            Ok(entry) => {
+                is_corrupt |= matches!(entry, Entry::Stop { verdict: Verdict::Corrupt(_), .. });
+                if out.takes_more() {
+                    writeln!(out, "{}", entry_json(&entry, payload))?;
+                }
+            }
+            Err(error) => failed = Some(said(error)),
+        }
     }
     out.flush()?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    anyhow::ensure!(
+        !is_corrupt,
+        "{path} is corrupt: `inkstone verify {path}` says where, `inkstone salvage {path} NEW` saves what can be read",
+        path = directory.display()
+    );
     Ok(ExitCode::SUCCESS)
 }
 

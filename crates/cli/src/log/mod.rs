@@ -9,15 +9,16 @@ mod input;
 mod read;
 mod report;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use inkstone::{Access, Durability, Error, Options};
+use inkstone::{Access, Durability, Error};
 
-use crate::parse::{names_of, size};
+use crate::parse::{duration, names_of, size};
 
 const APPEND: &str = "\
 Examples:
@@ -51,7 +52,14 @@ Examples:
 const TRUNCATE: &str = "\
 Examples:
   inkstone truncate orders --before 1000    gives up LSN 1 to 999; their files are used again
-  inkstone truncate orders --after 1999     takes off everything behind LSN 1999";
+  inkstone truncate orders --after 1999     takes off everything behind LSN 1999
+  inkstone truncate orders --keep-for 7d    gives up the segments whose records are all older than that
+  inkstone truncate orders --keep-bytes 10GiB --dry-run
+
+A record of a segment is at most as young as its file's last change. By bytes and by age whole segments are given up, and the \
+last one stays: what was asked to be kept is always kept, with up to a segment more.
+
+A log that a program has open is truncated by that program: Log::truncate_before, with inspect::first_to_keep for the same rules.";
 const SALVAGE: &str = "\
 Examples:
   inkstone salvage broken saved             what can be read of `broken`, as a new log in `saved`
@@ -180,15 +188,35 @@ pub(crate) struct NewLogArguments {
 pub(crate) struct TruncateArguments {
     /// The log's directory
     directory: PathBuf,
+    #[command(flatten)]
+    what: What,
+    /// Change nothing; say what would be left
+    #[arg(long)]
+    dry_run: bool,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is truncated.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct What {
     /// Give up the records before this one
-    #[arg(long, value_name = "LSN", conflicts_with = "after", required_unless_present = "after")]
+    #[arg(long, value_name = "LSN")]
     before: Option<u64>,
     /// Take off the records behind this one
     #[arg(long, value_name = "LSN")]
     after: Option<u64>,
-    /// As one JSON object
-    #[arg(long)]
-    json: bool,
+    /// Give up the oldest segments, and keep the newest that have so many bytes together
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    keep_bytes: Option<u64>,
+    /// Give up all but so many of the newest records
+    #[arg(long, value_name = "COUNT")]
+    keep_records: Option<u64>,
+    /// Give up the segments whose records are all older than this
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    keep_for: Option<Duration>,
 }
 
 /// How records are told apart in a stream.
@@ -223,16 +251,20 @@ impl Framing {
 
 /// Runs a subcommand.
 pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
-    match command {
+    let answer = match command {
         LogCommand::Append(arguments) => append::append(arguments, stop),
         LogCommand::Cat(arguments) => read::cat(arguments, stop),
         LogCommand::Get { directory, lsn, framing } => read::get(directory, *lsn, framing.separator()),
-        LogCommand::Verify(arguments) => report::verify(arguments),
-        LogCommand::Info(arguments) => report::info(arguments),
+        LogCommand::Verify(arguments) => report::verify(arguments, stop),
+        LogCommand::Info(arguments) => report::info(arguments, stop),
         LogCommand::Dump { directory, payload } => dump::dump(directory, *payload, stop),
         LogCommand::Truncate(arguments) => change::truncate(arguments),
-        LogCommand::Salvage(arguments) => change::salvage(arguments),
-        LogCommand::Copy(arguments) => change::copy(arguments),
+        LogCommand::Salvage(arguments) => change::salvage(arguments, stop),
+        LogCommand::Copy(arguments) => change::copy(arguments, stop),
+    };
+    match answer {
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Stopped)) => Ok(ExitCode::from(130)),
+        answer => answer,
     }
 }
 
@@ -252,14 +284,9 @@ fn said(error: Error) -> anyhow::Error {
         Error::TooLarge { .. } => Some("raise --record-max".into()),
         _ => None,
     };
-    let error = anyhow::Error::from(error);
     match cure {
-        Some(cure) => anyhow::anyhow!("{error:#}; {cure}"),
-        None => error,
+        // It says its cause itself.
+        Some(cure) => anyhow::anyhow!("{error}; {cure}"),
+        None => error.into(),
     }
-}
-
-/// A log that is there, open for writing.
-fn open_existing(directory: &Path) -> anyhow::Result<inkstone::Log> {
-    inkstone::Log::open(directory, Options::new().create(false)).map_err(said)
 }

@@ -2,15 +2,16 @@
 //!
 //! *Owns*: records on stdout. *May not touch*: how they are found.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use inkstone::{Error, Lsn, Options, Reader};
+use inkstone::{Cursor, Error, Lsn, Options, Reader};
 
 use super::{CatArguments, Separator, said};
+use crate::stdout::Stdout;
 
 /// How soon a signal is noticed while nothing comes.
 const NOTICE: Duration = Duration::from_millis(50);
@@ -18,49 +19,59 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Prints records in order.
 pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let separator = arguments.framing.separator();
+    if let (Some(from), Some(to)) = (arguments.from, arguments.to) {
+        anyhow::ensure!(from <= to, "--to {to} lies before --from {from}");
+    }
     let reader = Reader::open(&arguments.directory, &Options::new()).map_err(said)?;
     let from = arguments.from.map_or_else(|| reader.first(), Lsn::new);
     let to = Lsn::new(arguments.to.unwrap_or(u64::MAX));
-    anyhow::ensure!(from <= to || arguments.to.is_none(), "--to {to} lies before the first record, {from}");
+    anyhow::ensure!(from <= to, "--to {to} lies before the first record that is left, {from}");
     // A writer may be faster than this: it ends where the log ended when it began.
     let to = if arguments.follow { to } else { to.min(reader.durable()) };
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout());
-    let mut cursor = reader.from(from);
+    let mut out = Stdout::with_capacity(BUFFER_BYTES);
+    let shown = show(arguments, reader.from(from), to, &mut out, stop);
+    out.flush()?;
+    shown.map_err(said)?;
+    // Who reads no more has what he wanted: what lies behind it is not asked after.
+    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+fn show(
+    arguments: &CatArguments,
+    mut cursor: Cursor,
+    to: Lsn,
+    out: &mut Stdout,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    let separator = arguments.framing.separator();
     let mut is_idle = false;
-    while cursor.next_lsn() <= to && !stop.load(Ordering::Relaxed) {
+    while cursor.next_lsn() <= to && !stop.load(Ordering::Relaxed) && out.takes_more() {
         let next = if is_idle { cursor.next_within(NOTICE) } else { cursor.next() };
         match next {
             Ok(Some(record)) => {
-                write(&mut out, record.bytes, separator)?;
+                write(out, record.bytes, separator);
                 is_idle = false;
             }
             Ok(None) if arguments.follow => {
-                out.flush()?;
+                let _ = out.flush();
                 is_idle = true;
             }
             Ok(None) => break,
             Err(Error::GivenUp { lsn, first }) if arguments.follow => {
-                out.flush()?;
-                eprintln!(
-                    "inkstone: the records from LSN {lsn} to before {first} were given up; going on at {first}"
-                );
+                let _ = out.flush();
+                complain!("the records from LSN {lsn} to before {first} were given up; going on at {first}");
                 cursor.seek(first);
             }
             Err(Error::Cut { lsn, last }) if arguments.follow => {
-                out.flush()?;
-                eprintln!(
-                    "inkstone: the records after LSN {last} were taken off, some of those before {lsn} that stand here among them; going on behind {last}"
+                let _ = out.flush();
+                complain!(
+                    "the records after LSN {last} were taken off, some of those before {lsn} that stand here among them; going on behind {last}"
                 );
             }
-            Err(error) => {
-                out.flush()?;
-                return Err(said(error));
-            }
+            Err(error) => return Err(error),
         }
     }
-    out.flush()?;
-    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+    Ok(())
 }
 
 /// Prints one record.
@@ -68,22 +79,20 @@ pub(super) fn get(directory: &Path, lsn: u64, separator: Separator) -> anyhow::R
     anyhow::ensure!(lsn > 0, "there is no LSN 0; the first is 1");
     let reader = Reader::open(directory, &Options::new()).map_err(said)?;
     let record = reader.get(Lsn::new(lsn)).map_err(said)?;
-    let mut out = BufWriter::new(std::io::stdout());
-    write(&mut out, &record, separator)?;
+    let mut out = Stdout::new();
+    write(&mut out, &record, separator);
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(out: &mut impl Write, record: &[u8], separator: Separator) -> anyhow::Result<()> {
-    match separator {
-        Separator::Byte(end) => {
-            out.write_all(record)?;
-            out.write_all(&[end])?;
-        }
+/// It never fails: what stdout refuses is said by `stdout.rs`.
+fn write(out: &mut Stdout, record: &[u8], separator: Separator) {
+    let _ = match separator {
+        Separator::Byte(end) => out.write_all(record).and_then(|()| out.write_all(&[end])),
         Separator::Length => {
-            out.write_all(&u32::try_from(record.len())?.to_le_bytes())?;
-            out.write_all(record)?;
+            // A record has 16 MiB at most.
+            let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+            out.write_all(&length.to_le_bytes()).and_then(|()| out.write_all(record))
         }
-    }
-    Ok(())
+    };
 }

@@ -2,36 +2,39 @@
 //!
 //! *Owns*: how a report looks, as text and as JSON. *May not touch*: what it says.
 
-use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use inkstone::inspect::{self, FileState, Report, Roll, SegmentReport, SegmentState};
-use inkstone::{Choice, Corruption, Verdict};
+use inkstone::{Choice, Corruption, Error, Verdict};
 use inkstone_io::{EngineKind, NamedChoice as _};
 use serde_json::{Value, json};
 
 use super::{InfoArguments, ReportArguments, said};
 use crate::columns::{human, plural, range, table};
+use crate::stdout::print;
 
 /// Could not be found out.
 const UNKNOWN: u8 = 2;
 
 /// Reads the whole log and says whether it is intact.
-pub(super) fn verify(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let report = match inspect::verify(&arguments.directory) {
+pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let report = match inspect::verify_until(&arguments.directory, stop) {
         Ok(report) => report,
+        Err(Error::Stopped) => return Err(Error::Stopped.into()),
         Err(error) => {
-            eprintln!("inkstone: {:#}", said(error));
+            complain!("{}", crate::words(&said(error)));
             return Ok(ExitCode::from(UNKNOWN));
         }
     };
-    show(arguments, &report, verify_text)?;
+    let json = || format!("{}\n", report_json(&report));
+    print(if arguments.json { json() } else { verify_text(&report) });
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Says what an opening would find, and how it would write.
-pub(super) fn info(arguments: &InfoArguments) -> anyhow::Result<ExitCode> {
-    let report = inspect::look(&arguments.report.directory).map_err(said)?;
+pub(super) fn info(arguments: &InfoArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let report = inspect::look_until(&arguments.report.directory, stop).map_err(said)?;
     let choice = inspect::choice(&arguments.report.directory).map_err(said)?;
     let text = if arguments.prometheus {
         prometheus(&report)
@@ -42,7 +45,7 @@ pub(super) fn info(arguments: &InfoArguments) -> anyhow::Result<ExitCode> {
     } else {
         info_text(&report, &choice)
     };
-    print(&text)?;
+    print(text);
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -87,16 +90,8 @@ fn prometheus(report: &Report) -> String {
     text
 }
 
-fn show(arguments: &ReportArguments, report: &Report, text: fn(&Report) -> String) -> anyhow::Result<()> {
-    print(&if arguments.json { format!("{}\n", report_json(report)) } else { text(report) })
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
-}
-
 fn verify_text(report: &Report) -> String {
-    let rows: Vec<_> = report.segments.iter().map(verify_row).collect();
+    let rows: Vec<_> = report.segments.iter().map(|segment| verify_row(report, segment)).collect();
     let heading = ["segment", "LSN", "records", "bytes", "groups", "verdict"];
     let mut text = if rows.is_empty() { String::new() } else { format!("{}\n", table(&heading, &rows)) };
     text.push_str(&notes(report));
@@ -123,10 +118,10 @@ fn verify_text(report: &Report) -> String {
     text
 }
 
-fn verify_row(segment: &SegmentReport) -> Vec<String> {
+fn verify_row(report: &Report, segment: &SegmentReport) -> Vec<String> {
     vec![
         segment.number.to_string(),
-        range(segment.first.get(), segment.last.get()),
+        range(segment.first.max(report.first).get(), segment.last.get()),
         segment.counts.records.to_string(),
         segment.counts.record_bytes.to_string(),
         segment.counts.groups.to_string(),

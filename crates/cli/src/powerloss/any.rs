@@ -93,14 +93,17 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
     let outcome = match any::run(&options, &mut *place, stop) {
         Ok(outcome) => outcome,
         Err(AnyError::Command(words)) => {
-            eprintln!("inkstone: {words}");
+            complain!("{words}");
             return Ok(ExitCode::from(2));
         }
         Err(AnyError::Other(words)) => return Err(anyhow::Error::msg(words)),
     };
-    println!(
+    say!(
         "{} kills, {} lines acknowledged, {} read back that had to be there, {} that were in flight",
-        outcome.kills, outcome.acknowledged, outcome.confirmed, outcome.in_flight
+        outcome.kills,
+        outcome.acknowledged,
+        outcome.confirmed,
+        outcome.in_flight
     );
     super::conclude(&[outcome.certificate], file, stop)
 }

@@ -68,7 +68,7 @@ pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Resu
     };
     let outcome = kill::run(&options, stop).map_err(anyhow::Error::msg)?;
     let per_minute = outcome.figures.kills as f64 * 60.0 / outcome.certificate.seconds;
-    println!("{}; {per_minute:.0} kills a minute", outcome.figures);
+    say!("{}; {per_minute:.0} kills a minute", outcome.figures);
     super::conclude(&[outcome.certificate], file, stop)
 }
 

@@ -2,7 +2,6 @@
 //!
 //! *Owns*: its arguments, showing what was caught. *May not touch*: what a mistake does, what the labs judge.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +37,6 @@ pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyh
     let all = if arguments.mistakes.is_empty() { &of_the_labs } else { &arguments.mistakes };
     // A panic is one way to be caught; it need not fill the terminal.
     std::panic::set_hook(Box::new(|_| {}));
-    let mut out = std::io::stdout().lock();
     let page = arguments.write.as_deref();
     let read = |page: &Path| std::fs::read_to_string(page).with_context(|| page.display().to_string());
     let mut text = page.map(read).transpose()?.unwrap_or_default();
@@ -51,7 +49,7 @@ pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyh
         blind += usize::from(labs.is_empty());
         let labs = labs.join(", ");
         let told = if labs.is_empty() { "NOT NOTICED" } else { &labs };
-        writeln!(out, "{mistake}: {}\n    {told}", mistake.summary())?;
+        say!("{mistake}: {}\n    {told}", mistake.summary());
         text = with_figures(&text, mistake, if labs.is_empty() { "-" } else { &labs });
     }
     if let Some(page) = page {

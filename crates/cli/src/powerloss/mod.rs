@@ -108,7 +108,7 @@ fn certificate_file(path: Option<&Path>) -> anyhow::Result<Option<File>> {
 }
 
 fn tell(certificates: &[Certificate]) {
-    certificates.iter().for_each(|certificate| println!("{certificate}\n"));
+    certificates.iter().for_each(|certificate| say!("{certificate}\n"));
 }
 
 /// Shows what a run has shown, and keeps it where it is asked for, as a list. 0: every promise held; 1: one was broken, or
@@ -126,7 +126,7 @@ fn conclude(certificates: &[Certificate], file: Option<File>, stop: &AtomicBool)
         return Ok(ExitCode::from(130));
     }
     if certificates.iter().all(|certificate| certificate.states() == 0) {
-        println!("NOTHING RAN: `inkstone powerloss sim` needs no rights and no kernel");
+        say!("NOTHING RAN: `inkstone powerloss sim` needs no rights and no kernel");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

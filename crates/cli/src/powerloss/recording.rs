@@ -91,7 +91,7 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
     machine.remove().map_err(|why| anyhow!(why))?;
     recording.save(file).with_context(|| format!("write {}", file.display()))?;
     let chronicle = Chronicle::read(&recording).map_err(|why| anyhow!(why))?;
-    println!("{}: {} entries", file.display(), recording.entries.len());
+    say!("{}: {} entries", file.display(), recording.entries.len());
     match chronicle.failed {
         Some(why) => bail!("the writer itself says: {why}"),
         None => Ok(ExitCode::SUCCESS),
@@ -117,7 +117,7 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
         Some(entry) => entry..=entry,
         None => chronicle.first..=chronicle.last,
     };
-    println!("{spec}");
+    say!("{spec}");
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let mut player = Player::new(&recording, Image::new(spec.kind.disk_bytes()));
     let (mut states, mut broken) = (0_u64, 0_u64);
@@ -142,12 +142,12 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
             let again = (arguments.again > 0).then_some(again);
             if let Err(why) = look(&machine, &spec, cut.state(&kept), allowed, false, again) {
                 broken += 1;
-                println!("BROKEN at entry {entry}, {moment}, {words} of {} sectors: {why}", kept.len());
+                say!("BROKEN at entry {entry}, {moment}, {words} of {} sectors: {why}", kept.len());
             }
         }
     }
     machine.remove().map_err(|why| anyhow!(why))?;
-    println!("{states} states, {broken} broken");
+    say!("{states} states, {broken} broken");
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -174,26 +174,28 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
         };
         *counts.entry(kind).or_default() += 1;
         if arguments.entries {
-            println!("{number:>8}  {words}");
+            say!("{number:>8}  {words}");
         }
     }
-    println!(
+    say!(
         "{} entries, {:.1} MiB of disk",
         recording.entries.len(),
         recording.end_bytes() as f64 / 1_048_576.0
     );
-    counts.iter().for_each(|(kind, count)| println!("  {count:>8} {kind}"));
+    counts.iter().for_each(|(kind, count)| say!("  {count:>8} {kind}"));
     match Chronicle::read(&recording) {
         Ok(chronicle) => {
-            println!(
+            say!(
                 "{}\n  a log is written in entries {}..={}",
-                chronicle.spec, chronicle.first, chronicle.last
+                chronicle.spec,
+                chronicle.first,
+                chronicle.last
             );
             if let Some(why) = &chronicle.failed {
-                println!("  the writer itself says: {why}");
+                say!("  the writer itself says: {why}");
             }
         }
-        Err(why) => println!("not of a log: {why}"),
+        Err(why) => say!("not of a log: {why}"),
     }
     Ok(ExitCode::SUCCESS)
 }

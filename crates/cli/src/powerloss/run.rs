@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result
         command: super::again(),
         mistake: arguments.mistake,
     };
-    let certificates = run_campaign(&campaign, stop, &mut |line| eprintln!("{line}"));
+    let certificates = run_campaign(&campaign, stop, &mut |line| crate::stdout::note(line));
     let certificates = certificates.map_err(|why| anyhow!(why))?;
     super::conclude(&certificates, file, stop)
 }

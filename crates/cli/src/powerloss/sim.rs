@@ -99,10 +99,10 @@ fn save_corpus(directory: &Path) -> anyhow::Result<ExitCode> {
     for (name, scene) in scenes().map_err(anyhow::Error::msg)? {
         let path = directory.join(format!("{name}.txt"));
         if path.exists() {
-            println!("{} is there already", path.display());
+            say!("{} is there already", path.display());
         } else {
             std::fs::write(&path, scene.to_text()).with_context(|| path.display().to_string())?;
-            println!("{}", path.display());
+            say!("{}", path.display());
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -111,7 +111,7 @@ fn save_corpus(directory: &Path) -> anyhow::Result<ExitCode> {
 /// Runs it and shows what it found.
 pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if arguments.list {
-        print!("{}", classes());
+        crate::stdout::print(classes());
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(directory) = &arguments.save_corpus {
@@ -144,7 +144,7 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         }
     });
     if has_terminal {
-        eprint!("\r\x1b[K");
+        let _ = std::io::stderr().write_all(b"\r\x1b[K");
     }
     let certificate = report.certificate;
     let covered: u64 = certificate.classes.iter().map(|class| class.covered).sum();
@@ -152,7 +152,7 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
     // Processor time is not what the clock says where others want the cores too.
     let busy = (process_cpu_ns() - before_ns) as f64 / 1e9;
     let outcome = super::conclude(&[certificate], file, stop);
-    println!(
+    say!(
         "{} threads, {busy:.1} s of processor time: {:.0} states a minute of one core, opened or covered",
         plan.jobs,
         looked as f64 * 60.0 / busy.max(0.01)

@@ -103,11 +103,11 @@ pub(crate) fn strategies(arguments: &StrategiesArguments, stop: &AtomicBool) -> 
     if let Some(moment) = arguments.state {
         let row =
             again(&campaign, arguments.recording.as_deref(), moment, stop).map_err(|why| anyhow!(why))?;
-        println!("{row}");
+        say!("{row}");
         return Ok(if row.worst.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let (report, certificates) =
-        run(&campaign, stop, &mut |line| eprintln!("{line}")).map_err(|why| anyhow!(why))?;
+        run(&campaign, stop, &mut |line| crate::stdout::note(line)).map_err(|why| anyhow!(why))?;
     show(&report);
     save(arguments.certificate.as_deref(), &certificates)?;
     save(arguments.json.as_deref(), &report)?;
@@ -118,15 +118,15 @@ pub(crate) fn strategies(arguments: &StrategiesArguments, stop: &AtomicBool) -> 
 }
 
 fn show(report: &Report) {
-    println!("{}", report.table());
-    report.not_run.iter().for_each(|why| println!("NOT RUN: {why}"));
+    say!("{}", report.table());
+    report.not_run.iter().for_each(|why| say!("NOT RUN: {why}"));
     let rows = |which: fn(&&Row) -> bool| report.rows.iter().filter(which);
-    rows(|row| row.not_run.is_some()).for_each(|row| println!("{row}"));
-    rows(|row| !row.as_claimed).for_each(|row| println!("NOT AS CLAIMED ({}): {row}", row.claim));
+    rows(|row| row.not_run.is_some()).for_each(|row| say!("{row}"));
+    rows(|row| !row.as_claimed).for_each(|row| say!("NOT AS CLAIMED ({}): {row}", row.claim));
     let verdict = match report.states() {
         0 => "NOTHING RAN",
         _ if report.is_as_claimed() => "every strategy is as claimed",
         _ => "not every strategy is as claimed",
     };
-    println!("{verdict}: {} states, Linux {}", report.states(), report.kernel);
+    say!("{verdict}: {} states, Linux {}", report.states(), report.kernel);
 }

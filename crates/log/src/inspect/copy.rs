@@ -6,12 +6,16 @@
 //! beginning of a misfortune. Whether records were appended as one batch is not kept.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::Lsn;
+use inkstone_io::{Directory, OsDirectory};
 
-use super::{empty_directory, look, options_for};
+use super::making::Making;
+use super::survey::{Depth, steady};
+use super::{new_directory, options_for};
 use crate::error::{Error, Result};
-use crate::log::Log;
 use crate::options::Options;
 use crate::reader::Reader;
 
@@ -30,26 +34,83 @@ pub struct Copied {
 /// The log may be written meanwhile. `options` are the new log's; segments and records may become as large as the old
 /// log's, where that is more.
 ///
+/// Until the copy is whole nobody can open it: [`Error::Incomplete`]. Where it fails, what was made is removed; what a copy
+/// that was killed has left is removed by the next one into the same directory.
+///
 /// # Errors
-/// [`Error::Invalid`] when there is a log in `to` already; [`Error::GivenUp`] when records were given up before they were
-/// copied (remove `to` and copy again); as [`Reader::open`], [`Log::open`] and [`Log::append`].
+/// [`Error::Invalid`] when there is a log in `to` already; [`Error::Locked`] when another copy is being made there;
+/// [`Error::GivenUp`] when records were given up before they were copied (copy again); as [`Reader::open`],
+/// [`crate::Log::open`] and [`crate::Log::append`].
 ///
 /// # Durability
 /// On `Ok` the copy is on stable storage, and closed.
 pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) -> Result<Copied> {
-    let (from, to) = (from.as_ref(), to.as_ref());
-    let largest = look(from)?.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
-    let reader = Reader::open(from, &Options::new())?;
-    let directory = empty_directory(to, options)?;
-    let (first, mut last) = (reader.first(), reader.durable());
-    let options = options_for(options, largest).create(true).begin_at(first);
-    let log = Log::open_in(directory, options)?;
+    copy_until(from, to, options, &AtomicBool::new(false))
+}
+
+/// [`copy`] that stops soon after `stop` has become true.
+///
+/// # Errors
+/// As [`copy`]; [`Error::Stopped`], and then nothing was made.
+///
+/// # Durability
+/// As [`copy`].
+pub fn copy_until(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Copied> {
+    let to = to.as_ref();
+    copy_in(Arc::new(OsDirectory::open(from.as_ref())?), || new_directory(to, options), options, stop)
+}
+
+/// [`copy_until`] between directories behind the seam of `inkstone-io`; the new one is asked for when the old one can be
+/// read.
+///
+/// # Errors
+/// As [`copy_until`].
+///
+/// # Durability
+/// As [`copy`].
+pub fn copy_in<D: Directory, N: Directory>(
+    from: Arc<D>,
+    to: impl FnOnce() -> Result<Arc<N>>,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Copied> {
+    let looked = steady(&*from, Depth::Ends, stop)?.report;
+    let largest = looked.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
+    let reader = Reader::open_in(from, Options::new())?;
+    let first = reader.first();
+    let making = Making::begin(to()?, options_for(options, largest).begin_at(first))?;
+    match fill(&reader, first, &making, stop) {
+        Ok(copied) => making.finish(None).map(|()| copied),
+        Err(error) => {
+            making.give_up();
+            Err(error)
+        }
+    }
+}
+
+/// Appends what is durable now.
+fn fill<D: Directory, N: Directory>(
+    reader: &Reader<D>,
+    first: Lsn,
+    making: &Making<N>,
+    stop: &AtomicBool,
+) -> Result<Copied> {
+    let log = making.log()?;
+    let mut last = reader.durable();
     let mut cursor = reader.from(first);
     let mut copied = Copied { first, last: first.before().unwrap_or(Lsn::ZERO), records: 0 };
     while copied.last < last {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
         match cursor.next() {
             Ok(Some(record)) => {
-                // Nobody waits for it: `close` makes all of it durable.
+                // Nobody waits for it: closing makes all of it durable.
                 drop(log.append(record.bytes)?);
                 copied.last = record.lsn;
                 copied.records += 1;
@@ -65,6 +126,5 @@ pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) -> 
             Err(error) => return Err(error),
         }
     }
-    log.close()?;
     Ok(copied)
 }

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use inkstone_format::{
     Batch, Control, GroupHeader, Kind, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Verdict, judge,
@@ -14,7 +15,7 @@ use inkstone_io::{Directory, OsDirectory};
 use super::pieces::Piece;
 use super::strip::Strip;
 use super::survey::{Depth, steady};
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
 use crate::recover::past_the_cache;
@@ -81,6 +82,7 @@ pub enum Entry {
 pub struct Dump<D: Directory = OsDirectory> {
     directory: Arc<D>,
     pieces: VecDeque<Piece>,
+    damage: Vec<Corruption>,
     now: Option<(Piece, Strip<D::File>)>,
     payload_bytes_max: usize,
     is_over: bool,
@@ -99,12 +101,12 @@ pub fn dump(path: impl AsRef<Path>, payload_bytes_max: usize) -> Result<Dump> {
 /// # Errors
 /// As [`dump`].
 pub fn dump_in<D: Directory>(directory: Arc<D>, payload_bytes_max: usize) -> Result<Dump<D>> {
-    let surveyed = steady(&*directory, Depth::Ends)?;
+    let surveyed = steady(&*directory, Depth::Ends, &AtomicBool::new(false))?;
     if let (true, Some(damage)) = (surveyed.pieces.is_empty(), surveyed.report.damage.first()) {
         return Err(Error::from(damage.clone()));
     }
-    let pieces = surveyed.pieces.into();
-    Ok(Dump { directory, pieces, now: None, payload_bytes_max, is_over: false })
+    let (pieces, damage) = (surveyed.pieces.into(), surveyed.report.damage);
+    Ok(Dump { directory, pieces, damage, now: None, payload_bytes_max, is_over: false })
 }
 
 impl<D: Directory> Iterator for Dump<D> {
@@ -121,6 +123,12 @@ impl<D: Directory> Iterator for Dump<D> {
 }
 
 impl<D: Directory> Dump<D> {
+    /// The damage that was known before anything was shown: that of headers, links and the last segment, files that are
+    /// missing. [`Entry::Stop`] tells the rest.
+    pub fn damage(&self) -> &[Corruption] {
+        &self.damage
+    }
+
     fn entry(&mut self) -> Result<Option<Entry>> {
         loop {
             let Some((piece, mut strip)) = self.now.take() else {

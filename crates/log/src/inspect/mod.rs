@@ -9,30 +9,35 @@
 
 mod copy;
 mod dump;
+mod making;
 mod pieces;
 mod report;
+mod retention;
 mod salvage;
 mod strip;
 mod survey;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use inkstone_io::{Directory as _, OsDirectory};
 
-pub use copy::{Copied, copy};
+pub use copy::{Copied, copy, copy_in, copy_until};
 pub use dump::{Dump, Entry, dump, dump_in};
 pub use inkstone_format::{
     Batch, Control, Copies, Evidence, GroupHeader, HeaderBlock, Kind, Promise, PromiseReason, Roll,
     SegmentHeader, Version,
 };
 pub use report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
-pub use salvage::{Gap, Run, Salvage, salvage, salvage_in};
+pub use retention::{Keep, first_to_keep, first_to_keep_in};
+pub use salvage::{Gap, Run, Salvage, salvage, salvage_in, salvage_until};
 pub use survey::{look_in, verify_in};
 
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::options::Options;
-use crate::recover::Listing;
 use crate::strategy::tuned::Stored;
 use crate::strategy::{Choice, choose};
 
@@ -48,12 +53,30 @@ pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
     verify_in(&OsDirectory::open(path.as_ref())?)
 }
 
+/// [`verify`] that stops soon after `stop` has become true.
+///
+/// # Errors
+/// As [`verify`]; [`Error::Stopped`].
+pub fn verify_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
+    let directory = OsDirectory::open(path.as_ref())?;
+    survey::steady(&directory, survey::Depth::Everything, stop).map(|surveyed| surveyed.report)
+}
+
 /// Reads the headers of the log in `path` and its last segment: what an opening would find.
 ///
 /// # Errors
 /// As [`verify`].
 pub fn look(path: impl AsRef<Path>) -> Result<Report> {
     look_in(&OsDirectory::open(path.as_ref())?)
+}
+
+/// [`look`] that stops soon after `stop` has become true.
+///
+/// # Errors
+/// As [`look`]; [`Error::Stopped`].
+pub fn look_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
+    let directory = OsDirectory::open(path.as_ref())?;
+    survey::steady(&directory, survey::Depth::Ends, stop).map(|surveyed| surveyed.report)
 }
 
 /// The way of writing that a log in `path` gets where its options leave it open, as tuned or by rule, and why.
@@ -66,15 +89,9 @@ pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
     choose(&Options::default(), found.as_ref(), Stored::of(&directory, found.as_ref()))
 }
 
-/// Where a new log is to be made: nothing of a log may be there yet.
-fn empty_directory(path: &Path, options: &Options) -> Result<Arc<OsDirectory>> {
-    let directory = OsDirectory::create_with_mode(path, options.file_mode)?;
-    let listing = Listing::of(&directory)?;
-    if listing.highest().is_some() {
-        let why = format!("{} already holds a log; name a directory without one", path.display());
-        return Err(Error::Invalid(why));
-    }
-    Ok(Arc::new(directory))
+/// Where a new log is to be made.
+fn new_directory(path: &Path, options: &Options) -> Result<Arc<OsDirectory>> {
+    Ok(Arc::new(OsDirectory::create_with_mode(path, options.file_mode)?))
 }
 
 /// Options for a new log that takes every record of one whose largest segment has so many bytes.

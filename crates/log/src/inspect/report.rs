@@ -102,7 +102,7 @@ pub enum SegmentState {
 /// What was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Records in whole groups.
+    /// Records in whole groups, without those that are given up.
     pub records: u64,
     /// Their bytes.
     pub record_bytes: u64,

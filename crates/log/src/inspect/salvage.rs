@@ -4,26 +4,31 @@
 //!
 //! **What counts.** Every record of a whole group; and of a group that was promised to be durable and is damaged, each
 //! record whose frame and payload are sound by themselves: they were acknowledged. Nothing of a torn tail. Where a batch
-//! is damaged, what is left of it is taken: the gaps tell.
+//! is damaged, what is left of it is taken: the gaps tell. Where a file was cut short, the promises went with its end: there
+//! every whole record counts, since nobody can say of any that it was not acknowledged.
+//!
+//! **What is unknown.** How many records are lost is known as far as something that is left names a higher LSN. Where the
+//! last segment is missing, or its end, nothing does: [`Salvage::unknown_behind`].
 //!
 //! **LSNs.** They are dense, so they cannot all stay. The new log begins at the LSN of the first record that could be read;
 //! up to the first gap every record keeps its LSN, behind each gap it is lower by what was lost. [`Run`] tells both.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::checksum::crc32c;
 use inkstone_format::limits::{ALIGN, RECORD_BYTES_MAX};
 use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, judge};
 use inkstone_io::{Directory, File, OsDirectory};
 
+use super::making::Making;
 use super::pieces::Piece;
 use super::report::Report;
 use super::strip::Strip;
 use super::survey::{Depth, steady};
-use super::{empty_directory, options_for};
+use super::{new_directory, options_for};
 use crate::error::{Error, Result};
-use crate::log::Log;
 use crate::names;
 use crate::options::Options;
 use crate::recover::{READ_BYTES, past_the_cache};
@@ -36,8 +41,10 @@ pub struct Salvage {
     pub report: Report,
     /// Records that follow each other without a gap.
     pub runs: Vec<Run>,
-    /// What is lost.
+    /// What is lost, as far as it is known.
     pub gaps: Vec<Gap>,
+    /// The log went on behind this LSN, or may have, and nothing is left that tells how far.
+    pub unknown_behind: Option<Lsn>,
     /// How many records were saved.
     pub records: u64,
     /// Their bytes.
@@ -67,15 +74,36 @@ pub struct Gap {
 /// Copies every record that can be read of the log in `from` into a new log in `to`. `options` are the new log's;
 /// segments and records may become as large as the old log's, where that is more.
 ///
+/// Until the new log is whole nobody can open it: [`Error::Incomplete`]. Where salvaging fails, what was made is removed; what
+/// one that was killed has left is removed by the next into the same directory.
+///
 /// # Errors
-/// [`Error::Locked`] when the log is open for writing; [`Error::Invalid`] when there is a log in `to` already;
-/// [`Error::Corrupt`] when not one record can be read; as [`super::verify`] and [`Log::open`].
+/// [`Error::Locked`] when the log is open for writing, or another is being made in `to`; [`Error::Invalid`] when there is a
+/// log in `to` already; [`Error::Corrupt`] when not one record can be read; as [`super::verify`] and [`crate::Log::open`].
 ///
 /// # Durability
 /// On `Ok` the new log is on stable storage, and closed.
 pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) -> Result<Salvage> {
-    let to = to.as_ref();
-    salvage_in(&OsDirectory::open(from.as_ref())?, || empty_directory(to, options), options)
+    salvage_until(from, to, options, &AtomicBool::new(false), |_| None)
+}
+
+/// [`salvage`] that stops soon after `stop` has become true. What `note` gives becomes the file `salvage.json` beside the new
+/// log, and is durable before anybody can open that.
+///
+/// # Errors
+/// As [`salvage`]; [`Error::Stopped`], and then nothing was made.
+///
+/// # Durability
+/// As [`salvage`].
+pub fn salvage_until(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    options: &Options,
+    stop: &AtomicBool,
+    note: impl FnOnce(&Salvage) -> Option<Vec<u8>>,
+) -> Result<Salvage> {
+    let (from, to) = (OsDirectory::open(from.as_ref())?, to.as_ref());
+    salvage_between(&from, || new_directory(to, options), options, stop, note)
 }
 
 /// [`salvage`] between directories behind the seam of `inkstone-io`; the new one is asked for when there is something to
@@ -83,46 +111,81 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) 
 ///
 /// # Errors
 /// As [`salvage`].
+///
+/// # Durability
+/// As [`salvage`].
 pub fn salvage_in<D: Directory, N: Directory>(
     from: &D,
     to: impl FnOnce() -> Result<Arc<N>>,
     options: &Options,
 ) -> Result<Salvage> {
+    salvage_between(from, to, options, &AtomicBool::new(false), |_| None)
+}
+
+fn salvage_between<D: Directory, N: Directory>(
+    from: &D,
+    to: impl FnOnce() -> Result<Arc<N>>,
+    options: &Options,
+    stop: &AtomicBool,
+    note: impl FnOnce(&Salvage) -> Option<Vec<u8>>,
+) -> Result<Salvage> {
     if let Some(holder) = from.locked_by(names::LOCK)? {
         return Err(Error::Locked { path: from.path().to_path_buf(), holder });
     }
-    let surveyed = steady(from, Depth::Everything)?;
+    let surveyed = steady(from, Depth::Everything, stop)?;
     let report = surveyed.report;
     let largest = report.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
-    let options = options_for(options, largest).create(true);
-    let mut open = Some(|first| Log::open_in(to()?, options.begin_at(first)));
+    let options = options_for(options, largest);
+    let mut begin = Some(|first| Making::begin(to()?, options.begin_at(first)));
     let mut saved =
-        Saved { first_live: report.first, log: None, runs: Vec::new(), records: 0, record_bytes: 0 };
-    for piece in &surveyed.pieces {
-        read_sound(from, piece, &mut |lsn, record| {
+        Saved { first_live: report.first, new: None, runs: Vec::new(), records: 0, record_bytes: 0 };
+    let last_number = surveyed.pieces.last().map(|piece| piece.header.number);
+    // A file above the last segment that cannot be read is one that the log had gone on to.
+    let mut is_end_lost = report.damage.iter().any(|damage| damage.segment > last_number);
+    let read = surveyed.pieces.iter().try_for_each(|piece| {
+        let ends_in_damage = read_sound(from, piece, &mut |lsn, record| {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::Stopped);
+            }
             if saved.wants(lsn, piece) {
-                if let (None, Some(open)) = (&saved.log, open.take()) {
-                    saved.log = Some(open(lsn)?);
+                if let (None, Some(begin)) = (&saved.new, begin.take()) {
+                    saved.new = Some(begin(lsn)?);
                 }
                 saved.take(lsn, record)?;
             }
             Ok(())
         })?;
-    }
-    if let Some(log) = saved.log.take() {
-        log.close()?;
-    } else if let Some(damage) = report.damage.first() {
-        return Err(Error::from(damage.clone()));
-    } else {
-        return Err(Error::NoLog { path: from.path().to_path_buf() });
+        is_end_lost |= ends_in_damage && Some(piece.header.number) == last_number;
+        Ok(())
+    });
+    let Some(new) = saved.new.take() else {
+        read?;
+        return Err(match report.damage.first() {
+            Some(damage) => Error::from(damage.clone()),
+            None => Error::NoLog { path: from.path().to_path_buf() },
+        });
+    };
+    if let Err(error) = read {
+        new.give_up();
+        return Err(error);
     }
     let gaps = saved.gaps(&report);
-    Ok(Salvage { report, runs: saved.runs, gaps, records: saved.records, record_bytes: saved.record_bytes })
+    let saved_last = saved.runs.last().map(|run| run.last);
+    let salvage = Salvage {
+        unknown_behind: saved_last.max(gaps.last().map(|gap| gap.last)).filter(|_| is_end_lost),
+        report,
+        runs: saved.runs,
+        gaps,
+        records: saved.records,
+        record_bytes: saved.record_bytes,
+    };
+    new.finish(note(&salvage).map(|bytes| (names::SALVAGE, bytes)))?;
+    Ok(salvage)
 }
 
 struct Saved<D: Directory> {
     first_live: Lsn,
-    log: Option<Log<D>>,
+    new: Option<Making<D>>,
     runs: Vec<Run>,
     records: u64,
     record_bytes: u64,
@@ -137,8 +200,8 @@ impl<D: Directory> Saved<D> {
     }
 
     fn take(&mut self, lsn: Lsn, record: &[u8]) -> Result<()> {
-        let Some(log) = &self.log else { return Ok(()) };
-        let append = log.append(record)?;
+        let Some(new) = &self.new else { return Ok(()) };
+        let append = new.log()?.append(record)?;
         let new = append.lsn();
         match self.runs.last_mut() {
             Some(run) if run.last.next() == Some(lsn) => run.last = lsn,
@@ -169,8 +232,8 @@ impl<D: Directory> Saved<D> {
 
 type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
 
-/// Shows every sound record of a segment, in the order in which they lie.
-fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> Result<()> {
+/// Shows every sound record of a segment, in the order in which they lie; whether it ends in damage, with nothing behind it.
+fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> Result<bool> {
     let file = Arc::new(past_the_cache(directory, &Options::default(), piece.header.number)?);
     let mut strip = Strip::new(file, &piece.header, piece.end())?;
     let mut group: Vec<(FrameAt, Vec<u8>)> = Vec::new();
@@ -185,20 +248,21 @@ fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> R
             Item::Stop(stop) => {
                 // A cut may end inside a group; what comes before it belongs to the log.
                 if stop.fault == Fault::SegmentEnd {
-                    return show(&mut group, None, visit);
+                    return show(&mut group, None, visit).map(|()| false);
                 }
                 let evidence = piece.evidence(&mut strip, &stop)?;
                 let row = judge(&stop.facts(&evidence));
                 if !matches!(piece.verdict_of(row), Verdict::Corrupt(_)) {
-                    return Ok(());
+                    return Ok(false);
                 }
-                show(&mut group, Some(&evidence), visit)?;
+                let covered = if stop.file_short { Evidence { end: u64::MAX, ..evidence } } else { evidence };
+                show(&mut group, Some(&covered), visit)?;
                 let open_group = strip.group_of(&stop);
                 let epoch = open_group.map_or(stop.tail.epoch, |group| group.header.epoch);
                 let next = strip.go_on(&stop)?;
-                read_loose(&mut strip, &stop, epoch, next, &evidence, visit)?;
+                read_loose(&mut strip, &stop, epoch, next, &covered, visit)?;
                 if next.is_none() {
-                    return Ok(());
+                    return Ok(true);
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! (`inkstone-format`), which files are the log (`pieces.rs`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use inkstone_format::{
     Copies, Fault, HeaderBlock, Kind, Lsn, Position, Reason, SegmentHeader, SegmentNumber, Stop, Tail,
@@ -48,7 +48,7 @@ pub(crate) struct Surveyed {
 /// # Errors
 /// As [`super::verify`].
 pub fn verify_in<D: Directory>(directory: &D) -> Result<Report> {
-    steady(directory, Depth::Everything).map(|surveyed| surveyed.report)
+    steady(directory, Depth::Everything, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
 }
 
 /// [`super::look`] in any directory behind the seam of `inkstone-io`.
@@ -56,17 +56,17 @@ pub fn verify_in<D: Directory>(directory: &D) -> Result<Report> {
 /// # Errors
 /// As [`super::verify`].
 pub fn look_in<D: Directory>(directory: &D) -> Result<Report> {
-    steady(directory, Depth::Ends).map(|surveyed| surveyed.report)
+    steady(directory, Depth::Ends, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
 }
 
 /// Beside a living writer files come and go, and grow while they are read: damage counts when it is found twice in one
 /// place.
-pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth) -> Result<Surveyed> {
+pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let mut before = None;
     let mut looks = 1;
     loop {
         let is_alive = directory.locked_by(names::LOCK)?.is_some();
-        let result = survey(directory, depth);
+        let result = survey(directory, depth, stop);
         let is_alive = is_alive || directory.locked_by(names::LOCK)?.is_some();
         if !is_alive || looks == LOOKS_MAX {
             return result;
@@ -88,7 +88,7 @@ pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth) -> Result<Survey
     }
 }
 
-fn survey<D: Directory>(directory: &D, depth: Depth) -> Result<Surveyed> {
+fn survey<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let options = Options::default();
     let listing = Listing::of(directory)?;
     let headers = Headers::read(directory, &options, &listing.segments)?;
@@ -119,7 +119,7 @@ fn survey<D: Directory>(directory: &D, depth: Depth) -> Result<Surveyed> {
         };
     };
     found.report.log = Some(log);
-    read_all(directory, &headers, &head, depth, &mut found)?;
+    read_all(directory, &headers, &head, (depth, stop), &mut found)?;
     if let (Some(row), Verdict::End) = (torn, found.report.verdict) {
         (found.report.verdict, found.report.row) = (Verdict::Torn, row);
     }
@@ -179,11 +179,15 @@ fn read_all<D: Directory>(
     directory: &D,
     headers: &Headers<'_, D>,
     head: &SegmentHeader,
-    depth: Depth,
+    (depth, stop): (Depth, &AtomicBool),
     found: &mut Surveyed,
 ) -> Result<()> {
     let head_piece = Piece { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
-    let head_read = read_piece(directory, headers, &head_piece)?;
+    let mut head_read = read_piece(directory, headers, &head_piece, (Lsn::FIRST, stop))?;
+    if head_read.tail.first_live > head.first_lsn {
+        // Only now it is known which of its records count.
+        head_read = read_piece(directory, headers, &head_piece, (head_read.tail.first_live, stop))?;
+    }
     let first_live = head_read.tail.first_live;
     let Pieces { mut pieces, faults } = Pieces::find(directory, headers, head, first_live)?;
     for fault in faults {
@@ -206,7 +210,7 @@ fn read_all<D: Directory>(
         (first_live, head_read.tail.closed && head_read.report.verdict == Verdict::End);
     let others: Vec<&Piece> = pieces.iter().filter(|piece| piece.header.number != head.number).collect();
     let mut others = match depth {
-        Depth::Everything => read_pieces(directory, headers, &others),
+        Depth::Everything => read_pieces(directory, headers, &others, (first_live, stop)),
         Depth::Ends => others.iter().map(|piece| unread(directory, headers, piece)).collect(),
     }
     .into_iter();
@@ -349,12 +353,13 @@ fn read_pieces<D: Directory>(
     directory: &D,
     headers: &Headers<'_, D>,
     pieces: &[&Piece],
+    how: (Lsn, &AtomicBool),
 ) -> Vec<Result<Read>> {
     let bytes: u64 = pieces.iter().map(|piece| piece.header.segment_bytes).sum();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = cores.min(THREADS_MAX).min(pieces.len()).min((bytes / BYTES_PER_THREAD) as usize);
     if threads < 2 {
-        return pieces.iter().map(|piece| read_piece(directory, headers, piece)).collect();
+        return pieces.iter().map(|piece| read_piece(directory, headers, piece, how)).collect();
     }
     let next = AtomicUsize::new(0);
     let work = || {
@@ -362,7 +367,7 @@ fn read_pieces<D: Directory>(
         while let index = next.fetch_add(1, Ordering::Relaxed)
             && let Some(piece) = pieces.get(index)
         {
-            done.push((index, read_piece(directory, headers, piece)));
+            done.push((index, read_piece(directory, headers, piece, how)));
         }
         done
     };
@@ -380,8 +385,13 @@ fn read_pieces<D: Directory>(
     found.into_iter().map(|(_, read)| read).collect()
 }
 
-/// Reads a segment from front to back, over its damage.
-fn read_piece<D: Directory>(directory: &D, headers: &Headers<'_, D>, piece: &Piece) -> Result<Read> {
+/// Reads a segment from front to back, over its damage; counts the records from `first_live` on.
+fn read_piece<D: Directory>(
+    directory: &D,
+    headers: &Headers<'_, D>,
+    piece: &Piece,
+    (first_live, told): (Lsn, &AtomicBool),
+) -> Result<Read> {
     let mut read = unread(directory, headers, piece)?;
     // Reading finds that by itself.
     read.damage.clear();
@@ -391,7 +401,9 @@ fn read_piece<D: Directory>(directory: &D, headers: &Headers<'_, D>, piece: &Pie
     let mut is_first = true;
     loop {
         match strip.step()? {
+            Item::GroupStart(_) if told.load(Ordering::Relaxed) => return Err(Error::Stopped),
             Item::GroupStart(_) => group = Counts { groups: 1, ..Counts::default() },
+            Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn < first_live => {}
             Item::Frame(frame) if frame.kind == Kind::Record => {
                 group.records += 1;
                 group.record_bytes += frame.payload_bytes as u64;

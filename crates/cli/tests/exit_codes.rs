@@ -1,0 +1,341 @@
+//! Every cell of docs/exit-codes.md, with the real program: the page cannot say what is not so.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use support::{damage, directory, good, inkstone, json, run, segments, signal, text, until};
+
+const PAGE: &str = include_str!("../../../docs/exit-codes.md");
+
+/// Command by column; the cells of one table, by the heading above it.
+type Table = BTreeMap<(String, String), String>;
+
+fn table(heading: &str) -> Table {
+    let section = PAGE.split("\n## ").find(|section| section.starts_with(heading)).expect("the section");
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter(|line| line.starts_with('|') && !line.starts_with("|--"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let (columns, rows) = rows.split_first().expect("a table");
+    let cells = rows.iter().flat_map(|row| {
+        let name = row[0].replace('`', "");
+        columns
+            .iter()
+            .zip(row)
+            .skip(1)
+            .map(move |(column, code)| ((name.clone(), (*column).to_owned()), (*code).to_owned()))
+    });
+    cells.collect()
+}
+
+/// Fails with every cell that is otherwise, and where the page has others than were run.
+fn compare(heading: &str, found: &Table) {
+    let page = table(heading);
+    let said = |table: &Table, cell: &(String, String)| table.get(cell).cloned().unwrap_or("nothing".into());
+    let wrong: Vec<String> = page
+        .keys()
+        .chain(found.keys())
+        .filter(|cell| page.get(*cell) != found.get(*cell))
+        .map(|cell| format!("{cell:?}: the page says {}, it was {}", said(&page, cell), said(found, cell)))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(page.len() > 40, "{} cells", page.len());
+}
+
+fn line(number: u64) -> String {
+    format!("record {number:06} {}", "z".repeat(290))
+}
+
+fn lines(count: u64) -> Vec<u8> {
+    (1..=count).flat_map(|number| format!("{}\n", line(number)).into_bytes()).collect()
+}
+
+/// A log in each state: `intact`, `torn`, `corrupt`, `corrupt before`; and `large`, which takes time to read.
+fn states(at: &Path) {
+    good(at, &["append", "intact", "-q", "--segment-size", "64KiB"], &lines(2000));
+    good(at, &["append", "large", "-q"], &lines(60_000));
+    let copy = |name: &str| {
+        copy_files(&at.join("intact"), &at.join(name));
+        segments(&at.join(name))
+    };
+    damage(&copy("corrupt before")[0], b"record 000010");
+    // In the last segment, below the promise with which the log was closed.
+    damage(copy("corrupt").last().expect("a segment"), b"record 001999");
+    let head = copy("torn").pop().expect("a segment");
+    let info = json(&good(at, &["info", "torn", "--json"], b""));
+    let end = info["end"]["byte"].as_u64().expect("a byte") as usize;
+    let mut bytes = std::fs::read(&head).expect("the last segment");
+    // A group's beginning with nothing behind it: its frame's header is there and its payload is not.
+    let group = bytes[..end].windows(13).rposition(|window| window == b"record 002000").expect("a record");
+    let torn = bytes[group - 24..group].to_vec();
+    bytes[end + 48..end + 48 + torn.len()].copy_from_slice(&torn);
+    std::fs::write(&head, bytes).expect("written");
+    let found = |name: &str| json(&run(at, &["verify", name, "--json"]).stdout);
+    assert_eq!(found("intact")["verdict"], "intact");
+    assert!(found("corrupt")["intact"] == false && found("corrupt before")["intact"] == false);
+    assert_eq!(found("torn")["intact"], true);
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("a directory");
+    for (path, bytes) in support::snapshot(from) {
+        std::fs::write(to.join(path.file_name().expect("a name")), bytes).expect("written");
+    }
+}
+
+/// Where stdout goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Out {
+    Kept,
+    ReaderLeft,
+    Full,
+}
+
+fn stdout(out: Out) -> Stdio {
+    match out {
+        Out::Kept => Stdio::piped(),
+        Out::ReaderLeft => {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            writer.into()
+        }
+        Out::Full => std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full").into(),
+    }
+}
+
+/// Runs it, and what it says must fit what became of its output.
+fn output(at: &Path, arguments: &[&str], out: Out) -> Output {
+    let mut command = inkstone();
+    command.current_dir(at).args(arguments).stdin(Stdio::piped()).stdout(stdout(out)).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // It may end before it has read it.
+    let _ = std::io::Write::write_all(&mut stdin, b"one more\nand another\n");
+    drop(stdin);
+    let output = child.wait_with_output().expect("an end");
+    let said = text(&output.stderr);
+    assert!(!said.contains("panicked") && !said.contains("roken pipe"), "{arguments:?}: {said}");
+    assert!(out == Out::Full || !said.contains("stdout"), "{arguments:?}: {said}");
+    if out == Out::Full && output.status.code() == Some(2) && !said.contains("Usage") {
+        assert!(said.contains("write stdout: No space left"), "{arguments:?}: {said}");
+    }
+    output
+}
+
+fn code(output: &Output) -> String {
+    output.status.code().map_or("killed".into(), |code| code.to_string())
+}
+
+/// How a command is called; `LOG` is the log, `NEW` a directory that is not there.
+const ON_A_LOG: &[(&str, &[&str])] = &[
+    ("append", &["append", "LOG"]),
+    ("cat", &["cat", "LOG"]),
+    ("get", &["get", "LOG", "1"]),
+    ("verify", &["verify", "LOG"]),
+    ("info", &["info", "LOG"]),
+    ("dump", &["dump", "LOG"]),
+    ("truncate --before", &["truncate", "LOG", "--before", "5"]),
+    ("truncate --after", &["truncate", "LOG", "--after", "1500"]),
+    ("truncate --keep-records", &["truncate", "LOG", "--keep-records", "100"]),
+    ("truncate --dry-run", &["truncate", "LOG", "--keep-for", "1d", "--dry-run"]),
+    ("salvage", &["salvage", "LOG", "NEW"]),
+    ("copy", &["copy", "LOG", "NEW"]),
+    ("tune --dry-run", &["tune", "LOG", "--dry-run"]),
+];
+
+const COLUMNS: &[(&str, &str, Out)] = &[
+    ("intact", "intact", Out::Kept),
+    ("torn", "torn", Out::Kept),
+    ("corrupt", "corrupt", Out::Kept),
+    ("corrupt before", "corrupt before", Out::Kept),
+    ("missing", "missing", Out::Kept),
+    ("reader left", "intact", Out::ReaderLeft),
+    ("corrupt, reader left", "corrupt", Out::ReaderLeft),
+    ("output full", "intact", Out::Full),
+    ("corrupt, output full", "corrupt", Out::Full),
+];
+
+#[test]
+fn every_cell_of_the_commands_on_a_log() {
+    let directory = directory();
+    let at = directory.path();
+    states(at);
+    let mut found = Table::new();
+    for (command, arguments) in ON_A_LOG {
+        for (column, state, out) in COLUMNS {
+            let place = tempfile::tempdir_in(at).expect("a directory");
+            if at.join(state).exists() {
+                copy_files(&at.join(state), &place.path().join("LOG"));
+            }
+            let output = output(place.path(), arguments, *out);
+            found.insert(((*command).into(), (*column).into()), code(&output));
+            // The change is made, whoever reads of it.
+            if output.status.code() == Some(2) && *column == "output full" && *command == "append" {
+                let last = json(&good(place.path(), &["info", "LOG", "--json"], b""))["last"].as_u64();
+                assert_eq!(last, Some(2002));
+            }
+            let new = place.path().join("NEW");
+            assert!(!new.join("inkstone.incomplete").exists(), "{command}, {column}");
+            // The whole, or nothing.
+            if new.exists() {
+                let is_made = run(place.path(), &["verify", "NEW"]).status.code() == Some(0);
+                assert_eq!(is_made, output.status.code() != Some(1), "{command}, {column}");
+            }
+        }
+        let place = tempfile::tempdir_in(at).expect("a directory");
+        copy_files(&at.join("large"), &place.path().join("LOG"));
+        let cell = ((*command).to_owned(), "signal".to_owned());
+        found.insert(cell, with_signal(place.path(), arguments));
+    }
+    compare("Commands on a log", &found);
+}
+
+/// Whether the process has a file of the log open, or one that it measures with.
+fn works(process: u32) -> bool {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    let mut paths = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    paths.any(|path: PathBuf| path.to_string_lossy().contains("/LOG/") || path.starts_with("/LOG/"))
+}
+
+/// The code with which it ends when SIGTERM comes while it works: SIGINT, which does the same, is ignored in what a shell starts
+/// with `&`, and so in everything that a test starts there. One that had done its work by then is asked again.
+fn with_signal(at: &Path, arguments: &[&str]) -> String {
+    let mut last = String::new();
+    for _ in 0..25 {
+        let _ = std::fs::remove_dir_all(at.join("NEW"));
+        let mut command = inkstone();
+        command.current_dir(at).args(arguments).stdin(Stdio::piped());
+        let mut child: Child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+        let mut is_over = false;
+        until(|| {
+            is_over = is_over || has_ended(child.id());
+            is_over || works(child.id())
+        });
+        // A process that nobody has waited for can be sent signals, also when it has ended.
+        signal(&child, "-STOP");
+        let is_caught = !has_ended(child.id());
+        signal(&child, "-TERM");
+        signal(&child, "-CONT");
+        // `append` waits for more input.
+        let stdin = child.stdin.take();
+        let output = wait(child);
+        drop(stdin);
+        if is_caught {
+            last = code(&output);
+        }
+        if last == "130" {
+            break;
+        }
+    }
+    last
+}
+
+fn wait(child: Child) -> Output {
+    child.wait_with_output().expect("an end")
+}
+
+/// It is a zombie, or gone.
+fn has_ended(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with(['Z', 'X']))
+}
+
+/// Rows of the second table; those with `true` run long enough for a signal.
+fn without_a_log() -> Vec<(&'static str, Vec<&'static str>, bool)> {
+    let write = "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet";
+    let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
+    vec![
+        ("--help", words("--help"), false),
+        ("--version", words("--version"), false),
+        ("append --no-such-option", words("append LOG --no-such-option"), false),
+        ("completions", words("completions bash"), false),
+        ("man", words("man"), false),
+        (
+            "bench",
+            words("bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --no-changes --quiet"),
+            true,
+        ),
+        ("lab write", words(write), true),
+        ("lab compare of the same", words("lab compare first.json first.json"), false),
+        ("lab compare of a slower one", words("lab compare first.json slow.json"), false),
+        ("powerloss sim", words("powerloss sim --seeds 2 --class names --all-of 4"), true),
+        (
+            "powerloss sim --mistake",
+            words("powerloss sim --seeds 5 --class torn-512 --all-of 6 --mistake no-sync"),
+            false,
+        ),
+    ]
+}
+
+#[test]
+fn every_cell_of_the_commands_without_a_log() {
+    let directory = directory();
+    let at = directory.path();
+    let measured: Vec<&str> =
+        "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet --json result.json"
+            .split(' ')
+            .collect();
+    assert!(run(at, &measured).status.success());
+    let result = json(&std::fs::read(at.join("result.json")).expect("a result"));
+    std::fs::write(at.join("first.json"), support::with_times(result.clone(), None)).expect("written");
+    std::fs::write(at.join("slow.json"), support::with_times(result, Some("reuse fdatasync")))
+        .expect("written");
+    let mut found = Table::new();
+    for (command, arguments, is_long) in without_a_log() {
+        for (column, out) in
+            [("done", Out::Kept), ("reader left", Out::ReaderLeft), ("output full", Out::Full)]
+        {
+            let output = output(at, &arguments, out);
+            found.insert((command.into(), column.into()), code(&output));
+        }
+        let cell = (command.to_owned(), "signal".to_owned());
+        found.insert(cell, if is_long { interrupted(at, &arguments) } else { "-".into() });
+    }
+    compare("Commands without a log", &found);
+}
+
+/// As it is, but for so long that it is interrupted for sure.
+fn interrupted(at: &Path, arguments: &[&str]) -> String {
+    let mut arguments = arguments.to_vec();
+    for (name, value) in [("--seconds", "600"), ("--rounds", "1000"), ("--seeds", "100000000")] {
+        if let Some(place) = arguments.iter().position(|argument| *argument == name) {
+            arguments[place + 1] = value;
+        }
+    }
+    let mut command: Command = inkstone();
+    command.current_dir(at).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the command runs");
+    // It has begun when its handler is in place.
+    until(|| catches_the_end(child.id()));
+    signal(&child, "-TERM");
+    code(&wait(child))
+}
+
+/// SIGTERM is number 15: bit 14 of the signals that it catches.
+fn catches_the_end(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << 14 != 0)
+}
+
+#[test]
+fn no_command_is_missing_on_the_page() {
+    let directory = directory();
+    let help = text(&good(directory.path(), &["--help"], b""));
+    let commands =
+        help.split("Commands:").nth(1).and_then(|rest| rest.split("Options:").next()).expect("a list");
+    let names: Vec<&str> = commands
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names.into_iter().filter(|name| *name != "help") {
+        assert!(PAGE.contains(&format!("`{name}")), "{name} is not on the page");
+    }
+}

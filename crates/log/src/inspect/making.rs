@@ -1,0 +1,155 @@
+//! A new log that is a copy: nobody opens it before it is whole.
+//!
+//! *Owns*: the file `inkstone.incomplete`, and who removes what when a copy fails. *May not touch*: which records the copy has.
+//!
+//! The order, in which a power cut may come at any moment: the lock; the mark, and its name durable; the log, closed, so all of
+//! it durable; what is to lie beside it, durable; the mark removed, and that durable. While the mark is there, every opening
+//! and every look is [`Error::Incomplete`]. The lock is held from the first to the last, so that a second copy into the same
+//! directory cannot take a copy that is being made for one that was left.
+//!
+//! The mark is made only where nothing of a log lies. So whatever is found beside a mark that nobody has locked is what a copy
+//! that was killed has left, and the next copy into that directory removes it.
+
+use std::sync::Arc;
+
+use inkstone_io::{Directory, File as _, OpenFile, SyncKind};
+
+use crate::error::{Error, Result};
+use crate::log::{Log, take_lock};
+use crate::names;
+use crate::options::Options;
+use crate::recover::Listing;
+
+/// In the mark, for people.
+const NOTE: &[u8] = b"A copy of a log into this directory has not ended, so what is here is no log.\n\
+If nobody is copying: copy again, which begins anew, or remove the directory.\n";
+
+/// A log that is being made.
+pub(super) struct Making<D: Directory> {
+    directory: Arc<D>,
+    /// Unless the log has it.
+    lock: Option<D::Lock>,
+    log: Option<Log<D>>,
+}
+
+impl<D: Directory> Making<D> {
+    /// Begins a log that nobody can open yet. What an earlier copy has left is removed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is a log already, [`Error::Locked`] when another copy is being made; what the file
+    /// system answers.
+    pub(super) fn begin(directory: Arc<D>, options: Options) -> Result<Self> {
+        // Looked at first without the lock: looking creates nothing.
+        check_is_free(&*directory)?;
+        let lock = take_lock(&*directory)?;
+        let mut making = Self { directory, lock: Some(lock), log: None };
+        let is_left = check_is_free(&*making.directory)?;
+        let begun = making.mark(is_left).and_then(|()| making.open(options));
+        match begun {
+            Ok(()) => Ok(making),
+            Err(error) => {
+                making.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    fn mark(&self, is_there: bool) -> Result<()> {
+        if is_there {
+            self.remove_log()?;
+        } else {
+            let mark = self.directory.open(names::INCOMPLETE, &OpenFile::new_file())?;
+            // For people, so it may fail: on a full disk there is no block for it.
+            let _ = mark.write_at(NOTE, 0);
+        }
+        Ok(self.directory.sync()?)
+    }
+
+    fn open(&mut self, options: Options) -> Result<()> {
+        let Some(lock) = self.lock.take() else { return Err(Error::Closed) };
+        let options = Options { is_a_copy: true, create: true, ..options };
+        self.log = Some(Log::open_locked(Arc::clone(&self.directory), options, lock)?);
+        Ok(())
+    }
+
+    /// The log.
+    ///
+    /// # Errors
+    /// Never: it is there until the copy ends.
+    pub(super) fn log(&self) -> Result<&Log<D>> {
+        self.log.as_ref().ok_or(Error::Closed)
+    }
+
+    /// Makes the log durable, and then one that can be opened; with `beside`, a file's name and bytes.
+    ///
+    /// # Errors
+    /// As [`Log::close`]; what the file system answers. Then what was made is removed, or stays marked.
+    pub(super) fn finish(mut self, beside: Option<(&str, Vec<u8>)>) -> Result<()> {
+        let closed = self.close().and_then(|()| match beside {
+            Some((name, bytes)) => self.write(name, &bytes),
+            None => Ok(()),
+        });
+        if let Err(error) = closed {
+            self.give_up();
+            return Err(error);
+        }
+        self.directory.remove(names::INCOMPLETE)?;
+        Ok(self.directory.sync()?)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let Some(log) = self.log.take() else { return Ok(()) };
+        let (lock, closed) = log.close_to_lock();
+        self.lock = lock;
+        closed
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let file = match self.directory.open(name, &OpenFile::new_file()) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                self.directory.open(name, &OpenFile::existing())?
+            }
+            answer => answer?,
+        };
+        file.set_len(bytes.len() as u64)?;
+        file.write_at(bytes, 0)?;
+        file.sync(SyncKind::All)?;
+        Ok(self.directory.sync()?)
+    }
+
+    /// Removes what was made, as far as that can be done: what stays, stays marked.
+    pub(super) fn give_up(mut self) {
+        // What it failed of is the error that counts.
+        let _ = self.close();
+        let directory = &*self.directory;
+        // An opening that failed has dropped it. Then it may be somebody else's by now, or whole.
+        let lock = self.lock.take().or_else(|| take_lock(directory).ok());
+        if lock.is_none() || !Listing::of_any(directory).is_ok_and(|listing| listing.is_incomplete) {
+            return;
+        }
+        let _ = self.remove_log().and_then(|()| {
+            self.directory.remove(names::INCOMPLETE)?;
+            Ok(self.directory.sync()?)
+        });
+    }
+
+    /// The mark stays, and is there until the removals are durable.
+    fn remove_log(&self) -> Result<()> {
+        let is_ours =
+            |name: &str| names::parse(name).is_some() || [names::ROOM, names::SALVAGE].contains(&name);
+        for name in self.directory.list()?.iter().filter(|name| is_ours(name)) {
+            self.directory.remove(name)?;
+        }
+        Ok(self.directory.sync()?)
+    }
+}
+
+/// Whether a copy that was killed has left something. That there is a log is an error.
+fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
+    let listing = Listing::of_any(directory)?;
+    if listing.highest().is_some() && !listing.is_incomplete {
+        let why = format!("{} already holds a log; name a directory without one", directory.path().display());
+        return Err(Error::Invalid(why));
+    }
+    Ok(listing.is_incomplete)
+}

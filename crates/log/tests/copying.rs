@@ -1,0 +1,183 @@
+//! A copy that does not end: nobody takes it for a log.
+//!
+//! *Owns*: power cuts, failures and a second copy at every moment of a copy. *May not touch*: the crate's insides.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+#[path = "support/history.rs"]
+mod history;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use history::{record, small};
+use inkstone::inspect::{copy_in, salvage_in, verify_in};
+use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+
+const RECORDS: u64 = 400;
+const NEW: &str = "/new";
+const MARK: &str = "inkstone.incomplete";
+/// Crashes that are tried at each moment.
+const SAMPLES: u64 = 4;
+
+/// A log that is there all the time.
+fn old() -> Arc<SimDirectory> {
+    let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/old"));
+    let log = Log::open_in(Arc::clone(&directory), small()).unwrap();
+    for lsn in 1..=RECORDS {
+        drop(log.append(&record(lsn)).unwrap());
+    }
+    log.close().unwrap();
+    directory
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Copy,
+    Salvage,
+}
+
+fn make(how: How, old: &Arc<SimDirectory>, disk: &SimDisk, options: &Options) -> inkstone::Result<()> {
+    let new = || Ok(Arc::new(disk.directory(NEW)));
+    match how {
+        How::Copy => copy_in(Arc::clone(old), new, options, &AtomicBool::new(false)).map(drop),
+        How::Salvage => salvage_in(&**old, new, options).map(drop),
+    }
+}
+
+/// Whether there is a whole log; that there is none, or a copy that has not ended, is no mistake. Everything else is.
+fn is_whole(disk: &SimDisk, what: &str) -> bool {
+    let directory = Arc::new(disk.directory(NEW));
+    let verified = verify_in(&*directory);
+    let read = Reader::open_in(Arc::clone(&directory), Options::new());
+    let opened = Log::open_in(Arc::clone(&directory), small().create(false));
+    match (verified, read, opened) {
+        (Ok(report), Ok(reader), Ok(log)) => {
+            assert!(report.is_intact(), "{what}: {report:?}");
+            assert_eq!(
+                (log.first(), log.last(), reader.durable()),
+                (Lsn::FIRST, Lsn::new(RECORDS), log.last())
+            );
+            let shown: Vec<_> =
+                log.reader().records(Lsn::FIRST).map(|record| record.unwrap().bytes).collect();
+            assert!(shown == (1..=RECORDS).map(record).collect::<Vec<_>>(), "{what}: other records");
+            log.close().unwrap();
+            true
+        }
+        (Err(one), Err(two), Err(three)) => {
+            for error in [one, two, three] {
+                let is_none = matches!(error, Error::NoLog { .. } | Error::Incomplete { .. });
+                assert!(is_none, "{what}: {error}");
+            }
+            // What would begin a log begins none in the midst of a copy.
+            if directory.list().unwrap().iter().any(|name| name == MARK) {
+                let opened = Log::open_in(directory, small());
+                assert!(matches!(opened, Err(Error::Incomplete { .. })), "{what}: {opened:?}");
+            }
+            false
+        }
+        (verified, read, opened) => panic!("{what}: {verified:?}, {read:?}, {opened:?}"),
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_a_copy_leaves_no_log_or_all_of_it() {
+    let old = old();
+    for (seed, how) in [(1, How::Copy), (2, How::Salvage)] {
+        let disk = SimDisk::new(seed, DiskOptions::default());
+        disk.record_epochs();
+        make(how, &old, &disk, &small()).unwrap();
+        let cuts = disk.take_epochs();
+        assert!(cuts.len() > 20, "{} moments", cuts.len());
+        let (mut whole, mut none) = (0, 0);
+        for cut in &cuts {
+            let samples = (0..SAMPLES).map(|sample| cut.sample(seed * 1000 + sample));
+            let all = cut.subsets().into_iter().flatten().take(24);
+            for found in samples.chain(all) {
+                let what = format!("{how:?}, operation {}", cut.operation());
+                if is_whole(&found, &what) {
+                    whole += 1;
+                    continue;
+                }
+                none += 1;
+                make(how, &old, &found, &small()).unwrap();
+                assert!(is_whole(&found, &what), "{what}: copied again");
+            }
+        }
+        assert!(whole > 0 && none > 100, "{how:?}: {whole} whole, {none} none");
+        assert!(is_whole(&disk, "the end"));
+    }
+}
+
+#[test]
+fn a_copy_that_fails_anywhere_leaves_nothing_that_opens_and_the_next_one_begins_anew() {
+    let old = old();
+    for how in [How::Copy, How::Salvage] {
+        let mut failed = 0;
+        for kind in [
+            OperationKind::Create,
+            OperationKind::Open,
+            OperationKind::List,
+            OperationKind::Lock,
+            OperationKind::Write,
+            OperationKind::Sync,
+            OperationKind::SyncDirectory,
+            OperationKind::Remove,
+        ] {
+            for nth in 1.. {
+                let disk = SimDisk::new(nth, DiskOptions::default());
+                disk.inject(Fault::new(Effect::Error(errno::EIO)).on(kind).nth(nth));
+                let made = make(how, &old, &disk, &small());
+                let what = format!("{how:?}, {kind:?} {nth}: {made:?}");
+                if disk.history().is_empty() {
+                    break;
+                }
+                let is_made = is_whole(&disk, &what);
+                assert!(is_made || made.is_err(), "{what}");
+                if is_made {
+                    continue;
+                }
+                failed += 1;
+                make(how, &old, &disk, &small()).unwrap_or_else(|error| panic!("{what}: again: {error}"));
+                assert!(is_whole(&disk, &what));
+            }
+        }
+        assert!(failed > 10, "{how:?}: {failed}");
+    }
+}
+
+#[test]
+fn a_second_copy_into_the_same_directory_leaves_the_first_alone() {
+    let old = old();
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let stop = AtomicBool::new(false);
+    let seen = std::cell::Cell::new(0);
+    // While the first is at its first segment.
+    let new = || {
+        let taken = disk.directory(NEW).lock("inkstone.lock").unwrap().unwrap();
+        drop(disk.directory(NEW).open(MARK, &inkstone_io::OpenFile::new_file()).unwrap());
+        let second = copy_in(Arc::clone(&old), || Ok(Arc::new(disk.directory(NEW))), &small(), &stop);
+        assert!(matches!(second, Err(Error::Locked { .. })), "{second:?}");
+        drop(taken);
+        seen.set(1);
+        Ok(Arc::new(disk.directory(NEW)))
+    };
+    // What a killed one has left, and nobody has locked, is begun anew.
+    copy_in(Arc::clone(&old), new, &small(), &stop).unwrap();
+    assert!(is_whole(&disk, "the first") && seen.get() == 1);
+}
+
+#[test]
+fn a_copy_that_is_told_to_stop_leaves_nothing() {
+    let old = old();
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let stop = AtomicBool::new(false);
+    let new = || {
+        stop.store(true, Ordering::Relaxed);
+        Ok(Arc::new(disk.directory(NEW)))
+    };
+    let stopped = copy_in(Arc::clone(&old), new, &small(), &stop);
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+    assert_eq!(disk.directory(NEW).list().unwrap(), ["inkstone.lock"]);
+}
