@@ -15,9 +15,12 @@ use crate::notice::{Dropped, Notice};
 use crate::output::Output;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::time::later;
 
 /// How soon a failed write is tried again: well within the second after which lines are to flow again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How often a full disk has the janitor look for room.
+const ASK_FOR_ROOM_EVERY: Duration = Duration::from_secs(5);
 /// How soon a flag that others set is seen.
 const LOOK_AT_FLAG: Duration = Duration::from_millis(250);
 
@@ -39,6 +42,7 @@ pub(crate) struct Back {
     /// Since when writing fails, and how.
     pub(crate) failing: Option<(Instant, ErrorKind)>,
     pub(crate) closed_at: Option<Instant>,
+    pub(crate) asked_for_room: Instant,
 }
 
 /// What there is to do, found under the lock.
@@ -103,12 +107,12 @@ impl Back {
             {
                 // All others are free: the queue is empty, and nothing is being written.
                 if state.hand_over() {
-                    self.tick = now + self.flush_every;
+                    self.tick = later(now, self.flush_every);
                     continue;
                 }
             }
             if is_time {
-                self.tick = now + self.flush_every;
+                self.tick = later(now, self.flush_every);
                 may_idle = state.current.is_empty();
             }
             if state.is_closed && state.current.is_empty() && !state.has_turn {
@@ -126,7 +130,7 @@ impl Back {
             (state.is_asleep, state.is_idle) = (false, false);
             if was_idle {
                 // The first line after a rest: it goes to the file an interval from now.
-                self.tick = Instant::now() + self.flush_every;
+                self.tick = later(Instant::now(), self.flush_every);
                 may_idle = false;
             }
         }
@@ -137,7 +141,7 @@ impl Back {
         let sync_in = self
             .sync_every
             .filter(|_| self.output.is_dirty)
-            .map(|every| (self.last_sync + every).saturating_duration_since(now));
+            .map(|every| later(self.last_sync, every).saturating_duration_since(now));
         let is_flush_waiting = self.sync_every.is_some() && state.flush_to > state.durable_to;
         let has_wish = self.wants_to_reopen();
         let has_notice = state.untold().0 > 0 && !state.free.is_empty() && !state.has_turn;
@@ -280,6 +284,12 @@ impl Back {
         self.failing = Some((since, error.kind()));
         if is_news {
             self.events.tell(&Event::WriteFailed(error));
+        }
+        // Files may be too old by now, or compress into less.
+        let is_full = error.kind() == ErrorKind::StorageFull;
+        if is_full && (is_news || self.asked_for_room.elapsed() >= ASK_FOR_ROOM_EVERY) {
+            self.asked_for_room = Instant::now();
+            self.output.janitor.rotated();
         }
     }
 

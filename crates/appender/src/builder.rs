@@ -4,10 +4,10 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use inkstone_io::{
     Directory as _, Error, ForkMark, OsDirectory, Result, StageBuffer, StageFile, StageLayout, StageLock,
@@ -25,8 +25,10 @@ use crate::notice::Notice;
 use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
 use crate::output::Output;
 use crate::recover::{self, HEAD_BYTES, Recovery, Target};
+use crate::retention::Retention;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::time::{Clock, later};
 use crate::writer::{Guard, LogWriter};
 
 const BLOCK: usize = 4096;
@@ -56,6 +58,7 @@ pub struct Builder {
     on_sighup: bool,
     drain_timeout: Duration,
     thread_name: String,
+    clock: Clock,
 }
 
 impl fmt::Debug for Builder {
@@ -85,6 +88,7 @@ impl Builder {
             on_sighup: false,
             drain_timeout: DRAIN_TIMEOUT,
             thread_name: "log writer".into(),
+            clock: Clock::default(),
         }
     }
 
@@ -186,6 +190,13 @@ impl Builder {
         Self { thread_name: name.into(), ..self }
     }
 
+    /// Which clock tells when a file is due, how rotated files are named and which are too old (the system's). It runs in the
+    /// threads of the log.
+    #[must_use]
+    pub fn clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self { clock: Clock::of(clock), ..self }
+    }
+
     /// Opens the log: creates the directory and the file if they are missing, appends what a killed process left.
     ///
     /// # Errors
@@ -228,10 +239,11 @@ impl Builder {
             events: self.events,
             flag,
             drain_timeout: self.drain_timeout,
-            tick: now + self.flush_every,
+            tick: later(now, self.flush_every),
             scratch: Vec::with_capacity(256),
             failing: None,
             closed_at: None,
+            asked_for_room: now,
         };
         let thread = thread::Builder::new().name(self.thread_name).spawn(move || back.run());
         let thread = thread.map_err(|error| Error::new("start the back thread of", &log, error))?;
@@ -295,10 +307,16 @@ impl Builder {
     }
 
     fn output(&self, folder: Arc<Folder>, name: String, disk: Box<dyn Disk>) -> Result<Output> {
+        let retention = Arc::new(Retention {
+            name: name.clone(),
+            keep: self.keep,
+            clock: self.clock.clone(),
+            forms: Mutex::default(),
+        });
         let janitor = Janitor::start(Chores {
             folder: Arc::clone(&folder),
             name: name.clone(),
-            keep: self.keep,
+            retention: Arc::clone(&retention),
             compression: self.compression,
             ahead_bytes: self.rotation.ahead_bytes(),
             events: self.events.clone(),
@@ -313,6 +331,8 @@ impl Builder {
             is_durable: matches!(self.survive, Survive::PowerLoss(_)),
             events: self.events.clone(),
             janitor,
+            retention,
+            clock: self.clock.clone(),
             file: None,
             boundary: None,
             not_before: None,

@@ -1,31 +1,33 @@
-//! The thread that nobody waits for: the next file made ahead, rotated files compressed, old ones removed.
+//! The thread that nobody waits for: the next file made ahead, rotated files compressed.
 //!
 //! *Owns*: files that [`names`] knows, once they are rotated. *May not touch*: the current file, and any other.
 //!
-//! A compressed file is whole before it has its name, and durable before the plain one goes. A kill leaves a `.part`, which
+//! Files above the limits are removed first, and not by this thread alone ([`crate::retention`]): a compression that is slow or
+//! fails keeps no room from coming back. A compressed file is whole before it has its name, and durable before the plain one goes. A kill leaves a `.part`, which
 //! the next start removes, or both files, of which it removes the plain one.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::SystemTime;
 
 use inkstone_io::{AppendFile, Directory as _, Error, OpenFile, OsDirectory, Result, let_others_go_first};
 
 use crate::event::{Event, Events};
 use crate::folder::Folder;
-use crate::names::{self, Rotated};
+use crate::names;
 use crate::options::{Compression, Keep};
-use crate::time;
+use crate::retention::{Retention, remove, rotated_files};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Chores {
     pub(crate) folder: Arc<Folder>,
     pub(crate) name: String,
-    pub(crate) keep: Keep,
+    pub(crate) retention: Arc<Retention>,
     pub(crate) compression: Compression,
     pub(crate) ahead_bytes: Option<u64>,
     pub(crate) events: Events,
@@ -43,7 +45,7 @@ impl Janitor {
     /// Starts it where there is anything for it to do; it begins with what an earlier process left.
     pub(crate) fn start(chores: Chores) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let is_idle = chores.keep == Keep::new()
+        let is_idle = chores.retention.keep == Keep::new()
             && chores.compression == Compression::None
             && chores.ahead_bytes.is_none();
         if is_idle {
@@ -77,10 +79,9 @@ impl Chores {
     fn run(&self, orders: &Receiver<()>, stop: &AtomicBool) {
         // It may be refused in a sandbox; then it is only less polite.
         let _ = let_others_go_first();
+        let mut failing = Failing::default();
         loop {
-            if let Err(error) = self.sweep(stop) {
-                self.events.tell(&Event::HousekeepingFailed(&error));
-            }
+            self.sweep(stop, &mut failing);
             if orders.recv().is_err() {
                 return;
             }
@@ -89,56 +90,56 @@ impl Chores {
         }
     }
 
-    /// Everything that is to be done now.
-    pub(crate) fn sweep(&self, stop: &AtomicBool) -> Result<()> {
+    /// Everything that is to be done now. Each chore stands by itself: one that fails keeps no other from being done.
+    fn sweep(&self, stop: &AtomicBool, failing: &mut Failing) {
         // One directory for the whole of it, whatever its path leads to meanwhile.
         let directory = &*self.folder.get();
+        // Removing comes first: it makes the room that all others need.
+        self.tell(&mut failing.removing, self.retention.make_room(directory, None));
         let ahead = self.ahead_bytes.map_or(Ok(()), |bytes| self.make_ahead(directory, bytes));
-        for rotated in self.rotated_files(directory)? {
-            if stop.load(Ordering::Relaxed) {
-                return ahead;
-            }
-            let name = rotated.name(&self.name);
-            if rotated.is_part() {
-                remove(directory, &name)?;
-            } else if rotated.extension.is_empty()
-                && let Some(extension) = self.compression.extension()
-            {
-                self.compress(directory, &name, extension, stop)?;
-            }
-        }
-        self.remove_old(directory, SystemTime::now())?;
-        ahead
+        self.tell(&mut failing.making_ahead, ahead);
+        self.tell(&mut failing.removing_parts, self.remove_parts(directory));
+        self.compress_all(directory, stop, failing);
     }
 
-    /// Newest first.
-    fn rotated_files(&self, directory: &OsDirectory) -> Result<Vec<Rotated>> {
-        // Plain files only: a directory or a link of such a name is not what this crate made.
-        let names = directory.list()?;
-        let mut files: Vec<_> = names.iter().filter_map(|name| names::parse(&self.name, name)).collect();
-        files.sort_unstable();
-        files.reverse();
-        Ok(files)
+    /// Tells a failure when it begins, and again when it is another.
+    fn tell(&self, failing: &mut Option<ErrorKind>, done: Result<()>) {
+        let kind = done.as_ref().err().map(Error::kind);
+        if let Err(error) = done
+            && *failing != kind
+        {
+            self.events.tell(&Event::HousekeepingFailed(&error));
+        }
+        *failing = kind;
     }
 
-    fn remove_old(&self, directory: &OsDirectory, now: SystemTime) -> Result<()> {
-        let (mut count, mut bytes) = (0, 0);
-        for rotated in self.rotated_files(directory)? {
-            if rotated.is_part() {
-                continue;
+    fn remove_parts(&self, directory: &OsDirectory) -> Result<()> {
+        let files = rotated_files(directory, &self.name)?;
+        let parts = files.iter().filter(|rotated| rotated.is_part());
+        parts.map(|part| remove(directory, &part.name(&self.name))).fold(Ok(()), Result::and)
+    }
+
+    /// Newest first, as they are likely to stay; looks again after each, as others are rotated and removed meanwhile.
+    fn compress_all(&self, directory: &OsDirectory, stop: &AtomicBool, failing: &mut Failing) {
+        let Some(extension) = self.compression.extension() else { return };
+        let mut tried = BTreeSet::new();
+        while !stop.load(Ordering::Relaxed) {
+            let files = rotated_files(directory, &self.name);
+            let files = files.unwrap_or_default();
+            let mut plain = files.iter().filter(|rotated| rotated.extension.is_empty());
+            let Some(next) = plain.find(|rotated| !tried.contains(&(rotated.seconds, rotated.number))) else {
+                return;
+            };
+            tried.insert((next.seconds, next.number));
+            let done = self.compress(directory, &next.name(&self.name), extension, stop);
+            let is_full = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::StorageFull);
+            self.tell(&mut failing.compressing, done);
+            // It is tried again after the next rotation.
+            if is_full {
+                return;
             }
-            let name = rotated.name(&self.name);
-            count += 1;
-            bytes += directory.look(&name)?.map_or(0, |named| named.facts.len_bytes);
-            let age = time::seconds(now).saturating_sub(rotated.seconds);
-            let is_old = self.keep.files.is_some_and(|most| count > most)
-                || self.keep.bytes.is_some_and(|most| bytes > most)
-                || self.keep.age.is_some_and(|most| age > most.as_secs());
-            if is_old {
-                remove(directory, &name)?;
-            }
+            self.tell(&mut failing.removing, self.retention.make_room(directory, None));
         }
-        Ok(())
     }
 
     /// The next file, empty, with its blocks reserved.
@@ -165,16 +166,28 @@ impl Chores {
             let part = format!("{whole}.part");
             if let Err(error) = self.compress_into(directory, name, &part, stop) {
                 let _ = directory.remove(&part);
-                if stop.load(Ordering::Relaxed) {
+                // Neither is a failure: it is to end, or the file was removed as one too many.
+                if stop.load(Ordering::Relaxed) || directory.look(name)?.is_none() {
                     return Ok(());
                 }
                 let path = directory.path().join(name);
                 return Err(Error::new("compress", path, error).advise("the plain file stays"));
             }
-            directory.rename_new(&part, &whole)?;
+            if !self.publish(directory, name, &part, &whole)? {
+                return remove(directory, &part);
+            }
             directory.sync()?;
         }
         remove(directory, name)
+    }
+
+    /// Gives the compressed form its name, unless the file was removed meanwhile.
+    fn publish(&self, directory: &OsDirectory, plain: &str, part: &str, whole: &str) -> Result<bool> {
+        let _forms = self.retention.forms.lock().unwrap_or_else(PoisonError::into_inner);
+        if directory.look(plain)?.is_none() {
+            return Ok(false);
+        }
+        directory.rename_new(part, whole).map(|()| true)
     }
 
     fn compress_into(
@@ -209,7 +222,16 @@ impl Chores {
     }
 }
 
-/// A file that ends with an error when the janitor is to stop.
+/// What failed when it was last done, so that it is told once.
+#[derive(Debug, Default)]
+struct Failing {
+    removing: Option<ErrorKind>,
+    removing_parts: Option<ErrorKind>,
+    making_ahead: Option<ErrorKind>,
+    compressing: Option<ErrorKind>,
+}
+
+/// A file that ends with an error when the janitor is to stop, or when it was removed: nobody wants its compressed form.
 struct Stoppable<'a> {
     file: &'a File,
     stop: &'a AtomicBool,
@@ -220,29 +242,28 @@ impl io::Read for Stoppable<'_> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(io::Error::other("stopped"));
         }
+        if self.file.metadata()?.nlink() == 0 {
+            return Err(io::Error::other("removed"));
+        }
         self.file.read(bytes)
     }
 }
 
-/// That somebody else was faster is no failure.
-fn remove(directory: &OsDirectory, name: &str) -> Result<()> {
-    match directory.remove(name) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "gzip"))]
 mod tests {
     use super::*;
+    use crate::time::Clock;
     use std::fs;
     use std::path::Path;
+    use std::sync::Mutex;
 
-    fn chores(folder: &Path, keep: Keep) -> Chores {
+    fn chores(folder: &Path, keep: Keep, compression: Compression) -> Chores {
         let folder = Arc::new(Folder::open(folder.into()).expect("held"));
         let name = "a.log".to_owned();
-        let (compression, ahead_bytes) = (Compression::None, None);
-        Chores { folder, name, keep, compression, ahead_bytes, events: Events::default() }
+        let retention =
+            Retention { name: name.clone(), keep, clock: Clock::default(), forms: Mutex::default() };
+        let retention = Arc::new(retention);
+        Chores { folder, name, retention, compression, ahead_bytes: None, events: Events::to(|_| {}) }
     }
 
     fn left(folder: &Path) -> Vec<String> {
@@ -254,39 +275,26 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_keeps_the_newest_and_foreign_files_are_not_touched() {
-        let foreign = ["a.log", "a.log.1", "a.log.20261121T160533Z", "a.log.20261121T160533Z.1.bak", "b.log"];
-        let now = SystemTime::now();
-        let seconds = time::seconds(now);
-        let day = 86_400;
-        for (keep, expected) in [
-            (Keep::new(), vec![0, 1, 2, 3]),
-            (Keep::new().files(2), vec![0, 1]),
-            (Keep::new().bytes(25), vec![0, 1]),
-            (Keep::new().days(2), vec![0, 1, 2]),
-            (Keep::new().days(2).files(1), vec![0]),
-            (Keep::new().files(0), vec![]),
-        ] {
-            let directory = tempfile::tempdir().expect("a directory");
-            let folder = directory.path();
-            for name in foreign {
-                fs::write(folder.join(name), "ten bytes.").expect("written");
-            }
-            let old: Vec<_> = (0..4).map(|age| names::plain("a.log", seconds - age * day, 0)).collect();
-            for name in &old {
-                fs::write(folder.join(name), "ten bytes.").expect("written");
-            }
-            fs::create_dir(folder.join(names::plain("a.log", 0, 0))).expect("a directory of such a name");
-            let chores = chores(folder, keep);
-            chores.remove_old(&chores.folder.get(), now).expect("removed");
-            let kept: Vec<_> = (0..4).filter(|age| folder.join(&old[*age]).exists()).collect();
-            assert_eq!(kept, expected, "{keep:?}");
-            let others = left(folder).len() - kept.len();
-            assert_eq!(others, foreign.len() + 1, "{:?}", left(folder));
+    fn a_compression_that_fails_keeps_no_file_that_is_to_go_and_no_other_from_being_compressed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = directory.path();
+        let path = |name: &str| folder.join(name);
+        for second in 0..5 {
+            fs::write(path(&names::plain("a.log", 1_795_277_133 + second, 0)), "line\n").expect("written");
         }
+        // Nothing can be written where this one's compressed form is to be written.
+        fs::create_dir(path("a.log.20261121T160537Z.0.gz.part")).expect("made");
+        let chores = chores(folder, Keep::new().files(3), Compression::Gzip);
+        chores.sweep(&AtomicBool::new(false), &mut Failing::default());
+        let expected = [
+            "a.log.20261121T160535Z.0.gz",
+            "a.log.20261121T160536Z.0.gz",
+            "a.log.20261121T160537Z.0",
+            "a.log.20261121T160537Z.0.gz.part",
+        ];
+        assert_eq!(left(folder), expected);
     }
 
-    #[cfg(feature = "gzip")]
     #[test]
     fn a_kill_while_compressing_leaves_nothing_that_the_next_start_does_not_put_right() {
         use std::io::Read as _;
@@ -298,10 +306,8 @@ mod tests {
         fs::write(path("a.log.20261121T160533Z.0.gz.part"), "half").expect("written");
         fs::write(path("a.log.20261121T160534Z.0"), "one\n").expect("written");
         fs::write(path("a.log.20261121T160534Z.0.gz"), "whole, as far as we know").expect("written");
-        let chores = Chores { compression: Compression::Gzip, ..chores(folder, Keep::new()) };
-        let stop = AtomicBool::new(false);
-        // The part stands in the way of its own making until it is removed: newest first.
-        chores.sweep(&stop).expect("swept");
+        chores(folder, Keep::new(), Compression::Gzip)
+            .sweep(&AtomicBool::new(false), &mut Failing::default());
         assert_eq!(left(folder), ["a.log.20261121T160533Z.0.gz", "a.log.20261121T160534Z.0.gz"]);
         let mut text = String::new();
         let file = File::open(path("a.log.20261121T160533Z.0.gz")).expect("there");

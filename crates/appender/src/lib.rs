@@ -64,6 +64,7 @@ mod notice;
 mod options;
 mod output;
 mod recover;
+mod retention;
 mod shared;
 mod state;
 mod stats;

@@ -5,6 +5,9 @@
 
 use crate::time;
 
+/// What is put behind the name of a compressed file.
+pub(crate) const EXTENSIONS: [&str; 2] = ["gz", "zst"];
+
 /// A name that this crate gave.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rotated {

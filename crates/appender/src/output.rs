@@ -1,7 +1,7 @@
 //! The file that lines go to: opening it, opening it again, rotating it, syncing it.
 //!
-//! *Owns*: the current file and its place among the rotated ones. *May not touch*: buffers, locks; compressing and removing
-//! ([`crate::janitor`]).
+//! *Owns*: the current file and its place among the rotated ones. *May not touch*: buffers, locks; compressing
+//! ([`crate::janitor`]), and which files go ([`crate::retention`]).
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use crate::folder::Folder;
 use crate::janitor::Janitor;
 use crate::names;
 use crate::options::Rotation;
-use crate::time;
+use crate::retention::Retention;
+use crate::time::{self, Clock};
 
 /// After a rotation that failed, lines go on into the old file for this long.
 const ROTATE_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -30,6 +31,8 @@ pub(crate) struct Output {
     pub(crate) is_durable: bool,
     pub(crate) events: Events,
     pub(crate) janitor: Janitor,
+    pub(crate) retention: Arc<Retention>,
+    pub(crate) clock: Clock,
     pub(crate) file: Option<Box<dyn LogFile>>,
     /// When the next file is due by time.
     pub(crate) boundary: Option<SystemTime>,
@@ -125,13 +128,20 @@ impl Output {
     /// When something is to be done though nobody writes.
     pub(crate) fn due_in(&self) -> Option<Duration> {
         let boundary = self.boundary?;
-        let left = boundary.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO);
+        let left = boundary.duration_since(self.clock.now()).unwrap_or(Duration::ZERO);
         let pause = self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
         Some(left.max(pause))
     }
 
-    fn is_past_boundary(&self) -> bool {
-        self.boundary.is_some_and(|boundary| SystemTime::now() >= boundary)
+    /// A boundary further away than one period was set by a clock that was ahead: it is set anew.
+    fn is_past_boundary(&mut self) -> bool {
+        let (Some(every), Some(boundary)) = (self.rotation.every, self.boundary) else { return false };
+        let now = self.clock.now();
+        if boundary.duration_since(now).is_ok_and(|left| left > every) {
+            self.set_boundary();
+            return false;
+        }
+        now >= boundary
     }
 
     /// Begins a new file if it is time for one, also when nobody writes.
@@ -167,15 +177,18 @@ impl Output {
     }
 
     pub(crate) fn set_boundary(&mut self) {
-        self.boundary =
-            self.rotation.every.map(|every| UNIX_EPOCH + period_of(SystemTime::now(), every) + every);
+        // One that no clock will ever show is none.
+        let now = self.clock.now();
+        self.boundary = self.rotation.every.and_then(|every| {
+            UNIX_EPOCH.checked_add(period_of(now, every)).and_then(|begin| begin.checked_add(every))
+        });
     }
 
     /// Whether a file last written then belongs to an earlier period.
     pub(crate) fn is_of_earlier(&self, modified: SystemTime) -> bool {
         self.rotation
             .every
-            .is_some_and(|every| period_of(modified, every) < period_of(SystemTime::now(), every))
+            .is_some_and(|every| period_of(modified, every) < period_of(self.clock.now(), every))
     }
 
     /// The current file gets its last name, and the next one is opened.
@@ -185,7 +198,10 @@ impl Output {
         let who = |facts: AppendFacts| (facts.device, facts.inode);
         let named = directory.look(&self.name).ok().flatten();
         if named.is_some_and(|named| who(named.facts) == who(facts)) {
+            self.make_room(&directory, Some(facts.len_bytes));
             let name = self.rename_away(&directory)?;
+            // One that is above a limit by itself.
+            self.make_room(&directory, None);
             self.rotations += 1;
             if let Some(file) = self.file.take().filter(|_| self.rotation.ahead_bytes().is_some()) {
                 self.tell_unless(file.give_back());
@@ -202,9 +218,15 @@ impl Output {
         self.ready().map(drop)
     }
 
+    /// That it cannot be made is told, and no reason to stay with a file that is due.
+    fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
+        self.tell_unless(self.retention.make_room(directory, arriving));
+    }
+
     /// Gives the file a name that no file has or had, compressed or not.
     fn rename_away(&mut self, directory: &OsDirectory) -> Result<String> {
-        let now = time::seconds(SystemTime::now()).max(self.last.0);
+        // A clock that went back gives no name before those that are there.
+        let now = time::seconds(self.clock.now()).max(self.last.0);
         let mut number = if now == self.last.0 { self.last.1 + 1 } else { 0 };
         loop {
             let name = names::plain(&self.name, now, number);

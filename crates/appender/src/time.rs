@@ -1,11 +1,50 @@
 //! UTC, as far as names and notices need it.
 //!
-//! *Owns*: seconds since 1970 as a date and back. *May not touch*: clocks beyond reading one.
+//! *Owns*: seconds since 1970 as a date and back, and which clock is read. *May not touch*: setting one.
 //! The algorithm for days is the usual one over years that begin in March, in eras of 400 years.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 86_400;
+/// Longer than any process lives, and short enough to be added to any moment.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * DAY);
+
+/// The time of day: the system's, or a caller's own.
+#[derive(Clone, Default)]
+pub(crate) struct Clock(Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>);
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a clock of its own" } else { "the system's clock" })
+    }
+}
+
+impl Clock {
+    pub(crate) fn of(clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(clock)))
+    }
+
+    /// A clock that panics is not asked that time.
+    pub(crate) fn now(&self) -> SystemTime {
+        let own = self.0.as_ref().and_then(|clock| match catch_unwind(AssertUnwindSafe(|| clock())) {
+            Ok(now) => Some(now),
+            Err(payload) => {
+                // Its drop is the caller's code as well.
+                std::mem::forget(payload);
+                None
+            }
+        });
+        own.unwrap_or_else(SystemTime::now)
+    }
+}
+
+/// So much later; as good as never where that cannot be told.
+pub(crate) fn later(moment: Instant, by: Duration) -> Instant {
+    moment + by.min(FOR_EVER)
+}
 
 /// Whole seconds since 1970; 0 before.
 pub(crate) fn seconds(time: SystemTime) -> u64 {

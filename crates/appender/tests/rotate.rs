@@ -245,3 +245,31 @@ fn rotated_files_are_compressed_by_zstd() {
         text
     });
 }
+
+/// At full speed, with files that compress slower than they are written. Looked at whenever a file was rotated, by the thread
+/// that rotates.
+#[cfg(feature = "gzip")]
+#[test]
+fn there_are_never_more_files_than_asked_for_however_slow_compressing_is() {
+    let (directory, path) = place();
+    let folder = directory.path().to_path_buf();
+    let most = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let seen = Arc::clone(&most);
+    let builder = LogWriter::builder(&path).buffers_bytes(1 << 20).buffer_bytes(64 << 10);
+    let builder = builder.rotate(Rotation::new().at_bytes(256 << 10)).keep(Keep::new().files(3));
+    let builder = builder.compress(Compression::Gzip).on_event(move |_| {
+        let names = names(&folder);
+        let rotated: std::collections::BTreeSet<_> = names
+            .iter()
+            .filter(|name| !name.ends_with(".part"))
+            .filter_map(|name| name.strip_prefix("a.log."))
+            .map(|name| name.trim_end_matches(".gz"))
+            .collect();
+        seen.fetch_max(rotated.len(), Ordering::Relaxed);
+    });
+    let (log, guard) = builder.open().expect("opened");
+    put(&log, 0..400_000);
+    guard.close().expect("closed");
+    assert!(log.stats().rotations > 100, "{:?}", log.stats());
+    assert_eq!(most.load(Ordering::Relaxed), 3);
+}

@@ -1,0 +1,202 @@
+//! Which rotated files go.
+//!
+//! *Owns*: the limits of [`Keep`], and removing what is above them. *May not touch*: the current file; compressing.
+//!
+//! Room is made *before* a file is rotated, by the thread that rotates: so there are never more files than asked for, however
+//! far compressing is behind, and whether or not it works. A file and its compressed form are one.
+
+use std::io::ErrorKind;
+use std::sync::{Mutex, PoisonError};
+
+use inkstone_io::{Directory as _, OsDirectory, Result};
+
+use crate::names::{self, Rotated};
+use crate::options::Keep;
+use crate::time::{self, Clock};
+
+#[derive(Debug)]
+pub(crate) struct Retention {
+    pub(crate) name: String,
+    pub(crate) keep: Keep,
+    pub(crate) clock: Clock,
+    /// Held while a file is removed in all its forms, and while a compressed form gets its name: none comes back.
+    pub(crate) forms: Mutex<()>,
+}
+
+impl Retention {
+    /// Removes what is above the limits. `arriving`: a file of so many bytes is about to be rotated, and counts.
+    ///
+    /// # Errors
+    /// The first one; every file that can be removed is.
+    pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) -> Result<()> {
+        if self.keep == Keep::new() {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        // Oldest first: what is left when this ends early has no hole.
+        for rotated in self.excess(directory, arriving)?.iter().rev() {
+            result = result.and(self.remove(directory, rotated));
+        }
+        result
+    }
+
+    /// Newest first.
+    fn excess(&self, directory: &OsDirectory, arriving: Option<u64>) -> Result<Vec<Rotated>> {
+        let now = time::seconds(self.clock.now());
+        let (mut count, mut bytes) = arriving.map_or((0, 0), |bytes| (1, bytes));
+        let mut latest = now;
+        let mut excess = Vec::new();
+        let files = rotated_files(directory, &self.name)?;
+        for forms in files.chunk_by(|one, other| (one.seconds, one.number) == (other.seconds, other.number)) {
+            let mut modified = now;
+            let mut is_there = false;
+            for form in forms.iter().filter(|form| !form.is_part()) {
+                // It may be gone by now: somebody removes files by hand.
+                let Some(named) = directory.look(&form.name(&self.name))? else { continue };
+                bytes += named.facts.len_bytes;
+                modified = modified.min(time::seconds(named.facts.modified));
+                is_there = true;
+            }
+            if !is_there {
+                continue;
+            }
+            count += 1;
+            let mut rotated_at = forms[0].seconds;
+            if rotated_at > now {
+                // The clock was ahead: the name's time is only an order. It was rotated before those behind it.
+                latest = latest.min(modified);
+                rotated_at = latest;
+            }
+            let is_above = self.keep.files.is_some_and(|most| count > most)
+                || self.keep.bytes.is_some_and(|most| bytes > most)
+                || self.keep.age.is_some_and(|most| now - rotated_at > most.as_secs());
+            if is_above {
+                excess.push(forms[0].clone());
+            }
+        }
+        Ok(excess)
+    }
+
+    fn remove(&self, directory: &OsDirectory, rotated: &Rotated) -> Result<()> {
+        let _forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
+        let plain = names::plain(&self.name, rotated.seconds, rotated.number);
+        let mut result = remove(directory, &plain);
+        for extension in names::EXTENSIONS {
+            result = result.and(remove(directory, &format!("{plain}.{extension}")));
+        }
+        result
+    }
+}
+
+/// The rotated files of a log, newest first, those not yet whole too.
+pub(crate) fn rotated_files(directory: &OsDirectory, log: &str) -> Result<Vec<Rotated>> {
+    // Plain files only: a directory or a link of such a name is not what this crate made.
+    let names = directory.list()?;
+    let mut files: Vec<_> = names.iter().filter_map(|name| names::parse(log, name)).collect();
+    files.sort_unstable();
+    files.reverse();
+    Ok(files)
+}
+
+/// That somebody else was faster is no failure.
+pub(crate) fn remove(directory: &OsDirectory, name: &str) -> Result<()> {
+    match directory.remove(name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    const DAY: u64 = 86_400;
+
+    fn retention(keep: Keep, now: SystemTime) -> Retention {
+        let clock = Clock::of(move || now);
+        Retention { name: "a.log".to_owned(), keep, clock, forms: Mutex::default() }
+    }
+
+    fn left(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).expect("a directory");
+        let mut names: Vec<_> =
+            names.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn each_limit_keeps_the_newest_and_foreign_files_are_not_touched() {
+        let foreign = ["a.log", "a.log.1", "a.log.20261121T160533Z", "a.log.20261121T160533Z.1.bak", "b.log"];
+        let now = SystemTime::now();
+        let seconds = time::seconds(now);
+        for (keep, arriving, expected) in [
+            (Keep::new(), None, vec![0, 1, 2, 3]),
+            (Keep::new().files(2), None, vec![0, 1]),
+            (Keep::new().files(2), Some(10), vec![0]),
+            (Keep::new().bytes(25), None, vec![0, 1]),
+            (Keep::new().bytes(25), Some(10), vec![0]),
+            (Keep::new().days(2), None, vec![0, 1, 2]),
+            (Keep::new().days(2).files(1), None, vec![0]),
+            (Keep::new().files(0), None, vec![]),
+        ] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let folder = directory.path();
+            for name in foreign {
+                fs::write(folder.join(name), "ten bytes.").expect("written");
+            }
+            let old: Vec<_> = (0..4).map(|age| names::plain("a.log", seconds - age * DAY, 0)).collect();
+            for name in &old {
+                fs::write(folder.join(name), "ten bytes.").expect("written");
+            }
+            fs::create_dir(folder.join(names::plain("a.log", 0, 0))).expect("a directory of such a name");
+            let held = OsDirectory::open(folder).expect("held");
+            retention(keep, now).make_room(&held, arriving).expect("removed");
+            let kept: Vec<_> = (0..4).filter(|age| folder.join(&old[*age]).exists()).collect();
+            assert_eq!(kept, expected, "{keep:?}");
+            let others = left(folder).len() - kept.len();
+            assert_eq!(others, foreign.len() + 1, "{:?}", left(folder));
+        }
+    }
+
+    #[test]
+    fn a_file_and_its_compressed_form_are_one_and_go_together() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = directory.path();
+        for name in ["a.log.20261121T160533Z.0", "a.log.20261121T160533Z.0.gz", "a.log.20261121T160534Z.0.gz"]
+        {
+            fs::write(folder.join(name), "ten bytes.").expect("written");
+        }
+        let held = OsDirectory::open(folder).expect("held");
+        let now = SystemTime::now();
+        retention(Keep::new().files(2), now).make_room(&held, None).expect("removed");
+        assert_eq!(left(folder).len(), 3);
+        retention(Keep::new().files(1), now).make_room(&held, None).expect("removed");
+        assert_eq!(left(folder), ["a.log.20261121T160534Z.0.gz"]);
+    }
+
+    /// Names of 2099: one written when the clock was ahead, and one of each of the three days after it was put right.
+    #[test]
+    fn files_of_a_clock_that_was_ahead_go_when_those_behind_them_are_old() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = directory.path();
+        let right = UNIX_EPOCH + Duration::from_secs(1_795_277_133);
+        let ahead = UNIX_EPOCH + Duration::from_secs(4_070_908_800);
+        let written = [ahead, right, right + Duration::from_secs(DAY), right + Duration::from_secs(2 * DAY)];
+        for (number, modified) in written.iter().enumerate() {
+            let name = names::plain("a.log", 4_070_908_800, number as u32);
+            fs::write(folder.join(&name), "ten bytes.").expect("written");
+            let file = fs::File::options().write(true).open(folder.join(&name)).expect("open");
+            file.set_modified(*modified).expect("dated");
+        }
+        let held = OsDirectory::open(folder).expect("held");
+        for (days, expected) in [(2, 4), (3, 2), (4, 1), (5, 0)] {
+            let now = right + Duration::from_secs(days * DAY - 60);
+            retention(Keep::new().days(2), now).make_room(&held, None).expect("removed");
+            assert_eq!(left(folder).len(), expected, "after {days} days: {:?}", left(folder));
+        }
+    }
+}
