@@ -13,7 +13,7 @@ use crate::buffer::{Buffer, Place};
 use crate::event::{Event, Events};
 use crate::notice::{Dropped, Notice};
 use crate::output::Output;
-use crate::shared::Shared;
+use crate::shared::{Shared, not_durable};
 use crate::state::State;
 use crate::time::later;
 
@@ -83,7 +83,7 @@ impl Back {
         self.output.finish();
         let mut state = self.shared.lock();
         // Any that failed: not everything is durable, whatever later ones said.
-        let synced = state.sync_failure.as_ref().map_or(Ok(()), |(_, error)| Err(error.clone()));
+        let synced = state.sync_failure.clone().map_or(Ok(()), |error| Err(not_durable(error)));
         state.is_over = true;
         state.stats.rotations = self.output.rotations;
         self.shared.tell_progress(state);
@@ -208,19 +208,15 @@ impl Back {
             return Ok(());
         }
         let written_to = self.shared.lock().oldest() - 1;
-        let failed = self.output.failed_sync.take();
-        let synced = failed.map_or_else(|| self.output.sync(), Err);
+        let synced = self.output.sync();
+        let synced = self.output.failed_sync.take().map_or(synced, Err);
         self.last_sync = Instant::now();
         let mut state = self.shared.lock();
-        match &synced {
-            Ok(()) => state.durable_to = state.durable_to.max(written_to),
-            Err(error) => {
-                state.stats.sync_errors += 1;
-                state.sync_failure = Some((state.stats.sync_errors, error.clone()));
-                // Nobody is to wait for what is not tried again.
-                state.durable_to = state.durable_to.max(written_to);
-            }
+        if let Err(error) = &synced {
+            state.not_durable(error);
         }
+        // After a failure too: nobody is to wait for what is not tried again.
+        state.durable_to = state.durable_to.max(written_to);
         self.shared.tell_progress(state);
         if let Err(error) = &synced {
             self.events.tell(&Event::SyncFailed(error));

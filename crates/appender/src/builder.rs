@@ -220,12 +220,17 @@ impl Builder {
         if let Some(recovery) = &recovery {
             self.events.tell(&Event::Recovered(recovery));
         }
-        let output = self.output(folder, name, Box::new(disk))?;
+        let mut output = self.output(folder, name, Box::new(disk))?;
         let sync_every = match self.survive {
             Survive::PowerLoss(every) => Some(every),
             _ => None,
         };
-        let state = State::new(buffers.into_iter().map(Buffer::new).collect());
+        let mut state = State::new(buffers.into_iter().map(Buffer::new).collect());
+        if let Some(error) = output.failed_sync.take() {
+            output.is_dirty = false;
+            state.not_durable(&error);
+            self.events.tell(&Event::SyncFailed(&error));
+        }
         let shared = Arc::new(Shared::new(fork, self.when_full, sync_every.is_some(), state));
         let flag = self.reopen_flag()?;
         let now = Instant::now();
@@ -341,8 +346,12 @@ impl Builder {
             failed_sync: None,
         };
         let facts = output.ready()?;
+        // A process that was killed may have written to it since its last sync.
+        output.is_dirty = facts.len_bytes > 0;
         if facts.len_bytes > 0 && (self.rotation.at_start || output.is_of_earlier(facts.modified)) {
             output.rotate(facts)?;
+        } else {
+            output.sync_quietly();
         }
         output.set_boundary();
         if let Some(link) = &self.latest {

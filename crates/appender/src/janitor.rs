@@ -176,8 +176,9 @@ impl Chores {
             if !self.publish(directory, name, &part, &whole)? {
                 return remove(directory, &part);
             }
-            directory.sync()?;
         }
+        // Also when it is there from before: whoever made it may have been killed here.
+        directory.sync()?;
         remove(directory, name)
     }
 

@@ -100,7 +100,7 @@ impl Output {
         self.folder.look_again();
     }
 
-    fn sync_quietly(&mut self) {
+    pub(crate) fn sync_quietly(&mut self) {
         if self.is_durable
             && let Err(error) = self.sync()
         {

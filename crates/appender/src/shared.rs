@@ -308,14 +308,14 @@ impl Shared {
         let deadline = Instant::now().checked_add(at_most);
         let mut state = self.lock();
         let target = state.newest();
-        let failures = state.stats.sync_errors;
         loop {
-            if let Some((_, error)) = state.sync_failure.as_ref().filter(|(count, _)| *count > failures) {
-                return Err(io::Error::new(error.kind(), error.clone()));
-            }
             let is_written = state.oldest() > target;
             if is_written && (!self.is_durable || state.durable_to >= target) {
-                return Ok(());
+                // Lines put before this call are among those that a sync has failed for, however long ago.
+                return match state.sync_failure.clone() {
+                    Some(error) => Err(io::Error::new(error.kind(), not_durable(error))),
+                    None => Ok(()),
+                };
             }
             if state.is_over {
                 return Err(state
@@ -394,6 +394,13 @@ impl Patience {
         let waited = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         self.at_most.map(|at_most| at_most.saturating_sub(waited))
     }
+}
+
+/// A failed sync, as it is told to whoever asks whether lines are durable.
+pub(crate) fn not_durable(error: Error) -> Error {
+    error.advise(
+        "lines written before it may be lost by a power loss, and no later sync can tell; the log goes on",
+    )
 }
 
 fn closed() -> io::Error {

@@ -40,10 +40,10 @@ pub(crate) struct State {
     pub(crate) waiting: usize,
     /// Buffers up to this number are to be written now.
     pub(crate) flush_to: u64,
-    /// Buffers up to this number are durable.
+    /// Buffers up to this number are durable, or their only sync failed ([`State::sync_failure`]).
     pub(crate) durable_to: u64,
-    /// Syncs that failed since the start, for those who wait for one.
-    pub(crate) sync_failure: Option<(u64, Error)>,
+    /// The first sync that failed. It stays: the kernel tells such a failure once, and no later sync is about those lines.
+    pub(crate) sync_failure: Option<Error>,
     /// Why writing fails just now.
     pub(crate) trouble: Option<Error>,
     pub(crate) stats: Stats,
@@ -197,6 +197,12 @@ impl State {
         self.writing = None;
         buffer.release();
         self.free.push(buffer);
+    }
+
+    /// A sync failed.
+    pub(crate) fn not_durable(&mut self, error: &Error) {
+        self.stats.sync_errors += 1;
+        self.sync_failure.get_or_insert_with(|| error.clone());
     }
 
     /// What will not be written any more. It is not released: a stage file keeps it for the next start.

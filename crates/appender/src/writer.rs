@@ -48,7 +48,8 @@ impl LogWriter {
     /// [`crate::Survive::PowerLoss`]), or was dropped by the policy.
     ///
     /// # Errors
-    /// `TimedOut` with the disk's last error if it took longer; the sync's error; the log is closed and not all was written.
+    /// `TimedOut` with the disk's last error if it took longer; a sync's error, also when it failed before this call, as lines put
+    /// before are among those it was for; the log is closed and not all was written.
     pub fn flush_within(&self, at_most: Duration) -> io::Result<()> {
         self.shared.flush(at_most)
     }

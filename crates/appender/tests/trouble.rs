@@ -170,6 +170,54 @@ fn a_power_loss_log_is_synced_and_a_failed_sync_is_told() {
     assert!(guard.close().is_err(), "not everything is durable");
 }
 
+/// The kernel tells a failed sync once, and the next one is about other lines.
+#[test]
+fn after_a_failed_sync_no_flush_and_no_close_says_that_its_lines_are_durable() {
+    let (_directory, path) = place();
+    let disk = MoodyDisk::new(Mood::Works);
+    let builder = LogWriter::builder(&path).survive(Survive::PowerLoss(Duration::from_millis(1)));
+    let (builder, _told) = listening(builder.flush_every(Duration::from_millis(1)));
+    let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
+    disk.set(Mood::FailsToSync(EIO));
+    log.write_all(b"lost, perhaps\n").expect("accepted");
+    wait_until("a failed sync", || log.stats().sync_errors >= 1);
+    disk.set(Mood::Works);
+    for _ in 0..2 {
+        let error = guard.flush(LONG).expect_err("its only sync failed");
+        assert!(
+            error.to_string().contains("fdatasync") && error.to_string().contains("power loss"),
+            "{error}"
+        );
+        log.write_all(b"later\n").expect("accepted");
+    }
+    assert!(guard.close().is_err());
+    assert!(disk.syncs() >= 2, "what came later is synced all the same");
+}
+
+/// What a killed process wrote may never have been synced.
+#[test]
+fn what_is_there_at_the_start_is_synced_before_it_is_rotated_or_flushed() {
+    for rotation in [Rotation::new(), Rotation::new().at_start()] {
+        let (_directory, path) = place();
+        std::fs::create_dir(path.parent().expect("a directory")).expect("made");
+        std::fs::write(&path, "of a killed process\n").expect("written");
+        let survive = Survive::PowerLoss(LONG);
+        let builder = || LogWriter::builder(&path).survive(survive).rotate(rotation);
+        let disk = MoodyDisk::new(Mood::Works);
+        let (_log, guard) = builder().open_on(disk.clone()).expect("opened");
+        assert_eq!(disk.syncs(), 1, "{rotation:?}");
+        guard.close().expect("closed");
+        std::fs::write(&path, "of a killed process\n").expect("written");
+        let (builder, told) = listening(builder());
+        let (log, guard) = builder.open_on(MoodyDisk::new(Mood::FailsToSync(EIO))).expect("opened");
+        assert!(guard.flush(LONG).is_err(), "they may be lost");
+        assert_eq!(log.stats().sync_errors, 1);
+        assert!(guard.close().is_err());
+        let told = told.lock().expect("no panic");
+        assert!(told.iter().filter(|told| told.contains("may not be durable")).count() == 1, "{told:?}");
+    }
+}
+
 #[test]
 fn a_forked_child_gets_an_error_and_its_parent_goes_on() {
     let (_directory, path) = place();
