@@ -13,7 +13,9 @@ use crate::buffer::{Buffer, Place};
 use crate::event::{Event, Events};
 use crate::notice::{Dropped, Notice};
 use crate::output::Output;
+use crate::recover::Target;
 use crate::shared::{Shared, not_durable};
+use crate::stage::Stage;
 use crate::state::State;
 use crate::time::later;
 
@@ -21,12 +23,17 @@ use crate::time::later;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How often a full disk has the janitor look for room.
 const ASK_FOR_ROOM_EVERY: Duration = Duration::from_secs(5);
-/// How soon a flag that others set is seen.
-const LOOK_AT_FLAG: Duration = Duration::from_millis(250);
+/// How soon it is seen that others have set a flag or removed the stage, though nobody writes.
+const LOOK_AROUND: Duration = Duration::from_secs(1);
 
 pub(crate) struct Back {
     pub(crate) shared: Arc<Shared>,
     pub(crate) output: Output,
+    /// What keeps the buffers when this process is killed.
+    pub(crate) stage: Option<Stage>,
+    pub(crate) is_stage_gone: bool,
+    /// When it was last asked whether the stage is there, and whether somebody set the flag.
+    pub(crate) looked_around: Instant,
     pub(crate) flush_every: Duration,
     /// `Survive::PowerLoss`.
     pub(crate) sync_every: Option<Duration>,
@@ -45,6 +52,15 @@ pub(crate) struct Back {
     pub(crate) asked_for_room: Instant,
 }
 
+/// The end of the back thread.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Why not everything was written, or is durable.
+    pub(crate) result: Result<()>,
+    /// To be removed, unless lines are in it.
+    pub(crate) stage: Option<Stage>,
+}
+
 /// What there is to do, found under the lock.
 enum Work {
     Write(Buffer),
@@ -54,11 +70,12 @@ enum Work {
 }
 
 impl Back {
-    /// Until the log is closed; the error is why not all was written.
-    pub(crate) fn run(mut self) -> Result<()> {
+    /// Until the log is closed.
+    pub(crate) fn run(mut self) -> Ended {
         let _ = self.shared.back.set(std::thread::current().id());
         let mut result = Ok(());
         loop {
+            self.look_at_stage(None);
             match self.next_work() {
                 Work::Write(mut buffer) => match self.write(&mut buffer) {
                     Ok(()) => {
@@ -87,7 +104,42 @@ impl Back {
         state.is_over = true;
         state.stats.rotations = self.output.rotations;
         self.shared.tell_progress(state);
-        result.and(synced)
+        Ended { result: result.and(synced), stage: self.stage }
+    }
+
+    /// One system call for each buffer. A stage that somebody removed is made anew, and everything that waits goes there.
+    fn look_at_stage(&mut self, writing: Option<&mut Buffer>) {
+        let Some(stage) = &mut self.stage else { return };
+        // Trying again costs more than looking.
+        if self.is_stage_gone && self.looked_around.elapsed() < LOOK_AROUND {
+            return;
+        }
+        self.looked_around = Instant::now();
+        if !stage.is_gone() {
+            return;
+        }
+        let directory = self.output.folder.get();
+        let to = Target {
+            directory: &directory,
+            name: &self.output.name,
+            disk: &*self.output.disk,
+            is_durable: self.output.is_durable,
+        };
+        match stage.renew(to) {
+            Ok((buffers, recovered)) => {
+                self.shared.lock().move_into(buffers, writing);
+                self.is_stage_gone = false;
+                self.output.failed_sync = self.output.failed_sync.take().or(recovered.failed_sync);
+                self.events.tell(&Event::StageGone(None));
+                if let Some(recovery) = &recovered.recovery {
+                    self.events.tell(&Event::Recovered(recovery));
+                }
+            }
+            Err(error) if !std::mem::replace(&mut self.is_stage_gone, true) => {
+                self.events.tell(&Event::StageGone(Some(&error)));
+            }
+            Err(_) => {}
+        }
     }
 
     fn next_work(&mut self) -> Work {
@@ -147,7 +199,10 @@ impl Back {
         let has_notice = state.untold().0 > 0 && !state.free.is_empty() && !state.has_turn;
         let next = [
             (!is_idle).then(|| self.tick.saturating_duration_since(now).max(Duration::from_millis(1))),
-            self.flag.as_ref().map(|_| LOOK_AT_FLAG),
+            self.flag.as_ref().map(|_| LOOK_AROUND),
+            self.stage
+                .as_ref()
+                .map(|_| later(self.looked_around, LOOK_AROUND).saturating_duration_since(now)),
             self.output.due_in(),
             sync_in,
         ];
@@ -240,6 +295,7 @@ impl Back {
                     if !self.pause() {
                         return Err(error);
                     }
+                    self.look_at_stage(Some(buffer));
                     // In between the file may have been moved away on request; a line that was begun ends where it began.
                     if progress.done == 0 && self.take_wish_to_reopen() {
                         self.output.reopen();

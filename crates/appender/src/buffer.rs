@@ -9,7 +9,8 @@
 //! | 1 | its number, from 1; 0: free, nothing in it counts. Stored last when it is taken, first when it is given back |
 //! | 2 | 1: its first bytes continue the line that ends the buffer before |
 //! | 3 | 1: words 4 to 6 are there, stored before the first byte is written to the file |
-//! | 4, 5, 6 | device, inode, offset: where in which file its first byte goes |
+//! | 4, 5, 6 | device, inode, offset: where in which file its first byte goes, or that of word 7 |
+//! | 7 | so many of its bytes are elsewhere already: 0 but where a recovery was killed |
 
 use inkstone_io::StageBuffer;
 
@@ -19,6 +20,7 @@ pub(crate) const PLACED: usize = 3;
 pub(crate) const DEVICE: usize = 4;
 pub(crate) const INODE: usize = 5;
 pub(crate) const OFFSET: usize = 6;
+pub(crate) const ELSEWHERE: usize = 7;
 
 /// Where a buffer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +60,17 @@ impl Buffer {
         (self.lines, self.line_bytes, self.told_lines, self.told_bytes) = (0, 0, 0, 0);
     }
 
+    /// Goes into other memory with all that is in it.
+    pub(crate) fn move_into(&mut self, mut memory: StageBuffer, is_in_use: bool) {
+        if is_in_use {
+            memory.push(self.memory.bytes());
+            for word in [CONTINUES, DEVICE, INODE, OFFSET, ELSEWHERE, PLACED, NUMBER] {
+                memory.set_word(word, self.memory.word(word));
+            }
+        }
+        self.memory = memory;
+    }
+
     /// Nothing in it counts any more.
     pub(crate) fn release(&mut self) {
         self.memory.set_word(NUMBER, 0);
@@ -70,6 +83,7 @@ impl Buffer {
         self.memory.set_word(DEVICE, place.device);
         self.memory.set_word(INODE, place.inode);
         self.memory.set_word(OFFSET, place.offset);
+        self.memory.set_word(ELSEWHERE, 0);
         self.memory.set_word(PLACED, 1);
     }
 

@@ -9,10 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use inkstone_io::{
-    Directory as _, Error, ForkMark, OsDirectory, Result, StageBuffer, StageFile, StageLayout, StageLock,
-    buffers_in_memory,
-};
+use inkstone_io::{Directory as _, Error, ForkMark, OsDirectory, Result, StageLayout, buffers_in_memory};
 
 use crate::back::Back;
 use crate::buffer::Buffer;
@@ -24,9 +21,10 @@ use crate::names;
 use crate::notice::Notice;
 use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
 use crate::output::Output;
-use crate::recover::{self, HEAD_BYTES, Recovery, Target};
+use crate::recover::{HEAD_BYTES, Recovered, Target};
 use crate::retention::Retention;
 use crate::shared::Shared;
+use crate::stage::Stage;
 use crate::state::State;
 use crate::time::{Clock, later};
 use crate::writer::{Guard, LogWriter};
@@ -122,7 +120,8 @@ impl Builder {
         Self { survive, ..self }
     }
 
-    /// Where the buffers are kept for [`Survive::Kill`]: a directory on tmpfs (`/dev/shm`).
+    /// Where the buffers are kept for [`Survive::Kill`]: a directory on tmpfs (`/dev/shm`). They are in a directory of this user
+    /// alone below it, `inkstone-UID`.
     #[must_use]
     pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
         Self { stage_directory: directory.into(), ..self }
@@ -165,13 +164,13 @@ impl Builder {
         Self { events: Events::to(hook), ..self }
     }
 
-    /// The file is opened again by its name, within 250 ms, when somebody sets this flag, which is then taken back.
+    /// The file is opened again by its name, within a second, when somebody sets this flag, which is then taken back.
     #[must_use]
     pub fn reopen_when(self, flag: Arc<AtomicBool>) -> Self {
         Self { flag: Some(flag), ..self }
     }
 
-    /// The file is opened again by its name, within 250 ms, when the process gets a SIGHUP (which does not end it any more).
+    /// The file is opened again by its name, within a second, when the process gets a SIGHUP (which does not end it any more).
     #[cfg(feature = "sighup")]
     #[must_use]
     pub fn reopen_on_sighup(self) -> Self {
@@ -215,8 +214,15 @@ impl Builder {
         let (folder, name) = self.place()?;
         let log = folder.path().join(&name);
         let layout = self.layout();
-        let to = Target { directory: &folder.get(), name: &name, disk: &disk };
-        let (buffers, stage, recovery) = self.buffers(&log, layout, to)?;
+        let is_durable = matches!(self.survive, Survive::PowerLoss(_));
+        let (buffers, stage, recovered) = if self.survive == Survive::Nothing {
+            (buffers_in_memory(layout)?, None, Recovered::default())
+        } else {
+            let to = Target { directory: &folder.get(), name: &name, disk: &disk, is_durable };
+            let (stage, buffers, recovered) = Stage::open(&self.stage_directory, layout, to)?;
+            (buffers, Some(stage), recovered)
+        };
+        let Recovered { recovery, failed_sync } = recovered;
         if let Some(recovery) = &recovery {
             self.events.tell(&Event::Recovered(recovery));
         }
@@ -226,8 +232,9 @@ impl Builder {
             _ => None,
         };
         let mut state = State::new(buffers.into_iter().map(Buffer::new).collect());
-        if let Some(error) = output.failed_sync.take() {
-            output.is_dirty = false;
+        // Synced, or it failed: neither is done again.
+        output.is_dirty = false;
+        if let Some(error) = failed_sync.or_else(|| output.failed_sync.take()) {
             state.not_durable(&error);
             self.events.tell(&Event::SyncFailed(&error));
         }
@@ -237,6 +244,9 @@ impl Builder {
         let back = Back {
             shared: Arc::clone(&shared),
             output,
+            stage,
+            looked_around: now,
+            is_stage_gone: false,
             flush_every: self.flush_every,
             sync_every,
             last_sync: now,
@@ -253,7 +263,7 @@ impl Builder {
         let thread = thread::Builder::new().name(self.thread_name).spawn(move || back.run());
         let thread = thread.map_err(|error| Error::new("start the back thread of", &log, error))?;
         let writer = LogWriter { shared: Arc::clone(&shared) };
-        Ok((writer, Guard { shared, thread: Some(thread), stage, recovery }))
+        Ok((writer, Guard { shared, thread: Some(thread), recovery }))
     }
 
     /// The directory, without links in its path, and the file's name.
@@ -287,28 +297,6 @@ impl Builder {
             buffer_bytes,
             buffers: (self.buffers_bytes / buffer_bytes).max(2),
         }
-    }
-
-    /// The buffers' memory, and what the last process left in it.
-    fn buffers(
-        &self,
-        log: &Path,
-        layout: StageLayout,
-        to: Target<'_>,
-    ) -> Result<(Vec<StageBuffer>, Option<StageLock>, Option<Recovery>)> {
-        if self.survive == Survive::Nothing {
-            return Ok((buffers_in_memory(layout)?, None, None));
-        }
-        let path = self.stage_directory.join(stage_name(log));
-        let Some(stage) = StageFile::open(&path)? else {
-            let why = format!("another writer has it open (stage {})", path.display());
-            return Err(
-                Error::invalid("open log", log, why).advise("end that one first, or choose another file")
-            );
-        };
-        let recovery = recover::recover(&stage, log, to)?;
-        let (stage, buffers) = stage.into_buffers(layout, &recover::head(log, layout))?;
-        Ok((buffers, Some(stage), recovery))
     }
 
     fn output(&self, folder: Arc<Folder>, name: String, disk: Box<dyn Disk>) -> Result<Output> {
@@ -376,15 +364,6 @@ impl Builder {
     fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
         Ok(self.flag.clone())
     }
-}
-
-/// The name of a log's stage file: its own, and a number made of its whole path (FNV-1a).
-fn stage_name(log: &Path) -> String {
-    let bytes = log.as_os_str().as_encoded_bytes();
-    let number = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |number, byte| {
-        (number ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("inkstone-appender-{number:016x}")
 }
 
 /// The newest rotated file, so that the next one is named behind it.

@@ -34,6 +34,10 @@ pub enum Event<'a> {
     HousekeepingFailed(&'a Error),
     /// What a killed process had not written was appended.
     Recovered(&'a Recovery),
+    /// Somebody removed the file that keeps the buffers ([`crate::Survive::Kill`]). It was made anew, with what waits in it; or it
+    /// was not, for this reason: a kill would lose what is in the buffers, and another writer may have the log too. That is
+    /// tried again every second.
+    StageGone(Option<&'a Error>),
 }
 
 impl fmt::Display for Event<'_> {
@@ -45,6 +49,12 @@ impl fmt::Display for Event<'_> {
             Event::Rotated { to } => write!(f, "log rotated to {to}"),
             Event::HousekeepingFailed(error) => write!(f, "keeping log files in order: {error}"),
             Event::Recovered(recovery) => write!(f, "{recovery}"),
+            Event::StageGone(None) => {
+                f.write_str("the log's stage was removed by somebody, and is made anew")
+            }
+            Event::StageGone(Some(error)) => {
+                write!(f, "the log's stage was removed by somebody, a kill would lose lines: {error}")
+            }
         }
     }
 }

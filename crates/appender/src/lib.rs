@@ -66,6 +66,7 @@ mod output;
 mod recover;
 mod retention;
 mod shared;
+mod stage;
 mod state;
 mod stats;
 mod time;

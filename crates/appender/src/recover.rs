@@ -4,19 +4,24 @@
 //! process's stage: it is locked.
 //!
 //! A buffer counts if it has a number and bytes. A piece of a long line counts only if the piece before it does, or is in the
-//! log already: the first piece is published last. Of a buffer that was being written, the file's length tells how much is
-//! there. Each buffer is placed before it is appended and released after, so a kill in the middle of this is one like any other.
+//! log already: the first piece is published last. Of a buffer that was being written, the file tells how much is there: by its
+//! bytes, as others may have appended since, and another file may have its number. Each buffer is placed before it is appended
+//! and released after, so a kill in the middle of this is one like any other.
 
 use std::fmt;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use inkstone_io::{Directory as _, Error, OsDirectory, Result, STAGE_WORDS, StageFile, StageLayout};
+use inkstone_io::{
+    AppendFacts, Directory as _, Error, OpenFile, OsDirectory, Result, STAGE_WORDS, StageFile, StageLayout,
+};
 
-use crate::buffer::{CONTINUES, DEVICE, INODE, NUMBER, OFFSET, PLACED, Place};
+use crate::buffer::{CONTINUES, DEVICE, ELSEWHERE, INODE, NUMBER, OFFSET, PLACED, Place};
 use crate::disk::{Disk, LogFile};
+use crate::stage::Identity;
 
 pub(crate) const HEAD_BYTES: usize = 8192;
-const MAGIC: &[u8; 16] = b"inkstone stage 1";
+const MAGIC: &[u8; 16] = b"inkstone stage 2";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What was found and done.
@@ -27,8 +32,8 @@ pub struct Recovery {
     pub process: u32,
     /// Bytes of lines that were appended now.
     pub bytes: u64,
-    /// Bytes that were left where they are, and why: nothing was known about where they belong.
-    pub left: Option<String>,
+    /// Why some of them may be in the log twice.
+    pub doubt: Option<String>,
 }
 
 impl fmt::Display for Recovery {
@@ -38,7 +43,7 @@ impl fmt::Display for Recovery {
             "{} bytes of log lines of process {}, which was killed, were appended",
             self.bytes, self.process
         )?;
-        self.left.as_ref().map_or(Ok(()), |why| write!(f, "; {why}"))
+        self.doubt.as_ref().map_or(Ok(()), |why| write!(f, "; some of them may be there twice: {why}"))
     }
 }
 
@@ -47,12 +52,13 @@ fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }
 
-/// The head: who, which log, which layout.
-pub(crate) fn head(log: &Path, layout: StageLayout) -> Vec<u8> {
+/// The head: who, which log, which layout. `path` is for the reader.
+pub(crate) fn head(log: &Identity, path: &Path, layout: StageLayout) -> Vec<u8> {
     let mut head = MAGIC.to_vec();
-    let numbers = [layout.buffer_bytes as u64, layout.buffers as u64, u64::from(std::process::id())];
+    let (bytes, buffers) = (layout.buffer_bytes as u64, layout.buffers as u64);
+    let numbers = [bytes, buffers, u64::from(std::process::id()), log.device, log.inode];
     head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-    for text in [boot_id().as_bytes(), log.as_os_str().as_encoded_bytes()] {
+    for text in [boot_id().as_bytes(), log.name.as_bytes(), path.as_os_str().as_encoded_bytes()] {
         head.extend((text.len() as u64).to_le_bytes());
         head.extend(text);
     }
@@ -63,7 +69,16 @@ struct Head {
     layout: StageLayout,
     process: u32,
     boot: Vec<u8>,
-    log: Vec<u8>,
+    device: u64,
+    inode: u64,
+    name: Vec<u8>,
+    path: Vec<u8>,
+}
+
+impl Head {
+    fn is_of(&self, log: &Identity) -> bool {
+        (self.device, self.inode, self.name.as_slice()) == (log.device, log.inode, log.name.as_bytes())
+    }
 }
 
 /// `None`: there is no head, or one that makes no sense.
@@ -76,19 +91,21 @@ fn parse_head(stage: &[u8]) -> Option<Head> {
     };
     let (bytes, buffers) = (number(&mut rest)?, number(&mut rest)?);
     let process = u32::try_from(number(&mut rest)?).ok()?;
+    let (device, inode) = (number(&mut rest)?, number(&mut rest)?);
     let text = |rest: &mut &[u8]| -> Option<Vec<u8>> {
         let len = usize::try_from(number(rest)?).ok()?;
         let (text, behind) = rest.split_at_checked(len)?;
         *rest = behind;
         Some(text.to_vec())
     };
-    let (boot, log) = (text(&mut rest)?, text(&mut rest)?);
+    let (boot, name, path) = (text(&mut rest)?, text(&mut rest)?, text(&mut rest)?);
     let layout = StageLayout {
         head_bytes: HEAD_BYTES,
         buffer_bytes: usize::try_from(bytes).ok()?,
         buffers: usize::try_from(buffers).ok()?,
     };
-    (layout.is_sound() && layout.len_bytes() == stage.len()).then_some(Head { layout, process, boot, log })
+    let head = Head { layout, process, boot, device, inode, name, path };
+    (layout.is_sound() && layout.len_bytes() == stage.len()).then_some(head)
 }
 
 /// A buffer that counts.
@@ -100,6 +117,8 @@ struct Pending {
     /// Where its bytes are.
     bytes: std::ops::Range<usize>,
     place: Option<Place>,
+    /// So many of its bytes are elsewhere: only the rest has the place.
+    elsewhere: usize,
 }
 
 /// The buffers that count, in order.
@@ -121,8 +140,10 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
         let used = if used <= layout.buffer_bytes { used } else { 0 };
         let place = Place { device: words[DEVICE], inode: words[INODE], offset: words[OFFSET] };
         let place = (words[PLACED] == 1).then_some(place);
-        let bytes = at..at + used;
-        let one = Pending { number: words[NUMBER], words_at: layout.words_at(buffer), bytes, place };
+        let elsewhere = usize::try_from(words[ELSEWHERE]).unwrap_or(0);
+        let elsewhere = if place.is_some() && elsewhere <= used { elsewhere } else { 0 };
+        let (words_at, bytes) = (layout.words_at(buffer), at..at + used);
+        let one = Pending { number: words[NUMBER], words_at, bytes, place, elsewhere };
         found.push((words[CONTINUES] == 1, one));
     }
     found.sort_by_key(|(_, pending)| pending.number);
@@ -145,78 +166,155 @@ pub(crate) struct Target<'a> {
     pub(crate) directory: &'a OsDirectory,
     pub(crate) name: &'a str,
     pub(crate) disk: &'a dyn Disk,
+    /// What is appended is to be durable before anybody hears of it.
+    pub(crate) is_durable: bool,
 }
 
-/// Appends what a killed process left in the log of this path, if it left anything, and empties the stage.
-pub(crate) fn recover(stage: &StageFile, log: &Path, to: Target<'_>) -> Result<Option<Recovery>> {
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    pub(crate) recovery: Option<Recovery>,
+    /// It was appended, and may be lost by a power loss.
+    pub(crate) failed_sync: Option<Error>,
+}
+
+/// Appends what a killed process left in the log, if it left anything, and empties the stage.
+pub(crate) fn recover(stage: &StageFile, log: &Identity, to: Target<'_>) -> Result<Recovered> {
     let bytes = stage.read()?;
-    let Some(head) = parse_head(&bytes) else { return Ok(None) };
-    if head.log != log.as_os_str().as_encoded_bytes() {
-        let whose = PathBuf::from(String::from_utf8_lossy(&head.log).into_owned());
+    let Some(head) = parse_head(&bytes) else { return Ok(Recovered::default()) };
+    if !head.is_of(log) {
+        let whose = PathBuf::from(String::from_utf8_lossy(&head.path).into_owned());
         let why = format!("it belongs to the log {}", whose.display());
         return Err(Error::invalid("open stage", stage.path(), why).advise("choose another stage directory"));
     }
-    let mut recovery = Recovery { process: head.process, bytes: 0, left: None };
     let pending = pending(&bytes, head.layout);
     // Numbers of files and their lengths mean nothing after another start of the machine.
     let is_this_boot = head.boot == boot_id().as_bytes();
+    let mut run = Run { stage, to, bytes: 0, doubt: None, files: Vec::new() };
+    if !is_this_boot && pending.iter().any(|one| one.place.is_some()) {
+        run.doubt = Some("the machine was started since".into());
+    }
     for one in &pending {
         let place = one.place.filter(|_| is_this_boot);
-        recovery.bytes += append(stage, to, &bytes[one.bytes.clone()], one, place)?;
+        run.append(&bytes[one.bytes.clone()], one, place)?;
         stage.write_at(&0_u64.to_ne_bytes(), (one.words_at + NUMBER * 8) as u64)?;
     }
-    if !is_this_boot && !pending.is_empty() {
-        recovery.left =
-            Some("the machine was started since: lines that were being written may be there twice".into());
-    }
+    let failed_sync = run.files.iter().filter(|_| to.is_durable).find_map(|file| file.sync().err());
     stage.clear()?;
-    Ok((recovery.bytes > 0 || recovery.left.is_some()).then_some(recovery))
+    let recovery = Recovery { process: head.process, bytes: run.bytes, doubt: run.doubt };
+    let is_any = recovery.bytes > 0 || recovery.doubt.is_some();
+    Ok(Recovered { recovery: is_any.then_some(recovery), failed_sync })
 }
 
-/// Appends the part of one buffer that is not there; gives its length.
-fn append(
-    stage: &StageFile,
-    to: Target<'_>,
-    bytes: &[u8],
-    one: &Pending,
-    place: Option<Place>,
-) -> Result<u64> {
-    let Target { directory, name, disk } = to;
-    let mut file: Box<dyn LogFile> = match place.and_then(|place| find(directory, name, place)) {
-        Some(name) => disk.open(directory, &name)?,
-        None => disk.open(directory, name)?,
-    };
-    let mut facts = file.facts()?;
-    let done = match place {
-        Some(place) if (place.device, place.inode) == (facts.device, facts.inode) => {
-            // Shorter than where it began: somebody has cut it, and nothing of this buffer is there.
-            let done = facts.len_bytes.saturating_sub(place.offset);
-            usize::try_from(done).unwrap_or(usize::MAX).min(bytes.len())
+/// What a file has where a buffer was to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum There {
+    All,
+    /// The file ends with so many of its bytes.
+    Begin(usize),
+    /// So many of its bytes, and then somebody else's; or none.
+    Cut(usize),
+}
+
+impl There {
+    fn of(found: &[u8], bytes: &[u8]) -> Self {
+        let same = found.iter().zip(bytes).take_while(|(found, byte)| found == byte).count();
+        match same {
+            all if all == bytes.len() => There::All,
+            some if some == found.len() && some > 0 => There::Begin(some),
+            some => There::Cut(some),
         }
-        _ => {
-            // Its file is gone, or it had none: it goes to the end of the log as it is now.
-            file = disk.open(directory, name)?;
-            facts = file.facts()?;
-            let words =
-                [(DEVICE, facts.device), (INODE, facts.inode), (OFFSET, facts.len_bytes), (PLACED, 1)];
-            stage.write_at(&0_u64.to_ne_bytes(), (one.words_at + PLACED * 8) as u64)?;
-            for (word, value) in words {
-                stage.write_at(&value.to_ne_bytes(), (one.words_at + word * 8) as u64)?;
-            }
-            0
-        }
-    };
-    let mut rest = &bytes[done..];
-    let missing = rest.len() as u64;
-    while !rest.is_empty() {
-        let count = file.append(rest).map_err(|error| {
-            error.advise(
-                "what a killed process left stays in memory; open the log again when this is put right",
-            )
-        })?;
-        rest = &rest[count.min(rest.len())..];
     }
-    Ok(missing)
+}
+
+/// One recovery.
+struct Run<'a> {
+    stage: &'a StageFile,
+    to: Target<'a>,
+    bytes: u64,
+    doubt: Option<String>,
+    /// Those that were appended to, or have bytes that may not be durable.
+    files: Vec<Box<dyn LogFile>>,
+}
+
+impl Run<'_> {
+    /// Appends the part of one buffer that is not there.
+    fn append(&mut self, bytes: &[u8], one: &Pending, place: Option<Place>) -> Result<()> {
+        let Target { directory, name, disk, .. } = self.to;
+        let placed = &bytes[if place.is_some() { one.elsewhere } else { 0 }..];
+        let found = place.and_then(|place| find(directory, name, place).map(|file| (file, place)));
+        let there = found.as_ref().map_or(There::Cut(0), |(file, place)| self.look(file, *place, placed));
+        let (file, rest) = match (there, &found) {
+            (There::All, Some((file, _))) => (disk.open(directory, file)?, &placed[placed.len()..]),
+            (There::Begin(done), Some((file, _))) => (disk.open(directory, file)?, &placed[done..]),
+            (There::Cut(done), _) => {
+                // The line that somebody else's bytes cut is appended whole.
+                let line = placed[..done].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+                let file = disk.open(directory, name)?;
+                self.place(one, file.facts()?, bytes.len() - placed.len() + line)?;
+                (file, &placed[line..])
+            }
+            // Nothing can be there without a file that has it.
+            (_, None) => (disk.open(directory, name)?, placed),
+        };
+        self.write(&*file, rest)?;
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// What the file has at this place.
+    fn look(&mut self, file: &str, place: Place, bytes: &[u8]) -> There {
+        match read(self.to.directory, file, place, bytes.len()) {
+            Ok(found) => There::of(&found, bytes),
+            Err(error) => {
+                self.doubt = Some(format!("the log cannot be read: {error}"));
+                There::Cut(0)
+            }
+        }
+    }
+
+    /// Says where the buffer goes, all but the bytes that are elsewhere.
+    fn place(&self, one: &Pending, facts: AppendFacts, elsewhere: usize) -> Result<()> {
+        let word = |word: usize, value: u64| {
+            self.stage.write_at(&value.to_ne_bytes(), (one.words_at + word * 8) as u64)
+        };
+        word(PLACED, 0)?;
+        word(DEVICE, facts.device)?;
+        word(INODE, facts.inode)?;
+        word(OFFSET, facts.len_bytes)?;
+        word(ELSEWHERE, elsewhere as u64)?;
+        word(PLACED, 1)
+    }
+
+    fn write(&mut self, file: &dyn LogFile, mut rest: &[u8]) -> Result<()> {
+        self.bytes += rest.len() as u64;
+        while !rest.is_empty() {
+            let count = file.append(rest).map_err(|error| {
+                error.advise(
+                    "what a killed process left stays in memory; open the log again when this is put right",
+                )
+            })?;
+            rest = &rest[count.min(rest.len())..];
+        }
+        Ok(())
+    }
+}
+
+/// What the file has from this place on, up to so many bytes; nothing if it is another file by now.
+fn read(directory: &OsDirectory, name: &str, place: Place, most: usize) -> Result<Vec<u8>> {
+    let file = directory.open(name, &OpenFile::existing().read_only())?;
+    let failed = |source| Error::new("read log", directory.path().join(name), source).at(place.offset);
+    let mut bytes = vec![0; most];
+    let mut len = 0;
+    while len < most {
+        match file.std_file().read_at(&mut bytes[len..], place.offset + len as u64) {
+            Ok(0) => break,
+            Ok(count) => len += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
 }
 
 /// The file of the log that has this number: its name may have changed.
@@ -237,9 +335,29 @@ mod tests {
 
     const LAYOUT: StageLayout = StageLayout { head_bytes: HEAD_BYTES, buffer_bytes: 4096, buffers: 4 };
 
+    fn log() -> Identity {
+        Identity { device: 7, inode: 8, name: "log".to_owned() }
+    }
+
+    #[test]
+    fn bytes_are_compared_and_not_lengths() {
+        let bytes = b"one\ntwo\nthree\n";
+        for (found, expected) in [
+            (b"one\ntwo\nthree\n".as_slice(), There::All),
+            (b"", There::Cut(0)),
+            (b"one\ntw", There::Begin(6)),
+            (b"one\ntwsomebody's\n", There::Cut(6)),
+            (b"somebody's\n", There::Cut(0)),
+            (b"one and another\n", There::Cut(3)),
+        ] {
+            // No more is read than the buffer has.
+            assert_eq!(There::of(&found[..found.len().min(bytes.len())], bytes), expected, "{found:?}");
+        }
+    }
+
     /// A stage with these words for its buffers.
     fn stage(words: &[[u64; 4]]) -> Vec<u8> {
-        let mut stage = head(Path::new("/log"), LAYOUT);
+        let mut stage = head(&log(), Path::new("/log"), LAYOUT);
         stage.resize(LAYOUT.len_bytes(), 0);
         for (buffer, words) in words.iter().enumerate() {
             for (word, value) in words.iter().enumerate() {
@@ -273,8 +391,9 @@ mod tests {
         let good = stage(&[]);
         let head = parse_head(&good).expect("a head");
         assert_eq!((head.layout, head.process), (LAYOUT, std::process::id()));
+        assert!(head.is_of(&log()) && !head.is_of(&Identity { device: 9, ..log() }));
         assert!(parse_head(&good[..good.len() - 1]).is_none() && parse_head(&[]).is_none());
-        for at in 0..60 {
+        for at in 0..90 {
             let mut bad = good.clone();
             bad[at] ^= 0xff;
             // Whatever it says: no panic, and buffers within the bytes.

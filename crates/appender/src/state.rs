@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use inkstone_io::Error;
+use inkstone_io::{Error, StageBuffer};
 
 use crate::buffer::Buffer;
 use crate::stats::Stats;
@@ -212,6 +212,15 @@ impl State {
         self.writing = None;
     }
 
+    /// Every buffer goes into other memory, with all that is in it. There is one for each, `writing` included.
+    pub(crate) fn move_into(&mut self, memory: Vec<StageBuffer>, writing: Option<&mut Buffer>) {
+        let in_use = writing.into_iter().chain(&mut self.queue).chain(Some(&mut self.current));
+        let free = self.free.iter_mut().map(|buffer| (buffer, false));
+        for ((buffer, is_in_use), memory) in in_use.map(|buffer| (buffer, true)).chain(free).zip(memory) {
+            buffer.move_into(memory, is_in_use);
+        }
+    }
+
     /// Lines and bytes that were dropped and not told.
     pub(crate) fn untold(&self) -> (u64, u64) {
         let Stats { dropped_lines, dropped_bytes, told_lines, told_bytes, .. } = self.stats;
@@ -238,9 +247,13 @@ mod tests {
     use super::*;
     use inkstone_io::{StageLayout, buffers_in_memory};
 
-    fn state(buffers: usize) -> State {
+    fn memory(buffers: usize) -> Vec<StageBuffer> {
         let layout = StageLayout { head_bytes: 0, buffer_bytes: 4096, buffers };
-        State::new(buffers_in_memory(layout).expect("memory").into_iter().map(Buffer::new).collect())
+        buffers_in_memory(layout).expect("memory")
+    }
+
+    fn state(buffers: usize) -> State {
+        State::new(memory(buffers).into_iter().map(Buffer::new).collect())
     }
 
     #[test]
@@ -257,6 +270,20 @@ mod tests {
         assert_eq!((state.stats.dropped_lines, state.stats.dropped_bytes), (3, 6 + 9000 + 7));
         assert_eq!((state.queue.len(), state.free.len(), state.current.len()), (0, 4, 0));
         assert_eq!(state.oldest(), state.newest() + 1);
+    }
+
+    #[test]
+    fn lines_go_with_their_buffers_into_other_memory() {
+        let mut state = state(4);
+        state.put_line(b"first\n");
+        assert!(state.hand_over());
+        state.put_line(b"second\n");
+        state.move_into(memory(4), None);
+        let texts = [&state.queue[0], &state.current].map(Buffer::bytes);
+        assert_eq!(texts, [b"first\n".as_slice(), b"second\n"]);
+        assert_eq!((state.queue[0].number(), state.current.number(), state.free.len()), (1, 2, 2));
+        state.put_line(b"third\n");
+        assert_eq!(state.current.bytes(), b"second\nthird\n");
     }
 
     #[test]

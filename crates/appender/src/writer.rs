@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use inkstone_io::{Error, Result, StageLock};
+use inkstone_io::Error;
 
+use crate::back::Ended;
 use crate::builder::Builder;
 use crate::recover::Recovery;
 use crate::shared::Shared;
+use crate::stage::Stage;
 use crate::stats::Stats;
 
 /// `io::Write::flush` waits no longer than this.
@@ -145,8 +147,7 @@ impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for LogWriter {
 #[must_use = "dropping the guard closes the log"]
 pub struct Guard {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) thread: Option<JoinHandle<Result<()>>>,
-    pub(crate) stage: Option<StageLock>,
+    pub(crate) thread: Option<JoinHandle<Ended>>,
     pub(crate) recovery: Option<Recovery>,
 }
 
@@ -178,28 +179,23 @@ impl Guard {
         // In a forked child there is no thread to wait for, and its parent still needs the stage.
         if self.shared.is_child() {
             std::mem::forget(self.thread.take());
-            std::mem::forget(self.stage.take());
             return Ok(());
         }
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.shared.close();
-        let ended = thread.join().unwrap_or_else(|_| {
-            Err(Error::invalid(
-                "write log",
-                "the back thread",
-                "it panicked, which is a mistake of inkstone-appender",
-            ))
+        let Ended { result, stage } = thread.join().unwrap_or_else(|_| {
+            let why = "it panicked, which is a mistake of inkstone-appender";
+            Ended { result: Err(Error::invalid("write log", "the back thread", why)), stage: None }
         });
-        let stage = self.stage.take();
-        match ended {
+        match result {
             Ok(()) => {
-                stage.map_or(Ok(()), StageLock::remove).map_err(|error| io::Error::new(error.kind(), error))
+                stage.map_or(Ok(()), Stage::remove).map_err(|error| io::Error::new(error.kind(), error))
             }
             Err(error) => {
                 let lines = self.shared.stats().unwritten_lines;
                 // With lines in it the stage stays for the next start; a sync that failed is no reason to keep it.
                 if lines == 0 {
-                    let _ = stage.map_or(Ok(()), StageLock::remove);
+                    let _ = stage.map_or(Ok(()), Stage::remove);
                 }
                 let text = format!("{lines} lines were not written: {error}");
                 Err(if lines > 0 {

@@ -39,15 +39,9 @@ fn kills_lose_double_and_tear_nothing() {
     assert!(seen.recovered > 0, "no kill left anything to recover: the test does not test: {seen:?}");
 }
 
-/// Whether a stage of this log is left (its name is made of the path).
+/// Whether a stage of this log is left (its name is made of the directory's numbers).
 fn has_stage(path: &Path) -> bool {
-    let path = path.canonicalize().expect("there");
-    let bytes = path.as_os_str().as_encoded_bytes();
-    std::fs::read_dir("/dev/shm").expect("a directory").flatten().any(|entry| {
-        entry.file_name().to_string_lossy().starts_with("inkstone-appender-")
-            && std::fs::read(entry.path())
-                .is_ok_and(|stage| stage.windows(bytes.len()).take(9000).any(|window| window == bytes))
-    })
+    common::stage_of(Path::new("/dev/shm"), path).exists()
 }
 
 #[test]

@@ -74,6 +74,16 @@ impl OsDirectory {
         self.held.is_removed()
     }
 
+    /// What it is, whatever path leads to it: the numbers of its file system and of itself in that.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn identity(&self) -> Result<(u64, u64)> {
+        let facts = rustix::fs::fstat(&*self.held);
+        let facts = facts.map_err(|error| Error::new("fstat", self.held.path(), error))?;
+        Ok((facts.st_dev, facts.st_ino))
+    }
+
     pub(crate) fn held(&self) -> &Arc<Held> {
         &self.held
     }

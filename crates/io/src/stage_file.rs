@@ -8,9 +8,9 @@
 //! this process has; nothing else here opens a stage file, as closing any descriptor of it would give the lock back.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -56,6 +56,20 @@ impl StageFile {
         }
         let process = std::process::id();
         Ok(file?.map(|file| Self { file: Some(file), path: path.to_path_buf(), process }))
+    }
+
+    /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which is created if it is missing.
+    ///
+    /// # Errors
+    /// That directory is not what this crate makes; as [`StageFile::open`].
+    pub fn open_below(parent: &Path, name: &str) -> Result<Option<Self>> {
+        let directory = own_directory(parent)?;
+        let opened = Self::open(&directory.join(name));
+        if opened.is_err() {
+            // Not left behind where it is of no use; it stays if anything is in it.
+            let _ = std::fs::remove_dir(&directory);
+        }
+        opened
     }
 
     /// Where it is.
@@ -125,6 +139,10 @@ impl StageFile {
     /// # Errors
     /// What the file system answers.
     pub fn remove(self) -> Result<()> {
+        // By its path there may be another one's by now.
+        if self.file().metadata().is_ok_and(|facts| facts.nlink() == 0) {
+            return Ok(());
+        }
         std::fs::remove_file(&self.path).map_err(|source| Error::new("unlink stage", &self.path, source))
     }
 }
@@ -139,6 +157,11 @@ impl StageLock {
     /// Where the file is.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Whether somebody has removed it: the next start will not find what is in it, and nothing keeps another writer away.
+    pub fn is_removed(&self) -> bool {
+        self.file.file().metadata().is_ok_and(|facts| facts.nlink() == 0)
     }
 
     /// Removes the file: nothing in it is needed any more. Buffers that are still there keep their memory.
@@ -159,6 +182,26 @@ impl Drop for StageFile {
             mine().remove(&self.path);
         }
     }
+}
+
+/// Everybody may write to a directory in memory: what is below it must be ours, and no link to anywhere else.
+fn own_directory(parent: &Path) -> Result<PathBuf> {
+    let mine = rustix::process::geteuid().as_raw();
+    let path = parent.join(format!("inkstone-{mine}"));
+    match retry(|| DirBuilder::new().mode(0o700).create(&path)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(|source| {
+            Error::new("create stage directory", &path, source)
+                .advise("name a tmpfs directory that you may write to")
+        })?,
+    }
+    let facts = retry(|| std::fs::symlink_metadata(&path));
+    let facts = facts.map_err(|source| Error::new("stat stage directory", &path, source))?;
+    if facts.is_dir() && facts.uid() == mine && facts.permissions().mode() & 0o077 == 0 {
+        return Ok(path);
+    }
+    let why = "it is not a directory of this user alone (mode 0700)";
+    Err(Error::invalid("open stage directory", &path, why).advise("look who made it, and remove it"))
 }
 
 fn open_locked(path: &Path) -> Result<Option<File>> {
@@ -252,6 +295,31 @@ mod tests {
         assert!(StageFile::open(&path).expect("asked").is_none());
         drop(first);
         StageFile::open(&path).expect("opened").expect("free again").remove().expect("removed");
+    }
+
+    #[test]
+    fn its_directory_is_of_this_user_alone_and_no_link() {
+        let Some(parent) = in_memory("own") else { return };
+        let own = parent.join(format!("inkstone-{}", rustix::process::geteuid().as_raw()));
+        std::fs::create_dir(&parent).expect("made");
+        let stage = StageFile::open_below(&parent, "a").expect("opened").expect("free");
+        assert_eq!(stage.path(), own.join("a"));
+        assert_eq!(std::fs::metadata(&own).expect("there").permissions().mode() & 0o777, 0o700);
+        let (lock, _buffers) = stage.into_buffers(LAYOUT, b"").expect("mapped");
+        assert!(!lock.is_removed());
+        std::fs::remove_dir_all(&own).expect("removed");
+        assert!(lock.is_removed());
+        std::fs::create_dir(&own).expect("made");
+        std::fs::write(own.join("a"), "another's").expect("written");
+        lock.remove().expect("nothing to remove");
+        assert!(own.join("a").exists(), "what is there by then is not its own");
+        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("mode");
+        assert!(StageFile::open_below(&parent, "b").is_err(), "others may look into it");
+        std::fs::remove_dir_all(&own).expect("removed");
+        std::fs::create_dir(parent.join("elsewhere")).expect("made");
+        std::os::unix::fs::symlink("elsewhere", &own).expect("a link");
+        assert!(StageFile::open_below(&parent, "b").is_err(), "a link may lead anywhere");
+        std::fs::remove_dir_all(&parent).expect("removed");
     }
 
     #[test]

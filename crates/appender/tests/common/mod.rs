@@ -166,3 +166,12 @@ pub(crate) fn all_text(folder: &Path, name: &str) -> String {
     names.push(name.to_owned());
     names.iter().map(|name| std::fs::read_to_string(folder.join(name)).expect("text")).collect()
 }
+
+/// The stage file of a log whose stage directory is `parent`.
+pub(crate) fn stage_of(parent: &Path, log: &Path) -> PathBuf {
+    use std::os::unix::fs::MetadataExt as _;
+    let directory = std::fs::metadata(log.parent().expect("a directory")).expect("there");
+    let mine = std::fs::metadata("/proc/self").expect("this process").uid();
+    let name = log.file_name().expect("a name").to_string_lossy();
+    parent.join(format!("inkstone-{mine}/{:x}.{:x}.{name}", directory.dev(), directory.ino()))
+}
