@@ -3,6 +3,8 @@
 //! *Owns*: when a buffer is taken, trying again, notices, syncs, the end. *May not touch*: the lock during I/O.
 
 use std::io::ErrorKind;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -71,8 +73,37 @@ enum Work {
 
 impl Back {
     /// Until the log is closed.
-    pub(crate) fn run(mut self) -> Ended {
-        let _ = self.shared.back.set(std::thread::current().id());
+    ///
+    /// The disk, the hooks and the clock may be the caller's own code: whatever panics, nobody waits for this thread for ever.
+    pub(crate) fn run(self) -> Ended {
+        // Kept as it is after a panic: dropping what is in it may run code that panics again, which would be the end of the process.
+        let mut back = ManuallyDrop::new(self);
+        let ended = catch_unwind(AssertUnwindSafe(|| back.until_closed()));
+        let (shared, events) = (Arc::clone(&back.shared), back.events.clone());
+        let panic = match ended {
+            Ok(result) => {
+                let stage = back.stage.take();
+                // Whatever the drop of what the caller gave does: all lines are written.
+                let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(back)));
+                catch_unwind(drop_all).unwrap_or_else(std::mem::forget);
+                return Ended { result, stage };
+            }
+            Err(panic) => panic,
+        };
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        std::mem::forget(panic);
+        let path = back.output.path();
+        let error =
+            Error::new("write log", path, std::io::Error::other(format!("its back thread panicked: {text}")));
+        shared.died(error.clone());
+        events.tell(&Event::WriteFailed(&error));
+        // Its lines stay in it for the next start.
+        Ended { result: Err(error), stage: back.stage.take() }
+    }
+
+    fn until_closed(&mut self) -> Result<()> {
+        self.shared.be_back_thread();
         let mut result = Ok(());
         loop {
             self.look_at_stage(None);
@@ -86,7 +117,7 @@ impl Back {
                         self.shared.tell_progress(state);
                     }
                     Err(error) => {
-                        self.give_up(buffer);
+                        self.give_up(&buffer);
                         result = Err(error);
                         break;
                     }
@@ -104,7 +135,7 @@ impl Back {
         state.is_over = true;
         state.stats.rotations = self.output.rotations;
         self.shared.tell_progress(state);
-        Ended { result: result.and(synced), stage: self.stage }
+        result.and(synced)
     }
 
     /// One system call for each buffer. A stage that somebody removed is made anew, and everything that waits goes there.
@@ -147,8 +178,7 @@ impl Back {
         let mut state = shared.lock();
         let mut may_idle = false;
         loop {
-            if let Some(buffer) = state.queue.pop_front() {
-                state.writing = Some(buffer.number());
+            if let Some(buffer) = state.take_next() {
                 shared.is_writing.store(true, Ordering::Relaxed);
                 return Work::Write(buffer);
             }
@@ -249,8 +279,12 @@ impl Back {
             return;
         }
         drop(state);
-        self.notice.format(Dropped { lines, bytes }, &mut self.scratch);
-        if self.scratch.len() > most {
+        let dropped = AssertUnwindSafe(|| self.notice.format(Dropped { lines, bytes }, &mut self.scratch));
+        let is_formed = catch_unwind(dropped).map_err(std::mem::forget).is_ok();
+        if !is_formed {
+            self.events.panicked("notice");
+        }
+        if !is_formed || self.scratch.len() > most {
             Notice::Text.format(Dropped { lines, bytes }, &mut self.scratch);
         }
         // If the room is gone by now: later.
@@ -367,17 +401,11 @@ impl Back {
     }
 
     /// What is left will not be written by this process.
-    fn give_up(&self, buffer: Buffer) {
+    fn give_up(&self, buffer: &Buffer) {
         let mut state = self.shared.lock();
         // The beginning of its first line may be in the file; all of it is not.
         state.stats.unwritten_lines += u64::from(buffer.continues());
-        state.unwritten(&buffer);
-        // Not released, nor is any other: a stage file keeps them.
-        while let Some(buffer) = state.queue.pop_front() {
-            state.unwritten(&buffer);
-        }
-        let lines = std::mem::take(&mut state.current.lines);
-        state.stats.unwritten_lines += lines;
+        state.abandon();
     }
 }
 

@@ -238,7 +238,7 @@ impl Builder {
             state.not_durable(&error);
             self.events.tell(&Event::SyncFailed(&error));
         }
-        let shared = Arc::new(Shared::new(fork, self.when_full, sync_every.is_some(), state));
+        let shared = Arc::new(Shared::new(fork, self.when_full, is_durable, self.events.panics(), state));
         let flag = self.reopen_flag()?;
         let now = Instant::now();
         let back = Back {

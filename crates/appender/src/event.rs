@@ -3,8 +3,10 @@
 //! *Owns*: the events and the hook. *May not touch*: what caused them.
 
 use std::fmt;
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use inkstone_io::Error;
@@ -38,6 +40,12 @@ pub enum Event<'a> {
     /// was not, for this reason: a kill would lose what is in the buffers, and another writer may have the log too. That is
     /// tried again every second.
     StageGone(Option<&'a Error>),
+    /// A hook panicked, and the usual thing was done instead. One for events that panics is counted only
+    /// ([`crate::Stats::hook_panics`]).
+    HookPanicked {
+        /// Which: `notice`.
+        hook: &'static str,
+    },
 }
 
 impl fmt::Display for Event<'_> {
@@ -49,6 +57,7 @@ impl fmt::Display for Event<'_> {
             Event::Rotated { to } => write!(f, "log rotated to {to}"),
             Event::HousekeepingFailed(error) => write!(f, "keeping log files in order: {error}"),
             Event::Recovered(recovery) => write!(f, "{recovery}"),
+            Event::HookPanicked { hook } => write!(f, "the hook for {hook} panicked"),
             Event::StageGone(None) => {
                 f.write_str("the log's stage was removed by somebody, and is made anew")
             }
@@ -63,28 +72,46 @@ type Hook = dyn Fn(&Event<'_>) + Send + Sync;
 
 /// Who is told.
 #[derive(Clone, Default)]
-pub(crate) struct Events(Option<Arc<Hook>>);
+pub(crate) struct Events {
+    hook: Option<Arc<Hook>>,
+    /// Calls of hooks that panicked.
+    panics: Arc<AtomicU64>,
+}
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "a hook" } else { "stderr" })
+        f.write_str(if self.hook.is_some() { "a hook" } else { "stderr" })
     }
 }
 
 impl Events {
     pub(crate) fn to(hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(hook)))
+        Self { hook: Some(Arc::new(hook)), panics: Arc::default() }
     }
 
     /// Tells the hook; without one, what went wrong goes to stderr.
     pub(crate) fn tell(&self, event: &Event<'_>) {
-        match &self.0 {
-            // A hook that panics must not end the thread that writes.
-            Some(hook) => drop(catch_unwind(AssertUnwindSafe(|| hook(event)))),
-            None => match event {
-                Event::Rotated { .. } | Event::Recovered(_) => {}
-                event => eprintln!("inkstone-appender: {event}"),
-            },
+        if let Some(hook) = &self.hook {
+            // A hook that panics must not end the thread that writes; nor what it panics with, when it is dropped.
+            if catch_unwind(AssertUnwindSafe(|| hook(event))).map_err(std::mem::forget).is_err() {
+                self.panics.fetch_add(1, Ordering::Relaxed);
+            }
+            return;
         }
+        if !matches!(event, Event::Rotated { .. } | Event::Recovered(_)) {
+            // It may be closed, or on a full disk.
+            let _ = writeln!(std::io::stderr(), "inkstone-appender: {event}");
+        }
+    }
+
+    /// A hook of the caller's panicked.
+    pub(crate) fn panicked(&self, hook: &'static str) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        self.tell(&Event::HookPanicked { hook });
+    }
+
+    /// How often one panicked.
+    pub(crate) fn panics(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.panics)
     }
 }

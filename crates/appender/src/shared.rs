@@ -5,10 +5,11 @@
 //! The lock is held for one copy of one line. A reservation by an atomic with the copy outside of any lock was left out:
 //! lines of several threads would then be published out of order, and a kill would find holes between them.
 
+use std::cell::Cell;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::thread::{self, ThreadId};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, ForkMark};
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     fork: ForkMark,
     when_full: WhenFull,
     is_durable: bool,
+    /// Calls of hooks that panicked. Not the hooks: one that logs has a handle, and would keep itself alive.
+    hook_panics: Arc<AtomicU64>,
     state: Mutex<State>,
     /// The back thread sleeps here.
     pub(crate) work: Condvar,
@@ -36,25 +39,34 @@ pub(crate) struct Shared {
     pub(crate) is_writing: AtomicBool,
     /// The file is to be opened again by its name.
     pub(crate) reopen: AtomicBool,
-    /// A hook that logs runs in the back thread; it must not wait for room that only this thread makes.
-    pub(crate) back: OnceLock<ThreadId>,
+}
+
+thread_local! {
+    /// The log whose back thread this is, by its address. Without a destructor, so that it is there in those of others.
+    static BACK_OF: Cell<usize> = const { Cell::new(0) };
 }
 
 type Locked<'a> = MutexGuard<'a, State>;
 
 impl Shared {
-    pub(crate) fn new(fork: ForkMark, when_full: WhenFull, is_durable: bool, state: State) -> Self {
+    pub(crate) fn new(
+        fork: ForkMark,
+        when_full: WhenFull,
+        is_durable: bool,
+        hook_panics: Arc<AtomicU64>,
+        state: State,
+    ) -> Self {
         Self {
             fork,
             when_full,
             is_durable,
+            hook_panics,
             state: Mutex::new(state),
             work: Condvar::new(),
             room: Condvar::new(),
             progress: Condvar::new(),
             is_writing: AtomicBool::new(false),
             reopen: AtomicBool::new(false),
-            back: OnceLock::new(),
         }
     }
 
@@ -238,8 +250,14 @@ impl Shared {
         self.wake(state);
     }
 
+    /// The calling thread is the back thread.
+    pub(crate) fn be_back_thread(&self) {
+        BACK_OF.set(std::ptr::from_ref(self).addr());
+    }
+
+    /// A hook that logs runs in the back thread; it must not wait for room that only this thread makes.
     fn is_back_thread(&self) -> bool {
-        self.back.get() == Some(&thread::current().id())
+        BACK_OF.get() == std::ptr::from_ref(self).addr()
     }
 
     /// Does what the policy says when there is no room; `Err`: the line is to be dropped.
@@ -349,6 +367,17 @@ impl Shared {
         self.room.notify_all();
     }
 
+    /// The back thread is no more, of a panic: nobody is to wait for it. Nothing is released: a stage file keeps it.
+    pub(crate) fn died(&self, error: Error) {
+        let mut state = self.lock();
+        (state.is_closed, state.is_plain, state.is_over) = (true, false, true);
+        state.abandon();
+        state.trouble = Some(error);
+        drop(state);
+        self.room.notify_all();
+        self.progress.notify_all();
+    }
+
     pub(crate) fn ask_to_reopen(&self) {
         self.reopen.store(true, Ordering::Release);
         if !self.is_child() {
@@ -359,7 +388,10 @@ impl Shared {
 
     /// All zeros in a forked child.
     pub(crate) fn stats(&self) -> Stats {
-        if self.is_child() { Stats::default() } else { self.lock().stats }
+        if self.is_child() {
+            return Stats::default();
+        }
+        Stats { hook_panics: self.hook_panics.load(Ordering::Relaxed), ..self.lock().stats }
     }
 
     pub(crate) fn trouble(&self) -> Option<Error> {

@@ -31,8 +31,8 @@ pub(crate) struct State {
     pub(crate) current: Buffer,
     pub(crate) queue: VecDeque<Buffer>,
     pub(crate) free: Vec<Buffer>,
-    /// The number of the buffer that the back thread has.
-    pub(crate) writing: Option<u64>,
+    /// The number of the buffer that the back thread has, and what is to be counted if that thread dies with it.
+    pub(crate) writing: Option<Writing>,
     /// All buffers.
     pub(crate) count: usize,
     next_number: u64,
@@ -47,6 +47,15 @@ pub(crate) struct State {
     /// Why writing fails just now.
     pub(crate) trouble: Option<Error>,
     pub(crate) stats: Stats,
+}
+
+/// A buffer that the back thread has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writing {
+    pub(crate) number: u64,
+    lines: u64,
+    told_lines: u64,
+    told_bytes: u64,
 }
 
 impl State {
@@ -97,7 +106,7 @@ impl State {
     /// The oldest buffer that is not written yet; everything before it is in the file, or dropped.
     pub(crate) fn oldest(&self) -> u64 {
         let queued = || self.queue.front().map(Buffer::number);
-        self.writing.or_else(queued).unwrap_or(self.current.number())
+        self.writing.map(|writing| writing.number).or_else(queued).unwrap_or(self.current.number())
     }
 
     /// The last buffer with anything in it.
@@ -205,11 +214,26 @@ impl State {
         self.sync_failure.get_or_insert_with(|| error.clone());
     }
 
-    /// What will not be written any more. It is not released: a stage file keeps it for the next start.
-    pub(crate) fn unwritten(&mut self, buffer: &Buffer) {
-        self.stats.unwritten_lines += buffer.lines;
-        self.untell(buffer.told_lines, buffer.told_bytes);
-        self.writing = None;
+    /// The buffer that is to be written next.
+    pub(crate) fn take_next(&mut self) -> Option<Buffer> {
+        let buffer = self.queue.pop_front()?;
+        let Buffer { lines, told_lines, told_bytes, .. } = buffer;
+        self.writing = Some(Writing { number: buffer.number(), lines, told_lines, told_bytes });
+        Some(buffer)
+    }
+
+    /// What is there will not be written any more. It is counted and not released: a stage file keeps it for the next start.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(Writing { lines, told_lines, told_bytes, .. }) = self.writing.take() {
+            self.stats.unwritten_lines += lines;
+            self.untell(told_lines, told_bytes);
+        }
+        for buffer in std::mem::take(&mut self.queue).iter().chain(Some(&self.current)) {
+            self.stats.unwritten_lines += buffer.lines;
+            self.stats.told_lines -= buffer.told_lines;
+            self.stats.told_bytes -= buffer.told_bytes;
+        }
+        (self.current.lines, self.current.told_lines, self.current.told_bytes) = (0, 0, 0);
     }
 
     /// Every buffer goes into other memory, with all that is in it. There is one for each, `writing` included.
@@ -290,8 +314,7 @@ mod tests {
     fn the_rest_of_a_line_that_is_being_written_is_never_dropped() {
         let mut state = state(5);
         state.put_pieces(&[b'x'; 12_000]);
-        let head = state.queue.pop_front().expect("its first piece");
-        state.writing = Some(head.number());
+        state.take_next().expect("its first piece");
         assert!(!state.drop_oldest());
         assert_eq!(state.stats.dropped_lines, 0);
         state.queue.pop_front().expect("its second piece");

@@ -37,4 +37,6 @@ pub struct Stats {
     pub sync_errors: u64,
     /// Files rotated.
     pub rotations: u64,
+    /// Calls of hooks (events, notice) that panicked.
+    pub hook_panics: u64,
 }

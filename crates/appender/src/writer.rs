@@ -77,17 +77,21 @@ impl LogWriter {
         if let Some(line) = line.as_str() {
             return self.shared.put(line.as_bytes());
         }
-        TEXT.with(|text| match text.try_borrow_mut() {
-            Ok(mut text) => {
-                text.clear();
-                text.write_fmt(line).map_err(|_| io::Error::other("a value could not be formatted"))?;
-                let put = self.shared.put(text.as_bytes());
-                text.shrink_to(KEPT_BYTES);
-                put
-            }
-            // A value that logs while it is formatted.
-            Err(_) => self.shared.put(line.to_string().as_bytes()),
-        })
+        let put = TEXT.try_with(|text| {
+            // Taken already: a value that logs while it is formatted.
+            let mut text = text.try_borrow_mut().ok()?;
+            text.clear();
+            let put = self.put_formatted_in(&mut text, line);
+            text.shrink_to(KEPT_BYTES);
+            Some(put)
+        });
+        // It is gone when another thread-local's destructor logs.
+        put.ok().flatten().unwrap_or_else(|| self.put_formatted_in(&mut String::new(), line))
+    }
+
+    fn put_formatted_in(&self, text: &mut String, line: fmt::Arguments<'_>) -> io::Result<()> {
+        text.write_fmt(line).map_err(|_| io::Error::other("a value could not be formatted"))?;
+        self.shared.put(text.as_bytes())
     }
 }
 
@@ -184,7 +188,7 @@ impl Guard {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.shared.close();
         let Ended { result, stage } = thread.join().unwrap_or_else(|_| {
-            let why = "it panicked, which is a mistake of inkstone-appender";
+            let why = "it ended without a word";
             Ended { result: Err(Error::invalid("write log", "the back thread", why)), stage: None }
         });
         match result {
