@@ -57,6 +57,7 @@ pub struct Builder {
     drain_timeout: Duration,
     thread_name: String,
     clock: Clock,
+    file_mode: u32,
 }
 
 impl fmt::Debug for Builder {
@@ -87,6 +88,7 @@ impl Builder {
             drain_timeout: DRAIN_TIMEOUT,
             thread_name: "log writer".into(),
             clock: Clock::default(),
+            file_mode: FILE_MODE,
         }
     }
 
@@ -189,6 +191,12 @@ impl Builder {
         Self { thread_name: name.into(), ..self }
     }
 
+    /// The mode of the first file, less the umask (0666); its owner may write in any case. Each later one has owner, group and mode of the one before it.
+    #[must_use]
+    pub fn file_mode(self, mode: u32) -> Self {
+        Self { file_mode: mode & 0o777 | 0o200, ..self }
+    }
+
     /// Which clock tells when a file is due, how rotated files are named and which are too old (the system's). It runs in the
     /// threads of the log.
     #[must_use]
@@ -266,23 +274,29 @@ impl Builder {
         Ok((writer, Guard { shared, thread: Some(thread), recovery }))
     }
 
-    /// The directory, without links in its path, and the file's name.
+    /// The directory, without links in its path, and the file's name: of the file that the path leads to, so that a link is
+    /// left alone and what it leads to is rotated where that lies.
     fn place(&self) -> Result<(Arc<Folder>, String)> {
         let refused = |why: &str| Error::invalid("open log", &self.path, why);
-        let name = self.path.file_name().and_then(|name| name.to_str());
+        // Looked at and not opened: opening a pipe waits for its other end.
+        if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
+            return Err(refused("it is no plain file").advise("a log is a plain file, or a link to one"));
+        }
+        let path = follow(&self.path).ok_or_else(|| refused("too many symbolic links"))?;
+        let name = path.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| refused("its name is missing or is no UTF-8"))?;
-        let folder = match self.path.parent() {
+        let folder = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        OsDirectory::create_with_mode(folder, FILE_MODE)?;
+        OsDirectory::create_with_mode(folder, self.file_mode)?;
         let folder = folder.canonicalize().map_err(|error| Error::new("find", folder, error))?;
         if let Some(link) = &self.latest
             && (link.is_empty() || link.contains('/') || link == name)
         {
             return Err(refused("the link to the latest file needs a name of its own, without a slash"));
         }
-        Ok((Arc::new(Folder::open(folder)?), name.to_owned()))
+        Ok((Arc::new(Folder::open(folder, self.file_mode)?), name.to_owned()))
     }
 
     fn layout(&self) -> StageLayout {
@@ -330,6 +344,9 @@ impl Builder {
             boundary: None,
             not_before: None,
             rotations: 0,
+            owner: None,
+            is_link_told: false,
+            is_owner_told: false,
             is_dirty: false,
             failed_sync: None,
         };
@@ -364,6 +381,17 @@ impl Builder {
     fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
         Ok(self.flag.clone())
     }
+}
+
+/// What a path leads to when its last name is a link, whether that is there or not.
+fn follow(path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_path_buf();
+    // As many as the kernel follows.
+    for _ in 0..40 {
+        let Ok(target) = std::fs::read_link(&path) else { return Some(path) };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    None
 }
 
 /// The newest rotated file, so that the next one is named behind it.

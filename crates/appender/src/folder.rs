@@ -11,24 +11,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use inkstone_io::{OsDirectory, Result};
 
-/// Files of a text log are for whoever the umask lets read them.
+/// Files of a text log are for whoever the umask lets read them, unless somebody says otherwise.
 pub(crate) const FILE_MODE: u32 = 0o666;
 
 /// A log's directory.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
+    /// Of the files that are created in it.
+    file_mode: u32,
     held: Mutex<Arc<OsDirectory>>,
 }
 
 impl Folder {
-    pub(crate) fn open(path: PathBuf) -> Result<Self> {
-        let held = Mutex::new(Arc::new(Self::look_for(&path)?));
-        Ok(Self { path, held })
-    }
-
-    fn look_for(path: &Path) -> Result<OsDirectory> {
-        Ok(OsDirectory::open(path)?.file_mode(FILE_MODE))
+    pub(crate) fn open(path: PathBuf, file_mode: u32) -> Result<Self> {
+        let held = Mutex::new(Arc::new(OsDirectory::open(&path)?.file_mode(file_mode)));
+        Ok(Self { path, file_mode, held })
     }
 
     /// As it was opened; for messages.
@@ -43,7 +41,8 @@ impl Folder {
 
     /// Takes the directory that its path leads to now. Where there is none, the old one is kept.
     pub(crate) fn look_again(&self) {
-        if let Ok(found) = Self::look_for(&self.path) {
+        if let Ok(found) = OsDirectory::open(&self.path) {
+            let found = found.file_mode(self.file_mode);
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(found);
         }
     }

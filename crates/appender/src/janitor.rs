@@ -144,7 +144,7 @@ impl Chores {
 
     /// The next file, empty, with its blocks reserved.
     fn make_ahead(&self, directory: &OsDirectory, bytes: u64) -> Result<()> {
-        match AppendFile::create_new(directory, &names::next(&self.name)) {
+        match AppendFile::create_private(directory, &names::next(&self.name)) {
             Ok(file) => match file.reserve(bytes) {
                 Err(error) if error.is_unsupported() => Ok(()),
                 answer => answer,
@@ -200,9 +200,12 @@ impl Chores {
     ) -> io::Result<()> {
         let source = directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)?;
         let mut source = Stoppable { file: source.std_file(), stop };
-        let target = directory.open(part, &OpenFile::new_file()).map_err(io::Error::other)?;
+        let target = AppendFile::create_private(directory, part).map_err(io::Error::other)?;
+        if let Some(named) = directory.look(name).map_err(io::Error::other)? {
+            // Where it cannot be given the same owner, the file that it was rotated from told so.
+            let _ = target.give_to(named.owner);
+        }
         let mut target = target.std_file();
-        target.set_permissions(source.file.metadata()?.permissions())?;
         match self.compression {
             Compression::None => drop(io::copy(&mut source, &mut target)?),
             #[cfg(feature = "gzip")]
@@ -259,7 +262,7 @@ mod tests {
     use std::sync::Mutex;
 
     fn chores(folder: &Path, keep: Keep, compression: Compression) -> Chores {
-        let folder = Arc::new(Folder::open(folder.into()).expect("held"));
+        let folder = Arc::new(Folder::open(folder.into(), crate::folder::FILE_MODE).expect("held"));
         let name = "a.log".to_owned();
         let retention =
             Retention { name: name.clone(), keep, clock: Clock::default(), forms: Mutex::default() };

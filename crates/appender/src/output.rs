@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use inkstone_io::{AppendFacts, Directory as _, Error, OsDirectory, Result};
+use inkstone_io::{AppendFacts, AppendFile, Directory as _, Error, OsDirectory, Owner, Result};
 
 use crate::disk::{Disk, LogFile};
 use crate::event::{Event, Events};
@@ -40,6 +40,11 @@ pub(crate) struct Output {
     /// When the last rotated file was, and which of that second.
     pub(crate) last: (u64, u32),
     pub(crate) rotations: u64,
+    /// Whose the file is, for the next one.
+    pub(crate) owner: Option<Owner>,
+    pub(crate) is_owner_told: bool,
+    /// It was told that a link is not rotated.
+    pub(crate) is_link_told: bool,
     /// Something was written since the last sync.
     pub(crate) is_dirty: bool,
     /// A sync that failed on the way to another file.
@@ -65,8 +70,11 @@ impl Output {
             self.folder.look_again();
         }
         let directory = self.folder.get();
+        self.put_next(&directory);
         let file = self.disk.open(&directory, &self.name)?;
         let facts = file.facts()?;
+        self.owner =
+            directory.look(&self.name).ok().flatten().filter(|named| !named.is_link).map(|named| named.owner);
         if self.is_durable {
             directory.sync()?;
         }
@@ -75,6 +83,34 @@ impl Output {
         }
         self.file = Some(file);
         Ok(facts)
+    }
+
+    /// Puts a file with the owner of the one before it where there is none. What cannot be done is told once; the file is
+    /// opened all the same, and is then as new files are.
+    fn put_next(&mut self, directory: &OsDirectory) {
+        let Some(owner) = self.owner else { return };
+        if !directory.look(&self.name).is_ok_and(|named| named.is_none()) {
+            return;
+        }
+        let next = names::next(&self.name);
+        let made = match AppendFile::create_private(directory, &next) {
+            // Made ahead.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => AppendFile::open(directory, &next),
+            made => made,
+        };
+        let done = made.and_then(|file| {
+            let given = file.give_to(owner);
+            match directory.rename_new(&next, &self.name) {
+                // Somebody has put one there by now.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => given,
+                renamed => renamed.and(given),
+            }
+        });
+        if let Err(error) = done
+            && !std::mem::replace(&mut self.is_owner_told, true)
+        {
+            self.events.tell(&Event::HousekeepingFailed(&error));
+        }
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<usize> {
@@ -197,7 +233,10 @@ impl Output {
         let directory = self.folder.get();
         let who = |facts: AppendFacts| (facts.device, facts.inode);
         let named = directory.look(&self.name).ok().flatten();
-        if named.is_some_and(|named| who(named.facts) == who(facts)) {
+        if let Some(named) = named
+            && who(named.facts) == who(facts)
+        {
+            self.owner = Some(named.owner);
             self.make_room(&directory, Some(facts.len_bytes));
             let name = self.rename_away(&directory)?;
             // One that is above a limit by itself.
@@ -206,12 +245,18 @@ impl Output {
             if let Some(file) = self.file.take().filter(|_| self.rotation.ahead_bytes().is_some()) {
                 self.tell_unless(file.give_back());
             }
-            match directory.rename_new(&names::next(&self.name), &self.name) {
-                Err(error) if error.kind() != ErrorKind::NotFound => self.tell_unless(Err(error)),
-                _ => {}
-            }
             self.events.tell(&Event::Rotated { to: &name });
             self.janitor.rotated();
+        }
+        if named.is_some_and(|named| named.is_link) {
+            // Renaming it would move the link. An opening goes by what it leads to.
+            self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
+            if !std::mem::replace(&mut self.is_link_told, true) {
+                let error = Error::invalid("rotate", self.path(), "somebody put a symbolic link there");
+                let error =
+                    error.advise("lines go where it leads, and are not rotated until the log is opened anew");
+                self.events.tell(&Event::HousekeepingFailed(&error));
+            }
         }
         // Else somebody else has moved it, or put another there: it is opened by its name.
         self.file = None;

@@ -57,6 +57,9 @@ pub(crate) struct TeeArguments {
     /// Compress rotated files
     #[arg(long, value_name = "HOW")]
     compress: Option<Compress>,
+    /// Permissions of the first file, as of chmod (0640); later ones have those of the one before [default: 0666, less the umask]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    file_mode: Option<u32>,
     /// A link of this name, beside the file, that leads to it
     #[arg(long, value_name = "NAME")]
     latest: Option<String>,
@@ -133,6 +136,11 @@ fn period(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(seconds))
 }
 
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "up to 777, in octal, as of chmod".into())
+}
+
 impl TeeArguments {
     fn open(&self) -> anyhow::Result<(LogWriter, inkstone_appender::Guard)> {
         let mut rotation = Rotation::new();
@@ -192,6 +200,9 @@ impl TeeArguments {
                 Event::Rotated { .. } | Event::Recovered(_) => {}
                 event => say(event),
             });
+        if let Some(mode) = self.file_mode {
+            builder = builder.file_mode(mode);
+        }
         if let Some(link) = &self.latest {
             builder = builder.latest(link);
         }
@@ -213,6 +224,12 @@ fn say(what: impl fmt::Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modes() {
+        assert_eq!((mode("640"), mode("0640")), (Ok(0o640), Ok(0o640)));
+        assert!(mode("1777").is_err() && mode("rw").is_err() && mode("8").is_err());
+    }
 
     #[test]
     fn periods() {

@@ -5,16 +5,16 @@
 //! It is opened with `O_APPEND`: whoever truncates it meanwhile (`copytruncate`) gets no hole, and who else appends
 //! overwrites nothing.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat, symlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, statat, symlinkat};
 
-use crate::directory::OsDirectory;
+use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
 use crate::prepare::FallocateMode;
 use crate::seam::SyncKind;
@@ -61,6 +61,17 @@ impl AppendFacts {
     }
 }
 
+/// Whose a file is, and who may do what with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's number.
+    pub user: u32,
+    /// The group's number.
+    pub group: u32,
+    /// The twelve bits of `chmod`.
+    pub mode: u32,
+}
+
 /// A file opened for appending.
 #[derive(Debug)]
 pub struct AppendFile {
@@ -73,6 +84,8 @@ pub struct AppendFile {
 pub struct Named {
     /// Who it is; of a link, the link itself.
     pub facts: AppendFacts,
+    /// Whose it is.
+    pub owner: Owner,
     /// It is a symbolic link.
     pub is_link: bool,
 }
@@ -88,7 +101,8 @@ impl OsDirectory {
         match retry(|| Ok(statat(held.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)?)) {
             Ok(stat) => {
                 let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-                Ok(Some(Named { facts: AppendFacts::of_stat(&stat), is_link }))
+                let owner = Owner { user: stat.st_uid, group: stat.st_gid, mode: stat.st_mode & 0o7777 };
+                Ok(Some(Named { facts: AppendFacts::of_stat(&stat), owner, is_link }))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(held.failed("stat", name, source)),
@@ -108,22 +122,24 @@ impl OsDirectory {
 }
 
 impl AppendFile {
-    /// Opens the file of this name in the directory, or creates it empty. Unlike a log's files it may be a link, or a device.
-    /// Its name is durable after a sync of the directory.
+    /// Opens the file of this name in the directory, or creates it empty. Unlike a log's files it may be a link to one. Its name
+    /// is durable after a sync of the directory.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// It is no plain file (a pipe is not waited for), or what the file system answers.
     pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
         let advice = "look whether its directory is there and yours";
-        Self::open_with(directory, name, "open log", OFlags::empty()).map_err(|error| error.advise(advice))
+        let mode = directory.mode_of_files();
+        Self::open_with(directory, name, "open log", OFlags::empty(), mode)
+            .map_err(|error| error.advise(advice))
     }
 
-    /// Creates it; there must be none.
+    /// Creates it, for this user alone until it is given to its owner ([`AppendFile::give_to`]); there must be none.
     ///
     /// # Errors
     /// There is one, or what the file system answers.
-    pub fn create_new(directory: &OsDirectory, name: &str) -> Result<Self> {
-        Self::open_with(directory, name, "create log", OFlags::EXCL)
+    pub fn create_private(directory: &OsDirectory, name: &str) -> Result<Self> {
+        Self::open_with(directory, name, "create log", OFlags::EXCL, FILE_MODE)
     }
 
     fn open_with(
@@ -131,14 +147,45 @@ impl AppendFile {
         name: &str,
         operation: &'static str,
         flags: OFlags,
+        mode: u32,
     ) -> Result<Self> {
         directory.check_change(operation, name)?;
         let held = directory.held();
-        let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(directory.mode_of_files());
-        let opened = retry(|| Ok(openat(held.as_fd(), name, flags, mode)?));
-        let file = opened.map_err(|source| Error::new(operation, held.join(name), source))?;
-        Ok(Self { file: file.into(), path: held.join(name) })
+        let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let file = held.open_plain(name, flags, mode);
+        let file = file.map_err(|source| Error::new(operation, held.join(name), source))?;
+        Ok(Self { file, path: held.join(name) })
+    }
+
+    /// The file itself, for what writes through [`std::io::Write`].
+    pub fn std_file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives it this owner, group and mode. Where the group cannot be given, others than the owner may do no more than anybody.
+    ///
+    /// # Errors
+    /// Not all of it could be given: only root gives files away, and others only to groups of theirs.
+    pub fn give_to(&self, owner: Owner) -> Result<()> {
+        let now = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
+        if (now.uid(), now.gid(), now.mode() & 0o7777) == (owner.user, owner.group, owner.mode) {
+            return Ok(());
+        }
+        let give = |user: Option<u32>, group: Option<u32>| {
+            retry(|| fchown(&self.file, user, group))
+                .map_err(|source| Error::new("fchown", &self.path, source))
+                .map_err(|error| error.advise("the file has another owner or group than the one before it"))
+        };
+        let group = if now.gid() == owner.group { Ok(()) } else { give(None, Some(owner.group)) };
+        let user = if now.uid() == owner.user { Ok(()) } else { give(Some(owner.user), None) };
+        let mut mode = owner.mode;
+        if group.is_err() {
+            mode &= !0o070 | (mode & 0o007) << 3;
+        }
+        // Last: giving a file away takes some of its mode.
+        let mode = retry(|| self.file.set_permissions(Permissions::from_mode(mode)))
+            .map_err(|source| Error::new("fchmod", &self.path, source));
+        mode.and(group).and(user)
     }
 
     /// What the file system says of it now.
@@ -216,7 +263,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("log");
         let held = OsDirectory::open(directory.path()).expect("held");
-        let file = AppendFile::create_new(&held, "log").expect("created");
+        let file = AppendFile::create_private(&held, "log").expect("created");
         assert_eq!(file.append(b"a line\n").expect("taken"), 7);
         if file.reserve(1 << 20).is_err_and(|error| error.is_unsupported()) {
             eprintln!("NOT RUN: room reserved ahead: the file system has no KEEP_SIZE");
@@ -228,6 +275,47 @@ mod tests {
         file.give_back().expect("given back");
         assert!(blocks() < 2048, "{}", blocks());
         assert_eq!(std::fs::read(&path).expect("read"), b"a line\n");
+    }
+
+    #[test]
+    fn only_a_plain_file_is_opened_and_nobody_waits_for_a_pipe() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let held = OsDirectory::open(directory.path()).expect("held");
+        let made = std::process::Command::new("mkfifo").arg(directory.path().join("pipe")).status();
+        if made.is_ok_and(|status| status.success()) {
+            let error = AppendFile::open(&held, "pipe").expect_err("no plain file").to_string();
+            assert!(error.contains("pipe") && error.contains("no plain file"), "{error}");
+        } else {
+            eprintln!("NOT RUN: a pipe is refused: there is no mkfifo");
+        }
+        std::os::unix::fs::symlink("/dev/null", directory.path().join("device")).expect("a link");
+        assert!(
+            AppendFile::open(&held, "device").expect_err("a device").to_string().contains("no plain file")
+        );
+        std::os::unix::fs::symlink("log", directory.path().join("link")).expect("a link");
+        AppendFile::open(&held, "link").expect("opened").append(b"one\n").expect("taken");
+        assert_eq!(std::fs::read(directory.path().join("log")).expect("read"), b"one\n");
+    }
+
+    #[test]
+    fn a_file_is_given_to_another_with_its_mode() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let held = OsDirectory::open(directory.path()).expect("held");
+        let file = AppendFile::create_private(&held, "log").expect("created");
+        let owner = || held.look("log").expect("looked").expect("there").owner;
+        let mine = owner();
+        assert_eq!(mine.mode & 0o077, 0);
+        file.give_to(Owner { mode: 0o664, ..mine }).expect("mine to give");
+        assert_eq!(owner().mode, 0o664);
+        let others = Owner { user: 65534, group: 4, mode: 0o640 };
+        match file.give_to(others) {
+            Ok(()) => assert_eq!(owner(), others),
+            Err(error) => {
+                assert!(error.to_string().contains("fchown"), "{error}");
+                assert_eq!(owner().mode & 0o070, 0, "not for a group that was not meant");
+                eprintln!("NOT RUN: a file given to another user: that needs root");
+            }
+        }
     }
 
     #[test]

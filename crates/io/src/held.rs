@@ -119,7 +119,12 @@ impl Held {
     /// Opens or creates a plain file in it. A link is not followed, and whatever else has that name is refused, without
     /// waiting for the other end of a pipe.
     pub(crate) fn open_file(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        self.open_plain(name, flags | OFlags::NOFOLLOW, mode)
+    }
+
+    /// As [`Held::open_file`], but for a link, which is followed.
+    pub(crate) fn open_plain(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
+        let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open =
             |flags| retry(|| Ok(openat(&self.descriptor, name, flags, Mode::from_raw_mode(mode & 0o7777))?));
         let file = match open(flags | OFlags::NONBLOCK) {
@@ -127,6 +132,10 @@ impl Held {
             Err(error) if error.kind() == ErrorKind::WouldBlock && self.is_file(name)? => open(flags)?,
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
                 return Err(no_file("a symbolic link"));
+            }
+            // Of a pipe that nobody reads, and a socket.
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+                return Err(no_file("a pipe or socket"));
             }
             answer => answer?,
         };

@@ -38,7 +38,7 @@ mod stream;
 mod sys;
 pub mod transfer;
 
-pub use append_file::{AppendFacts, AppendFile, Named, let_others_go_first};
+pub use append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
 pub use cached::{Advice, Residency};

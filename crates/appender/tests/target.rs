@@ -1,0 +1,226 @@
+//! What the log's path may lead to, whose the files are, and who moves them meanwhile.
+
+mod common;
+
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{all_text, check_lines, line};
+use inkstone_appender::{Builder, Event, Keep, LogWriter, Rotation};
+use inkstone_io::is_root;
+
+const LINE: usize = 120;
+const LONG: Duration = Duration::from_secs(60);
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.log");
+    (directory, path)
+}
+
+fn small(path: &Path) -> Builder {
+    let builder = LogWriter::builder(path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
+    builder.rotate(Rotation::new().at_bytes(16 << 10))
+}
+
+fn put(log: &LogWriter, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        (&mut &*log).write_all(line(0, number, LINE).as_bytes()).expect("accepted");
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a directory");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+    names.sort_unstable();
+    names
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < LONG, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn what_a_link_leads_to_is_rotated_where_it_lies() {
+    for is_there in [true, false] {
+        let (directory, path) = place();
+        let elsewhere = directory.path().join("elsewhere");
+        if is_there {
+            std::fs::create_dir(&elsewhere).expect("made");
+            std::fs::write(elsewhere.join("b.log"), "").expect("written");
+        }
+        symlink("elsewhere/b.log", directory.path().join("second")).expect("a link");
+        symlink("second", &path).expect("a link");
+        let (log, guard) = small(&path).keep(Keep::new().files(1000)).open().expect("opened");
+        put(&log, 0..1000);
+        guard.close().expect("closed");
+        assert!(log.stats().rotations > 3, "{:?}", log.stats());
+        assert_eq!(names(directory.path()), ["a.log", "elsewhere", "second"]);
+        assert!(path.is_symlink() && names(&elsewhere).len() > 4);
+        let (lines, _) = check_lines(&all_text(&elsewhere, "b.log"), LINE);
+        assert_eq!(lines[&0], (0..1000).collect::<Vec<u64>>());
+    }
+}
+
+#[test]
+fn what_is_no_plain_file_is_refused_and_nobody_waits_for_a_pipe() {
+    let (directory, path) = place();
+    let refused = |path: &Path| LogWriter::builder(path).open().expect_err("no plain file").to_string();
+    if Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()) {
+        assert!(refused(&path).contains("no plain file"), "{}", refused(&path));
+        symlink(&path, directory.path().join("link")).expect("a link");
+        assert!(refused(&directory.path().join("link")).contains("no plain file"));
+    } else {
+        eprintln!("NOT RUN: a pipe is refused: there is no mkfifo");
+    }
+    for path in [Path::new("/dev/null"), directory.path()] {
+        assert!(refused(path).contains("no plain file"), "{}", refused(path));
+    }
+    let own = directory.path().join("own");
+    symlink("own", &own).expect("a link");
+    assert!(refused(&own).contains("symbolic links"), "{}", refused(&own));
+}
+
+/// While the log is open: a pipe is tried again until a file is there, a link is followed and it is told that it is not rotated.
+#[test]
+fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
+    let (directory, path) = place();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&told);
+    let builder = small(&path).on_event(move |event: &Event<'_>| {
+        theirs.lock().expect("no panic").push(event.to_string());
+    });
+    let told = |word: &str| told.lock().expect("no panic").iter().filter(|told| told.contains(word)).count();
+    let (log, guard) = builder.open().expect("opened");
+    put(&log, 0..100);
+    guard.flush(LONG).expect("flushed");
+    let moved = directory.path().join("moved");
+    std::fs::rename(&path, &moved).expect("moved");
+    if Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()) {
+        log.reopen();
+        put(&log, 100..200);
+        wait_until("a word about the pipe", || told("no plain file") == 1);
+        std::fs::remove_file(&path).expect("removed");
+    } else {
+        eprintln!("NOT RUN: a pipe while the log is open: there is no mkfifo");
+        put(&log, 100..200);
+    }
+    guard.flush(LONG).expect("flushed");
+    let second = directory.path().join("second");
+    std::fs::rename(&path, &second).expect("moved");
+    let big = directory.path().join("big");
+    symlink("big", &path).expect("a link");
+    log.reopen();
+    wait_until("the file that the link leads to", || big.exists());
+    put(&log, 200..1000);
+    guard.flush(LONG).expect("flushed");
+    put(&log, 1000..1100);
+    guard.close().expect("closed");
+    assert_eq!(told("symbolic link"), 1, "told, and once");
+    let mut text = std::fs::read_to_string(&moved).expect("text");
+    // What was put before the pipe was there may have gone to either.
+    for name in names(directory.path()).iter().filter(|name| name.starts_with("a.log.")) {
+        text += &std::fs::read_to_string(directory.path().join(name)).expect("text");
+    }
+    text += &std::fs::read_to_string(&second).expect("text");
+    text += &std::fs::read_to_string(&big).expect("text");
+    let (lines, _) = check_lines(&text, LINE);
+    assert_eq!(lines[&0], (0..1100).collect::<Vec<u64>>());
+}
+
+fn owner(path: &Path) -> (u32, u32, u32) {
+    let facts = std::fs::metadata(path).expect("there");
+    (facts.uid(), facts.gid(), facts.mode() & 0o7777)
+}
+
+#[test]
+fn rotation_keeps_owner_and_mode() {
+    let (directory, path) = place();
+    std::fs::write(&path, "old\n").expect("written");
+    let expected = if is_root() {
+        std::os::unix::fs::chown(&path, Some(65534), Some(4)).expect("given away");
+        (65534, 4, 0o640)
+    } else {
+        eprintln!("NOT RUN: another owner is kept: that needs root");
+        let (user, group, _) = owner(&path);
+        (user, group, 0o640)
+    };
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("mode");
+    for ahead in [false, true] {
+        let mut rotation = Rotation::new().at_bytes(16 << 10).at_start();
+        if ahead {
+            rotation = rotation.allocate_ahead();
+        }
+        let builder = small(&path).rotate(rotation);
+        #[cfg(feature = "gzip")]
+        let builder = builder.compress(inkstone_appender::Compression::Gzip);
+        let (log, guard) = builder.open().expect("opened");
+        put(&log, 0..1000);
+        guard.flush(LONG).expect("flushed");
+        #[cfg(feature = "gzip")]
+        wait_until("a compressed file", || names(directory.path()).iter().any(|name| name.ends_with(".gz")));
+        // And when somebody else moves it away.
+        std::fs::rename(&path, directory.path().join("moved")).expect("moved");
+        log.reopen();
+        wait_until("the file", || path.exists());
+        guard.close().expect("closed");
+        let names = names(directory.path());
+        assert!(names.len() > 3, "{names:?}");
+        for name in names {
+            assert_eq!(owner(&directory.path().join(&name)), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_mode_of_the_first_file_can_be_chosen() {
+    for (mode, expected) in [(0o600, 0o600), (0o440, 0o640)] {
+        let (directory, path) = place();
+        let (log, guard) = small(&path).file_mode(mode).open().expect("opened");
+        put(&log, 0..1000);
+        guard.close().expect("closed");
+        for name in names(directory.path()) {
+            assert_eq!(owner(&directory.path().join(&name)).2, expected, "{name}");
+        }
+    }
+}
+
+/// What logrotate does with `create`, and with `copytruncate`.
+#[test]
+fn logrotate_by_hand_loses_no_line() {
+    let (directory, path) = place();
+    let (log, guard) =
+        LogWriter::builder(&path).buffers_bytes(64 << 10).buffer_bytes(4 << 10).open().expect("opened");
+    let mut text = String::new();
+    for round in 0..10 {
+        put(&log, round * 200..round * 200 + 100);
+        // `create`: moved, a new one made, and a HUP.
+        let old = directory.path().join("a.log.1");
+        std::fs::rename(&path, &old).expect("moved");
+        std::fs::File::create(&path).expect("made");
+        log.reopen();
+        // It is opened again between two buffers; what was put before may be in either.
+        put(&log, round * 200 + 100..round * 200 + 200);
+        wait_until("lines in the new file", || std::fs::metadata(&path).is_ok_and(|facts| facts.len() > 0));
+        guard.flush(LONG).expect("flushed");
+        text += &std::fs::read_to_string(&old).expect("text");
+        // `copytruncate`, while nothing is written: what is written between the copy and the cut is lost to anybody.
+        let copy = directory.path().join("a.log.2");
+        std::fs::copy(&path, &copy).expect("copied");
+        std::fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
+        text += &std::fs::read_to_string(&copy).expect("text");
+    }
+    guard.close().expect("closed");
+    assert!(!std::fs::read(&path).expect("read").contains(&0), "no hole");
+    let (lines, others) = check_lines(&text, LINE);
+    assert_eq!((lines[&0].clone(), others.len()), ((0..2000).collect::<Vec<u64>>(), 0));
+}
