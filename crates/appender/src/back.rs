@@ -61,6 +61,14 @@ pub(crate) struct Ended {
     pub(crate) result: Result<()>,
     /// To be removed, unless lines are in it.
     pub(crate) stage: Option<Stage>,
+    pub(crate) lost: Lost,
+}
+
+/// What the file does not have and does not speak of.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Lost {
+    pub(crate) unwritten_lines: u64,
+    pub(crate) untold: Dropped,
 }
 
 /// What there is to do, found under the lock.
@@ -83,10 +91,11 @@ impl Back {
         let panic = match ended {
             Ok(result) => {
                 let stage = back.stage.take();
+                let lost = back.tell_loss();
                 // Whatever the drop of what the caller gave does: all lines are written.
                 let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(back)));
                 catch_unwind(drop_all).unwrap_or_else(std::mem::forget);
-                return Ended { result, stage };
+                return Ended { result, stage, lost };
             }
             Err(panic) => panic,
         };
@@ -99,7 +108,18 @@ impl Back {
         shared.died(error.clone());
         events.tell(&Event::WriteFailed(&error));
         // Its lines stay in it for the next start.
-        Ended { result: Err(error), stage: back.stage.take() }
+        Ended { result: Err(error), stage: back.stage.take(), lost: back.tell_loss() }
+    }
+
+    /// What is lost at the end: also told to the hook, as nobody may ask for the closing's answer.
+    fn tell_loss(&self) -> Lost {
+        let state = self.shared.lock();
+        let (unwritten_lines, untold) = (state.stats.unwritten_lines, state.untold());
+        drop(state);
+        if unwritten_lines > 0 || untold.lines > 0 {
+            self.events.tell(&Event::Lost { unwritten_lines, dropped: untold });
+        }
+        Lost { unwritten_lines, untold }
     }
 
     fn until_closed(&mut self) -> Result<()> {
@@ -199,7 +219,7 @@ impl Back {
             }
             if state.is_closed && state.current.is_empty() && !state.has_turn {
                 // The last notice, too, is a line to be written.
-                return if state.untold().0 == 0 { Work::Close } else { Work::Maintain };
+                return if state.untold().lines == 0 { Work::Close } else { Work::Maintain };
             }
             let Some(left) = self.rest(&state, now, may_idle && state.current.is_empty()) else {
                 return Work::Maintain;
@@ -226,7 +246,7 @@ impl Back {
             .map(|every| later(self.last_sync, every).saturating_duration_since(now));
         let is_flush_waiting = self.sync_every.is_some() && state.flush_to > state.durable_to;
         let has_wish = self.wants_to_reopen();
-        let has_notice = state.untold().0 > 0 && !state.free.is_empty() && !state.has_turn;
+        let has_notice = state.untold().lines > 0 && !state.free.is_empty() && !state.has_turn;
         let next = [
             (!is_idle).then(|| self.tick.saturating_duration_since(now).max(Duration::from_millis(1))),
             self.flag.as_ref().map(|_| LOOK_AROUND),
@@ -273,22 +293,22 @@ impl Back {
     /// Puts a notice among the lines, once there is room that is not the last.
     fn tell_dropped(&mut self) {
         let state = self.shared.lock();
-        let (lines, bytes) = state.untold();
+        let untold = state.untold();
         let most = state.current.capacity();
-        if lines == 0 || state.free.is_empty() {
+        if untold.lines == 0 || state.free.is_empty() {
             return;
         }
         drop(state);
-        let dropped = AssertUnwindSafe(|| self.notice.format(Dropped { lines, bytes }, &mut self.scratch));
+        let dropped = AssertUnwindSafe(|| self.notice.format(untold, &mut self.scratch));
         let is_formed = catch_unwind(dropped).map_err(std::mem::forget).is_ok();
         if !is_formed {
             self.events.panicked("notice");
         }
         if !is_formed || self.scratch.len() > most {
-            Notice::Text.format(Dropped { lines, bytes }, &mut self.scratch);
+            Notice::Text.format(untold, &mut self.scratch);
         }
         // If the room is gone by now: later.
-        self.shared.lock().put_notice(&self.scratch, lines, bytes);
+        self.shared.lock().put_notice(&self.scratch, untold);
     }
 
     /// Makes durable what was written, and says so to those who flush.

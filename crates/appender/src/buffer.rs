@@ -14,6 +14,8 @@
 
 use inkstone_io::StageBuffer;
 
+use crate::notice::Dropped;
+
 pub(crate) const NUMBER: usize = 1;
 pub(crate) const CONTINUES: usize = 2;
 pub(crate) const PLACED: usize = 3;
@@ -40,13 +42,12 @@ pub(crate) struct Buffer {
     /// Bytes that are no notices.
     pub(crate) line_bytes: u64,
     /// What its notices tell of: told only if it reaches the file.
-    pub(crate) told_lines: u64,
-    pub(crate) told_bytes: u64,
+    pub(crate) told: Dropped,
 }
 
 impl Buffer {
     pub(crate) fn new(memory: StageBuffer) -> Self {
-        Self { memory, number: 0, continues: false, lines: 0, line_bytes: 0, told_lines: 0, told_bytes: 0 }
+        Self { memory, number: 0, continues: false, lines: 0, line_bytes: 0, told: Dropped::default() }
     }
 
     /// Takes it into use, empty.
@@ -57,7 +58,7 @@ impl Buffer {
         self.memory.set_word(CONTINUES, u64::from(continues));
         self.memory.set_word(NUMBER, number);
         (self.number, self.continues) = (number, continues);
-        (self.lines, self.line_bytes, self.told_lines, self.told_bytes) = (0, 0, 0, 0);
+        (self.lines, self.line_bytes, self.told) = (0, 0, Dropped::default());
     }
 
     /// Goes into other memory with all that is in it.
@@ -139,9 +140,8 @@ impl Buffer {
     }
 
     /// A notice that so much was dropped.
-    pub(crate) fn push_notice(&mut self, notice: &[u8], lines: u64, bytes: u64) {
+    pub(crate) fn push_notice(&mut self, notice: &[u8], told: Dropped) {
         self.memory.push(notice);
-        self.told_lines += lines;
-        self.told_bytes += bytes;
+        self.told = self.told.plus(told);
     }
 }

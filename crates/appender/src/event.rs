@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use inkstone_io::Error;
 
-use crate::Recovery;
+use crate::notice::Dropped;
+use crate::recover::Recovery;
 
 /// Something that happened behind the writers' backs.
 #[derive(Debug)]
@@ -40,6 +41,13 @@ pub enum Event<'a> {
     /// was not, for this reason: a kill would lose what is in the buffers, and another writer may have the log too. That is
     /// tried again every second.
     StageGone(Option<&'a Error>),
+    /// The log was closed, and could not be written to its end.
+    Lost {
+        /// Lines that were accepted and are not in the file; with `Survive::Kill` the next start appends them.
+        unwritten_lines: u64,
+        /// Lines that were dropped since the last notice in the file.
+        dropped: Dropped,
+    },
     /// A hook panicked, and the usual thing was done instead. One for events that panics is counted only
     /// ([`crate::Stats::hook_panics`]).
     HookPanicked {
@@ -57,6 +65,11 @@ impl fmt::Display for Event<'_> {
             Event::Rotated { to } => write!(f, "log rotated to {to}"),
             Event::HousekeepingFailed(error) => write!(f, "keeping log files in order: {error}"),
             Event::Recovered(recovery) => write!(f, "{recovery}"),
+            Event::Lost { unwritten_lines, dropped: Dropped { lines, bytes, .. } } => write!(
+                f,
+                "the log is closed: {unwritten_lines} lines were not written, {lines} lines ({bytes} bytes) were dropped \
+                 and the file does not say so"
+            ),
             Event::HookPanicked { hook } => write!(f, "the hook for {hook} panicked"),
             Event::StageGone(None) => {
                 f.write_str("the log's stage was removed by somebody, and is made anew")

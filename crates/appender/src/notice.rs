@@ -9,12 +9,50 @@ use std::time::SystemTime;
 use crate::time;
 
 /// What was dropped since the last notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Dropped {
     /// Lines (calls of `write_all`).
     pub lines: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Of those lines, the ones that were too long for all buffers together: no disk is fast enough for them.
+    pub too_long_lines: u64,
+    /// Their bytes.
+    pub too_long_bytes: u64,
+}
+
+impl Dropped {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            lines: self.lines + other.lines,
+            bytes: self.bytes + other.bytes,
+            too_long_lines: self.too_long_lines + other.too_long_lines,
+            too_long_bytes: self.too_long_bytes + other.too_long_bytes,
+        }
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self {
+            lines: self.lines - other.lines,
+            bytes: self.bytes - other.bytes,
+            too_long_lines: self.too_long_lines - other.too_long_lines,
+            too_long_bytes: self.too_long_bytes - other.too_long_bytes,
+        }
+    }
+
+    fn why(self) -> String {
+        let Self { lines, too_long_lines, too_long_bytes, .. } = self;
+        if too_long_lines == 0 {
+            return "the disk did not keep up".into();
+        }
+        if too_long_lines == lines {
+            return "too long for the buffers".into();
+        }
+        format!(
+            "the disk did not keep up; {too_long_lines} ({too_long_bytes} bytes) were too long for the buffers"
+        )
+    }
 }
 
 type Formatter = dyn Fn(Dropped, &mut Vec<u8>) + Send + Sync;
@@ -25,7 +63,7 @@ pub enum Notice {
     /// `2026-11-21T16:05:33Z WARN inkstone_appender: 17 lines dropped (2040 bytes): the disk did not keep up`
     #[default]
     Text,
-    /// One JSON object with `timestamp`, `level`, `target`, `message`, `dropped_lines`, `dropped_bytes`.
+    /// One JSON object with `timestamp`, `level`, `target`, `message`, `too_long_lines`, `dropped_lines`, `dropped_bytes`.
     Json,
     /// Written by a function into the empty vector; line end included. It runs in the back thread.
     By(Arc<Formatter>),
@@ -46,16 +84,16 @@ impl Notice {
     pub(crate) fn format(&self, dropped: Dropped, line: &mut Vec<u8>) {
         line.clear();
         let when = time::rfc3339(time::seconds(SystemTime::now()));
-        let Dropped { lines, bytes } = dropped;
+        let Dropped { lines, bytes, too_long_lines, .. } = dropped;
+        let why = dropped.why();
         match self {
             Notice::Text => line.extend_from_slice(
-                format!("{when} WARN inkstone_appender: {lines} lines dropped ({bytes} bytes): the disk did not keep up\n")
-                    .as_bytes(),
+                format!("{when} WARN inkstone_appender: {lines} lines dropped ({bytes} bytes): {why}\n").as_bytes(),
             ),
             Notice::Json => line.extend_from_slice(
                 format!(
                     "{{\"timestamp\":\"{when}\",\"level\":\"WARN\",\"target\":\"inkstone_appender\",\"message\":\
-                     \"lines dropped: the disk did not keep up\",\"dropped_lines\":{lines},\"dropped_bytes\":{bytes}}}\n"
+                     \"lines dropped: {why}\",\"too_long_lines\":{too_long_lines},\"dropped_lines\":{lines},\"dropped_bytes\":{bytes}}}\n"
                 )
                 .as_bytes(),
             ),

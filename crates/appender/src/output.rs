@@ -98,14 +98,14 @@ impl Output {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => AppendFile::open(directory, &next),
             made => made,
         };
-        let done = made.and_then(|file| {
-            let given = file.give_to(owner);
-            match directory.rename_new(&next, &self.name) {
-                // Somebody has put one there by now.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => given,
-                renamed => renamed.and(given),
-            }
-        });
+        // It is told by the opening.
+        let Ok(file) = made else { return };
+        let given = file.give_to(owner);
+        let done = match directory.rename_new(&next, &self.name) {
+            // Somebody has put one there by now.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => given,
+            renamed => renamed.and(given),
+        };
         if let Err(error) = done
             && !std::mem::replace(&mut self.is_owner_told, true)
         {

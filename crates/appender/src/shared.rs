@@ -201,11 +201,22 @@ impl Shared {
     /// A line longer than all buffers together. A kill can cut it, as its beginning must be written before its end is put.
     fn put_stream<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
         if self.when_full != WhenFull::Block || self.is_back_thread() {
-            state.drop_line(line);
+            state.drop_too_long(line.len() as u64);
             // There may be room for the notice at once.
             self.wake(state);
             return Ok(());
         }
+        let state = self.take_turn(state)?;
+        let (mut state, is_all) = self.put_piece(state, line, true, true);
+        let is_begun = state.goes_on;
+        state.goes_on = false;
+        state.stats.refused_lines += u64::from(!is_all && !is_begun);
+        self.end_turn(state, true);
+        if is_all { Ok(()) } else { Err(closed()) }
+    }
+
+    /// Waits until nobody else has the turn.
+    fn take_turn<'a>(&'a self, mut state: Locked<'a>) -> io::Result<Locked<'a>> {
         let mut patience = Patience::new(self.when_full);
         while state.has_turn && !state.is_closed {
             patience.count(&mut state.stats);
@@ -216,26 +227,81 @@ impl Shared {
             return Err(closed());
         }
         (state.has_turn, state.is_plain) = (true, false);
-        state.count_line(line);
-        let (mut rest, mut is_first) = (line, true);
+        Ok(state)
+    }
+
+    /// Puts a piece of the line whose turn it is, however often it has to wait; false if that turn was ended.
+    fn put_piece<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        piece: &[u8],
+        mut is_first: bool,
+        is_last: bool,
+    ) -> (Locked<'a>, bool) {
+        let mut patience = Patience::new(self.when_full);
+        let mut rest = piece;
         while !rest.is_empty() {
+            if !state.has_turn || state.is_over {
+                return (state, false);
+            }
             if state.current.room() == 0 && !state.hand_over() {
-                if state.is_over {
-                    break;
-                }
                 patience.count(&mut state.stats);
                 state = self.wait_for_room(state, None);
                 continue;
             }
-            let piece = rest.len().min(state.current.room());
-            state.current.push_piece(&rest[..piece], is_first, true);
-            (rest, is_first) = (&rest[piece..], false);
-            state.goes_on = !rest.is_empty();
+            let count = rest.len().min(state.current.room());
+            state.current.push_piece(&rest[..count], is_first, true);
+            state.stats.lines += u64::from(is_first);
+            state.stats.bytes += count as u64;
+            (rest, is_first) = (&rest[count..], false);
+            state.goes_on = !(rest.is_empty() && is_last);
         }
-        state.goes_on = false;
-        let result = if rest.is_empty() { Ok(()) } else { Err(closed()) };
-        self.end_turn(state, true);
-        result
+        (state, true)
+    }
+
+    /// Begins a line that comes in pieces; false if they are only counted.
+    pub(crate) fn begin_line(&self) -> io::Result<bool> {
+        if self.is_child() {
+            return Err(in_child());
+        }
+        let mut state = self.lock();
+        if self.when_full != WhenFull::Block || self.is_back_thread() {
+            return if state.is_closed {
+                state.stats.refused_lines += 1;
+                Err(closed())
+            } else {
+                Ok(false)
+            };
+        }
+        self.take_turn(state)?.has_open_line = true;
+        Ok(true)
+    }
+
+    pub(crate) fn push_piece(&self, piece: &[u8], is_first: bool) -> io::Result<()> {
+        if self.is_child() {
+            return Err(in_child());
+        }
+        let (state, is_all) = self.put_piece(self.lock(), piece, is_first, false);
+        self.wake(state);
+        if is_all { Ok(()) } else { Err(closed()) }
+    }
+
+    pub(crate) fn end_line(&self, is_taken: bool, bytes: u64) -> io::Result<()> {
+        if self.is_child() {
+            return Err(in_child());
+        }
+        let mut state = self.lock();
+        if is_taken && !std::mem::take(&mut state.has_open_line) || state.is_closed {
+            state.stats.refused_lines += u64::from(!is_taken);
+            return Err(closed());
+        }
+        if is_taken {
+            state.goes_on = false;
+        } else if bytes > 0 {
+            state.drop_too_long(bytes);
+        }
+        self.end_turn(state, is_taken);
+        Ok(())
     }
 
     fn end_turn(&self, mut state: Locked<'_>, is_mine: bool) {
@@ -361,6 +427,10 @@ impl Shared {
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         (state.is_closed, state.is_plain) = (true, false);
+        if std::mem::take(&mut state.has_open_line) {
+            // Whoever puts it may be waiting for its next piece for ever.
+            (state.has_turn, state.goes_on) = (false, false);
+        }
         state.is_asleep = false;
         drop(state);
         self.work.notify_all();

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use inkstone_io::{Error, StageBuffer};
 
 use crate::buffer::Buffer;
+use crate::notice::Dropped;
 use crate::stats::Stats;
 
 #[derive(Debug)]
@@ -47,6 +48,9 @@ pub(crate) struct State {
     /// Why writing fails just now.
     pub(crate) trouble: Option<Error>,
     pub(crate) stats: Stats,
+    told: Dropped,
+    /// Somebody's line is put piece by piece ([`crate::LongLine`]); closing ends it where it is.
+    pub(crate) has_open_line: bool,
 }
 
 /// A buffer that the back thread has.
@@ -54,8 +58,7 @@ pub(crate) struct State {
 pub(crate) struct Writing {
     pub(crate) number: u64,
     lines: u64,
-    told_lines: u64,
-    told_bytes: u64,
+    told: Dropped,
 }
 
 impl State {
@@ -86,6 +89,8 @@ impl State {
             sync_failure: None,
             trouble: None,
             stats: Stats::default(),
+            told: Dropped::default(),
+            has_open_line: false,
         }
     }
 
@@ -149,6 +154,14 @@ impl State {
         self.stats.dropped_bytes += line.len() as u64;
     }
 
+    /// A line for which all buffers together are too small.
+    pub(crate) fn drop_too_long(&mut self, bytes: u64) {
+        self.stats.dropped_lines += 1;
+        self.stats.dropped_bytes += bytes;
+        self.stats.too_long_lines += 1;
+        self.stats.too_long_bytes += bytes;
+    }
+
     /// Drops the oldest buffer that is not being written, with those that continue its last line; false when that cannot
     /// be done: what is left continues a line whose beginning is being written.
     pub(crate) fn drop_oldest(&mut self) -> bool {
@@ -177,11 +190,10 @@ impl State {
 
     fn empty_current(&mut self) -> bool {
         let counted = std::mem::take(&mut self.current.lines);
-        let (bytes, told_lines, told_bytes) =
-            (self.current.line_bytes, self.current.told_lines, self.current.told_bytes);
+        let (bytes, told) = (self.current.line_bytes, self.current.told);
         self.stats.dropped_lines += counted;
         self.stats.dropped_bytes += bytes;
-        self.untell(told_lines, told_bytes);
+        self.untell(told);
         self.current.claim(self.next_number, false);
         self.next_number += 1;
         true
@@ -190,13 +202,17 @@ impl State {
     fn count_dropped(&mut self, buffer: &Buffer) {
         self.stats.dropped_lines += buffer.lines;
         self.stats.dropped_bytes += buffer.line_bytes;
-        self.untell(buffer.told_lines, buffer.told_bytes);
+        self.untell(buffer.told);
     }
 
     /// A notice went the way of the lines around it: what it told is to be told again.
-    fn untell(&mut self, lines: u64, bytes: u64) {
-        self.stats.told_lines -= lines;
-        self.stats.told_bytes -= bytes;
+    fn untell(&mut self, told: Dropped) {
+        self.set_told(self.told.minus(told));
+    }
+
+    fn set_told(&mut self, told: Dropped) {
+        self.told = told;
+        (self.stats.told_lines, self.stats.told_bytes) = (told.lines, told.bytes);
     }
 
     /// What was written is free again.
@@ -217,23 +233,20 @@ impl State {
     /// The buffer that is to be written next.
     pub(crate) fn take_next(&mut self) -> Option<Buffer> {
         let buffer = self.queue.pop_front()?;
-        let Buffer { lines, told_lines, told_bytes, .. } = buffer;
-        self.writing = Some(Writing { number: buffer.number(), lines, told_lines, told_bytes });
+        self.writing = Some(Writing { number: buffer.number(), lines: buffer.lines, told: buffer.told });
         Some(buffer)
     }
 
     /// What is there will not be written any more. It is counted and not released: a stage file keeps it for the next start.
     pub(crate) fn abandon(&mut self) {
-        if let Some(Writing { lines, told_lines, told_bytes, .. }) = self.writing.take() {
+        let writing = self.writing.take().map(|Writing { lines, told, .. }| (lines, told));
+        let queue = std::mem::take(&mut self.queue);
+        let current = (std::mem::take(&mut self.current.lines), std::mem::take(&mut self.current.told));
+        let queued = queue.iter().map(|buffer| (buffer.lines, buffer.told));
+        for (lines, told) in writing.into_iter().chain(queued).chain([current]) {
             self.stats.unwritten_lines += lines;
-            self.untell(told_lines, told_bytes);
+            self.untell(told);
         }
-        for buffer in std::mem::take(&mut self.queue).iter().chain(Some(&self.current)) {
-            self.stats.unwritten_lines += buffer.lines;
-            self.stats.told_lines -= buffer.told_lines;
-            self.stats.told_bytes -= buffer.told_bytes;
-        }
-        (self.current.lines, self.current.told_lines, self.current.told_bytes) = (0, 0, 0);
     }
 
     /// Every buffer goes into other memory, with all that is in it. There is one for each, `writing` included.
@@ -245,23 +258,23 @@ impl State {
         }
     }
 
-    /// Lines and bytes that were dropped and not told.
-    pub(crate) fn untold(&self) -> (u64, u64) {
-        let Stats { dropped_lines, dropped_bytes, told_lines, told_bytes, .. } = self.stats;
-        (dropped_lines - told_lines, dropped_bytes - told_bytes)
+    /// What was dropped and not told.
+    pub(crate) fn untold(&self) -> Dropped {
+        let Stats { dropped_lines, dropped_bytes, too_long_lines, too_long_bytes, .. } = self.stats;
+        Dropped { lines: dropped_lines, bytes: dropped_bytes, too_long_lines, too_long_bytes }
+            .minus(self.told)
     }
 
     /// Puts a notice where the next line would go; false when there is no room for it now.
-    pub(crate) fn put_notice(&mut self, notice: &[u8], lines: u64, bytes: u64) -> bool {
+    pub(crate) fn put_notice(&mut self, notice: &[u8], told: Dropped) -> bool {
         if self.has_turn || notice.len() > self.current.room() && !self.hand_over() {
             return false;
         }
         if notice.len() > self.current.room() {
             return false;
         }
-        self.current.push_notice(notice, lines, bytes);
-        self.stats.told_lines += lines;
-        self.stats.told_bytes += bytes;
+        self.current.push_notice(notice, told);
+        self.set_told(self.told.plus(told));
         true
     }
 }
@@ -325,9 +338,12 @@ mod tests {
     fn a_notice_that_is_dropped_is_told_again() {
         let mut state = state(2);
         state.drop_line(b"gone\n");
-        assert!(state.put_notice(b"1 dropped\n", 1, 5));
-        assert_eq!(state.untold(), (0, 0));
+        state.drop_too_long(7);
+        let dropped = Dropped { lines: 2, bytes: 12, too_long_lines: 1, too_long_bytes: 7 };
+        assert_eq!(state.untold(), dropped);
+        assert!(state.put_notice(b"2 dropped\n", dropped));
+        assert_eq!(state.untold(), Dropped::default());
         assert!(state.drop_oldest());
-        assert_eq!((state.untold(), state.stats.dropped_lines), ((1, 5), 1));
+        assert_eq!((state.untold(), state.stats.dropped_lines), (dropped, 2));
     }
 }

@@ -18,7 +18,11 @@ pub struct Stats {
     pub dropped_lines: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
-    /// Of those, how many the log itself has been told of.
+    /// Of those lines, the ones that were too long for all buffers together.
+    pub too_long_lines: u64,
+    /// Their bytes.
+    pub too_long_bytes: u64,
+    /// Of the dropped lines, how many the log itself has been told of.
     pub told_lines: u64,
     /// Their bytes.
     pub told_bytes: u64,

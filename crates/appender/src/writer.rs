@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use inkstone_io::Error;
 
-use crate::back::Ended;
+use crate::back::{Ended, Lost};
 use crate::builder::Builder;
+use crate::long_line::LongLine;
+use crate::notice::Dropped;
 use crate::recover::Recovery;
 use crate::shared::Shared;
 use crate::stage::Stage;
@@ -54,6 +56,15 @@ impl LogWriter {
     /// before are among those it was for; the log is closed and not all was written.
     pub fn flush_within(&self, at_most: Duration) -> io::Result<()> {
         self.shared.flush(at_most)
+    }
+
+    /// Begins a line that is put piece by piece, as it is too long to be had whole in memory. Nobody else's line is put before it
+    /// ends, and no file ends within it. A policy that drops drops it whole, however long it comes to be.
+    ///
+    /// # Errors
+    /// The log is closed, or this is a forked child.
+    pub fn begin_line(&self) -> io::Result<LongLine<'_>> {
+        LongLine::begin(&self.shared)
     }
 
     /// Opens the file again by its name, before the next lines go out: for programs that move log files away. What was
@@ -187,26 +198,36 @@ impl Guard {
         }
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.shared.close();
-        let Ended { result, stage } = thread.join().unwrap_or_else(|_| {
+        let Ended { result, stage, lost } = thread.join().unwrap_or_else(|_| {
             let why = "it ended without a word";
-            Ended { result: Err(Error::invalid("write log", "the back thread", why)), stage: None }
+            let result = Err(Error::invalid("write log", "the back thread", why));
+            Ended { result, stage: None, lost: Lost::default() }
         });
         match result {
             Ok(()) => {
                 stage.map_or(Ok(()), Stage::remove).map_err(|error| io::Error::new(error.kind(), error))
             }
             Err(error) => {
-                let lines = self.shared.stats().unwritten_lines;
+                let Lost { unwritten_lines: lines, untold } = lost;
+                let has_stage = stage.is_some();
                 // With lines in it the stage stays for the next start; a sync that failed is no reason to keep it.
                 if lines == 0 {
                     let _ = stage.map_or(Ok(()), Stage::remove);
                 }
-                let text = format!("{lines} lines were not written: {error}");
-                Err(if lines > 0 {
-                    io::Error::new(error.kind(), text)
-                } else {
-                    io::Error::new(error.kind(), error)
-                })
+                if lines == 0 && untold.lines == 0 {
+                    return Err(io::Error::new(error.kind(), error));
+                }
+                let mut text = format!("{lines} lines were not written: {error}");
+                if lines > 0 && has_stage {
+                    text += "; they stay in memory, and the next opening appends them";
+                }
+                if untold.lines > 0 {
+                    let Dropped { lines, bytes, .. } = untold;
+                    text += &format!(
+                        "; {lines} lines ({bytes} bytes) were dropped, and the file does not say so"
+                    );
+                }
+                Err(io::Error::new(error.kind(), text))
             }
         }
     }

@@ -3,11 +3,11 @@
 mod common;
 
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Mood, MoodyDisk, check_lines, line};
-use inkstone_appender::{Builder, Dropped, Guard, LogWriter, Notice, Stats, WhenFull};
+use inkstone_appender::{Builder, Dropped, Event, Guard, LogWriter, Notice, Stats, WhenFull};
 
 const LINE: usize = 120;
 const LONG: Duration = Duration::from_secs(60);
@@ -196,6 +196,60 @@ fn a_line_longer_than_all_buffers_is_dropped_whole_by_a_policy_that_drops() {
     assert_eq!(scene.log.stats().dropped_bytes, 100_000);
     let (lines, notices, _) = scene.end();
     assert_eq!((lines, told(&notices)), (vec![0, 1, 2], (1, 100_000)));
+    assert!(
+        notices[0].ends_with("(100000 bytes): too long for the buffers"),
+        "the disk did keep up: {notices:?}"
+    );
+}
+
+#[test]
+fn a_notice_says_which_of_the_lines_were_too_long() {
+    let scene = scene(|builder| builder.when_full(WhenFull::DropNewest));
+    scene.put(0..2000);
+    (&scene.log).write_all(&[b'x'; 100_000]).expect("dropped");
+    let dropped = scene.log.stats().dropped_lines;
+    assert_eq!((scene.log.stats().too_long_lines, scene.log.stats().too_long_bytes), (1, 100_000));
+    let (_, notices, stats) = scene.end();
+    assert_eq!(told(&notices).0, dropped, "{notices:?}");
+    let why = "the disk did not keep up; 1 (100000 bytes) were too long for the buffers";
+    assert!(notices.iter().any(|notice| notice.ends_with(why)), "{notices:?}");
+    assert_eq!((stats.told_lines, stats.told_bytes), (stats.dropped_lines, stats.dropped_bytes));
+}
+
+/// Whoever asks for the closing's answer, and who is told of events, learns of what the file does not say.
+#[test]
+fn dropped_lines_are_told_when_closing_fails() {
+    for is_asked in [true, false] {
+        let lost = Arc::new(Mutex::new(None));
+        let theirs = Arc::clone(&lost);
+        let scene = scene(|builder| {
+            let builder = builder.when_full(WhenFull::DropNewest).drain_timeout(Duration::ZERO);
+            builder.on_event(move |event| {
+                if let Event::Lost { unwritten_lines, dropped, .. } = event {
+                    *theirs.lock().expect("no panic") =
+                        Some((*unwritten_lines, dropped.lines, dropped.bytes));
+                }
+            })
+        });
+        scene.disk.set(Mood::Fails(28));
+        scene.put(0..2000);
+        let stats = scene.log.stats();
+        if is_asked {
+            let error = scene.guard.close().expect_err("it fails").to_string();
+            let untold = format!(
+                "{} lines ({} bytes) were dropped, and the file",
+                stats.dropped_lines, stats.dropped_bytes
+            );
+            assert!(error.contains(&untold), "{error}");
+            assert!(error.starts_with(&format!("{} lines were not written: append", stats.lines)), "{error}");
+        } else {
+            drop(scene.guard);
+        }
+        let expected = (stats.lines, stats.dropped_lines, stats.dropped_bytes);
+        assert_eq!(*lost.lock().expect("no panic"), Some(expected));
+        let stats = scene.log.stats();
+        assert_eq!((stats.told_lines, stats.told_bytes), (0, 0), "no notice is in the file");
+    }
 }
 
 #[test]
@@ -218,7 +272,7 @@ fn the_notice_can_be_json_or_anybodys() {
     for (notice, expected) in [
         (Notice::Json, "\"dropped_lines\":1,\"dropped_bytes\":100000}"),
         (
-            Notice::By(Arc::new(|Dropped { lines, bytes }, out: &mut Vec<u8>| {
+            Notice::By(Arc::new(|Dropped { lines, bytes, .. }, out: &mut Vec<u8>| {
                 writeln!(out, "gone: {lines} {bytes}").expect("memory");
             })),
             "gone: 1 100000",
@@ -226,7 +280,7 @@ fn the_notice_can_be_json_or_anybodys() {
         // Longer than a buffer: then the usual one.
         (
             Notice::By(Arc::new(|_, out: &mut Vec<u8>| out.resize(5000, b'x'))),
-            "1 lines dropped (100000 bytes): the disk did not keep up",
+            "1 lines dropped (100000 bytes): too long for the buffers",
         ),
     ] {
         let scene = scene(|builder| builder.when_full(WhenFull::DropNewest).notice(notice));

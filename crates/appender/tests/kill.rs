@@ -60,7 +60,11 @@ fn two_writers_of_one_log_are_refused_and_lines_stay_for_the_next_start() {
     log.write_all(&[b'x'; 3 << 20]).expect("accepted");
     log.write_all(b"\ntwo\n").expect("accepted");
     // A full disk until the end; what was accepted stays in memory.
-    assert!(guard.close().is_err());
+    let error = guard.close().expect_err("it fails").to_string();
+    assert!(
+        error.contains("3 lines were not written") && error.contains("the next opening appends"),
+        "{error}"
+    );
     assert_eq!(std::fs::metadata(&path).expect("there").len(), 0);
     let (_log, guard) = builder().open().expect("opened");
     assert_eq!(guard.recovery().expect("lines").bytes, 4 + (3 << 20) + 5);
