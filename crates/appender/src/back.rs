@@ -107,6 +107,8 @@ impl Back {
             Error::new("write log", path, std::io::Error::other(format!("its back thread panicked: {text}")));
         shared.died(error.clone());
         events.tell(&Event::WriteFailed(&error));
+        // Else its thread would wait for ever for an order.
+        catch_unwind(AssertUnwindSafe(|| back.output.janitor.stop())).unwrap_or_else(std::mem::forget);
         // Its lines stay in it for the next start.
         Ended { result: Err(error), stage: back.stage.take(), lost: back.tell_loss() }
     }
@@ -365,14 +367,17 @@ impl Back {
             // The file that has the beginning is gone, and the beginning with it.
             *progress = Progress::default();
         }
-        if progress.done == 0 {
-            if !buffer.continues() {
-                self.output.rotate_if_due(facts, buffer.len() as u64);
-                facts = self.output.ready()?;
-            }
+        if progress.done == 0 && !buffer.continues() {
+            self.output.rotate_if_due(facts, buffer.len() as u64);
+            facts = self.output.ready()?;
+        }
+        if !progress.is_end_of(facts) {
+            // Where somebody else wrote behind the half of a line, or cut it off, that line is written again, whole.
+            let line = buffer.bytes()[..progress.done].iter().rposition(|byte| *byte == b'\n');
+            let begin = line.map_or(0, |end| end + 1);
             let place = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
-            buffer.place(place);
-            progress.place = Some(place);
+            buffer.place(place, begin as u64);
+            *progress = Progress { done: begin, elsewhere: begin, place: Some(place) };
         }
         while progress.done < buffer.len() {
             progress.done += self.output.append(&buffer.bytes()[progress.done..])?;
@@ -433,10 +438,18 @@ impl Back {
 #[derive(Default)]
 struct Progress {
     done: usize,
+    /// So many bytes of that are not at the place, but before it.
+    elsewhere: usize,
     place: Option<Place>,
 }
 
 impl Progress {
+    /// The file ends with what is done, so that the rest goes there.
+    fn is_end_of(&self, facts: AppendFacts) -> bool {
+        let here = (self.done - self.elsewhere) as u64;
+        here > 0 && self.place.is_some_and(|place| place.offset + here == facts.len_bytes)
+    }
+
     fn is_in(&self, facts: AppendFacts) -> bool {
         self.place.is_some_and(|place| (place.device, place.inode) == (facts.device, facts.inode))
     }

@@ -10,7 +10,7 @@
 //! | 2 | 1: its first bytes continue the line that ends the buffer before |
 //! | 3 | 1: words 4 to 6 are there, stored before the first byte is written to the file |
 //! | 4, 5, 6 | device, inode, offset: where in which file its first byte goes, or that of word 7 |
-//! | 7 | so many of its bytes are elsewhere already: 0 but where a recovery was killed |
+//! | 7 | so many of its bytes are elsewhere already: 0 unless somebody wrote behind the half of it |
 
 use inkstone_io::StageBuffer;
 
@@ -78,13 +78,13 @@ impl Buffer {
         self.memory.clear();
     }
 
-    /// Says where it goes, before it goes there.
-    pub(crate) fn place(&mut self, place: Place) {
+    /// Says where it goes, all but so many bytes that are elsewhere already, before it goes there.
+    pub(crate) fn place(&mut self, place: Place, elsewhere: u64) {
         self.memory.set_word(PLACED, 0);
         self.memory.set_word(DEVICE, place.device);
         self.memory.set_word(INODE, place.inode);
         self.memory.set_word(OFFSET, place.offset);
-        self.memory.set_word(ELSEWHERE, 0);
+        self.memory.set_word(ELSEWHERE, elsewhere);
         self.memory.set_word(PLACED, 1);
     }
 

@@ -248,6 +248,7 @@ impl Builder {
         }
         let shared = Arc::new(Shared::new(fork, self.when_full, is_durable, self.events.panics(), state));
         let flag = self.reopen_flag()?;
+        let has_hook = self.events.has_hook();
         let now = Instant::now();
         let back = Back {
             shared: Arc::clone(&shared),
@@ -271,7 +272,7 @@ impl Builder {
         let thread = thread::Builder::new().name(self.thread_name).spawn(move || back.run());
         let thread = thread.map_err(|error| Error::new("start the back thread of", &log, error))?;
         let writer = LogWriter { shared: Arc::clone(&shared) };
-        Ok((writer, Guard { shared, thread: Some(thread), recovery }))
+        Ok((writer, Guard { shared, thread: Some(thread), recovery, has_hook }))
     }
 
     /// The directory, without links in its path, and the file's name: of the file that the path leads to, so that a link is

@@ -111,10 +111,16 @@ impl Events {
             }
             return;
         }
-        if !matches!(event, Event::Rotated { .. } | Event::Recovered(_)) {
+        // What is lost at the end is the closing's answer.
+        if !matches!(event, Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. }) {
             // It may be closed, or on a full disk.
             let _ = writeln!(std::io::stderr(), "inkstone-appender: {event}");
         }
+    }
+
+    /// There is a hook, which hears of everything.
+    pub(crate) fn has_hook(&self) -> bool {
+        self.hook.is_some()
     }
 
     /// A hook of the caller's panicked.

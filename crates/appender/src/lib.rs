@@ -43,8 +43,13 @@
 //! | a power loss, [`Survive::PowerLoss`] | those since the last sync |
 //!
 //! # One log, one writer
-//! Two processes must not rotate one log. With [`Survive::Kill`] a second opening is refused; else nobody looks. In a forked child
-//! every call is an error (it may open a log of its own).
+//! Two processes must not rotate one log. With [`Survive::Kill`] a second opening is refused, by whatever path it comes, as long as
+//! both see the same stage directory; else nobody looks. In a forked child every call is an error (it may open a log of its own).
+//!
+//! # Your code in its threads
+//! Hooks, a [`Disk`] and a clock of your own run in the log's threads, with nothing of the log locked. What panics there is caught:
+//! a notice is then the usual one, an event hook is counted ([`Stats::hook_panics`]), a disk ends the log, and everybody who
+//! writes gets an error. What does not return holds the log up.
 //!
 //! # Features
 //! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`, `zstd`: [`Compression`]. `sighup`: `Builder::reopen_on_sighup`.

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -164,6 +164,7 @@ pub struct Guard {
     pub(crate) shared: Arc<Shared>,
     pub(crate) thread: Option<JoinHandle<Ended>>,
     pub(crate) recovery: Option<Recovery>,
+    pub(crate) has_hook: bool,
 }
 
 impl Guard {
@@ -209,7 +210,7 @@ impl Guard {
             }
             Err(error) => {
                 let Lost { unwritten_lines: lines, untold } = lost;
-                let has_stage = stage.is_some();
+                let has_stage = stage.as_ref().is_some_and(|stage| !stage.is_gone());
                 // With lines in it the stage stays for the next start; a sync that failed is no reason to keep it.
                 if lines == 0 {
                     let _ = stage.map_or(Ok(()), Stage::remove);
@@ -235,7 +236,11 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Who wants to know calls `close`; the hook was told of every failure.
-        let _ = self.end();
+        // Who wants to know calls `close`; a hook was told of every failure.
+        if let Err(error) = self.end()
+            && !self.has_hook
+        {
+            let _ = writeln!(io::stderr(), "inkstone-appender: {error}");
+        }
     }
 }
