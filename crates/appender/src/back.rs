@@ -21,7 +21,8 @@ use crate::stage::Stage;
 use crate::state::State;
 use crate::time::later;
 
-/// How soon a failed write is tried again: well within the second after which lines are to flow again.
+/// How soon a failed write is tried again, at first and later: well within the second after which lines are to flow again.
+const RETRY_FIRST_AFTER: Duration = Duration::from_millis(10);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How often a full disk has the janitor look for room.
 const ASK_FOR_ROOM_EVERY: Duration = Duration::from_secs(5);
@@ -406,7 +407,9 @@ impl Back {
 
     /// Waits until it is time to try again; false when it was tried for long enough after closing.
     fn pause(&mut self) -> bool {
-        let until = Instant::now() + RETRY_AFTER;
+        // Soon at first: room that was just given back is there after the file system's next commit.
+        let failing_for = self.failing.map_or(Duration::ZERO, |(since, _)| since.elapsed());
+        let until = Instant::now() + failing_for.clamp(RETRY_FIRST_AFTER, RETRY_AFTER);
         let mut state = self.shared.lock();
         loop {
             let now = Instant::now();

@@ -18,7 +18,7 @@ use crate::recover::Recovery;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The file could not be opened or written. Lines are kept within the policy, and it is tried again five times a second;
+    /// The file could not be opened or written. Lines are kept within the policy, and it is tried again soon, then five times a second;
     /// told once, and again when the cause is another.
     WriteFailed(&'a Error),
     /// Writing works again.
