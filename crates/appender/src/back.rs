@@ -37,6 +37,8 @@ pub(crate) struct Back {
     pub(crate) is_stage_gone: bool,
     /// When it was last asked whether the stage is there, and whether somebody set the flag.
     pub(crate) looked_around: Instant,
+    /// An interval has passed without a line: nothing is due until there is one.
+    pub(crate) may_idle: bool,
     pub(crate) flush_every: Duration,
     /// `Survive::PowerLoss`.
     pub(crate) sync_every: Option<Duration>,
@@ -199,9 +201,9 @@ impl Back {
     fn next_work(&mut self) -> Work {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        let mut may_idle = false;
         loop {
             if let Some(buffer) = state.take_next() {
+                self.may_idle = false;
                 shared.is_writing.store(true, Ordering::Relaxed);
                 return Work::Write(buffer);
             }
@@ -218,25 +220,26 @@ impl Back {
             }
             if is_time {
                 self.tick = later(now, self.flush_every);
-                may_idle = state.current.is_empty();
+                self.may_idle = state.current.is_empty();
             }
             if state.is_closed && state.current.is_empty() && !state.has_turn {
                 // The last notice, too, is a line to be written.
                 return if state.untold().lines == 0 { Work::Close } else { Work::Maintain };
             }
-            let Some(left) = self.rest(&state, now, may_idle && state.current.is_empty()) else {
+            let is_idle = self.may_idle && state.current.is_empty();
+            let Some(left) = self.rest(&state, now, is_idle) else {
                 return Work::Maintain;
             };
             shared.is_writing.store(false, Ordering::Relaxed);
             state.is_asleep = true;
-            state.is_idle = may_idle && state.current.is_empty();
+            state.is_idle = is_idle;
             state = shared.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-            let was_idle = may_idle && !state.is_idle;
+            let was_idle = is_idle && !state.is_idle;
             (state.is_asleep, state.is_idle) = (false, false);
             if was_idle {
                 // The first line after a rest: it goes to the file an interval from now.
                 self.tick = later(Instant::now(), self.flush_every);
-                may_idle = false;
+                self.may_idle = false;
             }
         }
     }

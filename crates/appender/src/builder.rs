@@ -256,6 +256,7 @@ impl Builder {
             stage,
             looked_around: now,
             is_stage_gone: false,
+            may_idle: false,
             flush_every: self.flush_every,
             sync_every,
             last_sync: now,

@@ -197,7 +197,8 @@ impl TeeArguments {
             .notice(notice)
             .drain_timeout(self.grace)
             .on_event(|event| match event {
-                Event::Rotated { .. } | Event::Recovered(_) => {}
+                // `run.rs` says what was lost, at the end.
+                Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. } => {}
                 event => say(event),
             });
         if let Some(mode) = self.file_mode {

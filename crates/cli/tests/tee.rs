@@ -52,6 +52,37 @@ fn every_byte_of_stdin_is_in_the_files_in_order() {
     assert!(found == text, "{names:?}");
 }
 
+/// A line longer than all buffers: whole and in one file, or dropped whole and counted as one.
+#[test]
+fn a_line_longer_than_all_buffers_is_one_line() {
+    let long = "x".repeat(20 << 20);
+    for (text, when_full, kept) in [
+        (format!("before\n{long}\nafter\n"), "block", true),
+        (format!("before\n{long}"), "block", true),
+        (format!("before\n{long}\nafter\n"), "drop-newest", false),
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("a.log");
+        let arguments = ["--rotate-size", "1MiB", "--buffers", "256KiB", "--when-full", when_full, "--echo"];
+        let mut child = start(&file, &arguments);
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(text.as_bytes()).expect("written");
+        drop(stdin);
+        let output = child.wait_with_output().expect("its end");
+        let told = String::from_utf8(output.stderr).expect("text");
+        let entries = std::fs::read_dir(directory.path()).expect("a directory").flatten();
+        let texts = entries.map(|entry| std::fs::read_to_string(entry.path()).expect("text"));
+        let is_whole = texts.map(|text| text.contains(&long)).filter(|is_whole| *is_whole).count();
+        assert_eq!(is_whole, usize::from(kept), "{when_full}: {told}");
+        // The echo has room for no such line.
+        let echoed = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(echoed, text.replace(&long, "").replace("\n\n", "\n"), "{told}");
+        assert!(told.contains("1 lines were not echoed"), "{told}");
+        assert_eq!(told.contains("1 lines were dropped"), !kept, "{told}");
+        assert!(!told.contains("not written"), "{told}");
+    }
+}
+
 #[test]
 fn a_hangup_opens_the_file_again_and_sigterm_ends_it_with_all_lines() {
     let directory = tempfile::tempdir().expect("a directory");

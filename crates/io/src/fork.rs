@@ -83,8 +83,11 @@ fn new_page() -> io::Result<NonNull<AtomicU64>> {
         mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
     }?;
     // Where the kernel lacks it (before 4.14, and some that only look like Linux), the handler in the child does it.
-    // SAFETY: the page is the whole mapping made above, and nobody else knows it.
-    let _ = unsafe { madvise(page, bytes, Advice::LinuxWipeOnFork) };
+    // Miri knows neither such advice nor forks.
+    if !cfg!(miri) {
+        // SAFETY: the page is the whole mapping made above, and nobody else knows it.
+        let _ = unsafe { madvise(page, bytes, Advice::LinuxWipeOnFork) };
+    }
     NonNull::new(page.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))
 }
 

@@ -85,6 +85,13 @@ impl Echo {
         }
     }
 
+    /// What cannot be echoed, as it is too long.
+    pub(super) fn leave_out(&self, bytes: u64, lines: u64) {
+        let mut state = self.lock();
+        state.offered.lines += lines;
+        state.offered.bytes += bytes;
+    }
+
     fn run(&self, out: &mut File) {
         let mut taken = Vec::new();
         let ended = loop {

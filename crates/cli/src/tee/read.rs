@@ -5,16 +5,14 @@
 //! All that a read gives is handed to the log before the next read, but for the beginning of a line that has not ended: each line
 //! is one call, so that none is ever cut by a new file.
 
-use std::io::{BufRead as _, Write as _};
+use std::io::{self, BufRead as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use inkstone_appender::LogWriter;
+use inkstone_appender::{LogWriter, LongLine};
 use inkstone_io::{Got, Input};
 
 use super::echo::Echo;
 
-/// A line longer than this is taken in pieces.
-pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
 /// After the wish to stop, what is in the input just then is read, but no more than a large pipe has.
 const LAST_BYTES_MAX: u64 = 1 << 20;
 
@@ -23,8 +21,6 @@ const LAST_BYTES_MAX: u64 = 1 << 20;
 pub(super) struct Read {
     pub(super) lines: u64,
     pub(super) bytes: u64,
-    /// Lines that were taken in pieces, each of which counts as a line.
-    pub(super) long_lines: u64,
     /// The input has ended.
     pub(super) is_all: bool,
 }
@@ -53,41 +49,52 @@ pub(super) struct Reader {
     pub(super) count: Count,
     /// Read at once, at most: as much is lost at most, beside what is in the pipe, when this process is killed.
     pub(super) read_bytes: usize,
+    /// A line longer than this is handed over in pieces. It is one line all the same.
+    pub(super) piece_bytes: usize,
 }
 
 impl Reader {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
-        let mut lines = Lines::default();
-        let ended = self.read(&mut lines);
+        let (log, echo, count) = (self.log.clone(), self.echo.clone(), self.count.clone());
+        let mut way = Way {
+            log: &log,
+            echo: echo.as_deref(),
+            count: &count,
+            piece_bytes: self.piece_bytes,
+            lines: Lines::default(),
+            long: None,
+            is_refused: false,
+        };
+        let ended = self.read(&mut way);
         // Also what came before an error.
-        self.hand_over_rest(&mut lines);
+        way.hand_over_rest();
         ended
     }
 
-    fn read(&mut self, lines: &mut Lines) -> anyhow::Result<()> {
+    fn read(&mut self, way: &mut Way<'_>) -> anyhow::Result<()> {
         loop {
-            match self.input.read(lines.room(self.read_bytes))? {
+            match self.input.read(way.lines.room(self.read_bytes))? {
                 Got::Bytes(count) => {
-                    if !self.hand_over(lines, count) {
+                    if !way.hand_over(count) {
                         return Ok(());
                     }
                 }
                 Got::End => return self.ends(),
-                Got::Nothing => return self.read_last(lines),
+                Got::Nothing => return self.read_last(way),
             }
         }
     }
 
     /// What is in the input when reading is stopped: it was given away by whoever wrote it.
-    fn read_last(&mut self, lines: &mut Lines) -> anyhow::Result<()> {
+    fn read_last(&mut self, way: &mut Way<'_>) -> anyhow::Result<()> {
         let mut left = self.input.waiting_bytes().unwrap_or(0).min(LAST_BYTES_MAX);
         loop {
             let most = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, self.read_bytes);
             // The end is looked for too, and is no byte: the last read asks for one more.
-            match self.input.read_now(lines.room(most))? {
+            match self.input.read_now(way.lines.room(most))? {
                 Got::Bytes(count) => {
                     left = left.saturating_sub(count as u64);
-                    if !self.hand_over(lines, count) || left == 0 {
+                    if !way.hand_over(count) || left == 0 {
                         return Ok(());
                     }
                 }
@@ -102,48 +109,90 @@ impl Reader {
         self.count.lock().0.is_all = true;
         Ok(())
     }
+}
 
-    /// Puts each line that has ended; false when the log takes no more.
-    fn hand_over(&self, lines: &mut Lines, count: usize) -> bool {
-        lines.add(count);
-        let is_long = lines.ends.is_empty() && lines.len >= LINE_BYTES_MAX;
-        if is_long {
-            lines.ends.push(lines.len);
-        }
+/// What was read, on its way.
+struct Way<'a> {
+    log: &'a LogWriter,
+    echo: Option<&'a Echo>,
+    count: &'a Count,
+    piece_bytes: usize,
+    lines: Lines,
+    /// The line that is handed over in pieces, while it goes on.
+    long: Option<LongLine<'a>>,
+    /// The log is closed: what is left is counted as read, and not as written.
+    is_refused: bool,
+}
+
+impl Way<'_> {
+    /// Hands over each line that has ended with the `count` bytes that came; false when the log takes no more.
+    fn hand_over(&mut self, count: usize) -> bool {
+        self.lines.add(count);
+        let is_piece = self.lines.ends.is_empty() && self.lines.len >= self.piece_bytes;
         {
             let mut guard = self.count.lock();
             let (read, has_beginning) = &mut *guard;
-            read.lines += lines.ends.len() as u64;
+            read.lines += self.lines.ends.len() as u64;
             read.bytes += count as u64;
-            read.long_lines += u64::from(is_long && !std::mem::replace(&mut lines.is_piece, true));
-            *has_beginning = lines.len > lines.whole();
+            let goes_on = self.lines.ends.is_empty() && self.long.is_some();
+            *has_beginning = goes_on || self.lines.len > self.lines.whole();
         }
-        if !is_long && !lines.ends.is_empty() {
-            lines.is_piece = false;
+        let put = if is_piece { self.put_piece(self.lines.len, false) } else { self.put_lines() };
+        self.is_refused = put.is_err();
+        !self.is_refused
+    }
+
+    /// Puts the first bytes, which are a part of a line, perhaps its last.
+    fn put_piece(&mut self, len: usize, is_end: bool) -> io::Result<()> {
+        let piece = &self.lines.bytes[..len];
+        if self.long.is_none() {
+            self.long = Some(self.log.begin_line()?);
+        }
+        if let Some(long) = &mut self.long {
+            long.push(piece)?;
+        }
+        if let Some(echo) = self.echo {
+            // It is longer than what may wait there: whole lines or nothing.
+            echo.leave_out(len as u64, u64::from(is_end));
+        }
+        self.lines.take(len);
+        if is_end { self.long.take().map_or(Ok(()), LongLine::end) } else { Ok(()) }
+    }
+
+    fn put_lines(&mut self) -> io::Result<()> {
+        if self.long.is_some()
+            && let Some(&end) = self.lines.ends.first()
+        {
+            self.put_piece(end, true)?;
         }
         let mut from = 0;
-        for &to in &lines.ends {
-            // It is closed: what is left is counted as read, and not as written.
-            if (&self.log).write_all(&lines.bytes[from..to]).is_err() {
-                return false;
-            }
+        for &to in &self.lines.ends {
+            let mut log = self.log;
+            log.write_all(&self.lines.bytes[from..to])?;
             from = to;
         }
-        if let Some(echo) = self.echo.as_ref().filter(|_| from > 0) {
-            echo.offer(&lines.bytes[..from], lines.ends.len() as u64);
+        if let Some(echo) = self.echo.filter(|_| from > 0) {
+            echo.offer(&self.lines.bytes[..from], self.lines.ends.len() as u64);
         }
-        lines.take_whole();
-        true
+        self.lines.take(from);
+        Ok(())
     }
 
     /// A line that does not end any more.
-    fn hand_over_rest(&self, lines: &mut Lines) {
-        let rest = &lines.bytes[..lines.len];
-        // After a refused line its own count says it all.
-        if rest.is_empty() || !lines.ends.is_empty() || (&self.log).write_all(rest).is_err() {
+    fn hand_over_rest(mut self) {
+        let len = self.lines.len;
+        if self.is_refused || (len == 0 && self.long.is_none()) {
             return;
         }
-        if let Some(echo) = &self.echo {
+        if self.long.is_some() {
+            // What the log refuses it counts.
+            let _ = self.put_piece(len, true);
+            return;
+        }
+        let (mut log, rest) = (self.log, &self.lines.bytes[..len]);
+        if log.write_all(rest).is_ok()
+            && let Some(echo) = self.echo
+        {
             echo.offer(rest, 1);
         }
     }
@@ -156,8 +205,6 @@ struct Lines {
     /// Bytes that are there.
     len: usize,
     ends: Vec<usize>,
-    /// The line at the front goes on after a piece that was taken.
-    is_piece: bool,
 }
 
 impl Lines {
@@ -188,11 +235,15 @@ impl Lines {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    fn take_whole(&mut self) {
-        let whole = self.whole();
-        self.bytes.copy_within(whole..self.len, 0);
-        self.len -= whole;
-        self.ends.clear();
+    /// So many bytes from the front have been handed over.
+    fn take(&mut self, count: usize) {
+        self.bytes.copy_within(count..self.len, 0);
+        self.len -= count;
+        self.ends.retain_mut(|end| {
+            let is_left = *end > count;
+            *end = end.saturating_sub(count);
+            is_left
+        });
     }
 }
 
@@ -213,7 +264,7 @@ mod tests {
                     taken.push(lines.bytes[from..to].to_vec());
                     from = to;
                 }
-                lines.take_whole();
+                lines.take(lines.whole());
             }
             assert_eq!(taken, [&b"one\n"[..], b"\n", b"three\r\n"], "step {step}");
             assert_eq!(&lines.bytes[..lines.len], b"and a beginning");

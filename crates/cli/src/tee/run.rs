@@ -18,7 +18,7 @@ use signal_hook::consts::SIGHUP;
 
 use super::echo::{Echo, Missing};
 use super::pid_file::PidFile;
-use super::read::{Count, LINE_BYTES_MAX, Reader};
+use super::read::{Count, Reader};
 use super::{Survives, TeeArguments, say};
 use crate::signals::{self, ENDED};
 
@@ -70,6 +70,7 @@ pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
         echo: echo.clone(),
         count: count.clone(),
         read_bytes: if is_kept { READ_BYTES_KEPT } else { READ_BYTES },
+        piece_bytes: usize::try_from(arguments.buffers).unwrap_or(usize::MAX),
     };
     run.spawn("stdin", move || Event::InputEnded(reader.run()))?;
     run.wait_for_input(&log, stop, grace)?;
@@ -213,10 +214,6 @@ impl End<'_> {
         {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
             say(format_args!("{name}, and stdin did not end in time: it was read no further"));
-        }
-        if read.long_lines > 0 {
-            let (lines, mib) = (read.long_lines, LINE_BYTES_MAX >> 20);
-            say(format_args!("{lines} lines were longer than {mib} MiB, and were taken in pieces"));
         }
         let stats = self.log.stats();
         if stats.dropped_lines > 0 {
