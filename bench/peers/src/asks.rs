@@ -212,18 +212,26 @@ fn one_write(load: &LoadResult) -> Answer {
 fn answer(ask: &Ask, load: &LoadResult, seed: u64) -> Answer {
     let (measured, verdict) = match compared(ask, load, seed) {
         Ok((beside, found, rounds)) => {
-            let Relative { speedup, low, high, .. } = found;
+            let speedup = found.speedup;
             let what = match ask.of {
                 Of::Speed => "",
                 Of::CpuTime => "CPU time per commit ",
                 Of::Tail => "p99.9 ",
             };
-            let mut words = format!("{what}{speedup:.3} [{low:.3} .. {high:.3}] of {beside}");
+            let interval = match found.interval() {
+                Some((low, high)) => format!("[{low:.3} .. {high:.3}]"),
+                None => "(few rounds)".into(),
+            };
+            let mut words = format!("{what}{speedup:.3} {interval} of {beside}");
             if let (Bound::Told, Some(arm)) = (ask.bound, load.arm(ask.arm)) {
                 let why = arm.notes.as_deref().unwrap_or_default();
                 words = format!("{:.0} records/s, {words}; {why}", arm.per_s().unwrap_or(0.0));
             }
-            (words, judge(ask.bound, low, high, rounds))
+            let verdict = match found.interval() {
+                Some((low, high)) => judge(ask.bound, low, high, rounds),
+                None => Verdict::CannotTell,
+            };
+            (words, verdict)
         }
         Err(why) => (why, Verdict::CannotTell),
     };

@@ -88,7 +88,10 @@ fn row(load: &LoadResult, arm: &Arm, seed: u64) -> [String; 11] {
 }
 
 fn ratio(found: Relative) -> String {
-    format!("{:.2} [{:.2}..{:.2}]", found.speedup, found.low, found.high)
+    match found.interval() {
+        Some((low, high)) => format!("{:.2} [{low:.2}..{high:.2}]", found.speedup),
+        None => found.words(),
+    }
 }
 
 /// The first column to the left, the others to the right.

@@ -3,7 +3,6 @@
 //! *Owns*: the answer and the table of directories. *May not touch*: the tables of each run (`inkstone_lab::table`).
 
 use inkstone_lab::disks::{Disk, DisksResult};
-use inkstone_lab::result::Verdict;
 
 use crate::columns::table;
 
@@ -15,11 +14,7 @@ pub(crate) fn text(found: &DisksResult) -> String {
 }
 
 fn row(disk: &Disk) -> Vec<String> {
-    let against = match disk.relative {
-        Some(found) if found.verdict == Verdict::Tie => format!("tie [{:.2}..{:.2}]", found.low, found.high),
-        Some(found) => format!("{:.2} [{:.2}..{:.2}]", found.speedup, found.low, found.high),
-        None => String::new(),
-    };
+    let against = disk.relative.map_or_else(String::new, |found| found.words());
     let none = || "-".to_owned();
     vec![
         disk.directory.clone(),

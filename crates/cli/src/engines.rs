@@ -5,14 +5,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
-use inkstone_lab::engines::advise;
+use inkstone_lab::engines::{Answer, advise_all};
 use inkstone_lab::result::{LabResult, Run};
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone lab --json out.json && inkstone lab engines out.json";
+  inkstone lab --json out.json && inkstone lab engines out.json
+
+Nothing is said of a run of which the lab itself warns, nor of two ways whose interval holds 1 and more than 15% beside it.
+Exits with 1 where no setting is named.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -24,33 +27,41 @@ pub(crate) struct EnginesArguments {
     json: bool,
 }
 
-/// Says what the result means for engines; nothing of what was not measured.
+/// Says what the result means for engines, and what it does not say for which reason.
 pub(crate) fn engines(arguments: &EnginesArguments) -> anyhow::Result<ExitCode> {
     let name = arguments.file.display();
     let json = std::fs::read_to_string(&arguments.file).with_context(|| format!("read {name}"))?;
     let result: LabResult =
         serde_json::from_str(&json).with_context(|| format!("{name} is no result of `inkstone lab`"))?;
+    let answers = advise_all(&result);
+    ensure!(
+        !answers.is_empty(),
+        "{name} has no run of durable ways side by side: make one with `inkstone lab --json FILE`, or `inkstone lab write`"
+    );
     let text = if arguments.json {
-        let all: Vec<_> = result.runs.iter().flat_map(advise).collect();
+        let all: Vec<_> = answers.iter().flat_map(|(_, answer)| &answer.advice).collect();
         serde_json::to_string(&all)? + "\n"
     } else {
-        result.runs.iter().map(text).collect()
+        answers.iter().map(|(run, answer)| text(run, answer)).collect()
     };
     crate::stdout::print(text);
-    Ok(ExitCode::SUCCESS)
+    let is_said = answers.iter().any(|(_, answer)| !answer.advice.is_empty());
+    Ok(if is_said { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn text(run: &Run) -> String {
+fn text(run: &Run, answer: &Answer) -> String {
     let mut text = format!("{} on {}\n", run.title, run.place.name);
-    let advice = advise(run);
-    if advice.is_empty() {
-        text.push_str("  Nothing was measured that says anything about an engine's settings.\n");
-    }
-    for advice in advice {
+    for advice in &answer.advice {
         text.push_str(&format!(
             "\n  {}: {}\n    {}.\n    [{}]\n",
             advice.engine, advice.setting, advice.reason, advice.source
         ));
+    }
+    if !answer.unsaid.is_empty() {
+        text.push_str("\n  Not said:\n");
+    }
+    for why in &answer.unsaid {
+        text.push_str(&format!("    {why}.\n"));
     }
     text + "\n"
 }

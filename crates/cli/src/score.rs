@@ -67,7 +67,10 @@ fn row(row: &ExperimentRow) -> Vec<String> {
     let us = median(&row.samples).map_or("-".into(), |per_second| format!("{:.1}", 1e6 / per_second));
     let speed = match (&row.invalid, row.relative) {
         (Some(why), _) => why.clone(),
-        (None, Some(found)) => format!("{:.2} [{:.2}..{:.2}]", found.speedup, found.low, found.high),
+        (None, Some(found)) => match found.interval() {
+            Some((low, high)) => format!("{:.2} [{low:.2}..{high:.2}]", found.speedup),
+            None => found.words(),
+        },
         (None, None) => "1".into(),
     };
     vec![row.name.clone(), us, speed]

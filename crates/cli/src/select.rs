@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
-use inkstone_lab::cell::{Cache, Cell, FILE_BYTES, Pass, STEP_BYTES, WRITE_BYTES, size_name};
+use inkstone_lab::cell::{Cache, Cell, FILE_BYTES, Pass, WRITE_BYTES, size_name};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::presets::Preset;
 use inkstone_lab::run::{Order, Plan, ROUNDS_MIN};
@@ -60,7 +60,7 @@ pub(crate) struct Selection {
     /// Pause before each measured pass [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pause: Option<Duration>,
-    /// Bytes of a step, for the preparations in steps [default: 1MiB]
+    /// Bytes of a step, for the preparations in steps [default: a 16th of the file, at most 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     step_size: Option<u64>,
 }
@@ -155,7 +155,7 @@ impl Selection {
         };
         Cell {
             file_bytes: self.size.unwrap_or(published),
-            step_bytes: self.step_size.unwrap_or(STEP_BYTES),
+            step_bytes: self.step_size,
             pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
             ..cell
         }

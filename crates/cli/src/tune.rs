@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use inkstone_lab::result::Verdict;
 use inkstone_lab::tune::{Candidate, TuneResult, tune as run};
 
 use crate::columns::table;
@@ -62,11 +61,7 @@ fn text(result: &TuneResult) -> String {
 
 fn row(result: &TuneResult, candidate: &Candidate) -> Vec<String> {
     let time = candidate.per_commit_ns.map_or("-".into(), |ns| format!("{:.1}", ns / 1000.0));
-    let speedup = match candidate.relative {
-        Some(found) if found.verdict == Verdict::Tie => format!("tie [{:.2}..{:.2}]", found.low, found.high),
-        Some(found) => format!("{:.2} [{:.2}..{:.2}]", found.speedup, found.low, found.high),
-        None => String::new(),
-    };
+    let speedup = candidate.relative.map_or_else(String::new, |found| found.words());
     let mut notes = Vec::new();
     if candidate.name == result.rule {
         notes.push("by rule");

@@ -87,6 +87,10 @@ pub(crate) fn prepare(
 ) -> Result<()> {
     let mode = match way {
         Preparation::None | Preparation::FallocateSteps | Preparation::KeepSizeSteps => return Ok(()),
+        Preparation::Sparse => {
+            let grown = retry(|| file.set_len(len_bytes));
+            return grown.map_err(|source| Error::new("ftruncate", path, source).at(len_bytes));
+        }
         Preparation::Zeros => return write_zeros(path, access, len_bytes, again),
         Preparation::Fallocate => FallocateMode::Plain,
         Preparation::KeepSize => FallocateMode::KeepSize,

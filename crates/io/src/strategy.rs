@@ -73,6 +73,7 @@ named_choice! {
         FallocateSteps = "fallocate-steps", "fallocate mode 0, a step ahead of the writer";
         KeepSizeSteps = "keep-size-steps", "fallocate KEEP_SIZE, a step ahead of the writer";
         ZeroRange = "zero-range", "fallocate ZERO_RANGE: reads as zeros, but the blocks stay unwritten";
+        Sparse = "sparse", "ftruncate to the whole size: a hole, whose blocks each write allocates";
         Zeros = "zeros", "zeros really written, then one sync: the blocks are written and owned";
         WriteZeroes = "write-zeroes", "fallocate WRITE_ZEROES (Linux 6.17): the device writes the zeros";
     }

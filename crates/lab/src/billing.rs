@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use inkstone_io::engine::OsEngine;
 use inkstone_io::host::{BlockTrace, DeviceNumber, block_stat, own_threads};
-use inkstone_io::{File, OsFile};
+use inkstone_io::{EngineKind, File, OsFile};
 
 use crate::bill::attribute::{Counted, Evidence};
 use crate::bill::{Layer, bill_of, layer::layers_of};
@@ -76,6 +76,7 @@ pub fn bill_round(
         layers: &layers,
         commits: &spans,
         own_threads: &own_threads,
+        own_workers: cell.strategy.engine == EngineKind::Aio,
         counted: &counted,
         timeline_commits: billing.timeline_commits,
     };

@@ -33,8 +33,8 @@ pub struct Cell {
     pub pass: Pass,
     /// The page cache before the pass.
     pub cache: Cache,
-    /// For the preparations in steps: bytes of a step.
-    pub step_bytes: u64,
+    /// For the preparations in steps: bytes of a step; `None`: as [`Cell::step_bytes`] has it for this file.
+    pub step_bytes: Option<u64>,
     /// Between preparation (or first pass) and the measured pass: a pause, in milliseconds.
     pub pause_ms: u64,
 }
@@ -44,7 +44,9 @@ pub const WRITE_BYTES: u64 = 4096;
 /// 8 MiB: 2,048 commits of 4 KiB, seconds per arm on most disks.
 pub const FILE_BYTES: u64 = 8 << 20;
 /// What raft-engine and RocksDB reserve at a time is of this order.
-pub const STEP_BYTES: u64 = 1 << 20;
+const STEP_BYTES_MAX: u64 = 1 << 20;
+/// A file has at least this many steps if nobody says otherwise: one step would be `fallocate` by another name.
+const STEPS_MIN: u64 = 16;
 
 /// The smallest write, 512 B.
 pub const WRITE_BYTES_MIN: u64 = 512;
@@ -60,9 +62,15 @@ impl Cell {
             file_bytes: FILE_BYTES,
             pass: Pass::First,
             cache: Cache::Warm,
-            step_bytes: STEP_BYTES,
+            step_bytes: None,
             pause_ms: 0,
         }
+    }
+
+    /// Bytes of a step, for the preparations in steps: the sixteenth part of the file, at most 1 MiB, and at least one write.
+    pub fn step_bytes(&self) -> u64 {
+        let default = (self.file_bytes / STEPS_MIN).min(STEP_BYTES_MAX).next_multiple_of(4096);
+        self.step_bytes.unwrap_or(default.max(self.write_bytes))
     }
 
     /// How many commits a whole pass has.
@@ -77,6 +85,13 @@ impl Cell {
     pub fn check(&self) -> Result<(), String> {
         self.strategy.check()?;
         self.check_sizes()?;
+        let (step_bytes, file_bytes) = (self.step_bytes(), self.file_bytes);
+        if self.strategy.preparation.in_steps() && step_bytes >= file_bytes {
+            return Err(format!(
+                "a step of {step_bytes} bytes is all of the file's {file_bytes}: that is one call, as without steps; take a \
+                 smaller --step-size or a larger --size"
+            ));
+        }
         if self.strategy.access == Access::Direct && self.cache == Cache::Cold {
             return Err("cache cold says nothing with access direct, which goes past the page cache".into());
         }
@@ -88,7 +103,8 @@ impl Cell {
     /// # Errors
     /// As there.
     pub fn check_sizes(&self) -> Result<(), String> {
-        let Self { write_bytes, file_bytes, step_bytes, .. } = *self;
+        let Self { write_bytes, file_bytes, .. } = *self;
+        let step_bytes = self.step_bytes();
         if !(WRITE_BYTES_MIN..=WRITE_BYTES_MAX).contains(&write_bytes) || !write_bytes.is_power_of_two() {
             return Err(format!("a write of {write_bytes} bytes: take a power of two from 512 to 1048576"));
         }
@@ -177,6 +193,36 @@ mod tests {
         cell.pass = Pass::Second;
         cell.cache = Cache::Cold;
         assert_eq!(cell.name(), "reuse+zero-range no-sync 512B second-pass cold");
+    }
+
+    #[test]
+    fn steps_are_smaller_than_the_file() {
+        let strategy =
+            Strategy { preparation: Preparation::FallocateSteps, reuse: Reuse::New, ..overwrite() };
+        let of = |file_bytes: u64, write_bytes: u64, step_bytes: Option<u64>| Cell {
+            file_bytes,
+            write_bytes,
+            step_bytes,
+            ..Cell::of(strategy)
+        };
+        for (file_bytes, write_bytes, steps) in [
+            (64 << 10, 4096, 16),
+            (1 << 20, 4096, 16),
+            (8 << 20, 512, 16),
+            (64 << 20, 4096, 64),
+            (8 << 20, 1 << 20, 8),
+        ] {
+            let cell = of(file_bytes, write_bytes, None);
+            assert_eq!(
+                (cell.check(), cell.file_bytes / cell.step_bytes()),
+                (Ok(()), steps),
+                "{file_bytes} {write_bytes}"
+            );
+        }
+        for one in [of(1 << 20, 4096, Some(1 << 20)), of(1 << 20, 4096, Some(2 << 20)), of(4096, 4096, None)]
+        {
+            assert!(one.check().is_err_and(|why| why.contains("one call")), "{one:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::finding::{Durable, durable_cells, per_commit};
-use crate::result::{LabResult, Relative, Run, Verdict};
+use crate::result::{FEW_ROUNDS, LabResult, Relative, Run, Verdict};
 use crate::stats::{per_commit_ns, relative};
 use crate::warnings::too_fast;
 
@@ -118,14 +118,9 @@ fn sentence(disks: &[Disk]) -> String {
         ),
         None => {
             let factors = others.iter().filter_map(|disk| {
-                let Relative { speedup, low, high, .. } = disk.relative?;
-                Some(format!(
-                    "{:.2} times as fast as {} (95%: {:.2} to {:.2})",
-                    1.0 / speedup,
-                    disk.directory,
-                    1.0 / high,
-                    1.0 / low
-                ))
+                let found = disk.relative?.turned();
+                let interval = found.interval_words();
+                Some(format!("{:.2} times as fast as {} ({interval})", found.speedup, disk.directory))
             });
             let factors: Vec<String> = factors.collect();
             format!(
@@ -145,16 +140,19 @@ fn sentence(disks: &[Disk]) -> String {
                 .iter()
                 .filter(|disk| !told(disk))
                 .filter_map(|disk| {
-                    let found = disk.relative?;
-                    Some(format!("[{:.2}..{:.2}]", 1.0 / found.high, 1.0 / found.low))
+                    let (low, high) = disk.relative?.turned().interval()?;
+                    Some(format!("[{low:.2}..{high:.2}]"))
                 })
                 .collect();
+            let why = match between.is_empty() {
+                true => FEW_ROUNDS.to_owned(),
+                false => format!("the ratio {} holds 1 or is within 3% of it", between.join(", ")),
+            };
             format!(
-                "{} and {} can't be told apart here: {:.0} us per durable commit on the first, the ratio {} holds 1 or is within 3% of it{slower}.",
+                "{} and {} can't be told apart here: {:.0} us per durable commit on the first, {why}{slower}.",
                 first.directory,
                 ties.join(", "),
                 us(first),
-                between.join(", ")
             )
         }
     };

@@ -225,8 +225,8 @@ fn some(histogram: &Histogram) -> Option<&Histogram> {
 fn relative(row: &mut Row, measured: &Measured) {
     let relative = measured.relative;
     row.number(relative.map(|relative| relative.speedup));
-    row.number(relative.map(|relative| relative.low));
-    row.number(relative.map(|relative| relative.high));
+    row.number(relative.and_then(|relative| Some(relative.interval()?.0)));
+    row.number(relative.and_then(|relative| Some(relative.interval()?.1)));
     row.text(relative.map_or("", |relative| match relative.verdict {
         Verdict::Faster => "faster",
         Verdict::Slower => "slower",
@@ -296,7 +296,8 @@ fn sum<const N: usize>(tallies: [Tally; N]) -> Tally {
     })
 }
 
-/// Every write of a layer. Zeroing and discards carry no data of ours, and are not among them.
+/// Every write of ours to a layer. Zeroing and discards carry no data of ours, and are not among them; nor are other processes'
+/// writes, and those of the kernel that nobody can be named for.
 fn all_writes(layer: &LayerBill, source: BillSource) -> Tally {
     match source {
         BillSource::SharedCounters => layer.all_writes,
@@ -306,7 +307,6 @@ fn all_writes(layer: &LayerBill, source: BillSource) -> Tally {
             layer.timer_journal_writes,
             layer.other_journal_writes,
             layer.metadata_writes,
-            layer.unattributed_writes,
         ]),
     }
 }

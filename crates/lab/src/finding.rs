@@ -3,7 +3,6 @@
 //! *Owns*: choosing and saying. *May not touch*: figures; it reads the result only, and says nothing that was not
 //! measured in this run.
 
-use crate::engines::advise;
 use crate::result::{
     BillSource, CellDescription, CellResult, DurableFinding, Finding, Measured, Place, Relative, Run, Verdict,
 };
@@ -44,7 +43,8 @@ pub fn finding(run: &Run) -> Option<Finding> {
         best: Some(best.cell.name.clone()),
         naive,
         speedup: gain,
-        engines: advise(run),
+        // Those are for whoever knows the warnings too.
+        engines: Vec::new(),
     })
 }
 
@@ -112,13 +112,12 @@ fn sentence(
         );
     };
     format!(
-        "On {place} the best durable way is `{}`{also}: {:.1} times as fast as `{}`{} (95%: {:.1} to {:.1}), {}.",
+        "On {place} the best durable way is `{}`{also}: {:.1} times as fast as `{}`{} ({}), {}.",
         best.cell.name,
         gain.speedup,
         base.cell.name,
         role(&base.cell.what),
-        gain.low,
-        gain.high,
+        gain.interval_words(),
         why(best, base)
     )
 }
@@ -178,14 +177,12 @@ fn counts(measured: &Measured) -> Option<String> {
     let bill = measured.bill.as_ref()?;
     let layer = bill.layers.first()?;
     let per = |count: u64| count as f64 / bill.commits.max(1) as f64;
-    let kib = per(layer.all_writes.bytes) / 1024.0;
+    let own = layer.own_writes(bill.source);
+    let kib = per(own.bytes) / 1024.0;
     let flushes = per(layer.flushes);
     Some(match bill.source {
         BillSource::Trace => {
-            format!(
-                "{:.1} writes of {kib:.1} KiB in all and {flushes:.1} flushes",
-                per(layer.all_writes.requests)
-            )
+            format!("{:.1} writes of {kib:.1} KiB in all and {flushes:.1} flushes", per(own.requests))
         }
         // Empty flushes count among the writes there, so their number would mislead.
         BillSource::SharedCounters => format!("about {kib:.1} KiB written and {flushes:.1} flushes"),

@@ -34,6 +34,7 @@ pub mod over_time;
 pub mod pass;
 pub mod presets;
 pub mod progress;
+mod relative;
 pub mod report;
 pub mod result;
 pub mod run;

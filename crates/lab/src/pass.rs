@@ -146,7 +146,7 @@ impl<E: Engine<File = OsFile>> Writer<E> {
         let faults_before = thread_faults();
         let begin_ns = monotonic_ns();
         let end_ns = begin_ns.saturating_add(u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX));
-        let mut reserved_bytes = 0;
+        let (mut reserved_bytes, step_bytes) = (0, cell.step_bytes());
         let mut done = 0;
         let mut now_ns = begin_ns;
         while done < commits && now_ns < end_ns {
@@ -156,8 +156,8 @@ impl<E: Engine<File = OsFile>> Writer<E> {
             let offset = done * cell.write_bytes;
             let start_ns = monotonic_ns();
             if cell.strategy.preparation.in_steps() && offset + cell.write_bytes > reserved_bytes {
-                file.extend(cell.strategy.preparation, reserved_bytes, cell.step_bytes)?;
-                reserved_bytes += cell.step_bytes;
+                file.extend(cell.strategy.preparation, reserved_bytes, step_bytes)?;
+                reserved_bytes += step_bytes;
             }
             self.write(cell, file, done, offset)?;
             let written_ns = monotonic_ns();

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::Experiment;
 use crate::over_time::Slice;
+pub(crate) use crate::relative::FEW_ROUNDS;
+pub use crate::relative::{Relative, Verdict};
 
 /// Raised whenever the meaning or the name of a field changes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -264,33 +266,6 @@ pub struct Histogram {
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// How a cell compares with its run's baseline.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Relative {
-    /// Time per commit of the baseline divided by this cell's, paired by round: above 1 is faster.
-    pub speedup: f64,
-    /// 95% interval of that.
-    pub low: f64,
-    /// Its upper end.
-    pub high: f64,
-    /// The verdict.
-    pub verdict: Verdict,
-}
-
-/// Whether two arms differ: only when the interval is clear of 1 *and* the effect is at least 3%.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Takes less time.
-    Faster,
-    /// Takes more time.
-    Slower,
-    /// Cannot be told apart.
-    Tie,
-    /// Too few rounds to say anything.
-    Unknown,
-}
-
 /// What the block layer showed of a cell's acknowledgements.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -394,15 +369,24 @@ pub struct LayerBill {
     pub zeroing: Tally,
     /// Discards.
     pub discards: Tally,
-    /// Writes that nothing above explains.
+    /// Writes by the kernel that nothing above explains.
     pub unattributed_writes: Tally,
-    /// Cache flush commands that the device received.
+    /// Writes of other processes on a device that is shared with them.
+    #[serde(default)]
+    pub foreign_writes: Tally,
+    /// Discards and zeroing for others.
+    #[serde(default)]
+    pub foreign_other: Tally,
+    /// Cache flush commands that the device received for us; with shared counters, for everybody.
     pub flushes: u64,
-    /// Writes with FUA.
+    /// Flush commands that it received for others alone.
+    #[serde(default)]
+    pub foreign_flushes: u64,
+    /// Our writes with FUA.
     pub fua_writes: u64,
-    /// With shared counters: all writes, of all kinds.
+    /// All writes of all processes, of all kinds.
     pub all_writes: Tally,
-    /// With shared counters: all reads.
+    /// All reads of all processes.
     pub all_reads: Tally,
     /// Who submitted what, most first.
     pub submitters: Vec<Submitter>,
@@ -410,6 +394,21 @@ pub struct LayerBill {
     pub cross_check: Option<CrossCheck>,
     /// Some of what could not be attributed, in words.
     pub unattributed: Vec<String>,
+}
+
+impl LayerBill {
+    /// What was written for the commits: data, their journal, metadata that they or a file system of our own wrote. With shared
+    /// counters all writes.
+    pub fn own_writes(&self, source: BillSource) -> Tally {
+        if source == BillSource::SharedCounters {
+            return self.all_writes;
+        }
+        let own = [self.data_writes, self.journal_writes, self.metadata_writes];
+        Tally {
+            requests: own.iter().map(|tally| tally.requests).sum(),
+            bytes: own.iter().map(|tally| tally.bytes).sum(),
+        }
+    }
 }
 
 /// Requests of one kind by one submitter.

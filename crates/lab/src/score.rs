@@ -20,7 +20,7 @@ use crate::image::{Image, ImageKind, LoopMode};
 use crate::pass::Limits;
 use crate::presets::Preset;
 use crate::progress::Progress;
-use crate::result::{CellResult, Finding, LabResult, Outcome, Place, Relative, Run};
+use crate::result::{CellResult, FEW_ROUNDS, Finding, LabResult, Outcome, Place, Relative, Run};
 use crate::run::{Order, Plan, ROUNDS_MIN, room_needed_bytes, run};
 use crate::site::{OpenSite, Site};
 use crate::stage::{CellError, Leftover};
@@ -290,16 +290,24 @@ fn against(winner: &CellResult, cell: &CellResult, seed: u64) -> Option<Relative
 /// Whether a choice at this speed, with the winner's as 1, is near enough.
 pub fn verdict(found: &Relative, within: f64) -> String {
     let percent = (within - 1.0) * 100.0;
-    let said = if found.low >= 1.0 / within {
+    let near = found.speedup >= 1.0 / within;
+    let Some((low, high)) = found.interval() else {
+        let not = if near { "" } else { "not " };
+        return format!(
+            "{not}within {percent:.0}% by its centre: {:.2} of the speed, {FEW_ROUNDS}",
+            found.speedup
+        );
+    };
+    let said = if low >= 1.0 / within {
         format!("within {percent:.0}%")
-    } else if found.speedup >= 1.0 / within {
+    } else if near {
         format!("within {percent:.0}% by its centre, and its interval reaches beyond")
-    } else if found.high >= 1.0 / within {
+    } else if high >= 1.0 / within {
         format!("not within {percent:.0}% by its centre, and its interval reaches inside")
     } else {
         format!("NOT within {percent:.0}%")
     };
-    format!("{said}: {:.2} [{:.2}..{:.2}] of the speed", found.speedup, found.low, found.high)
+    format!("{said}: {:.2} [{low:.2}..{high:.2}] of the speed", found.speedup)
 }
 
 fn failed(place: Place, why: &str) -> Experiment {
@@ -345,7 +353,7 @@ mod tests {
 
     #[test]
     fn near_enough_is_said_with_the_interval_in_mind() {
-        let found = |low, speedup, high| Relative { speedup, low, high, verdict: Verdict::Tie };
+        let found = |low, speedup, high| Relative::with_interval(speedup, (low, high), Verdict::Tie);
         assert_eq!(verdict(&found(0.95, 0.98, 1.02), 1.1), "within 10%: 0.98 [0.95..1.02] of the speed");
         assert!(verdict(&found(0.85, 0.95, 1.02), 1.1).starts_with("within 10% by its centre"));
         assert!(verdict(&found(0.7, 0.8, 0.95), 1.1).starts_with("not within 10% by its centre"));

@@ -237,9 +237,13 @@ fn claim_of(cell: &Cell) -> Claim {
         (_, Preparation::Zeros | Preparation::WriteZeroes) => Claim::Written,
         (_, Preparation::ZeroRange) => Claim::Unwritten,
         (Reuse::Reuse, _) => Claim::Written,
-        (Reuse::New, Preparation::None | Preparation::FallocateSteps | Preparation::KeepSizeSteps) => {
-            Claim::Empty
-        }
+        (
+            Reuse::New,
+            Preparation::None
+            | Preparation::Sparse
+            | Preparation::FallocateSteps
+            | Preparation::KeepSizeSteps,
+        ) => Claim::Empty,
         (Reuse::New, Preparation::Fallocate | Preparation::KeepSize | Preparation::PosixFallocate) => {
             Claim::Unwritten
         }

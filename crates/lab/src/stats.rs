@@ -43,6 +43,8 @@ const T_975: [f64; 30] = [
     2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555,
     2.0518, 2.0484, 2.0452, 2.0423,
 ];
+/// In each tail of a 95% interval.
+const TAIL: f64 = 0.025;
 /// 0.975 quantile of the normal distribution.
 const Z_975: f64 = 1.959_964;
 
@@ -70,10 +72,21 @@ pub fn per_commit_ns(measured: &Measured) -> Option<f64> {
 /// How `arm` compares with `baseline`: pairs are rounds of the same number. The same input and `seed` give
 /// the same answer. `None` where no round of one pairs with a round of the other.
 ///
-/// With fewer than [`PAIRS_MIN`] pairs the verdict is [`Verdict::Unknown`] and the interval is the range
-/// seen.
+/// With fewer than [`PAIRS_MIN`] pairs the verdict is [`Verdict::Unknown`] and there is no interval.
 pub fn relative(baseline: &[Round], arm: &[Round], seed: u64) -> Option<Relative> {
-    relative_of(&paired_logs(baseline, arm), seed, RESAMPLES)
+    relative_of(&paired_logs(baseline, arm), seed, RESAMPLES, &Level::ALONE)
+}
+
+/// As [`relative`], where it is one of so many comparisons that are looked at together: the interval is as wide as all of them need
+/// to be right at once in 95 of 100 runs (Bonferroni).
+pub fn relative_of_several(
+    baseline: &[Round],
+    arm: &[Round],
+    seed: u64,
+    comparisons: usize,
+) -> Option<Relative> {
+    let level = Level::of_several(comparisons);
+    relative_of(&paired_logs(baseline, arm), seed, RESAMPLES, &level)
 }
 
 /// The verdict on a speedup and its interval, from [`PAIRS_MIN`] pairs or more: different only when the
@@ -126,25 +139,22 @@ fn paired_logs(baseline: &[Round], arm: &[Round]) -> Vec<f64> {
     arm.iter().filter_map(|(number, arm)| base.get(number).map(|base| (base / arm).ln())).collect()
 }
 
-fn relative_of(logs: &[f64], seed: u64, resamples: usize) -> Option<Relative> {
+fn relative_of(logs: &[f64], seed: u64, resamples: usize, level: &Level) -> Option<Relative> {
     if logs.is_empty() {
         return None;
     }
     let mut scratch = Vec::new();
     let centre = hodges_lehmann(logs, &mut scratch);
     if logs.len() < PAIRS_MIN {
-        let low = logs.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let (speedup, low, high) = (centre.exp(), low.exp(), high.exp());
-        return Some(Relative { speedup, low, high, verdict: Verdict::Unknown });
+        return Some(Relative::without_interval(centre.exp()));
     }
-    let (low, high) = interval(logs, centre, seed, resamples);
+    let (low, high) = interval(logs, centre, seed, resamples, level);
     let (speedup, low, high) = (centre.exp(), low.exp(), high.exp());
-    Some(Relative { speedup, low, high, verdict: verdict(low, high, speedup) })
+    Some(Relative::with_interval(speedup, (low, high), verdict(low, high, speedup)))
 }
 
 /// The bootstrap interval of the centre of at least two values, as the module's head says.
-fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize) -> (f64, f64) {
+fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize, level: &Level) -> (f64, f64) {
     debug_assert!(logs.len() >= 2);
     let mut rng = Rng::with_seed(seed);
     let mut scratch = Vec::with_capacity(logs.len() * (logs.len() + 1) / 2);
@@ -157,8 +167,9 @@ fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize) -> (f64, f64
         .collect();
     centres.sort_unstable_by(f64::total_cmp);
     let n = logs.len() as f64;
-    let expanded = (n / (n - 1.0)).sqrt() * t_975(logs.len() - 1);
+    let expanded = (n / (n - 1.0)).sqrt() * level.t(logs.len() - 1);
     let alpha = normal_below(-expanded);
+    // Stretched from the ordinary quantiles: far out a bootstrap of few rounds has none.
     let factor = expanded / Z_975;
     let stretched_low = centre - (centre - quantile_of_sorted(&centres, 0.025)) * factor;
     let stretched_high = centre + (quantile_of_sorted(&centres, 0.975) - centre) * factor;
@@ -197,6 +208,58 @@ fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
         Some(next) if part > 0.0 => here + part * (next - here),
         _ => here,
     }
+}
+
+/// How wide an interval is.
+struct Level {
+    /// What either tail may hold.
+    tail: f64,
+}
+
+impl Level {
+    /// 95%.
+    const ALONE: Self = Self { tail: TAIL };
+
+    fn of_several(comparisons: usize) -> Self {
+        Self { tail: TAIL / comparisons.max(1) as f64 }
+    }
+
+    /// Student's t that leaves this much in its upper tail.
+    fn t(&self, degrees: usize) -> f64 {
+        if self.tail >= TAIL { t_975(degrees) } else { t_of_tail(self.tail, degrees) }
+    }
+}
+
+/// Student's t with `tail` above it, found by halving.
+fn t_of_tail(tail: f64, degrees: usize) -> f64 {
+    let (mut low, mut high) = (0.0, 1e6);
+    for _ in 0..200 {
+        let middle = (low + high) / 2.0;
+        if t_above(middle, degrees.max(1)) > tail {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+/// What Student's t with whole degrees of freedom has above `t` >= 0 (Abramowitz and Stegun 26.7.3 and 26.7.4).
+fn t_above(t: f64, degrees: usize) -> f64 {
+    let angle = (t / (degrees as f64).sqrt()).atan();
+    let (sin, cos) = angle.sin_cos();
+    let odd = degrees % 2 == 1;
+    // Of even degrees 1 + c^2/2 + 1*3/(2*4) c^4 ..., of odd ones c + 2/3 c^3 + 2*4/(3*5) c^5 ...
+    let (mut term, first) = if odd { (cos, 3) } else { (1.0, 2) };
+    let mut sum = if degrees == 1 { 0.0 } else { term };
+    let mut k = first;
+    while k + 2 <= degrees {
+        term *= cos * cos * (k - 1) as f64 / k as f64;
+        sum += term;
+        k += 2;
+    }
+    let within = if odd { std::f64::consts::FRAC_2_PI * (angle + sin * sum) } else { sin * sum };
+    (1.0 - within) / 2.0
 }
 
 /// 0.975 quantile of Student's t; beyond the table by the first terms of its expansion, exact to 4 digits
@@ -249,6 +312,21 @@ mod tests {
         assert!((normal_below(3.0) - 0.998_650_1).abs() < 1e-6);
         assert!((t_975(4) - 2.7764).abs() < 1e-4);
         assert!((t_975(40) - 2.0211).abs() < 1e-3, "{}", t_975(40));
+        // Published quantiles: one-sided 0.025, 0.005 and 0.0005.
+        for (tail, degrees, t) in [
+            (0.025, 1, 12.7062),
+            (0.025, 4, 2.7764),
+            (0.005, 5, 4.0321),
+            (0.005, 6, 3.7074),
+            (0.0005, 11, 4.437),
+            (0.025, 30, 2.0423),
+        ] {
+            assert!(
+                (t_of_tail(tail, degrees) - t).abs() < 1e-3,
+                "{tail} {degrees}: {}",
+                t_of_tail(tail, degrees)
+            );
+        }
         assert!((binomial_tail(20, 4, 0.05) - 0.0159).abs() < 1e-3);
         assert_eq!(binomial_tail(20, 0, 0.05), 1.0);
         assert_eq!(binomial_tail(3, 4, 0.05), 0.0);
@@ -264,15 +342,24 @@ mod tests {
         let mut arm: Vec<Round> = (2..10).rev().map(|n| round(n, 100.0)).collect();
         let found = relative(&base, &arm, 1).unwrap();
         assert_eq!(found.verdict, Verdict::Faster);
-        assert!((found.speedup - 2.0).abs() < 1e-9 && found.low <= 2.0 && found.high >= 2.0);
+        assert!(
+            (found.speedup - 2.0).abs() < 1e-9
+                && found.interval().is_some_and(|(low, high)| low <= 2.0 && high >= 2.0)
+        );
         arm.iter_mut().for_each(|round| round.commits = 0);
         assert!(relative(&base, &arm, 1).is_none());
         assert!(relative(&base, &[], 1).is_none());
         let four: Vec<Round> = (0..4).map(|n| round(n, 100.0)).collect();
-        assert_eq!(relative(&base, &four, 1).unwrap().verdict, Verdict::Unknown);
+        for rounds in 1..PAIRS_MIN {
+            let few = relative(&base, &four[..rounds], 1).unwrap();
+            assert_eq!(
+                (few.verdict, few.interval(), few.low, few.high),
+                (Verdict::Unknown, None, None, None)
+            );
+        }
         let huge = [Round { number: 0, commits: u64::MAX, total_ns: 1, ..Round::default() }];
         let found = relative(&base, &huge, 1).unwrap();
-        assert!(found.speedup.is_finite() && found.low.is_finite() && found.high.is_finite());
+        assert!(found.speedup.is_finite());
     }
 
     #[test]
@@ -323,8 +410,8 @@ mod tests {
         let mut rng = Rng::with_seed(u64::from(rounds).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let called = (0..pairs).filter(|_| {
             let (base, arm) = pair(&mut rng, rounds, noise, speedup);
-            let found =
-                relative_of(&paired_logs(&base, &arm), rng.u64(..), resamples).map(|found| found.verdict);
+            let found = relative_of(&paired_logs(&base, &arm), rng.u64(..), resamples, &Level::ALONE)
+                .map(|found| found.verdict);
             found == Some(Verdict::Faster) || (speedup == 1.0 && found == Some(Verdict::Slower))
         });
         100.0 * called.count() as f64 / pairs as f64

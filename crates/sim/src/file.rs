@@ -244,6 +244,7 @@ impl File for SimFile {
                 self.reserve(preparation, all, true, false)
             }
             Preparation::KeepSize => self.reserve(preparation, all, false, false),
+            Preparation::Sparse => self.set_len(len_bytes),
             Preparation::ZeroRange => self.reserve(preparation, all, true, true),
             Preparation::Zeros => {
                 let mut state = self.lock();

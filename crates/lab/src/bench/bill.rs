@@ -77,6 +77,7 @@ pub fn by_trace(
         layers: &layers,
         commits: &spans,
         own_threads: &committing,
+        own_workers: false,
         counted: &vec![counted],
         timeline_commits: 0,
     };
@@ -86,7 +87,7 @@ pub fn by_trace(
     let Some(of_layer) = bill.layers.first() else { return Ok(all) };
     sort(of_layer, &mut all);
     let flushes = own_flushes(&trace, &committing);
-    all.apart.flushes = of_layer.flushes.saturating_sub(flushes.len() as u64);
+    all.apart.flushes = (of_layer.flushes + of_layer.foreign_flushes).saturating_sub(flushes.len() as u64);
     all.flushes = flushes.len() as u64;
     if task.load == Load::Closed(1) {
         waited(&trace, &layers, &spans, &committing, &flushes, &mut all);

@@ -3,16 +3,21 @@
 //! *Owns*: the order of reasons. *May not touch*: how requests were found (`requests`), the coverage rule (`durable`).
 //!
 //! A write is, in this order: the journal's, if it lies in the journal's area; data, if it lies on the file's blocks;
-//! metadata, if the file system flagged it so, or if this process itself asked for it (it writes nothing else), or if
-//! the whole file system is ours; otherwise unattributed, and printed.
+//! metadata, if this process itself asked for it (it writes nothing else), or if
+//! the whole file system is ours; another process's, if one asked for it; otherwise (the kernel's threads) unattributed, and
+//! printed.
+//!
+//! Whose flush it is: ours, if the file system is, or if our thread waited for it, or the journal for a transaction of ours, or on
+//! the disk below a loop device the kernel's worker. A flush that serves us and others at once is ours. Others' requests are
+//! counted apart, everywhere.
 //!
 //! Whose journal write it is: *caused*, when the transaction began and ended inside one commit (ext4), or when our own
 //! thread forced the log in this commit before (xfs); a *timer's*, when the transaction had been open for the journal's
 //! commit interval, or nobody of ours forced the log; *other* else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use inkstone_io::host::{BlockStat, RequestFlags, RequestOp, Trace, TraceEvent, TraceKind};
+use inkstone_io::host::{BlockStat, RequestFlags, RequestOp, Trace, TraceKind};
 
 use crate::pass::CommitSpan;
 use crate::result::{
@@ -33,12 +38,15 @@ enum Kind {
     OtherJournalWrite,
     MetadataWrite,
     Unattributed,
+    ForeignWrite,
     Flush,
+    ForeignFlush,
     DataRead,
     OtherRead,
     ForeignRead,
     Zeroing,
     Discard,
+    ForeignOther,
 }
 
 impl Kind {
@@ -50,12 +58,15 @@ impl Kind {
             Self::OtherJournalWrite => "journal write (other)",
             Self::MetadataWrite => "metadata write",
             Self::Unattributed => "unattributed write",
+            Self::ForeignWrite => "write of another process",
             Self::Flush => "flush",
+            Self::ForeignFlush => "flush for others",
             Self::DataRead => "data read",
             Self::OtherRead => "other read",
             Self::ForeignRead => "read of another process",
             Self::Zeroing => "zeroing",
             Self::Discard => "discard",
+            Self::ForeignOther => "discard or zeroing for others",
         }
     }
 }
@@ -75,6 +86,9 @@ struct Causes<'a> {
     layers: &'a [Layer],
     commits: &'a [CommitSpan],
     own_threads: &'a [u32],
+    own_workers: bool,
+    /// Which requests are flushes that our own threads asked for.
+    own_flushes: HashSet<usize>,
     transactions: Vec<Transaction>,
     /// Times at which our own threads forced xfs's log.
     forced_ns: Vec<u64>,
@@ -94,6 +108,8 @@ pub struct Evidence<'a> {
     pub commits: &'a [CommitSpan],
     /// Threads of this process, the kernel's io_uring workers among them.
     pub own_threads: &'a [u32],
+    /// Whether the kernel's workers sync for this process (Linux AIO's `IOCB_CMD_FDSYNC`).
+    pub own_workers: bool,
     /// The same span by the devices' own counters.
     pub counted: &'a Counted,
     /// How many commits to keep request by request.
@@ -102,15 +118,16 @@ pub struct Evidence<'a> {
 
 /// Makes the bill, and says whether the acknowledgements were covered.
 pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
-    let Evidence { trace, layers, commits, own_threads, counted, timeline_commits } = *evidence;
-    let causes = Causes::from(&trace.events, layers, commits, own_threads);
+    let Evidence { trace, layers, commits, counted, timeline_commits, .. } = *evidence;
+    let causes = Causes::from(evidence);
     let requests = pair(&trace.events, layers);
-    let kinds: Vec<Kind> = requests.iter().map(|request| causes.kind(request)).collect();
+    let causes = Causes { own_flushes: own_flushes(evidence, &requests), ..causes };
+    let kinds: Vec<Kind> = requests.iter().enumerate().map(|(n, request)| causes.kind(n, request)).collect();
     let mut bills: Vec<LayerBill> = layers.iter().map(empty_bill).collect();
     let mut submitters: HashMap<(usize, String, Kind), Tally> = HashMap::new();
-    for (request, &kind) in requests.iter().zip(&kinds) {
+    for (n, (request, &kind)) in requests.iter().zip(&kinds).enumerate() {
         count(&mut bills[request.layer], request, kind);
-        let key = (request.layer, causes.who(request), kind);
+        let key = (request.layer, causes.who(n, request), kind);
         submitters.entry(key).or_default().add(request.bytes);
     }
     for (index, bill) in bills.iter_mut().enumerate() {
@@ -143,8 +160,9 @@ fn durable(requests: &[DeviceRequest], kinds: &[Kind], causes: &Causes<'_>, lost
     };
     // Metadata that our own thread waits for (an inode without a journal, a log tree) is part of what it acknowledges.
     let waited = |request: &DeviceRequest| request.flags.sync && causes.own_threads.contains(&request.tid);
+    // A flush empties the whole cache, whoever asked for it.
     let ours = |request: &DeviceRequest, kind: Kind| match kind {
-        Kind::DataWrite | Kind::JournalWrite | Kind::Flush => true,
+        Kind::DataWrite | Kind::JournalWrite | Kind::Flush | Kind::ForeignFlush => true,
         Kind::MetadataWrite => waited(request),
         _ => false,
     };
@@ -167,7 +185,7 @@ const UNATTRIBUTED_SHOWN: usize = 8;
 fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
     if request.is_write() {
         bill.all_writes.add(request.bytes);
-        bill.fua_writes += u64::from(request.flags.fua);
+        bill.fua_writes += u64::from(request.flags.fua && kind != Kind::ForeignWrite);
     }
     if request.flags.op == RequestOp::Read {
         bill.all_reads.add(request.bytes);
@@ -189,6 +207,12 @@ fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
             bill.flushes += 1;
             return;
         }
+        Kind::ForeignFlush => {
+            bill.foreign_flushes += 1;
+            return;
+        }
+        Kind::ForeignWrite => &mut bill.foreign_writes,
+        Kind::ForeignOther => &mut bill.foreign_other,
         Kind::DataRead => &mut bill.data_reads,
         Kind::OtherRead => &mut bill.other_reads,
         Kind::ForeignRead => &mut bill.foreign_reads,
@@ -225,16 +249,12 @@ fn cross_check(requests: &[DeviceRequest], layer: usize, counted: &BlockStat) ->
 }
 
 impl<'a> Causes<'a> {
-    fn from(
-        events: &[TraceEvent],
-        layers: &'a [Layer],
-        commits: &'a [CommitSpan],
-        own_threads: &'a [u32],
-    ) -> Self {
+    fn from(evidence: &Evidence<'a>) -> Self {
+        let Evidence { trace, layers, commits, own_threads, own_workers, .. } = *evidence;
         let mut transactions: Vec<Transaction> = Vec::new();
         let mut forced_ns = Vec::new();
         let layer_of = |device| layers.iter().position(|layer| layer.numbers.contains(&device));
-        for event in events {
+        for event in &trace.events {
             match event.what {
                 TraceKind::JournalCommitStart { device, transaction } => {
                     let Some(layer) = layer_of(device) else { continue };
@@ -265,7 +285,15 @@ impl<'a> Causes<'a> {
                 _ => {}
             }
         }
-        Self { layers, commits, own_threads, transactions, forced_ns }
+        Self {
+            layers,
+            commits,
+            own_threads,
+            own_workers,
+            own_flushes: HashSet::new(),
+            transactions,
+            forced_ns,
+        }
     }
 
     /// The commit under way at this time, or acknowledged last before it.
@@ -274,29 +302,58 @@ impl<'a> Causes<'a> {
         self.commits.get(after.checked_sub(1)?)
     }
 
-    fn kind(&self, request: &DeviceRequest) -> Kind {
+    fn kind(&self, number: usize, request: &DeviceRequest) -> Kind {
         let layer = &self.layers[request.layer];
         let range = request.range();
         match request.flags.op {
-            RequestOp::Flush => Kind::Flush,
-            RequestOp::Discard | RequestOp::SecureErase => Kind::Discard,
-            RequestOp::Other | RequestOp::Zone => Kind::Zeroing,
+            RequestOp::Flush => self.flush_kind(number, request),
+            RequestOp::Discard | RequestOp::SecureErase if self.is_known(layer, request) => Kind::Discard,
+            RequestOp::Other | RequestOp::Zone if self.is_known(layer, request) => Kind::Zeroing,
+            RequestOp::Discard | RequestOp::SecureErase | RequestOp::Other | RequestOp::Zone => {
+                Kind::ForeignOther
+            }
             RequestOp::Read if layer.is_file(&range) => Kind::DataRead,
-            RequestOp::Read if layer.private || self.own_threads.contains(&request.tid) => Kind::OtherRead,
+            RequestOp::Read if self.is_known(layer, request) => Kind::OtherRead,
             RequestOp::Read => Kind::ForeignRead,
-            RequestOp::Write if request.bytes == 0 => Kind::Flush,
+            RequestOp::Write if request.bytes == 0 => self.flush_kind(number, request),
             RequestOp::Write if layer.is_log(&range) => self.journal_kind(layer, request),
             RequestOp::Write if layer.is_file(&range) => Kind::DataWrite,
             // Where the journal's place could not be read, its thread tells: it writes nothing else there.
             RequestOp::Write if layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/") => {
                 self.journal_kind(layer, request)
             }
-            RequestOp::Write => {
-                let ours = self.own_threads.contains(&request.tid);
-                let known = request.flags.meta || ours || layer.private;
-                if known { Kind::MetadataWrite } else { Kind::Unattributed }
-            }
+            RequestOp::Write if self.is_known(layer, request) => Kind::MetadataWrite,
+            RequestOp::Write if !is_kernels(request) => Kind::ForeignWrite,
+            // Below a loop device everything is the image's; on a disk of everybody's the kernel writes everybody's metadata.
+            RequestOp::Write if request.flags.meta && request.layer > 0 => Kind::MetadataWrite,
+            RequestOp::Write => Kind::Unattributed,
         }
+    }
+
+    /// Whether our own thread asked for it, or nobody but us has files there.
+    fn is_known(&self, layer: &Layer, request: &DeviceRequest) -> bool {
+        layer.private || self.own_threads.contains(&request.tid)
+    }
+
+    fn flush_kind(&self, number: usize, request: &DeviceRequest) -> Kind {
+        let layer = &self.layers[request.layer];
+        let comm = request.comm.as_str();
+        let within =
+            || self.commit_at(request.issue_ns).is_some_and(|commit| request.issue_ns <= commit.ack_ns);
+        let ours = if layer.private || self.own_flushes.contains(&number) {
+            true
+        } else if self.own_threads.contains(&request.tid) {
+            // Ours was the last to ask, and was served by another.
+            false
+        } else if request.layer > 0 {
+            // The loop device's own worker; another loop device's there looks the same.
+            is_kernels(request)
+        } else if comm.starts_with("jbd2/") || layer.file_system == "xfs" && is_kernels(request) {
+            self.journal_kind(layer, request) == Kind::JournalWrite
+        } else {
+            self.own_workers && comm.starts_with("kworker") && within()
+        };
+        if ours { Kind::Flush } else { Kind::ForeignFlush }
     }
 
     fn journal_kind(&self, layer: &Layer, request: &DeviceRequest) -> Kind {
@@ -321,14 +378,54 @@ impl<'a> Causes<'a> {
         if caused { Kind::JournalWrite } else { Kind::OtherJournalWrite }
     }
 
-    fn who(&self, request: &DeviceRequest) -> String {
-        if self.own_threads.contains(&request.tid) {
+    fn who(&self, number: usize, request: &DeviceRequest) -> String {
+        let is_flush = request.bytes == 0;
+        if self.own_flushes.contains(&number) || !is_flush && self.own_threads.contains(&request.tid) {
             return "this process".into();
+        }
+        if self.own_threads.contains(&request.tid) {
+            let private = self.layers[request.layer].private;
+            return if private { "this process" } else { "not known" }.into();
         }
         // A worker's number changes from request to request and says nothing.
         let name = request.comm.as_str();
         if name.starts_with("kworker") { "kworker".into() } else { name.to_owned() }
     }
+}
+
+/// Whether a thread of the kernel asked for it: those have no process of their own that could be named.
+fn is_kernels(request: &DeviceRequest) -> bool {
+    let name = request.comm.as_str();
+    ["kworker", "jbd2/", "loop", "xfs", "btrfs", "kswapd", "ksoftirqd", "swapper", "md", "dm"]
+        .iter()
+        .any(|kernel| name.starts_with(kernel))
+}
+
+/// The flush that served each flush that our own threads asked for. Several processes ask at once, and one flush serves all that asked
+/// before it was sent, so the last to ask says little. Who waits for it goes on when it has ended: so it is the last that ended
+/// before the acknowledgement, and outside of a commit the next that was sent.
+fn own_flushes(evidence: &Evidence<'_>, requests: &[DeviceRequest]) -> HashSet<usize> {
+    let Evidence { trace, layers, commits, own_threads, .. } = *evidence;
+    let mut own = HashSet::new();
+    let flushes: Vec<usize> = (0..requests.len()).filter(|&n| requests[n].is_flush()).collect();
+    for event in trace.events.iter().filter(|event| own_threads.contains(&event.tid)) {
+        let TraceKind::BioQueue { device, flags, .. } = event.what else { continue };
+        if !flags.preflush && flags.op != RequestOp::Flush {
+            continue;
+        }
+        let Some(layer) = layers.iter().position(|layer| layer.numbers.contains(&device)) else { continue };
+        let begun = commits.partition_point(|commit| commit.start_ns <= event.time_ns);
+        let commit = begun.checked_sub(1).map(|n| commits[n]).filter(|commit| event.time_ns <= commit.ack_ns);
+        let from = flushes.partition_point(|&n| requests[n].issue_ns < event.time_ns);
+        let after = || flushes[from..].iter().copied().filter(|&n| requests[n].layer == layer);
+        let ended = |n: &usize| {
+            commit
+                .is_some_and(|commit| requests[*n].complete_ns.is_some_and(|end_ns| end_ns <= commit.ack_ns))
+        };
+        let sent_within = |n: &usize| commit.is_none_or(|commit| requests[*n].issue_ns <= commit.ack_ns);
+        own.extend(after().take_while(sent_within).filter(ended).last().or_else(|| after().next()));
+    }
+    own
 }
 
 /// The flags as the kernel prints them (see `inkstone_io::host::RequestFlags`).
@@ -373,8 +470,8 @@ fn timeline(
         let until_ns = commits.get(number + 1).map_or(u64::MAX, |next| next.start_ns);
         let during =
             |request: &DeviceRequest| request.issue_ns >= commit.start_ns && request.issue_ns < until_ns;
-        let shown = requests.iter().zip(kinds).filter(|(request, _)| during(request));
-        let row = |(request, kind): (&DeviceRequest, &Kind)| TimelineRequest {
+        let shown = requests.iter().zip(kinds).enumerate().filter(|(_, (request, _))| during(request));
+        let row = |(at, (request, kind)): (usize, (&DeviceRequest, &Kind))| TimelineRequest {
             device: causes.layers[request.layer].device.clone(),
             issued_ns: request.issue_ns - commit.start_ns,
             completed_ns: request.complete_ns.map(|end_ns| end_ns.saturating_sub(commit.start_ns)),
@@ -382,7 +479,7 @@ fn timeline(
             sector: request.sector,
             bytes: request.bytes,
             flags: letters(request.flags),
-            who: causes.who(request),
+            who: causes.who(at, request),
         };
         timeline.push(TimelineCommit {
             number: number as u64,
@@ -438,140 +535,4 @@ pub fn shared_counters(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::requests::tests::*;
-    use super::*;
-
-    const ME: u32 = 5;
-    const LOG: u64 = 1_000_000;
-
-    fn journal(time_ns: u64, transaction: u32, start: bool) -> TraceEvent {
-        let what = if start {
-            TraceKind::JournalCommitStart { device: DISK, transaction }
-        } else {
-            TraceKind::JournalCommitEnd { device: DISK, transaction }
-        };
-        TraceEvent { time_ns, tid: 77, what }
-    }
-
-    fn stats(time_ns: u64, transaction: u32, running_ms: u64) -> TraceEvent {
-        let what =
-            TraceKind::JournalStats { device: DISK, transaction, running_ms, blocks: 3, blocks_logged: 3 };
-        TraceEvent { time_ns, tid: 77, what }
-    }
-
-    fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableFinding) {
-        let commits: Vec<_> =
-            acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
-        let trace = Trace { events, lost: 0 };
-        let (layers, counted) = ([layer()], vec![None]);
-        let evidence = Evidence {
-            trace: &trace,
-            layers: &layers,
-            commits: &commits,
-            own_threads: &[ME],
-            counted: &counted,
-            timeline_commits: 3,
-        };
-        let (bill, durable) = super::bill_of(&evidence);
-        assert_eq!(bill.timeline.len(), commits.len().min(3));
-        (bill.layers.into_iter().next().expect("one layer"), durable)
-    }
-
-    fn data_and_flush() -> Vec<TraceEvent> {
-        vec![
-            bio(100, ME, 800, 8, "WS"),
-            issue(101, 800, 8, "WS"),
-            complete(110, 800, 8, "WS"),
-            bio(111, ME, 0, 0, "FWS"),
-            issue(112, 0, 0, "FF"),
-            complete(120, 0, 0, "FF"),
-        ]
-    }
-
-    #[test]
-    fn an_overwrite_is_one_write_and_one_flush() {
-        let (bill, durable) = bill_of(data_and_flush(), &[(90, 130)]);
-        assert_eq!(bill.data_writes, Tally { requests: 1, bytes: 4096 });
-        assert_eq!(
-            (bill.flushes, bill.journal_writes.requests, bill.unattributed_writes.requests),
-            (1, 0, 0)
-        );
-        assert_eq!(durable_commits(&durable), Some(1));
-    }
-
-    fn durable_commits(durable: &DurableFinding) -> Option<u64> {
-        if let DurableFinding::Seen { commits } = durable { Some(*commits) } else { None }
-    }
-
-    #[test]
-    fn a_transaction_inside_a_commit_is_caused_by_it() {
-        let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
-        events.extend(data_and_flush());
-        events.extend([journal(125, 9, false), stats(125, 9, 4)]);
-        let (bill, _) = bill_of(events, &[(90, 130)]);
-        assert_eq!(bill.journal_writes, Tally { requests: 1, bytes: 8192 });
-        assert_eq!(bill.timer_journal_writes.requests, 0);
-    }
-
-    #[test]
-    fn an_old_transaction_is_the_timers_even_inside_a_commit() {
-        let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
-        events.extend(data_and_flush());
-        events.extend([journal(125, 9, false), stats(125, 9, 5004)]);
-        let (bill, durable) = bill_of(events, &[(90, 130)]);
-        assert_eq!((bill.journal_writes.requests, bill.timer_journal_writes.requests), (0, 1));
-        assert_eq!(durable_commits(&durable), Some(1), "a timer's write is nothing that was acknowledged");
-    }
-
-    #[test]
-    fn a_transaction_that_outlives_its_commit_is_somebody_elses() {
-        let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
-        events.extend(data_and_flush());
-        events.extend([journal(200, 9, false), stats(200, 9, 12)]);
-        let (bill, _) = bill_of(events, &[(90, 130)]);
-        assert_eq!((bill.journal_writes.requests, bill.other_journal_writes.requests), (0, 1));
-    }
-
-    #[test]
-    fn writes_elsewhere_are_metadata_or_named_as_unattributed() {
-        let mut events = vec![
-            issue(91, 50_000, 8, "WM"),
-            bio(92, ME, 60_000, 8, "WS"),
-            issue(93, 60_000, 8, "WS"),
-            issue(94, 70_000, 8, "W"),
-        ];
-        events.extend(data_and_flush());
-        let (bill, _) = bill_of(events, &[(90, 130)]);
-        assert_eq!((bill.metadata_writes.requests, bill.unattributed_writes.requests), (2, 1));
-        assert!(bill.unattributed[0].contains("70000"), "{:?}", bill.unattributed);
-    }
-
-    #[test]
-    fn metadata_that_we_wait_for_has_to_be_flushed_too() {
-        let mut events = data_and_flush();
-        events.extend([
-            bio(121, ME, 60_000, 8, "WS"),
-            issue(122, 60_000, 8, "WS"),
-            complete(125, 60_000, 8, "WS"),
-        ]);
-        let (_, durable) = bill_of(events.clone(), &[(90, 130)]);
-        assert!(
-            matches!(durable, DurableFinding::NotCovered { .. }),
-            "an inode after the flush: {durable:?}"
-        );
-        events.extend([issue(126, 0, 0, "FF"), complete(129, 0, 0, "FF")]);
-        let (_, durable) = bill_of(events, &[(90, 130)]);
-        assert_eq!(durable_commits(&durable), Some(1));
-    }
-
-    #[test]
-    fn counters_that_do_not_reach_the_commits_do_not_cover_them() {
-        let counted = BlockStat { writes: 30, write_sectors: 160, flushes: Some(10), ..BlockStat::default() };
-        let (bill, durable) = shared_counters("vda", 10, &counted, true);
-        assert_eq!((bill.layers[0].flushes, bill.layers[0].all_writes.requests), (10, 30));
-        assert!(matches!(durable, DurableFinding::Consistent { flushes: 10, commits: 10 }));
-        let (_, durable) = shared_counters("vda", 11, &counted, true);
-        assert!(matches!(durable, DurableFinding::NotCovered { .. }));
-    }
-}
+mod tests;

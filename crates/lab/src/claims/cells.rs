@@ -2,7 +2,7 @@
 
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 
-use crate::cell::{Cache, Cell, Pass, STEP_BYTES, WRITE_BYTES};
+use crate::cell::{Cache, Cell, Pass, WRITE_BYTES};
 
 /// Of each file; 256 commits of 4 KiB in a pass at most.
 const FILE_BYTES: u64 = 1 << 20;
@@ -24,7 +24,7 @@ const fn cell(strategy: Strategy) -> Cell {
         file_bytes: FILE_BYTES,
         pass: Pass::First,
         cache: Cache::Warm,
-        step_bytes: STEP_BYTES,
+        step_bytes: None,
         pause_ms: 0,
     }
 }

@@ -6,7 +6,7 @@ use inkstone_io::{FallocateMode, NamedChoice};
 
 use crate::cell::Cell;
 use crate::experiment::{Experiment, ExperimentRow};
-use crate::result::{self, Bill, BillSource, LayerBill, Place, Relative, Round, Run};
+use crate::result::{self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run};
 use crate::stats::relative;
 
 use super::rule::Found;
@@ -139,7 +139,7 @@ impl Evidence<'_> {
 /// Of several, the one that the fast cell is surest to beat by the least: if that one is beaten, all are.
 fn speed(run: &Run, slow: &[Cell], fast: &Cell) -> Result<Found, String> {
     let judged = rounds(run, fast)?;
-    let mut nearest: Option<(Relative, String)> = None;
+    let mut nearest: Option<(Told, String)> = None;
     let mut why = String::new();
     for cell in slow {
         // A way that the file system does not have needs no beating, as long as there is another.
@@ -156,17 +156,22 @@ fn speed(run: &Run, slow: &[Cell], fast: &Cell) -> Result<Found, String> {
     Ok(times(found, format!("{} : {base}", fast.name())))
 }
 
-fn times(found: Relative, of: String) -> Found {
+fn times(found: Told, of: String) -> Found {
     Found { value: found.speedup, low: found.low, high: found.high, unit: "times".into(), of }
 }
 
+/// A ratio with its interval.
+struct Told {
+    speedup: f64,
+    low: f64,
+    high: f64,
+}
+
 /// Only with enough rounds for an interval.
-fn told(found: Option<Relative>) -> Result<Relative, String> {
-    match found {
-        Some(found) if found.verdict != result::Verdict::Unknown => Ok(found),
-        Some(_) => Err("too few rounds for an interval".into()),
-        None => Err("no round of one pairs with a round of the other".into()),
-    }
+fn told(found: Option<Relative>) -> Result<Told, String> {
+    let found = found.ok_or("no round of one pairs with a round of the other")?;
+    let (low, high) = found.interval().ok_or(FEW_ROUNDS)?;
+    Ok(Told { speedup: found.speedup, low, high })
 }
 
 fn measured<'a>(run: &'a Run, cell: &Cell) -> Result<&'a result::Measured, String> {

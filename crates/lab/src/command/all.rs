@@ -22,7 +22,7 @@ use crate::finding::finding;
 use crate::image::{IMAGE_BYTES_MIN, ImageKind, LoopMode};
 use crate::pass::Limits;
 use crate::presets::Preset;
-use crate::result::{Finding, LabResult, Run, Warning};
+use crate::result::{LabResult, Warning};
 use crate::run::{Order, Plan, ROUNDS_MIN, run, steps_of};
 use crate::score::{self, Effort, score_image, score_site};
 use crate::site::OpenSite;
@@ -208,6 +208,8 @@ pub fn all(options: &AllOptions, context: &mut Context<'_>) -> Result<LabResult,
     let open = OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(options.tier))?;
     started.swept(&open.swept);
     let begin = Instant::now();
+    // Once, where the durable ways that matter stand side by side.
+    started.advise_on(Preset::Quick.name());
     let looked = started.look_around(&open.site, context);
     if looked.is_ok() {
         in_turn(&open, options, begin, context, &mut started);
@@ -315,7 +317,7 @@ fn one(
             let plan = plan(*preset, options, share, commits);
             context.progress.start(steps_of(site, &plan), title, share.as_secs_f64());
             let mut run = run(site, &plan, context.stop, context.progress);
-            run.finding = conclusion(&run, *preset);
+            run.finding = finding(&run);
             started.result.runs.push(run);
         }
         Part::SmallBills => {
@@ -399,12 +401,6 @@ fn plan(preset: Preset, options: &AllOptions, share: Duration, bill_commits: u64
         timeline_commits: if preset == Preset::Quick && bill_commits > 0 { 3 } else { 0 },
         seed: options.seed,
     }
-}
-
-/// What it means for engines is said once, where the durable ways that matter stand side by side.
-fn conclusion(run: &Run, preset: Preset) -> Option<Finding> {
-    let found = finding(run)?;
-    Some(if preset == Preset::Quick { found } else { Finding { engines: Vec::new(), ..found } })
 }
 
 /// Files of one part must not be taken for those of the next; `kept` were there before the first (the lock is among them).

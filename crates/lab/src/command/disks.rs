@@ -8,7 +8,6 @@ use inkstone_io::Barriers;
 
 use crate::disks::{DisksResult, Known, judge};
 use crate::finding::finding;
-use crate::result::Finding;
 use crate::run::{room_needed_bytes, run_side_by_side, steps_of};
 use crate::site::{OpenSite, Site};
 
@@ -52,8 +51,7 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<Disks
     looked?;
     let (sentence, disks) = judge(&runs, &known);
     for run in &mut runs {
-        // What it means for engines is said where a single disk was asked about.
-        run.finding = finding(run).map(|found| Finding { engines: Vec::new(), ..found });
+        run.finding = finding(run);
     }
     started.result.runs = runs;
     Ok(DisksResult { sentence, disks, result: started.finish(context) })

@@ -11,7 +11,7 @@ use crate::cell::Cell;
 use crate::finding::finding;
 use crate::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 use crate::progress::Progress;
-use crate::result::{CellResult, Finding, LabResult, Outcome, Place, Run};
+use crate::result::{CellResult, LabResult, Outcome, Place, Run};
 use crate::run::{Plan, room_needed_bytes, run};
 use crate::site::OpenSite;
 use crate::stage::CellError;
@@ -117,8 +117,7 @@ fn measured_on(
         OpenSite::open(image.path(), name, needed).map_err(|error| CellError::Invalid(error.to_string()))?;
     open.site.private = true;
     let mut run = run(&open.site, &options.plan, stop, progress);
-    // The sentence only: what it means for engines is the same on each, and is said where somebody's own disk is.
-    run.finding = finding(&run).map(|found| Finding { engines: Vec::new(), ..found });
+    run.finding = finding(&run);
     open.close().map_err(|error| CellError::Invalid(error.to_string()))?;
     Ok(run)
 }

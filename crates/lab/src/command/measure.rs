@@ -32,6 +32,9 @@ pub fn measure(options: &MeasureOptions, context: &mut Context<'_>) -> Result<La
     let mut started = Started::new(context);
     let open = OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(plan))?;
     started.swept(&open.swept);
+    if *conclude {
+        started.advise_on(&plan.name);
+    }
     context.progress.start(steps_of(&open.site, plan), &plan.name, 30.0);
     let looked = started.look_around(&open.site, context);
     if looked.is_ok() {

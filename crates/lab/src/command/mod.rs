@@ -30,6 +30,7 @@ pub use quick::quick;
 
 use inkstone_io::host::monotonic_ns;
 
+use crate::engines::advise;
 use crate::machine::machine;
 use crate::pass::harness_cost;
 use crate::presets::Preset;
@@ -73,6 +74,7 @@ impl Context<'_> {
 pub(crate) struct Started {
     pub(crate) result: LabResult,
     begin_ns: u64,
+    advised: Vec<String>,
 }
 
 impl Started {
@@ -95,7 +97,13 @@ impl Started {
             aa: None,
             warnings,
         };
-        Self { result, begin_ns: monotonic_ns() }
+        Self { result, begin_ns: monotonic_ns(), advised: Vec::new() }
+    }
+
+    /// The run of this name is to say what it means for engines: one on somebody's own disk, where the durable ways that matter
+    /// stand side by side.
+    pub(crate) fn advise_on(&mut self, run: &str) {
+        self.advised.push(run.into());
     }
 
     /// Watches the place, and measures what measuring costs.
@@ -133,6 +141,13 @@ impl Started {
             seen.push(warning.clone());
             new
         });
+        // Only now is everything known that the lab warns of.
+        for run in self.result.runs.iter_mut().filter(|run| self.advised.contains(&run.name)) {
+            let advice = advise(run, &self.result.warnings).advice;
+            if let Some(finding) = &mut run.finding {
+                finding.engines = advice;
+            }
+        }
         self.result.interrupted = context.interrupted();
         self.result.elapsed_ns = monotonic_ns() - self.begin_ns;
         self.result

@@ -374,12 +374,15 @@ fn finding(found: &Experiment) -> Option<Finding> {
     let sentence = match &ours.relative {
         Some(relative) => {
             let is_near = |ratio: f64| NEAR.contains(&ratio);
-            let how = match (is_near(relative.speedup), is_near(relative.low) && is_near(relative.high)) {
-                (true, true) => "within 15%, and so is the interval",
-                (true, false) => {
+            let all = relative.interval().map(|(low, high)| is_near(low) && is_near(high));
+            let how = match (is_near(relative.speedup), all) {
+                (true, Some(true)) => "within 15%, and so is the interval",
+                (true, Some(false)) => {
                     "within 15%, but the interval is wider: more rounds, or a quieter machine, would tell"
                 }
-                (false, _) => "more than 15% away",
+                (true, None) => "within 15%, in too few rounds to tell",
+                (false, None) => "more than 15% away, in too few rounds to tell",
+                (false, Some(_)) => "more than 15% away",
             };
             let beside = compared(Some(relative), FIO);
             format!(

@@ -101,6 +101,12 @@ pub struct Figure {
     pub value: f64,
 }
 
+/// For tests of tables: what a finding's sentence says of a comparison.
+#[cfg(test)]
+pub(crate) fn compared_words(relative: Option<&Relative>) -> String {
+    words::compared(relative, "base")
+}
+
 /// Whether an experiment in this unit compares times.
 pub(crate) fn less_is_better(unit: &str) -> bool {
     unit.starts_with("ns")

@@ -41,14 +41,12 @@ pub(crate) fn figure_of(row: &ExperimentRow, name: &str) -> Option<f64> {
 pub(crate) fn compared(relative: Option<&Relative>, base: &str) -> String {
     match relative {
         None => format!("`{base}` is what the others are compared with"),
-        Some(Relative { speedup, low, high, verdict }) => match verdict {
-            Verdict::Faster | Verdict::Slower => {
-                format!("{speedup:.2} times `{base}` (95%: {low:.2} to {high:.2})")
+        Some(relative) => {
+            let (speedup, interval) = (relative.speedup, relative.interval_words());
+            match relative.verdict {
+                Verdict::Tie => format!("not to be told from `{base}` ({speedup:.2}, {interval})"),
+                _ => format!("{speedup:.2} times `{base}` ({interval})"),
             }
-            Verdict::Tie => {
-                format!("not to be told from `{base}` ({speedup:.2}, 95%: {low:.2} to {high:.2})")
-            }
-            Verdict::Unknown => format!("{speedup:.2} times `{base}` in too few rounds for an interval"),
-        },
+        }
     }
 }

@@ -166,7 +166,7 @@ function scoresSection() {
       return { experiment, row, best, role, same, missing, value: speedup, low, high };
     });
   });
-  const said = (view) => (view.same ? "it is the best" : `${digits(view.value)} [${digits(view.low)} to ${digits(view.high)}]`);
+  const said = (view) => (view.same ? "it is the best" : interval({ speedup: view.value, low: view.low, high: view.high }));
   const named = (view) => (several ? `${placeName(view.experiment.place)}: ${view.role}` : view.role);
   const rows = views.map((view) => ({
     name: named(view),
@@ -221,8 +221,8 @@ function scoresSection() {
                     wayOf(view.row),
                     wayOf(view.best),
                     view.same ? "it is the best" : times(view.value),
-                    view.same ? "" : digits(view.low),
-                    view.same ? "" : digits(view.high),
+                    view.same ? "" : end(view.low),
+                    view.same ? "" : end(view.high),
                     count(Math.round(view.row.value)),
                     count(Math.round(view.best.value)),
                   ],

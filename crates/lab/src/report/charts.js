@@ -327,6 +327,8 @@ const KINDS = [
   ["k-zeroing", "zeroing", "zeroing commands", "zeroing"],
   ["k-discard", "discard", "discards", "discards"],
   ["k-other", "unattributed write", "writes not attributed", "unattributed_writes"],
+  // Of others: in one commit, request by request, and never in a bar of what a commit cost.
+  ["k-other", "write of another process", "writes of others", ""],
   ["k-read", "data read", "reads of the file", "data_reads"],
   ["k-otherread", "other read", "other reads", "other_reads"],
 ];

@@ -76,8 +76,18 @@ function bytes(value) {
 }
 const count = (value) => (finite(value) ? value.toLocaleString("en-US") : "not measured");
 const times = (value) => (finite(value) ? `${digits(value)}×` : "not measured");
+// Fewer rounds than make an interval have none.
+const FEW_ROUNDS = "too few rounds for an interval";
 const interval = (relative) =>
-  relative ? `${times(relative.speedup)} [${digits(relative.low)} to ${digits(relative.high)}]` : "";
+  !relative
+    ? ""
+    : finite(relative.low) && finite(relative.high)
+      ? `${times(relative.speedup)} [${digits(relative.low)} to ${digits(relative.high)}]`
+      : `${times(relative.speedup)} (${FEW_ROUNDS})`;
+// One end of it in a table.
+const end = (value) => (finite(value) ? digits(value) : "few rounds");
+// Half of the rounds lie within quartiles; a single round has none.
+const halfOf = (from, to, rounds) => (rounds > 1 ? `half of them: ${from} to ${to}` : "a single one");
 function rate(value, unit) {
   if (!finite(value)) return "not measured";
   if (unit.startsWith("ns")) return time(value);

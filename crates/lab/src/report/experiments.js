@@ -108,7 +108,7 @@ function curveFigure(view) {
     value: row.value,
     low: row.low,
     high: row.high,
-    shown: `${rate(row.value, unit)} (${rate(row.low, unit)} to ${rate(row.high, unit)})`,
+    shown: `${rate(row.value, unit)} (${halfOf(rate(row.low, unit), rate(row.high, unit), row.rounds)})`,
   });
   const axes = { xName, xShown, yShown: (value) => rate(value, unit).replace(/ op\/s$/, ""), unit };
   return figure({
@@ -162,7 +162,7 @@ function ratesFigure(view) {
     row.missing
       ? [row.missing]
       : [
-          `${rate(row.value, unit)} (median of ${plural(row.rounds, "round")}; half of them: ${rate(row.low, unit)} to ${rate(row.high, unit)})`,
+          `${rate(row.value, unit)} (median of ${plural(row.rounds, "round")}; ${halfOf(rate(row.low, unit), rate(row.high, unit), row.rounds)})`,
           row.relative ? `${interval(row.relative)} of the baseline, ${text(row.relative.verdict)}` : null,
           ...row.figures.map((one) => `${text(one.name)}: ${figureWords(one)}`),
         ];

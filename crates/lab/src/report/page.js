@@ -85,8 +85,8 @@ function overview() {
               text(finding.best) || "none found",
               text(finding.naive),
               times(relative.speedup),
-              digits(relative.low),
-              digits(relative.high),
+              end(relative.low),
+              end(relative.high),
               text(relative.verdict),
             ];
           }),

@@ -93,8 +93,7 @@ function timeFigure(cells, focus, command) {
     lines: cell.missing
       ? [cell.missing]
       : [
-          `${time(cell.value)} per commit (median of ${plural(cell.rounds.length, "round")})`,
-          `half of the rounds: ${time(cell.low)} to ${time(cell.high)}; all: ${time(cell.fastest)} to ${time(cell.slowest)}`,
+          `${time(cell.value)} per commit (median of ${plural(cell.rounds.length, "round")}; ${halfOf(time(cell.low), time(cell.high), cell.rounds.length)}; all: ${time(cell.fastest)} to ${time(cell.slowest)})`,
           finite(cell.commit.p50_ns)
             ? `single commits: p50 ${time(cell.commit.p50_ns)}, p99 ${time(cell.commit.p99_ns)}, p99.9 ${time(cell.commit.p999_ns)}, slowest ${time(cell.commit.max_ns)}`
             : null,
@@ -181,7 +180,7 @@ function speedupFigure(run, cells, focus, command) {
   );
   const base = text(run.baseline) || "the baseline";
   const shown = focus.best && focus.best.relative;
-  const interval95 = shown && `(95%: ${digits(shown.low)} to ${digits(shown.high)})`;
+  const interval95 = shown && (finite(shown.low) ? `(95%: ${digits(shown.low)} to ${digits(shown.high)})` : `(${FEW_ROUNDS})`);
   const title = !shown
     ? `Speed of each way against \`${base}\``
     : ["faster", "slower"].includes(shown.verdict)
@@ -198,8 +197,8 @@ function speedupFigure(run, cells, focus, command) {
       compared.map((cell) => [
         cell.name,
         times(cell.relative.speedup),
-        digits(cell.relative.low),
-        digits(cell.relative.high),
+        end(cell.relative.low),
+        end(cell.relative.high),
         text(cell.relative.verdict),
       ]),
   });
@@ -310,6 +309,11 @@ function billParts(bill, layer) {
     bytes: tally(layer, field).bytes / per,
   }));
 }
+// What other processes did on the same device meanwhile: none of it is in the bars.
+function othersWords(layer, per) {
+  const [writes, flushes] = [tally(layer, "foreign_writes").requests, layer.foreign_flushes || 0];
+  return writes + flushes > 0 ? `beside it, of other processes: ${digits(writes / per)} writes, ${digits(flushes / per)} flushes` : null;
+}
 function billFigure(cells, command) {
   const billed = cells.filter((cell) => cell.bill && list(cell.bill.layers).length);
   if (!billed.length) {
@@ -340,6 +344,7 @@ function billFigure(cells, command) {
               .filter((part) => part.requests > 0)
               .map((part) => `${digits(part.requests)} ${part.name}, ${bytes(part.bytes)}`),
             `${digits(layer.flushes / per)} flushes${layer.fua_writes ? `, ${digits(layer.fua_writes / per)} FUA writes` : ""}`,
+            othersWords(layer, per),
             cell.bill.lost_events ? `${count(cell.bill.lost_events)} events were lost: the counts are too low` : null,
           ],
         };

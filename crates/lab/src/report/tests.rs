@@ -163,3 +163,18 @@ fn what_is_no_result_is_refused_with_the_reason() {
     let newer = refused(r#"{"schema_version": 7, "inkstone_version": "9.1.0", "runs": []}"#);
     assert!(newer.contains("schema_version is 7") && newer.contains("9.1.0"), "{newer}");
 }
+
+/// Results of before had the range of the rounds there.
+#[test]
+fn too_few_rounds_have_no_interval_on_the_page() {
+    let mut result = sample();
+    let few = json!({"speedup": 1.15, "low": 1.15, "high": 1.15, "verdict": "unknown"});
+    result["runs"][0]["finding"]["speedup"] = few.clone();
+    result["runs"][0]["cells"][7]["outcome"]["relative"] = few;
+    let page = of(&result);
+    assert!(page.contains("too few rounds for an interval") && !page.contains("95%: 1.15"), "the tile");
+    let drawn = &data(&page)["runs"][0];
+    for relative in [&drawn["finding"]["speedup"], &drawn["cells"][7]["outcome"]["relative"]] {
+        assert!(relative["low"].is_null() && relative["high"].is_null(), "{relative}");
+    }
+}

@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use crate::result::FEW_ROUNDS;
+
 /// The head of a page.
 #[derive(Debug, Default)]
 pub(super) struct Words {
@@ -310,10 +312,14 @@ fn tiles(runs: &[Value]) -> Vec<Tile> {
     };
     let speedup = finding.get("speedup").and_then(|relative| {
         let number = |name: &str| relative.get(name).and_then(Value::as_f64);
-        let (speedup, low, high) = (number("speedup")?, number("low")?, number("high")?);
+        let speedup = number("speedup")?;
         let faster = relative.get("verdict").and_then(Value::as_str) == Some("faster");
         let what = if faster { "as fast" } else { "as fast, which cannot be told from 1" };
-        Some(Tile { figure: format!("{speedup:.2}×"), what: format!("{what} (95%: {low:.2} to {high:.2})") })
+        let interval = match (number("low"), number("high")) {
+            (Some(low), Some(high)) => format!("95%: {low:.2} to {high:.2}"),
+            _ => FEW_ROUNDS.to_owned(),
+        };
+        Some(Tile { figure: format!("{speedup:.2}×"), what: format!("{what} ({interval})") })
     });
     [tile(text(finding, "best")), tile(text(finding, "naive")), speedup].into_iter().flatten().collect()
 }

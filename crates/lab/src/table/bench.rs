@@ -8,8 +8,8 @@ use super::numbers::{NOTHING, bytes, per, ratio, sig3, time};
 use super::text::{Tint, paragraph};
 use crate::bench::result::{BenchResult, BenchRow, ChangePair, LogBill};
 use crate::cell::size_name;
-use crate::result::{BillSource, Relative, Round};
-use crate::stats::median;
+use crate::result::{BillSource, FEW_ROUNDS, Relative, Round};
+use crate::stats::{PAIRS_MIN, median};
 
 /// The whole bench: the table, what the bills say apart from commits, the pair, warnings.
 pub fn render_bench(result: &BenchResult, style: &TableStyle) -> String {
@@ -58,10 +58,12 @@ fn per_s(rounds: &[Round]) -> f64 {
 }
 
 fn interval(relative: Option<&Relative>) -> String {
-    relative.map_or_else(
-        || NOTHING.into(),
-        |r| format!("{} [{}..{}]", ratio(r.speedup), ratio(r.low), ratio(r.high)),
-    )
+    let Some(relative) = relative else { return NOTHING.into() };
+    let speedup = ratio(relative.speedup);
+    match relative.interval() {
+        Some((low, high)) => format!("{speedup} [{}..{}]", ratio(low), ratio(high)),
+        None => format!("{speedup} (few rounds)"),
+    }
 }
 
 fn name(row: &BenchRow) -> String {
@@ -137,6 +139,10 @@ fn legend(result: &BenchResult, dropped: &[String], style: &TableStyle, out: &mu
     let mut text = "log/floor: the log's rate divided by that of bare overwrites of as many bytes, interleaved, with its \
                     95% interval: of commits with 1 thread, of groups otherwise."
         .to_owned();
+    let ratios = || result.rows.iter().filter_map(|row| row.floor.as_ref()?.ratio.as_ref());
+    if ratios().any(|ratio| ratio.interval().is_none()) {
+        text.push_str(&format!(" few rounds: {FEW_ROUNDS} ({PAIRS_MIN} make one)."));
+    }
     let pool_empty: u64 = result.rows.iter().map(|row| row.log.pool_empty).sum();
     let changes: u64 = result.rows.iter().map(|row| row.log.segments).sum();
     text.push_str(&format!(" {changes} segment changes, {pool_empty} of them found no file ready."));

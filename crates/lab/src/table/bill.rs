@@ -76,7 +76,7 @@ const fn plain(name: &'static str, always: bool, tally: fn(&LayerBill) -> Tally)
     Line { name, tally, has_bytes: false, always }
 }
 
-const TRACED: [Line; 13] = [
+const TRACED: [Line; 16] = [
     line("data writes", true, |l| l.data_writes),
     line("journal, waited for", true, |l| l.journal_writes),
     line("journal, by a timer", false, |l| l.timer_journal_writes),
@@ -85,10 +85,13 @@ const TRACED: [Line; 13] = [
     line("zeroing", false, |l| l.zeroing),
     line("discards", false, |l| l.discards),
     line("unattributed writes", false, |l| l.unattributed_writes),
+    line("writes of others", false, |l| l.foreign_writes),
+    line("discards for others", false, |l| l.foreign_other),
     line("data reads", false, |l| l.data_reads),
     line("other reads", false, |l| l.other_reads),
     line("reads of others", false, |l| l.foreign_reads),
     plain("flushes", true, |l| Tally { requests: l.flushes, bytes: 0 }),
+    plain("flushes for others", false, |l| Tally { requests: l.foreign_flushes, bytes: 0 }),
     plain("writes with FUA", false, |l| Tally { requests: l.fua_writes, bytes: 0 }),
 ];
 

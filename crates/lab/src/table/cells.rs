@@ -173,12 +173,13 @@ fn relative_text(view: &View, row: &Row, full: bool) -> Text {
 
 fn speedup(relative: &Relative, full: bool) -> Text {
     let value = ratio(relative.speedup);
-    let interval = format!("[{}..{}]", ratio(relative.low), ratio(relative.high));
+    let Some((low, high)) = relative.interval() else {
+        return Text::new(Tint::Dim, &format!("{value}{}", if full { " (few rounds)" } else { " ?" }));
+    };
+    let interval = format!("[{}..{}]", ratio(low), ratio(high));
     match (relative.verdict, full) {
-        (Verdict::Tie, true) => Text::new(Tint::Dim, &format!("{value} {interval} tie")),
-        (Verdict::Tie, false) => Text::new(Tint::Dim, &format!("{value} tie")),
-        (Verdict::Unknown, true) => Text::new(Tint::Dim, &format!("{value} (few rounds)")),
-        (Verdict::Unknown, false) => Text::new(Tint::Dim, &format!("{value} ?")),
+        (Verdict::Tie | Verdict::Unknown, true) => Text::new(Tint::Dim, &format!("{value} {interval} tie")),
+        (Verdict::Tie | Verdict::Unknown, false) => Text::new(Tint::Dim, &format!("{value} tie")),
         (Verdict::Faster | Verdict::Slower, true) => format!("{value} {interval}").into(),
         (Verdict::Faster | Verdict::Slower, false) => value.into(),
     }
@@ -205,9 +206,10 @@ fn own_layer(measured: &Measured) -> Option<(&Bill, &LayerBill)> {
     Some((bill, bill.layers.first()?))
 }
 
-/// Writes that are neither the file's data nor the journal's.
-fn other_writes(layer: &LayerBill) -> [Tally; 4] {
-    [layer.metadata_writes, layer.zeroing, layer.discards, layer.unattributed_writes]
+/// Writes of ours that are neither the file's data nor the journal's. What nobody can be named for is on a device that others use
+/// too, and stands in the bill.
+fn other_writes(layer: &LayerBill) -> [Tally; 3] {
+    [layer.metadata_writes, layer.zeroing, layer.discards]
 }
 
 fn journal_writes(layer: &LayerBill) -> [Tally; 3] {

@@ -7,8 +7,8 @@ use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{NOTHING, bytes, per, ratio, sig3};
 use super::text::{Tint, paragraph};
 use crate::experiment::{Experiment, ExperimentRow, Figure, less_is_better};
-use crate::result::{Histogram, Relative, Verdict};
-use crate::stats::median;
+use crate::result::{FEW_ROUNDS, Histogram, Verdict};
+use crate::stats::{PAIRS_MIN, median};
 
 /// One experiment: its heading, its table, what it means.
 pub fn render_experiment(experiment: &Experiment, style: &TableStyle) -> String {
@@ -76,7 +76,7 @@ fn rows(experiment: &Experiment, style: &TableStyle, out: &mut String) {
     }
     let dropped = grid.render(style, out);
     if let Some(base) = &experiment.baseline {
-        let mut text = format!("relative: against `{base}`, paired by round, with the 95% interval.");
+        let mut text = relative_words(all, base);
         if !experiment.knees.is_empty() {
             text.push_str(" knee: no row of its curve beyond it is measurably better.");
         }
@@ -86,6 +86,19 @@ fn rows(experiment: &Experiment, style: &TableStyle, out: &mut String) {
         }
         paragraph(out, style, "  ", &text, Tint::Dim);
     }
+}
+
+/// What the figures beside the rows are: of an interval only where at least one row has one.
+fn relative_words(rows: &[ExperimentRow], base: &str) -> String {
+    let relatives = || rows.iter().filter_map(|row| row.relative.as_ref());
+    let some = relatives().any(|relative| relative.interval().is_some());
+    let few = relatives().any(|relative| relative.interval().is_none());
+    let mut text = format!("relative: against `{base}`, paired by round");
+    text.push_str(if some { ", with the 95% interval." } else { "." });
+    if few {
+        text.push_str(&format!(" few rounds: {FEW_ROUNDS} ({PAIRS_MIN} make one)."));
+    }
+    text
 }
 
 /// `knee`, `best`.
@@ -102,10 +115,13 @@ fn mark(experiment: &Experiment, row: &ExperimentRow, best: f64) -> Text {
 
 fn beside(experiment: &Experiment, row: &ExperimentRow) -> Text {
     match &row.relative {
-        Some(Relative { speedup, low, high, verdict }) => {
-            let tie = if *verdict == Verdict::Tie { ", tie" } else { "" };
-            format!("{} [{}..{}]{tie}", ratio(*speedup), ratio(*low), ratio(*high)).into()
-        }
+        Some(relative) => match relative.interval() {
+            Some((low, high)) => {
+                let tie = if relative.verdict == Verdict::Tie { ", tie" } else { "" };
+                format!("{} [{}..{}]{tie}", ratio(relative.speedup), ratio(low), ratio(high)).into()
+            }
+            None => Text::new(Tint::Dim, &format!("{} (few rounds)", ratio(relative.speedup))),
+        },
         None if experiment.baseline.as_ref() == Some(&row.name) => Text::new(Tint::Dim, "1"),
         None => NOTHING.into(),
     }
@@ -167,7 +183,7 @@ fn shown(figure: &Figure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Place;
+    use crate::result::{Place, Relative};
 
     fn experiment() -> Experiment {
         let row = |name: &str, x: f64, per_s: f64| ExperimentRow {
@@ -175,11 +191,9 @@ mod tests {
             series: "pool".into(),
             x: Some(x),
             samples: vec![per_s; 5],
-            relative: (x > 2.0).then_some(Relative {
-                speedup: per_s / 30_000.0,
-                low: per_s / 31_000.0,
-                high: per_s / 29_000.0,
-                verdict: Verdict::Faster,
+            relative: (x > 2.0).then(|| {
+                let interval = (per_s / 31_000.0, per_s / 29_000.0);
+                Relative::with_interval(per_s / 30_000.0, interval, Verdict::Faster)
             }),
             figures: vec![
                 Figure { name: "context switches".into(), unit: "per operation".into(), value: 2.345 },
@@ -218,6 +232,31 @@ mod tests {
         }
         assert!(!line("pool, 2 threads").contains("knee"), "{text}");
         assert!(line("io_uring").contains("this kernel has none"), "{text}");
+    }
+
+    /// The table and the sentence below it say the same, of any number of rounds.
+    #[test]
+    fn an_interval_stands_only_where_rounds_make_one() {
+        let said = |rounds: usize| {
+            let round = |number: usize| crate::result::Round {
+                number: number as u32,
+                commits: 100,
+                total_ns: 1_000_000 + number as u64,
+                ..crate::result::Round::default()
+            };
+            let all: Vec<_> = (0..rounds).map(round).collect();
+            let mut experiment = experiment();
+            experiment.rounds = rounds as u32;
+            experiment.rows[1].relative = crate::stats::relative(&all, &all, 1);
+            let text = render_experiment(&experiment, &TableStyle::default());
+            let row = text.lines().find(|line| line.contains("pool, 8 threads")).unwrap_or_default();
+            let words = crate::experiment::compared_words(experiment.rows[1].relative.as_ref());
+            (row.contains('['), text.contains("95%"), words.contains("95%"), text.contains("few rounds"))
+        };
+        for rounds in [1, 2, 4] {
+            assert_eq!(said(rounds), (false, false, false, true), "{rounds}");
+        }
+        assert_eq!(said(PAIRS_MIN), (true, true, true, false));
     }
 
     #[test]

@@ -209,13 +209,13 @@ pub(crate) fn run() -> Run {
     let mut mmap = measured(240.0, 20);
     mmap.faults_per_write = Some((1.0, 0.002));
     mmap.bill = Some(traced(0, 1));
-    mmap.relative = Some(Relative { speedup: 1.02, low: 0.971, high: 1.06, verdict: Verdict::Tie });
+    mmap.relative = Some(Relative::with_interval(1.02, (0.971, 1.06), Verdict::Tie));
     cells.push(cell("reuse mmap msync", Outcome::Measured(Box::new(mmap))));
     let mut pretend = measured(2.1, 20);
     pretend.sync = Histogram::default();
     pretend.durable =
         DurableFinding::NotCovered { reason: "2048 of 2048 acknowledgements before any flush".into() };
-    pretend.relative = Some(Relative { speedup: 291.0, low: 270.0, high: 312.4, verdict: Verdict::Faster });
+    pretend.relative = Some(Relative::with_interval(291.0, (270.0, 312.4), Verdict::Faster));
     cells.push(cell("reuse pretend", Outcome::Measured(Box::new(pretend))));
     let reason =
         "fallocate WRITE_ZEROES: the kernel answered EOPNOTSUPP; the device has no write zeroes that unmaps";
@@ -343,7 +343,7 @@ fn finding() -> Finding {
                 .into(),
         best: Some("reuse direct o-dsync".into()),
         naive: Some("new fdatasync".into()),
-        speedup: Some(Relative { speedup: 3.2, low: 3.11, high: 3.31, verdict: Verdict::Faster }),
+        speedup: Some(Relative::with_interval(3.2, (3.11, 3.31), Verdict::Faster)),
         engines: vec![
             advice(
                 "PostgreSQL",

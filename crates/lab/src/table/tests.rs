@@ -301,8 +301,7 @@ fn ugly_input_stays_in_its_columns() {
 }
 
 fn ugly_numbers(measured: &mut Measured, index: usize) {
-    let nan =
-        Relative { speedup: f64::NAN, low: f64::NEG_INFINITY, high: f64::INFINITY, verdict: Verdict::Tie };
+    let nan = Relative::with_interval(f64::NAN, (f64::NEG_INFINITY, f64::INFINITY), Verdict::Tie);
     match index {
         0 => measured.rounds.clear(),
         1 => measured.rounds.iter_mut().for_each(|round| round.commits = 0),

@@ -253,14 +253,13 @@ fn decide(result: &mut TuneResult, base: usize, base_is_rule: bool) -> usize {
     {
         Some((index, candidate, found)) => {
             result.sentence = format!(
-                "`{}` commits 4 KiB in {:.0} us, `{}` ({whose}) in {:.0} us: {:.2} times as fast (95%: {:.2} to {:.2}, by the second half of {} rounds).",
+                "`{}` commits 4 KiB in {:.0} us, `{}` ({whose}) in {:.0} us: {:.2} times as fast ({}, by the second half of {} rounds).",
                 candidate.name,
                 us(candidate),
                 own.name,
                 us(own),
                 found.speedup,
-                found.low,
-                found.high,
+                found.interval_words(),
                 result.rounds
             );
             index
@@ -290,7 +289,7 @@ mod tests {
     use super::*;
 
     fn found((low, speedup, high): (f64, f64, f64)) -> Relative {
-        Relative { speedup, low, high, verdict: crate::stats::verdict(low, high, speedup) }
+        Relative::with_interval(speedup, (low, high), crate::stats::verdict(low, high, speedup))
     }
 
     fn candidate(name: &str, us: f64, halves: Option<[(f64, f64, f64); 2]>) -> Candidate {

@@ -169,6 +169,7 @@ impl Arm for Billed<'_> {
             layers: &layers,
             commits: &[CommitSpan { start_ns, ack_ns }],
             own_threads: &own_threads,
+            own_workers: false,
             counted: &vec![None],
             timeline_commits: 0,
         };

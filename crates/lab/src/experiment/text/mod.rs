@@ -195,21 +195,14 @@ fn finding(found: &Experiment, load: Load, by: &str) -> Option<Finding> {
 
 fn tail_words(relative: Option<&Relative>) -> String {
     let base = BASELINE.name();
+    let said = |relative: &Relative, how: &str| {
+        let (speedup, interval) = (sig3(relative.speedup), relative.interval_words());
+        format!("{speedup} times as {how} as with `{base}` ({interval})")
+    };
     match relative {
-        Some(Relative { speedup, low, high, verdict: Verdict::Faster }) => {
-            format!(
-                "{} times as short as with `{base}` (95%: {} to {})",
-                sig3(*speedup),
-                sig3(*low),
-                sig3(*high)
-            )
-        }
-        Some(Relative { speedup, low, high, verdict: Verdict::Slower }) => format!(
-            "{} times as long as with `{base}` (95%: {} to {})",
-            sig3(1.0 / speedup),
-            sig3(1.0 / high),
-            sig3(1.0 / low)
-        ),
+        Some(shorter) if shorter.verdict == Verdict::Faster => said(shorter, "short"),
+        Some(longer) if longer.verdict == Verdict::Slower => said(&longer.turned(), "long"),
+        Some(few) if few.verdict == Verdict::Unknown => said(few, "short"),
         _ => format!("not to be told from `{base}` in these rounds"),
     }
 }
@@ -221,9 +214,9 @@ mod tests {
     #[test]
     fn a_tail_is_shorter_or_longer_and_not_both() {
         let relative =
-            |speedup, verdict| Relative { speedup, low: speedup * 0.8, high: speedup * 1.25, verdict };
+            |speedup, verdict| Relative::with_interval(speedup, (speedup * 0.8, speedup * 1.25), verdict);
         let shorter = tail_words(Some(&relative(10.0, Verdict::Faster)));
-        assert_eq!(shorter, "10.0 times as short as with `Mutex<BufWriter>` (95%: 8.00 to 12.5)");
+        assert_eq!(shorter, "10.0 times as short as with `Mutex<BufWriter>` (95%: 8.00 to 12.50)");
         let longer = tail_words(Some(&relative(0.5, Verdict::Slower)));
         assert_eq!(longer, "2.00 times as long as with `Mutex<BufWriter>` (95%: 1.60 to 2.50)");
         assert!(tail_words(Some(&relative(1.1, Verdict::Tie))).starts_with("not to be told from"));

@@ -1,0 +1,169 @@
+//! Requests as a trace has them, and what the bill makes of them.
+
+use inkstone_io::host::TraceEvent;
+
+use super::super::requests::tests::*;
+use super::*;
+
+const ME: u32 = 5;
+const LOG: u64 = 1_000_000;
+
+fn journal(time_ns: u64, transaction: u32, start: bool) -> TraceEvent {
+    let what = if start {
+        TraceKind::JournalCommitStart { device: DISK, transaction }
+    } else {
+        TraceKind::JournalCommitEnd { device: DISK, transaction }
+    };
+    TraceEvent { time_ns, tid: 77, what }
+}
+
+fn stats(time_ns: u64, transaction: u32, running_ms: u64) -> TraceEvent {
+    let what = TraceKind::JournalStats { device: DISK, transaction, running_ms, blocks: 3, blocks_logged: 3 };
+    TraceEvent { time_ns, tid: 77, what }
+}
+
+fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableFinding) {
+    let commits: Vec<_> = acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
+    let trace = Trace { events, lost: 0 };
+    let (layers, counted) = ([layer()], vec![None]);
+    let evidence = Evidence {
+        trace: &trace,
+        layers: &layers,
+        commits: &commits,
+        own_threads: &[ME],
+        own_workers: false,
+        counted: &counted,
+        timeline_commits: 3,
+    };
+    let (bill, durable) = super::bill_of(&evidence);
+    assert_eq!(bill.timeline.len(), commits.len().min(3));
+    (bill.layers.into_iter().next().expect("one layer"), durable)
+}
+
+fn data_and_flush() -> Vec<TraceEvent> {
+    vec![
+        bio(100, ME, 800, 8, "WS"),
+        issue(101, 800, 8, "WS"),
+        complete(110, 800, 8, "WS"),
+        bio(111, ME, 0, 0, "FWS"),
+        issue(112, 0, 0, "FF"),
+        complete(120, 0, 0, "FF"),
+    ]
+}
+
+#[test]
+fn an_overwrite_is_one_write_and_one_flush() {
+    let (bill, durable) = bill_of(data_and_flush(), &[(90, 130)]);
+    assert_eq!(bill.data_writes, Tally { requests: 1, bytes: 4096 });
+    assert_eq!((bill.flushes, bill.journal_writes.requests, bill.unattributed_writes.requests), (1, 0, 0));
+    assert_eq!(durable_commits(&durable), Some(1));
+}
+
+fn durable_commits(durable: &DurableFinding) -> Option<u64> {
+    if let DurableFinding::Seen { commits } = durable { Some(*commits) } else { None }
+}
+
+#[test]
+fn a_transaction_inside_a_commit_is_caused_by_it() {
+    let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+    events.extend(data_and_flush());
+    events.extend([journal(125, 9, false), stats(125, 9, 4)]);
+    let (bill, _) = bill_of(events, &[(90, 130)]);
+    assert_eq!(bill.journal_writes, Tally { requests: 1, bytes: 8192 });
+    assert_eq!(bill.timer_journal_writes.requests, 0);
+}
+
+#[test]
+fn an_old_transaction_is_the_timers_even_inside_a_commit() {
+    let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+    events.extend(data_and_flush());
+    events.extend([journal(125, 9, false), stats(125, 9, 5004)]);
+    let (bill, durable) = bill_of(events, &[(90, 130)]);
+    assert_eq!((bill.journal_writes.requests, bill.timer_journal_writes.requests), (0, 1));
+    assert_eq!(durable_commits(&durable), Some(1), "a timer's write is nothing that was acknowledged");
+}
+
+#[test]
+fn a_transaction_that_outlives_its_commit_is_somebody_elses() {
+    let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+    events.extend(data_and_flush());
+    events.extend([journal(200, 9, false), stats(200, 9, 12)]);
+    let (bill, _) = bill_of(events, &[(90, 130)]);
+    assert_eq!((bill.journal_writes.requests, bill.other_journal_writes.requests), (0, 1));
+}
+
+#[test]
+fn writes_elsewhere_are_metadata_or_named_as_unattributed() {
+    let mut events = vec![
+        issue(91, 50_000, 8, "WM"),
+        bio(92, ME, 60_000, 8, "WS"),
+        issue(93, 60_000, 8, "WS"),
+        issue(94, 70_000, 8, "W"),
+    ];
+    events.extend(data_and_flush());
+    let (bill, _) = bill_of(events, &[(90, 130)]);
+    assert_eq!((bill.metadata_writes.requests, bill.unattributed_writes.requests), (1, 2));
+    assert!(bill.unattributed[1].contains("70000"), "{:?}", bill.unattributed);
+}
+
+/// Beside a neighbour that writes and syncs all the time each commit still has its one write and its one flush.
+#[test]
+fn a_neighbours_requests_are_counted_apart() {
+    const OTHER: u32 = 99;
+    let (mut events, mut acks) = (Vec::new(), Vec::new());
+    for n in 0..200 {
+        let at = 1_000 * n;
+        events.extend([
+            bio(at + 100, ME, 800, 8, "WS"),
+            issue(at + 101, 800, 8, "WS"),
+            bio(at + 102, OTHER, 90_000, 8, "WS"),
+            issue(at + 103, 90_000, 8, "WS"),
+            complete(at + 110, 800, 8, "WS"),
+            complete(at + 111, 90_000, 8, "WS"),
+            // Both ask, ours first: the neighbour's is the last that was asked for, and one flush serves both.
+            bio(at + 120, ME, 0, 0, "FWS"),
+            bio(at + 121, OTHER, 0, 0, "FWS"),
+            issue(at + 122, 0, 0, "FF"),
+            complete(at + 130, 0, 0, "FF"),
+            // And one of the neighbour's alone.
+            bio(at + 140, OTHER, 0, 0, "FWS"),
+            issue(at + 141, 0, 0, "FF"),
+            complete(at + 150, 0, 0, "FF"),
+        ]);
+        acks.push((at + 90, at + 135));
+    }
+    let (bill, durable) = bill_of(events, &acks);
+    assert_eq!(bill.data_writes.requests, 200);
+    assert_eq!((bill.flushes, bill.foreign_flushes), (200, 200));
+    assert_eq!((bill.foreign_writes.requests, bill.unattributed_writes.requests), (200, 0));
+    assert_eq!(bill.own_writes(BillSource::Trace), Tally { requests: 200, bytes: 200 * 4096 });
+    assert_eq!(bill.all_writes.requests, 400, "what the device did is not hidden");
+    assert_eq!(durable_commits(&durable), Some(200));
+    let own = bill.submitters.iter().find(|by| by.who == "this process" && by.what == "flush");
+    assert_eq!(own.map(|by| by.tally.requests), Some(200));
+}
+
+#[test]
+fn metadata_that_we_wait_for_has_to_be_flushed_too() {
+    let mut events = data_and_flush();
+    events.extend([
+        bio(121, ME, 60_000, 8, "WS"),
+        issue(122, 60_000, 8, "WS"),
+        complete(125, 60_000, 8, "WS"),
+    ]);
+    let (_, durable) = bill_of(events.clone(), &[(90, 130)]);
+    assert!(matches!(durable, DurableFinding::NotCovered { .. }), "an inode after the flush: {durable:?}");
+    events.extend([issue(126, 0, 0, "FF"), complete(129, 0, 0, "FF")]);
+    let (_, durable) = bill_of(events, &[(90, 130)]);
+    assert_eq!(durable_commits(&durable), Some(1));
+}
+
+#[test]
+fn counters_that_do_not_reach_the_commits_do_not_cover_them() {
+    let counted = BlockStat { writes: 30, write_sectors: 160, flushes: Some(10), ..BlockStat::default() };
+    let (bill, durable) = shared_counters("vda", 10, &counted, true);
+    assert_eq!((bill.layers[0].flushes, bill.layers[0].all_writes.requests), (10, 30));
+    assert!(matches!(durable, DurableFinding::Consistent { flushes: 10, commits: 10 }));
+    let (_, durable) = shared_counters("vda", 11, &counted, true);
+    assert!(matches!(durable, DurableFinding::NotCovered { .. }));
+}

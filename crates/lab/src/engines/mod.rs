@@ -1,0 +1,157 @@
+//! What a run means for engines that people run: their settings, each with its reason, its figure and its source.
+//!
+//! *Owns*: when something may be said, and how. *May not touch*: figures; the rules (`rules.rs`).
+//!
+//! A wrong setting costs more than no word, so nothing is said where the lab itself warns of the run; a difference counts only by an
+//! interval that is widened for the number of rules that are asked at once (Bonferroni); and *either* is said only where the interval
+//! is near 1 as a whole. What is left unsaid has its reason.
+
+mod rules;
+
+use crate::result::{
+    CellResult, DurableFinding, EngineAdvice, LabResult, Measured, Relative, Run, Verdict, Warning,
+};
+use crate::stats::relative_of_several;
+use crate::warnings::of_run;
+
+use self::rules::{ETCD, RULES, Rule};
+
+/// What a run says of settings, and what it does not.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// Settings, with reasons.
+    pub advice: Vec<EngineAdvice>,
+    /// What is not said, each with the reason.
+    pub unsaid: Vec<String>,
+}
+
+/// Where the whole interval is this near to 1, one setting is as good as the other.
+const SAME: f64 = 1.15;
+/// etcd's own measure of a disk that is fast enough: the 99th percentile of a WAL sync.
+const ETCD_P99_NS: u64 = 10_000_000;
+/// A percentile has no interval here: within this factor of the limit nothing is said.
+const ETCD_MARGIN: u64 = 2;
+/// With fewer commits a 99th percentile is a single value.
+const COMMITS_MIN: u64 = 100;
+/// Warnings that are made of a single run; the others are of the machine and the place.
+const OF_A_RUN: [&str; 3] = ["few-commits", "noisy", "flush-too-fast"];
+/// These say what was tidied up, what became of other parts, or that a percentile is a single value (which etcd's own rule asks):
+/// nothing about the rounds that are compared.
+const HARMLESS: [&str; 8] =
+    ["swept", "left-out", "cut-short", "part-failed", "no-trace", "no-root", "no-atlas", "few-commits"];
+
+/// What each run of a result says of settings.
+pub fn advise_all(result: &LabResult) -> Vec<(&Run, Answer)> {
+    result.runs.iter().map(|run| (run, advise(run, &result.warnings))).collect()
+}
+
+/// What the run says of settings, in a result with these warnings.
+pub fn advise(run: &Run, warnings: &[Warning]) -> Answer {
+    let of_place = warnings.iter().filter(|warning| !OF_A_RUN.contains(&warning.name.as_str())).cloned();
+    let all = of_place.chain(of_run(run));
+    let warned: Vec<Warning> = all.filter(|warning| !HARMLESS.contains(&warning.name.as_str())).collect();
+    let asked: Vec<&Rule> = RULES.iter().filter(|rule| rule.is_measured(run)).collect();
+    let mut answer = Answer::default();
+    if asked.is_empty() && measured(run, ETCD_CELL).is_none() {
+        answer.unsaid.push("nothing was measured here that says anything about an engine's settings".into());
+    } else if !warned.is_empty() {
+        let because = warned.iter().map(|warning| format!("{}: {}", warning.name, warning.text));
+        answer.unsaid.extend(because.map(|why| format!("no setting, as the lab warns of this run ({why})")));
+    } else {
+        for rule in &asked {
+            match rule.advice(run, asked.len()) {
+                Ok(advice) => answer.advice.push(advice),
+                Err(why) => answer.unsaid.push(format!("{}: {why}", rule.engine)),
+            }
+        }
+        match etcd(run) {
+            Some(Ok(advice)) => answer.advice.push(advice),
+            Some(Err(why)) => answer.unsaid.push(why),
+            None => {}
+        }
+    }
+    answer
+}
+
+impl Rule {
+    fn is_measured(&self, run: &Run) -> bool {
+        measured(run, self.base).is_some() && measured(run, self.other).is_some()
+    }
+
+    /// The setting; why none is named otherwise. `asked`: how many rules are asked of the run.
+    fn advice(&self, run: &Run, asked: usize) -> Result<EngineAdvice, String> {
+        let Self { base, other, .. } = self;
+        let rounds =
+            |name| measured(run, name).map(|measured| measured.rounds.as_slice()).unwrap_or_default();
+        let cannot = |why: &str| format!("`{other}` cannot be told from `{base}`: {why}");
+        let found = relative_of_several(rounds(base), rounds(other), run.seed, asked);
+        let found = found.ok_or_else(|| cannot("no round of one pairs with a round of the other"))?;
+        let Some((low, high)) = found.interval() else {
+            return Err(cannot(&found.interval_words()));
+        };
+        let setting = match found.verdict {
+            Verdict::Faster => self.faster,
+            Verdict::Slower => self.slower,
+            Verdict::Tie | Verdict::Unknown if low >= 1.0 / SAME && high <= SAME => self.same,
+            Verdict::Tie | Verdict::Unknown => return Err(cannot(&figure(&found, asked))),
+        };
+        Ok(EngineAdvice {
+            engine: self.engine.into(),
+            setting: setting.into(),
+            reason: format!("{}: {}", self.why, figure(&found, asked)),
+            source: self.source.into(),
+        })
+    }
+}
+
+const ETCD_CELL: &str = "fallocate fdatasync";
+
+/// etcd reserves its WAL with fallocate and syncs it by fdatasync; there is no setting for that, but a limit of its own.
+fn etcd(run: &Run) -> Option<Result<EngineAdvice, String>> {
+    let commit = &measured(run, ETCD_CELL)?.commit;
+    if commit.count < COMMITS_MIN {
+        return None;
+    }
+    let p99_ms = commit.p99_ns as f64 / 1e6;
+    let setting = if commit.p99_ns < ETCD_P99_NS / ETCD_MARGIN {
+        "its WAL can be here"
+    } else if commit.p99_ns > ETCD_P99_NS * ETCD_MARGIN {
+        "give its WAL another disk (--wal-dir): this one is too slow for it"
+    } else {
+        return Some(Err(format!(
+            "etcd: the 99th percentile of a sync is {p99_ms:.2} ms here, near its limit of 10 ms"
+        )));
+    };
+    let reason = format!(
+        "it reserves its WAL with fallocate and asks for a 99th percentile of a sync below 10 ms: {p99_ms:.2} ms here"
+    );
+    Some(Ok(EngineAdvice { engine: "etcd".into(), setting: setting.into(), reason, source: ETCD.into() }))
+}
+
+/// A cell whose durability was not seen to fail.
+fn measured<'a>(run: &'a Run, name: &str) -> Option<&'a Measured> {
+    let named = |cell: &&CellResult| cell.name == name;
+    let measured = run.cells.iter().find(named)?.outcome.measured()?;
+    (!matches!(measured.durable, DurableFinding::NotCovered { .. })).then_some(measured)
+}
+
+/// `2.1 times as fast here (2.0 to 2.3, at 95% for all 8 questions together)`.
+fn figure(relative: &Relative, asked: usize) -> String {
+    let speedup = relative.speedup;
+    let interval = match (relative.interval(), asked) {
+        (Some((low, high)), 2..) => {
+            format!("{low:.2} to {high:.2}, at 95% for all {asked} questions together")
+        }
+        _ => relative.interval_words(),
+    };
+    match relative.verdict {
+        Verdict::Faster => format!("{speedup:.2} times as fast here ({interval})"),
+        Verdict::Slower => format!("slower here: {speedup:.2} of the speed ({interval})"),
+        Verdict::Tie | Verdict::Unknown => {
+            format!("no measurable difference here ({speedup:.2}: {interval})")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
