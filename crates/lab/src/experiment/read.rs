@@ -207,6 +207,11 @@ fn title(order: ReadOrder, cache: Cache, file_bytes: u64) -> String {
 fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
     let mut notes = vec!["every byte is checked against where it belongs: part of every row's time".into()];
     if cache == Cache::Cold {
+        if order == ReadOrder::Random {
+            notes.push(
+                "a row is refused when more pages came into memory than were read: then most of its reads were no cold ones".into(),
+            );
+        }
         notes.push(
             "cold: out of this system's page cache; what a hypervisor or the device itself remembers cannot be dropped".into(),
         );
@@ -385,12 +390,18 @@ impl Arm for Reading {
             }
         };
         let total_ns = monotonic_ns() - begin_ns;
+        let brought = session_residency(turn.session)?.resident_pages;
         let used = process_usage().since(&before);
         let (amount, unit) = match self.order {
             ReadOrder::Sequential => (bytes, bytes.div_ceil(LARGE as u64)),
             ReadOrder::Random => (reads, reads),
         };
         let mut figures = vec![resident(&residency)];
+        if (self.order, self.cache) == (ReadOrder::Random, Cache::Cold) {
+            let seen = Brought { reads, pages: brought, faults: used.minor_faults + used.major_faults };
+            seen.check(self.way.how)?;
+            figures.push(figure("pages brought", "per operation", seen.pages as f64 / reads.max(1) as f64));
+        }
         figures.extend(usage_figures(&used, unit));
         let faults = (used.minor_faults + used.major_faults) as f64 / unit.max(1) as f64;
         figures.push(figure("page faults", "per operation", faults));
@@ -404,6 +415,50 @@ impl Arm for Reading {
 
     fn latency(&self) -> Option<Histogram> {
         Some(self.flight.as_ref().map_or(&self.latency, |flight| &flight.latency).finish())
+    }
+}
+
+fn session_residency(session: &Session<'_>) -> Result<Residency, CellError> {
+    Ok(session.directory.open(FILE, &OpenFile::existing())?.residency()?)
+}
+
+/// What a turn of cold reads at random left in memory.
+#[derive(Debug, Clone, Copy)]
+struct Brought {
+    reads: u64,
+    /// Pages of the file in memory afterwards: before, there was none.
+    pages: u64,
+    /// Page faults of the process.
+    faults: u64,
+}
+
+/// The kernel may bring as many pages beside those that were asked for, before reads of one page each are no cold ones.
+const PAGES_PER_READ_MAX: f64 = 1.5;
+/// A mapping's reads that are cold fault, each of them.
+const FAULTS_PER_READ_MIN: f64 = 0.9;
+/// What does not count: asked for ahead and not read when the turn ended, and the process's own memory.
+const PAGES_BESIDE: u64 = 2 * AHEAD_BLOCKS as u64;
+
+impl Brought {
+    /// # Errors
+    /// The reads were not what the row's name says: of pages that the kernel had brought beside others.
+    fn check(self, how: How) -> Result<(), CellError> {
+        let Self { reads, pages, faults } = self;
+        let each = pages.saturating_sub(PAGES_BESIDE) as f64 / reads.max(1) as f64;
+        if each > PAGES_PER_READ_MAX {
+            return Err(CellError::Invalid(format!(
+                "not cold: {reads} reads of one page each brought {pages} pages into memory, so that most found theirs there (the \
+                 kernel reads around a fault or ahead of a read; madvise and fadvise RANDOM turn that off)"
+            )));
+        }
+        let mapped = matches!(how, How::Map { ahead: false, .. });
+        let faulted = (faults + PAGES_BESIDE) as f64 / reads.max(1) as f64;
+        if mapped && faulted < FAULTS_PER_READ_MIN {
+            return Err(CellError::Invalid(format!(
+                "not cold: {reads} reads made {faults} page faults, so that the others were of pages that were mapped already"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -559,6 +614,62 @@ mod tests {
                         "{}: {said}",
                         way.name
                     );
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn cold_reads_are_cold_or_refused() {
+        let map = How::Map { advice: None, ahead: false };
+        let calls = How::Calls { advice: None, ahead: true };
+        let check = |how, reads, pages, faults| Brought { reads, pages, faults }.check(how).is_ok();
+        // As seen: 16,384 reads of a mapping, of which the kernel's read-around left 1,000 to fault.
+        assert!(!check(map, 16_384, 16_384 * 2, 1_000) && !check(map, 16_384, 16_384, 1_000));
+        assert!(check(map, 400, 400, 400) && check(map, 400, 430, 380), "each faults, and brings its page");
+        assert!(!check(map, 400, 12_000, 400), "each faults and brings 30: the next find theirs");
+        assert!(
+            check(calls, 400, 416, 3) && !check(calls, 400, 1_600, 3),
+            "what was asked for ahead is read"
+        );
+    }
+
+    /// The same on the disk: of the two mappings one is advised, and its reads fault; the other's are refused, or fault as well.
+    #[test]
+    fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
+        on_disk(|session| {
+            let plan = ReadPlan { file_bytes: 32 << 20, ..ReadPlan::default() };
+            drop(written_file(session, FILE, plan.file_bytes, Access::Buffered, 3).expect("written"));
+            let (order, cache) = (ReadOrder::Random, Cache::Cold);
+            for way in ways(order).into_iter().filter(|way| matches!(way.how, How::Map { ahead: false, .. }))
+            {
+                let mut arm = Reading::new(way, order, cache, &plan, 3).expect("an arm");
+                let turn = Turn { session, time: Duration::from_secs(2), seed: 9 };
+                let of = |sample: &Sample, name: &str| {
+                    sample.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+                };
+                match arm.turn(&turn) {
+                    Ok(sample) => {
+                        let (pages, faults) = (of(&sample, "pages brought"), of(&sample, "page faults"));
+                        assert!(
+                            sample.amount < 64 || faults.is_some_and(|faults| faults > 0.5),
+                            "{}: {faults:?}",
+                            way.name
+                        );
+                        assert!(
+                            sample.amount < 64 || pages.is_some_and(|pages| pages < 2.0),
+                            "{}: {pages:?}",
+                            way.name
+                        );
+                    }
+                    Err(CellError::Invalid(why)) if why.contains("out of memory") => {
+                        let why = format!("\nNOT RUN: {}: {why}\n", way.name);
+                        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+                    }
+                    Err(CellError::Invalid(why)) => {
+                        assert!(why.starts_with("not cold") && way.name == "mmap", "{}: {why}", way.name);
+                    }
+                    Err(error) => panic!("{}: {error}", way.name),
                 }
             }
         });
