@@ -195,7 +195,8 @@ fn the_text_logs_bill_counts_every_byte_or_says_why_not() {
 #[test]
 fn mixed_runs_with_or_without_fio() {
     let directory = directory();
-    let plan = MixedPlan { file_bytes: SMALL_BYTES, jobs: 2, depth: 4, asynchronous: false };
+    let plan =
+        MixedPlan { file_bytes: SMALL_BYTES, jobs: 2, depth: 4, asynchronous: false, ..MixedPlan::default() };
     let pace = Pace { budget: Some(Duration::from_secs(1)), ..pace() };
     let result = match run(directory.path(), Load::Mixed(plan), pace, false) {
         Err(LabError::Cell(error)) if error.to_string().contains("O_DIRECT") => {

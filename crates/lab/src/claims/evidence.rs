@@ -141,19 +141,23 @@ fn speed(run: &Run, slow: &[Cell], fast: &Cell) -> Result<Found, String> {
     let judged = rounds(run, fast)?;
     let mut nearest: Option<(Told, String)> = None;
     let mut why = String::new();
+    let mut beaten = 0;
     for cell in slow {
         // A way that the file system does not have needs no beating, as long as there is another.
         let compared = rounds(run, cell).and_then(|base| told(relative(base, judged, run.seed)));
         match compared {
             Ok(found) if nearest.as_ref().is_none_or(|(known, _)| found.low < known.low) => {
                 nearest = Some((found, cell.name()));
+                beaten += 1;
             }
-            Ok(_) => {}
+            Ok(_) => beaten += 1,
             Err(reason) => why = reason,
         }
     }
     let (found, base) = nearest.ok_or(why)?;
-    Ok(times(found, format!("{} : {base}", fast.name())))
+    // Which of several it is about: the others are further away.
+    let of_several = if slow.len() > 1 { format!(", the nearest of {beaten}") } else { String::new() };
+    Ok(times(found, format!("{} : {base}{of_several}", fast.name())))
 }
 
 fn times(found: Told, of: String) -> Found {

@@ -51,7 +51,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "fallocate-below-reuse",
         statement: "No form of fallocate reaches the speed of overwriting: unwritten blocks leave metadata to write.",
-        source: "articles 2 and 3",
+        source: "article 4, which measured mode 0 and ZERO_RANGE",
         by: speed(Here, &[FALLOCATE, KEEP_SIZE, ZERO_RANGE], OVERWRITE),
         band: FASTER,
     },
@@ -107,7 +107,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "direct-not-durable",
         statement: "O_DIRECT alone is not durable: no flush comes before a write is acknowledged.",
-        source: "article 1",
+        source: "article 5 (2.6.2)",
         by: count(Here, DIRECT_NO_SYNC, Counted::OwnFlushes),
         // The one flush of the sync at the end of a pass is among them.
         band: Band::between(0.0, 0.1),
@@ -249,7 +249,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "large-reads",
         statement: "A file in memory is read faster in large blocks (1 MiB) than in small ones (4 KiB).",
-        source: "articles 1 and 5",
+        source: "common advice; no article says it",
         by: rate(Measured::ReadWarm, Rows { slow: "read, 4 KiB", fast: "read, 1 MiB" }),
         band: FASTER,
     },

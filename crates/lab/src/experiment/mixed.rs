@@ -3,9 +3,8 @@
 //! *Owns*: what fio's `rw=rw` does, told again, and running fio. *May not touch*: the loop (`flight`), the rounds.
 //!
 //! `rw=rw`: each job has a place to read and a place to write, both of which begin at the front and go on block by block; which
-//! comes next is drawn. After as many blocks as the file has, both begin again. fio's default engine makes one blocking call after
-//! the other, so that `iodepth=16` means nothing to it (it says so itself); with an asynchronous one it means what it says. Both
-//! are run.
+//! comes next is drawn. After as many blocks as the file has, both begin again. Published is the load through io_uring, 16 in flight
+//! in each job; beside it the same load runs with one blocking call after the other (fio's psync), which no article has.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,28 +36,34 @@ pub struct MixedPlan {
     pub jobs: usize,
     /// Requests that a job has in flight where its engine can.
     pub depth: usize,
-    /// Whether to run it with an asynchronous engine too.
+    /// Whether to run it with an asynchronous engine too: the published way.
     pub asynchronous: bool,
+    /// A turn ends after this time, if nothing ends it before: also fio, which needs a limit.
+    pub turn_max: Duration,
 }
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "mixed";
 /// Where fio writes what it found.
 const REPORT: &str = "mixed-fio.json";
-/// Where nothing limits a turn, and for fio, which needs a limit.
-const TURN_MAX: Duration = Duration::from_secs(10);
 
 impl Default for MixedPlan {
     /// The published options, over 64 MiB.
     fn default() -> Self {
-        Self { file_bytes: 64 << 20, jobs: 8, depth: 16, asynchronous: true }
+        Self {
+            file_bytes: 64 << 20,
+            jobs: 8,
+            depth: 16,
+            asynchronous: true,
+            turn_max: Duration::from_secs(10),
+        }
     }
 }
 
 impl MixedPlan {
-    /// Over 1 GiB; 10 s a turn.
+    /// Over 10 GiB; 60 s a turn.
     pub fn published() -> Self {
-        Self { file_bytes: 1 << 30, ..Self::default() }
+        Self { file_bytes: 10 << 30, turn_max: Duration::from_secs(60), ..Self::default() }
     }
 
     pub(crate) fn steps(&self, pace: &Pace) -> u64 {
@@ -82,7 +87,7 @@ pub(crate) fn mixed(
     }
     drop(written_file(session, FILE, plan.file_bytes, Access::Direct, pace.seed)?);
     let fio = fio_version();
-    let ways: &[Way] = if plan.asynchronous { &[Way::Blocking, Way::Ring] } else { &[Way::Blocking] };
+    let ways: &[Way] = if plan.asynchronous { &[Way::Ring, Way::Blocking] } else { &[Way::Blocking] };
     let budget = pace.budget.map(|budget| budget / ways.len() as u32);
     let pace = Pace { budget, ..*pace };
     let mut found = Vec::new();
@@ -120,7 +125,7 @@ fn one(
     let ours = Ours::new(session, plan, way, pace.seed);
     let rows = vec![Row::new(FIO, FIO, None, theirs), Row::new(OURS, OURS, None, ours)];
     let flight = match way {
-        Way::Blocking => "one request in flight in each (fio's default engine takes no more)".into(),
+        Way::Blocking => "one blocking call after the other in each".into(),
         Way::Ring => format!("{} in flight in each, through io_uring", plan.depth),
     };
     let frame = Frame {
@@ -150,6 +155,7 @@ struct Ours {
     blocks: u64,
     /// Of the bytes.
     seed: u64,
+    turn_max: Duration,
 }
 
 impl Ours {
@@ -161,7 +167,7 @@ impl Ours {
         };
         let job = |_| Flight::new(kind, depth, BLOCK_BYTES as usize, &[0]);
         let flights = (0..plan.jobs).map(job).collect::<Result<_, _>>()?;
-        Ok(Self { flights, blocks: plan.file_bytes / BLOCK_BYTES, seed })
+        Ok(Self { flights, blocks: plan.file_bytes / BLOCK_BYTES, seed, turn_max: plan.turn_max })
     }
 }
 
@@ -179,7 +185,7 @@ impl Arm for Ours {
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
         refill(turn.session, self.blocks * BLOCK_BYTES, self.seed)?;
         let file = Arc::new(open(turn.session, Durability::OSync)?);
-        let turn = Turn { time: turn.time.min(TURN_MAX), ..*turn };
+        let turn = Turn { time: turn.time.min(self.turn_max), ..*turn };
         let (blocks, seed) = (self.blocks, self.seed);
         let flown = fly(&mut self.flights, &turn, &file, |index| {
             let random = fastrand::Rng::with_seed(turn.seed ^ (index as u64 + 1));
@@ -285,9 +291,9 @@ impl Fio {
 
 fn fio_arguments(plan: &MixedPlan, way: Way, time: Duration) -> Vec<String> {
     let engine = if way == Way::Blocking { "psync" } else { "io_uring" };
-    let runtime_ms = time.min(TURN_MAX).as_millis().max(1);
+    let runtime_ms = time.min(plan.turn_max).as_millis().max(1);
     [
-        "--name=mixed --rw=rw --rwmixread=50 --bs=4k --direct=1 --sync=1 --thread --group_reporting --time_based",
+        "--name=mixed --rw=rw --rwmixread=50 --bs=4096 --direct=1 --sync=1 --thread --group_reporting --time_based",
         "--fallocate=none --allow_file_create=0 --output-format=json",
     ]
     .iter()
