@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use inkstone_io::NamedChoice;
+use inkstone_lab::labels;
 
 /// A parser for one of the names of `T`; an unknown one is answered with the nearest.
 pub(crate) fn names<T: NamedChoice + Send + Sync>() -> impl TypedValueParser<Value = T> {
@@ -16,10 +17,16 @@ pub(crate) fn names<T: NamedChoice + Send + Sync>() -> impl TypedValueParser<Val
 pub(crate) fn names_of<T: NamedChoice + Send + Sync>(
     choices: &[T],
 ) -> impl TypedValueParser<Value = T> + use<T> {
-    let values = choices.iter().map(|choice| PossibleValue::new(choice.name()).help(choice.summary()));
+    let values = choices.iter().map(|choice| PossibleValue::new(choice.name()).help(help_of(*choice)));
     PossibleValuesParser::new(values).try_map(|name| {
         T::from_name(&name).ok_or_else(|| std::io::Error::other(format!("no {} is called {name}", T::WHAT)))
     })
+}
+
+/// What it is, and the system calls that it stands for, by the table that a test holds against strace.
+fn help_of<T: NamedChoice>(choice: T) -> String {
+    let calls = labels::of(T::WHAT, choice.name()).map(|label| label.words()).unwrap_or_default();
+    if calls.is_empty() { choice.summary().into() } else { format!("{} [{calls}]", choice.summary()) }
 }
 
 /// `4096`, `4KiB`, `1GiB`, `512B`; `4k` and `4K` are powers of two as well, as in fio and dd.

@@ -29,6 +29,7 @@ pub mod export;
 pub mod finding;
 pub mod histogram;
 pub mod image;
+pub mod labels;
 pub mod machine;
 pub mod over_time;
 pub mod pass;
