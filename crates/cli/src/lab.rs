@@ -16,6 +16,8 @@ use inkstone_lab::command::{
 };
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::presets::Preset;
+use inkstone_lab::result::LabResult;
+use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use self::experiments::ExperimentCommand;
 use crate::disks::text;
@@ -156,6 +158,28 @@ enum LabCommand {
 
 /// Runs the subcommand, or the quick tier.
 pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    dispatch(arguments, stop).map_err(told_once)
+}
+
+/// An error whose text has its cause's in it already tells it once.
+fn told_once(error: anyhow::Error) -> anyhow::Error {
+    let mut said: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if said.iter().all(|known| !known.contains(&text)) {
+            said.push(text);
+        }
+    }
+    // A reader's closed pipe is looked for by its kind.
+    let closed = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
+    if error.chain().filter_map(|cause| cause.downcast_ref()).any(closed) {
+        error
+    } else {
+        anyhow::anyhow!(said.join(": "))
+    }
+}
+
+fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if let Some(LabCommand::Results(command)) = &arguments.command {
         return results::run(command, stop);
     }
@@ -172,7 +196,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
             plan.title = title(&plan.cells);
             let options =
                 MeasureOptions { directory: place.directory.clone(), plan, conclude: !running.too_few() };
-            output.show(&measure(&options, &mut context)?, View::Runs)
+            show(output, &measure(&options, &mut context)?, View::Runs)
         }
         Some(LabCommand::Bill { place, selection, commits, timeline, seed, .. }) => {
             let billed = Billed {
@@ -184,7 +208,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
             let plan = billed.plan(cells.clone(), &title(&cells));
             let options = MeasureOptions { directory: place.directory.clone(), plan, conclude: false };
             let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
-            output.show(&measure(&options, &mut context)?, view)
+            show(output, &measure(&options, &mut context)?, view)
         }
         Some(LabCommand::Fallocate { place, file_systems, size, .. }) => {
             let default = [ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
@@ -193,7 +217,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
                 kinds: or_all(file_systems, &default),
                 zeroing_bytes: *size,
             };
-            output.show(&fallocate(&options, &mut context)?, View::Fallocate)
+            show(output, &fallocate(&options, &mut context)?, View::Fallocate)
         }
         Some(LabCommand::Filesystems {
             place,
@@ -214,15 +238,22 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
                 (true, false) => View::Bills,
                 (false, false) => View::Runs,
             };
-            output.show(&filesystems(&options, &mut context)?, view)
+            show(output, &filesystems(&options, &mut context)?, view)
         }
         Some(LabCommand::Experiment(command)) => command.run(&mut context),
         Some(LabCommand::Report(arguments)) => report(arguments),
         Some(LabCommand::Aa { place, pairs, rounds, .. }) => {
             let options = AaOptions { directory: place.directory.clone(), pairs: *pairs, rounds: *rounds };
-            output.show(&aa(&options, &mut context)?, View::Aa)
+            show(output, &aa(&options, &mut context)?, View::Aa)
         }
     }
+}
+
+/// Shows the result. A disk that filled up during the run is no success, whatever was measured before.
+pub(crate) fn show(output: &Output, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
+    let code = output.show(result, view)?;
+    let full = result.warnings.iter().any(|warning| warning.name == DISK_FULL_WARNING);
+    Ok(if full && !result.interrupted { ExitCode::FAILURE } else { code })
 }
 
 /// In one directory, or in several: then the question is which.
@@ -232,7 +263,7 @@ fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Re
         let found = disks(directories, context)?;
         return output.show_with(&found, &found.result, &text(&found));
     }
-    output.show(&quick(directories.first().map(PathBuf::as_path), context)?, View::Runs)
+    show(output, &quick(directories.first().map(PathBuf::as_path), context)?, View::Runs)
 }
 
 fn output_of(arguments: &LabArguments) -> &Output {

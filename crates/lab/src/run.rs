@@ -121,7 +121,7 @@ impl Arm {
     }
 
     fn fail(&mut self, session: &Session<'_>, error: &CellError) {
-        self.failed = Some(error.to_string());
+        self.failed = Some(error.reason());
         self.writer = None;
         // Best effort: what stays goes with the working directory.
         let _ = session.remove(&self.file_name);

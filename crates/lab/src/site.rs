@@ -65,8 +65,8 @@ pub enum SiteError {
     Io(#[from] inkstone_io::Error),
     /// Not enough free bytes, found before the first write.
     #[error(
-        "{directory}: {needed_bytes} bytes are needed and {free_bytes} are free; take a smaller --size, fewer arms, \
-         or another directory"
+        "{directory}: {needed_bytes} bytes are needed and {free_bytes} are free; take another directory, or measure \
+         less at once (smaller files, fewer ways)"
     )]
     NoRoom {
         /// Where.
@@ -83,6 +83,9 @@ pub enum SiteError {
         directory: String,
     },
 }
+
+/// Where tmpfs is to be had.
+pub(crate) const MEMORY: &str = "/dev/shm";
 
 /// Kept free beside what a run needs: metadata, and everybody else.
 const MARGIN_BYTES: u64 = 16 << 20;
@@ -108,6 +111,12 @@ impl OpenSite {
             return Err(SiteError::ReadOnly { directory: parent.display().to_string() });
         }
         let mut swept = sweep(parent)?;
+        // `lab fallocate` works in memory as well, which a killed one keeps: whoever comes next gives it back. Another user's
+        // stays, and is no reason not to measure.
+        let memory = Path::new(MEMORY);
+        if memory.is_dir() && memory != parent {
+            swept.extend(sweep(memory).unwrap_or_default());
+        }
         swept.extend(sweep_trace_instances());
         check_room(parent, needed_bytes)?;
         let workdir = WorkDir::create(parent)?;

@@ -28,6 +28,21 @@ pub enum CellError {
     Interrupted,
 }
 
+/// How the reason begins of what could not be measured as the disk was full.
+pub(crate) const DISK_FULL: &str = "the disk is full: ";
+
+impl CellError {
+    /// The reason, for a row.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                format!("{DISK_FULL}{error}")
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
 /// What becomes of files between rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftover {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use inkstone_io::host::{BlockStat, block_stat};
 use inkstone_io::{Barriers, Capabilities};
 
-use crate::result::{CellResult, Machine, Measured, Run, Warning};
+use crate::result::{CellResult, Machine, Measured, Outcome, Run, Warning};
+use crate::stage::DISK_FULL;
 
 /// A cache flush or FUA write that is faster than this reached no medium that is sold: about a microsecond is a
 /// system call's own cost, the fastest persistent-memory and Optane devices take five to ten.
@@ -132,6 +133,26 @@ pub fn of_machine(machine: &Machine) -> Vec<Warning> {
     slow.then(|| warning("powersave", text, cure)).into_iter().collect()
 }
 
+/// The warning whose run is no success, and that stands above the tables.
+pub const DISK_FULL_WARNING: &str = "disk-full";
+
+/// What a full disk cost: of so many rows, with the reasons of those that failed.
+pub fn of_full_disk<'a>(name: &str, reasons: impl Iterator<Item = Option<&'a str>>) -> Option<Warning> {
+    let reasons: Vec<Option<&str>> = reasons.collect();
+    let full = |reason: &&Option<&str>| reason.is_some_and(|reason| reason.starts_with(DISK_FULL));
+    let failed = reasons.iter().filter(full).count();
+    (failed > 0).then(|| {
+        warning(
+            DISK_FULL_WARNING,
+            format!(
+                "{name}: {failed} of {} ways were not measured: the disk filled up during the run",
+                reasons.len()
+            ),
+            "free some room, or measure in another directory; what others wrote meanwhile counts too",
+        )
+    })
+}
+
 /// What the figures give reason to say.
 pub fn of_run(run: &Run) -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -149,7 +170,7 @@ pub fn of_run(run: &Run) -> Vec<Warning> {
                 name_of(run),
                 few.join(", ")
             ),
-            "take a larger --size or more --rounds",
+            "measure more: larger files, or more rounds",
         ));
     }
     if let Some((name, took_ns)) = too_fast(run) {
@@ -160,6 +181,12 @@ pub fn of_run(run: &Run) -> Vec<Warning> {
         ));
     }
     warnings.extend(spread(run, &cells));
+    let reason = |cell: &'_ CellResult| match &cell.outcome {
+        Outcome::Invalid { reason } => Some(reason.clone()),
+        Outcome::Measured(_) | Outcome::NotRun => None,
+    };
+    let reasons: Vec<Option<String>> = run.cells.iter().map(reason).collect();
+    warnings.extend(of_full_disk(&name_of(run), reasons.iter().map(Option::as_deref)));
     warnings
 }
 
@@ -207,7 +234,7 @@ fn spread(run: &Run, cells: &[(String, Measured)]) -> Option<Warning> {
                 name_of(run),
                 high / low
             ),
-            "quiet the machine, or take more --rounds: intervals shrink with their number",
+            "quiet the machine, or take more rounds: intervals shrink with their number",
         )
     })
 }
@@ -216,7 +243,23 @@ fn spread(run: &Run, cells: &[(String, Measured)]) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::finding::tests::{cell, run};
-    use crate::result::{DurableFinding, Outcome};
+    use crate::result::DurableFinding;
+
+    #[test]
+    fn a_disk_that_filled_up_is_told_and_other_reasons_are_not() {
+        let mut full = run(vec![
+            cell("new fsync", 100.0, DurableFinding::NotClaimed),
+            cell("reuse fsync", 100.0, DurableFinding::NotClaimed),
+            cell("zeros fsync", 100.0, DurableFinding::NotClaimed),
+        ]);
+        full.cells[1].outcome = Outcome::Invalid { reason: "EOPNOTSUPP".into() };
+        assert!(of_run(&full).iter().all(|warning| warning.name != DISK_FULL_WARNING));
+        let error = inkstone_io::Error::new("pwrite", "/x", std::io::Error::from_raw_os_error(28));
+        full.cells[2].outcome = Outcome::Invalid { reason: crate::stage::CellError::from(error).reason() };
+        let said = of_run(&full);
+        let warning = said.iter().find(|warning| warning.name == DISK_FULL_WARNING).expect("a warning");
+        assert!(warning.text.contains("1 of 3 ways were not measured"), "{warning:?}");
+    }
 
     #[test]
     fn a_noisy_run_is_named_with_its_place() {

@@ -107,7 +107,11 @@ impl Display for Certificate {
         for violation in &self.violations {
             writeln!(f, "  BROKEN: {}\n    again: {}", violation.what, violation.command)?;
         }
-        let verdict = if self.is_clean() { "every promise held" } else { "promises were broken" };
+        let verdict = match (self.is_clean(), self.states()) {
+            (true, 0) => "nothing was looked at",
+            (true, _) => "every promise held",
+            (false, _) => "promises were broken",
+        };
         write!(
             f,
             "{verdict} in {} states, seeds {}..{}, {:.1} s, inkstone {}, Linux {}",

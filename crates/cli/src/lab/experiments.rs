@@ -11,6 +11,7 @@ use inkstone_lab::experiment::{
     DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan, TextPlan,
 };
 
+use super::show;
 use crate::output::{Output, View};
 use crate::parse::{duration, names, size};
 use crate::select::{Where, seed};
@@ -128,7 +129,7 @@ impl AllArguments {
         };
         let directory = self.place.directory.clone();
         let options = AllOptions { directory, tier, seed: self.seed.unwrap_or_else(seed) };
-        self.output.show(&all(&options, context)?, View::Runs)
+        show(&self.output, &all(&options, context)?, View::Runs)
     }
 }
 
@@ -172,7 +173,7 @@ impl Common {
     fn run(&self, load: Load, default_s: u64, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         let options =
             ExperimentOptions { directory: self.place.directory.clone(), load, pace: self.pace(default_s) };
-        self.output.show(&experiment(&options, context)?, View::Runs)
+        show(&self.output, &experiment(&options, context)?, View::Runs)
     }
 
     fn or_published<T: Default>(&self, published: T) -> T {

@@ -10,7 +10,7 @@ use inkstone_io::{Directory, NamedChoice};
 use crate::atlas::{atlas, atlas_steps};
 use crate::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 use crate::result::{FallocateAtlas, LabResult, Warning};
-use crate::site::OpenSite;
+use crate::site::{MEMORY, OpenSite};
 use crate::stage::CellError;
 
 use super::{Context, LabError, Started, directory_or_here};
@@ -25,9 +25,6 @@ pub struct AtlasOptions {
     /// Bytes of the zeroing comparison.
     pub zeroing_bytes: u64,
 }
-
-/// tmpfs is part of the comparison where it is to be had.
-const MEMORY: &str = "/dev/shm";
 
 /// The atlas of the directory, of tmpfs, and of each kind asked for.
 ///
@@ -90,6 +87,7 @@ fn others(
             Ok(())
         }
     };
+    // tmpfs is part of the comparison where it is to be had.
     if open.site.capabilities.mount.file_system != "tmpfs" {
         keep("tmpfs", in_place(Path::new(MEMORY), "tmpfs", options, context))?;
     }

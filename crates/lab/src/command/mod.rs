@@ -135,6 +135,10 @@ impl Started {
         for run in &self.result.runs {
             self.result.warnings.extend(warnings::of_run(run));
         }
+        for experiment in &self.result.experiments {
+            let reasons = experiment.rows.iter().map(|row| row.invalid.as_deref());
+            self.result.warnings.extend(warnings::of_full_disk(&experiment.name, reasons));
+        }
         let mut seen = Vec::new();
         self.result.warnings.retain(|warning| {
             let new = !seen.contains(warning);

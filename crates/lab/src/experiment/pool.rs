@@ -213,17 +213,23 @@ fn finding(found: &Experiment) -> Option<Finding> {
     let ring = ring.map_or_else(String::new, |(ring, rate)| {
         format!(" One thread with `{}` does {}.", ring.name, sig3(rate))
     });
+    // The most threads may be the best.
+    let beside = match last.name == best.name {
+        true => String::new(),
+        false => format!(
+            " `{}` does {}, with {} context switches per operation instead of {}.",
+            last.name,
+            sig3(median_of(last)?),
+            switches(last),
+            switches(best)
+        ),
+    };
     let sentence = format!(
-        "On {} the pool does most at `{}`, {} operations a second ({}); {bend}. `{}` does {}, with {} context switches per \
-         operation instead of {}.{ring}",
+        "On {} the pool does most at `{}`, {} operations a second ({}); {bend}.{beside}{ring}",
         place_words(&found.place),
         best.name,
         sig3(median_of(best)?),
         compared(best.relative.as_ref(), base),
-        last.name,
-        sig3(median_of(last)?),
-        switches(last),
-        switches(best),
     );
     Some(Finding { sentence, best: Some(best.name.clone()), naive: Some(base.into()), ..Finding::default() })
 }
@@ -254,6 +260,25 @@ mod tests {
             file.read_at(&mut bytes, 0).expect("read");
             assert_eq!(pattern::check(&bytes, 0, seed), Ok(()), "the whole file is of this turn");
         }
+    }
+
+    #[test]
+    fn the_best_is_not_compared_with_itself() {
+        let row = |threads: usize, per_s: f64| super::super::ExperimentRow {
+            name: pool_name(threads),
+            series: "pool".into(),
+            x: Some(threads as f64),
+            samples: vec![per_s; 5],
+            figures: vec![figure("context switches", "per operation", 3.18)],
+            ..Default::default()
+        };
+        let of = |rates: [f64; 2]| {
+            let rows = vec![row(2, rates[0]), row(8, rates[1])];
+            let found = Experiment { baseline: Some(pool_name(2)), rows, ..Experiment::default() };
+            finding(&found).expect("a finding").sentence
+        };
+        assert!(!of([10.0, 20.0]).contains("instead of"), "{}", of([10.0, 20.0]));
+        assert!(of([20.0, 10.0]).contains("3.18 context switches per operation instead of 3.18"));
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl<'a> Row<'a> {
         let arm = match arm {
             Ok(arm) => Some(Box::new(arm) as Box<dyn Arm + 'a>),
             Err(error) => {
-                shown.invalid = Some(error.to_string());
+                shown.invalid = Some(error.reason());
                 None
             }
         };
@@ -179,7 +179,7 @@ impl Row<'_> {
     }
 
     fn fail(&mut self, error: &CellError) {
-        self.shown.invalid = Some(error.to_string());
+        self.shown.invalid = Some(error.reason());
         self.arm = None;
         self.rounds.clear();
     }
@@ -204,8 +204,17 @@ impl Row<'_> {
                     .filter(|f| f.name == figure.name)
                     .map(|f| f.value)
                     .collect();
-                let value = median(&values).unwrap_or(figure.value);
-                self.shown.figures.push(Figure { value, ..figure.clone() });
+                // The clock of CPU time ticks slowly: in a short turn it may not have moved, over all it has.
+                let value = match figure.unit.as_str() {
+                    "ns per operation" | "ns per MiB" => {
+                        values.iter().sum::<f64>() / values.len().max(1) as f64
+                    }
+                    _ => median(&values).unwrap_or(figure.value),
+                };
+                let unmoved = figure.unit.starts_with("ns per") && value == 0.0;
+                if !unmoved {
+                    self.shown.figures.push(Figure { value, ..figure.clone() });
+                }
             }
         }
         self.shown.figures.extend(self.arm.iter().flat_map(|arm| arm.totals()));

@@ -119,7 +119,10 @@ fn zeroing(cells: &[ZeroingCell], style: &TableStyle, out: &mut String) {
     grid.push(Column::new("sync", Align::Point, 3, sync).group(&group));
     grid.push(Column::new("both", Align::Point, 1, rows(&|cell| time(total(cell)))).group(&group));
     let rate = rows(&|cell| match total(cell) {
-        Some(ns) if ns > 0.0 => format!("{}/s", bytes(cell.len_bytes as f64 / ns * 1e9)).into(),
+        // A call that writes nothing has no rate.
+        Some(ns) if ns > 0.0 && cell.blocks_are == "written" => {
+            format!("{}/s", bytes(cell.len_bytes as f64 / ns * 1e9)).into()
+        }
         _ => Text::default(),
     });
     grid.push(Column::new("rate", Align::Right, 5, rate));

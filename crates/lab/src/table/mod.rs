@@ -30,6 +30,7 @@ pub use fallocate::render_fallocate;
 pub use timeline::render_timeline;
 
 use crate::result::{BillSource, LabResult, Place, Run};
+use crate::warnings::DISK_FULL_WARNING;
 pub(crate) use numbers::time;
 use text::{Tint, paragraph};
 
@@ -63,6 +64,10 @@ impl Default for TableStyle {
 /// The whole result: each run, the experiments, the fallocate atlas, identical arms, warnings, the finding, the machine.
 pub fn render(result: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
+    // What makes a run no success stands above its table too.
+    for warning in result.warnings.iter().filter(|warning| warning.name == DISK_FULL_WARNING) {
+        paragraph(&mut out, style, "! ", &format!("{}.", warning.text), Tint::Bad);
+    }
     // Of several runs each has its finding below its table; of one, it is the last word.
     let several = result.runs.len() > 1;
     for run in &result.runs {
