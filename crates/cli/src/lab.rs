@@ -2,6 +2,8 @@
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering.
 
+#[cfg(test)]
+mod articles;
 mod experiments;
 
 use std::path::PathBuf;
@@ -29,6 +31,9 @@ use crate::select::{Billed, Running, Selection, Where, title};
 
 /// 256 commits of 4 KiB in a pass: a dozen file systems take minutes, not an hour.
 const IMAGE_FILE_BYTES: u64 = 1 << 20;
+/// The image of article 1.
+const PUBLISHED_IMAGE_BYTES: u64 = 2 << 30;
+const IMAGE_BYTES: u64 = 512 << 20;
 /// Enough to see what repeats.
 const TIMELINE_COMMITS: usize = 3;
 
@@ -118,9 +123,9 @@ enum LabCommand {
         /// Over which loop devices [default: both]
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
         loops: Vec<LoopMode>,
-        /// Bytes of an image
-        #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size)]
-        image_size: u64,
+        /// Bytes of an image [default: 512MiB; with --preset e2 --published the published 2GiB, with --published room for all files]
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        image_size: Option<u64>,
         /// Show each cell's bill in full: kinds of writes, submitters, both layers of the loop device
         #[arg(long)]
         bills: bool,
@@ -295,7 +300,7 @@ fn filesystems_options(
     place: &Where,
     kinds: &[ImageKind],
     modes: &[LoopMode],
-    image_bytes: u64,
+    image_bytes: Option<u64>,
     selection: &Selection,
     running: &Running,
 ) -> anyhow::Result<FilesystemsOptions> {
@@ -303,9 +308,18 @@ fn filesystems_options(
     selection.or_size(IMAGE_FILE_BYTES);
     let mut plan = running.plan(&selection, Preset::Quick, "")?;
     plan.title = title(&plan.cells);
+    // Article 1's two, and its image.
+    let is_e2 = selection.is_published(Preset::E2);
+    let published = [ImageKind::Ext4, ImageKind::Ext4NoJournal];
+    let files: u64 = plan.cells.iter().map(|cell| cell.file_bytes).sum();
+    let image_bytes = image_bytes.unwrap_or(match (is_e2, files > IMAGE_BYTES / 2) {
+        (true, _) => PUBLISHED_IMAGE_BYTES,
+        (false, true) => files + files / 4,
+        (false, false) => IMAGE_BYTES,
+    });
     Ok(FilesystemsOptions {
         directory: place.directory.clone(),
-        kinds: or_all(kinds, ImageKind::ALL),
+        kinds: or_all(kinds, if is_e2 { &published } else { ImageKind::ALL }),
         modes: or_all(modes, LoopMode::ALL),
         image_bytes,
         plan,

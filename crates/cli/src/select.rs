@@ -36,8 +36,8 @@ pub(crate) struct Selection {
     /// The way bytes get into the file
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Access>(), conflicts_with = "preset")]
     access: Vec<Access>,
-    /// What makes a write durable
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Durability>(), conflicts_with = "preset")]
+    /// What makes a write durable; with a preset, in place of its own
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Durability>())]
     durability: Vec<Durability>,
     /// Who makes the calls
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<EngineKind>(), conflicts_with = "preset")]
@@ -121,7 +121,11 @@ impl Selection {
     /// The directory's arguments in the end: `preset` if nothing was named.
     pub(crate) fn cells(&self, preset: Preset) -> anyhow::Result<Vec<Cell>> {
         let crossed = self.crossed();
-        let base = if crossed.is_empty() { self.preset.unwrap_or(preset).cells() } else { crossed };
+        let base = match self.preset {
+            Some(named) => self.synced_otherwise(named.cells()),
+            None if crossed.is_empty() => preset.cells(),
+            None => crossed,
+        };
         let mut cells = Vec::new();
         for cell in base {
             let default_sizes = or_default(&self.write_size, cell.write_bytes);
@@ -144,6 +148,23 @@ impl Selection {
         let cells = seen;
         check_sizes(&cells)?;
         self.chosen(cells)
+    }
+
+    /// A preset's cells with the durabilities that were asked for, each cell with each.
+    fn synced_otherwise(&self, cells: Vec<Cell>) -> Vec<Cell> {
+        if self.durability.is_empty() {
+            return cells;
+        }
+        let with = |cell: Cell| {
+            let each = self.durability.iter();
+            each.map(move |&durability| Cell { strategy: Strategy { durability, ..cell.strategy }, ..cell })
+        };
+        cells.into_iter().flat_map(with).collect()
+    }
+
+    /// Whether it is E2 at its published size.
+    pub(crate) fn is_published(&self, preset: Preset) -> bool {
+        self.published && self.preset == Some(preset)
     }
 
     fn sized(&self, cell: Cell) -> Cell {
@@ -170,7 +191,8 @@ impl Selection {
             self.durability.len(),
             self.engine.len(),
         ];
-        if given.iter().all(|&count| count == 0) {
+        // With a preset the durabilities are put into its cells.
+        if self.preset.is_some() || given.iter().all(|&count| count == 0) {
             return Vec::new();
         }
         let preparations = or_default(&self.preparation, Preparation::None);
@@ -241,7 +263,11 @@ impl Running {
         let cells = selection.cells(preset)?;
         let uses_preset = selection.crossed().is_empty() && selection.only.is_empty();
         let baseline = match &self.baseline {
-            None if uses_preset && selection.write_size.len() < 2 && selection.pass.len() < 2 => {
+            None if uses_preset
+                && selection.write_size.len() < 2
+                && selection.pass.len() < 2
+                && selection.durability.is_empty() =>
+            {
                 named.baseline()
             }
             None => 0,

@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::result::{Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Round, Run};
 use crate::site::Site;
 use crate::stage::{CellError, Leftover, Session, Staged, cool, incompressible, stage};
-use crate::stats::relative;
+use crate::stats::{median, relative};
 
 /// In which order the cells of a round run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -346,6 +346,7 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
     let noticed =
         arms.iter().filter_map(|arm| Some(format!("{}: {}", arm.name, arm.writer.as_ref()?.notice()?)));
     notes.extend(noticed);
+    notes.extend(cut_short(&arms));
     if let Err(reason) = &site.trace {
         notes.push(format!(
             "device counts (~) are the whole device's, shared with every process; as root the lab traces each \
@@ -365,6 +366,17 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
         finding: None,
         notes,
     }
+}
+
+/// Which passes ended before their file did, and after how much of it: a limit of commits or time cut them.
+fn cut_short(arms: &[Arm]) -> Option<String> {
+    let share = |arm: &Arm| {
+        let commits: Vec<f64> = arm.rounds.iter().map(|round| round.commits as f64).collect();
+        let share = 100.0 * median(&commits)? / arm.cell.commits().max(1) as f64;
+        (share < 99.95).then(|| format!("`{}` after {share:.0}%", arm.name))
+    };
+    let cut: Vec<String> = arms.iter().filter_map(share).collect();
+    (!cut.is_empty()).then(|| format!("passes that a limit ended before the file's end: {}", cut.join(", ")))
 }
 
 fn unchecked_note(reason: String) -> String {

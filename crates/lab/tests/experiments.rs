@@ -113,7 +113,7 @@ fn reads_are_proved_cold_and_warm() {
 
 #[test]
 fn pool_counts_writes_and_reads() {
-    let plan = PoolPlan { threads: vec![2, 8], operations: 32 };
+    let plan = PoolPlan { threads: vec![2, 8], operations: 32, growing: false };
     let result = check(Load::Pool(plan), &["pool"], pace());
     for row in result.experiments[0].rows.iter().filter(|row| row.invalid.is_none()) {
         for name in ["context switches", "system time", "durable writes", "reads"] {
@@ -220,10 +220,10 @@ fn mixed_runs_with_or_without_fio() {
 #[test]
 fn a_wish_to_stop_and_a_full_disk_leave_nothing() {
     let directory = directory();
-    let load = || Load::Pool(PoolPlan { threads: vec![2], operations: 32 });
+    let load = || Load::Pool(PoolPlan { threads: vec![2], operations: 32, growing: false });
     let stopped = run(directory.path(), load(), pace(), true).expect("what there is");
     assert!(stopped.interrupted && stopped.experiments.is_empty());
-    let huge = Load::Pool(PoolPlan { threads: vec![2], operations: 1 << 40 });
+    let huge = Load::Pool(PoolPlan { threads: vec![2], operations: 1 << 40, growing: false });
     let error = run(directory.path(), huge, pace(), false).expect_err("no room");
     assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
     let mut progress = Progress::silent();

@@ -35,8 +35,8 @@ pub(crate) enum ExperimentCommand {
     Pool {
         #[command(flatten)]
         common: Common,
-        /// Threads; for io_uring as many requests in flight
-        #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,8,64,128,256,512", value_parser = threads)]
+        /// Threads; for io_uring as many requests in flight [default: 2,8,64,128,256,512; with --published 1 too]
+        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = threads)]
         threads: Vec<usize>,
         /// Writes of a turn at most, and as many reads [default: 16384]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..=1_000_000_000), conflicts_with = "published")]
@@ -216,7 +216,9 @@ impl ExperimentCommand {
             Self::All(all) => all.run(context),
             Self::Pool { common, threads, operations } => {
                 let mut plan = common.or_published(PoolPlan::published());
-                plan.threads.clone_from(threads);
+                if !threads.is_empty() {
+                    plan.threads.clone_from(threads);
+                }
                 plan.operations = operations.unwrap_or(plan.operations);
                 common.run(Load::Pool(plan), 40, context)
             }

@@ -160,6 +160,7 @@ fn parts(tier: Tier) -> Vec<(Part, f64)> {
     let pool = PoolPlan {
         operations: file_bytes / 4096,
         threads: if quick { vec![2, 8, 64, 512] } else { PoolPlan::default().threads },
+        growing: false,
     };
     let mut parts = vec![
         (Part::Cells(Preset::Quick, true), 6.0),

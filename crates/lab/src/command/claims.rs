@@ -196,7 +196,8 @@ fn experiment(
             super::experiment::measured(site, &Load::Read(plan), &options.pace(6.0), "reading", context)?
         }
         Measured::Pool => {
-            let plan = PoolPlan { threads: POOL_THREADS.to_vec(), operations: POOL_OPERATIONS };
+            let plan =
+                PoolPlan { threads: POOL_THREADS.to_vec(), operations: POOL_OPERATIONS, growing: false };
             super::experiment::measured(site, &Load::Pool(plan), &options.pace(5.0), "pool", context)?
         }
         // On another ground.

@@ -55,7 +55,7 @@ impl Load {
             Self::Depth(plan) => plan.file_bytes,
             Self::Read(plan) => plan.file_bytes,
             Self::Mixed(plan) => plan.file_bytes,
-            Self::Pool(plan) => plan.file_bytes(),
+            Self::Pool(plan) => plan.room_needed_bytes(),
             Self::Practice(plan) => plan.room_needed_bytes(),
             Self::Log(_) => crate::bench::ROOM_NEEDED_BYTES,
             Self::Text(plan) => plan.room_needed_bytes(),

@@ -117,6 +117,7 @@ fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Exper
              log's threads get more of them than the floor's one"
                 .into(),
             format!("the log's way: {}", row.strategy),
+            "published: 1,000 records a thread; here as many as its time takes, which is more".into(),
         ],
         ..Experiment::default()
     };

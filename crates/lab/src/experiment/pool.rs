@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use inkstone_io::{Access, EngineKind, OsFile, Persist, SyncKind};
+use inkstone_io::{Access, Directory, EngineKind, File, OpenFile, OsFile, Persist, SyncKind};
 
 use crate::finding::place_words;
 use crate::progress::Progress;
@@ -28,32 +28,41 @@ pub struct PoolPlan {
     pub threads: Vec<usize>,
     /// Writes of a turn at most, and as many reads.
     pub operations: u64,
+    /// Whether the pool writes files that grow from nothing too, as published: then each durable write changes metadata.
+    pub growing: bool,
 }
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "pool";
+const GROWING: &str = "pool-growing";
 /// Of a turn's time at most this is for the writes; as many reads take little beside them.
 const WRITES_SHARE: f64 = 0.8;
 
 impl Default for PoolPlan {
     /// The published numbers of threads, and 16,384 operations.
     fn default() -> Self {
-        Self { threads: vec![2, 8, 64, 128, 256, 512], operations: 16_384 }
+        Self { threads: vec![2, 8, 64, 128, 256, 512], operations: 16_384, growing: false }
     }
 }
 
 impl PoolPlan {
-    /// 500,000 writes and as many reads.
+    /// 500,000 writes and as many reads, into files that grow from nothing; one thread too, and the same over written blocks.
     pub fn published() -> Self {
-        Self { operations: 500_000, ..Self::default() }
+        let mut threads = Self::default().threads;
+        threads.insert(0, 1);
+        Self { threads, operations: 500_000, growing: true }
     }
 
     pub(crate) fn file_bytes(&self) -> u64 {
         self.operations * BLOCK_BYTES
     }
 
+    pub(crate) fn room_needed_bytes(&self) -> u64 {
+        self.file_bytes() * if self.growing { 2 } else { 1 }
+    }
+
     pub(crate) fn steps(&self, pace: &Pace) -> u64 {
-        steps_of(pace, 2 * self.threads.len())
+        steps_of(pace, (if self.growing { 3 } else { 2 }) * self.threads.len())
     }
 }
 
@@ -67,10 +76,19 @@ pub(crate) fn pool(
 ) -> Result<Vec<Experiment>, CellError> {
     let file = written_file(session, FILE, plan.file_bytes(), Access::Buffered, pace.seed)?;
     let file = Arc::new(file);
-    let arm = |flights: Result<Vec<Flight>, CellError>| {
-        flights.map(|flights| Mixed { flights, file: Arc::clone(&file), operations: plan.operations })
+    let arm_on = |flights: Result<Vec<Flight>, CellError>, file: &Arc<OsFile>, growing: bool| {
+        flights.map(|flights| Mixed { flights, file: Arc::clone(file), operations: plan.operations, growing })
     };
+    let arm = |flights| arm_on(flights, &file, false);
     let mut rows = Vec::new();
+    if plan.growing {
+        let grown = Arc::new(session.directory.open(GROWING, &OpenFile::new_file())?);
+        for &count in &plan.threads {
+            let flights = threads(count, BLOCK_BYTES as usize, &[0]);
+            let name = format!("growing, {}", pool_name(count));
+            rows.push(Row::new(name, "pool, growing", Some(count as f64), arm_on(flights, &grown, true)));
+        }
+    }
     for &count in &plan.threads {
         let flights = threads(count, BLOCK_BYTES as usize, &[0]);
         rows.push(Row::new(pool_name(count), "pool", Some(count as f64), arm(flights)));
@@ -94,17 +112,19 @@ pub(crate) fn pool(
          fsync"
             .into(),
         "as published, operations are writes and reads over the time of both, and the reads come from the page cache; the file's \
-         blocks are written before, so that no row grows it"
+         blocks are written before, so that no row grows it, but for the rows that say so: their file is cut to nothing before each turn \
+         (O_TRUNC), as published"
             .into(),
         "io_uring hands each fsync to a kernel thread: those are counted as this process's".into(),
     ];
     found.finding = finding(&found);
     session.clear(FILE)?;
+    session.clear(GROWING)?;
     Ok(vec![found])
 }
 
 fn pool_name(count: usize) -> String {
-    format!("pool, {count} threads")
+    format!("pool, {count} thread{}", if count == 1 { "" } else { "s" })
 }
 
 /// Flights that write together, then read together.
@@ -112,10 +132,15 @@ struct Mixed {
     flights: Vec<Flight>,
     file: Arc<OsFile>,
     operations: u64,
+    growing: bool,
 }
 
 impl Arm for Mixed {
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        if self.growing {
+            self.file.set_len(0)?;
+            self.file.sync(SyncKind::All)?;
+        }
         let next = AtomicU64::new(0);
         let writing = Turn { time: turn.time.mul_f64_or_max(WRITES_SHARE), ..*turn };
         let writes = fly(&mut self.flights, &writing, &self.file, |_| Writes {
@@ -240,7 +265,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
-    use inkstone_io::{File, OsDirectory};
+    use inkstone_io::OsDirectory;
 
     #[test]
     fn each_turn_writes_each_block_once_and_reads_as_often_what_it_wrote() {
@@ -248,11 +273,11 @@ mod tests {
         let files = OsDirectory::open(directory.path()).expect("a directory");
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
-        let plan = PoolPlan { threads: vec![4], operations: 64 };
+        let plan = PoolPlan { threads: vec![4], operations: 64, growing: false };
         let file = written_file(&session, FILE, plan.file_bytes(), Access::Buffered, 1).expect("written");
         let file = Arc::new(file);
         let flights = threads(4, BLOCK_BYTES as usize, &[0]).expect("threads");
-        let mut arm = Mixed { flights, file: Arc::clone(&file), operations: 64 };
+        let mut arm = Mixed { flights, file: Arc::clone(&file), operations: 64, growing: true };
         for seed in [2, 3] {
             let turn = Turn { session: &session, time: Duration::MAX, seed };
             assert_eq!(arm.turn(&turn).expect("a turn").amount, 128);

@@ -1,0 +1,151 @@
+//! The table of docs/lab.md that sets the articles beside the lab: its commands are commands, and its published numbers are published.
+//!
+//! *Owns*: that comparison. *May not touch*: the page, and `articles.md`, which is what the articles say.
+
+use std::collections::BTreeSet;
+
+use clap::{Args as _, FromArgMatches as _};
+use inkstone_io::Durability;
+use inkstone_lab::experiment::{MixedPlan, PoolPlan};
+use inkstone_lab::image::ImageKind;
+use inkstone_lab::presets::Preset;
+
+use super::{LabArguments, LabCommand, filesystems_options};
+
+const PAGE: &str = include_str!("../../../../docs/lab.md");
+const ARTICLES: &str = include_str!("articles.md");
+
+/// Every number in a text, as it is written but for commas between thousands.
+fn numbers(text: &str) -> BTreeSet<String> {
+    let text: Vec<char> = text.chars().collect();
+    let mut found = BTreeSet::new();
+    let mut at = 0;
+    while at < text.len() {
+        if !text[at].is_ascii_digit()
+            || at > 0 && (text[at - 1].is_ascii_alphanumeric() || text[at - 1] == '.')
+        {
+            at += 1;
+            continue;
+        }
+        let mut number = String::new();
+        while at < text.len() {
+            let next_is_digit = text.get(at + 1).is_some_and(char::is_ascii_digit);
+            match text[at] {
+                digit if digit.is_ascii_digit() => number.push(digit),
+                '.' if next_is_digit => number.push('.'),
+                ',' if text[at + 1..].iter().take_while(|c| c.is_ascii_digit()).count() == 3 => {}
+                _ => break,
+            }
+            at += 1;
+        }
+        found.insert(number);
+    }
+    found
+}
+
+/// The rows of the table: its cells.
+fn rows() -> Vec<Vec<&'static str>> {
+    let (_, section) = PAGE.split_once("## The articles, section by section").expect("the section");
+    let section = section.split("\n## ").next().expect("its end");
+    let rows = section.lines().filter(|line| line.starts_with("| E"));
+    rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+}
+
+#[test]
+fn every_command_of_the_articles_table_parses() {
+    let rows = rows();
+    let sections: BTreeSet<&str> = rows.iter().filter_map(|row| row[0].split([',', ' ']).next()).collect();
+    let all: BTreeSet<String> = (1..=10).map(|n| format!("E{n}")).collect();
+    assert_eq!(sections, all.iter().map(String::as_str).collect(), "an article's section has no row");
+    for row in &rows {
+        assert_eq!(row.len(), 5, "{row:?}");
+        let command = row[1].trim_matches('`');
+        let words: Vec<&str> = command.strip_prefix("inkstone ").expect(command).split_whitespace().collect();
+        let definition = LabArguments::augment_args(clap::Command::new("lab"));
+        if let Err(error) = definition.try_get_matches_from(&words) {
+            panic!("{command}: {error}");
+        }
+    }
+}
+
+fn parsed(words: &[&str]) -> LabCommand {
+    let matches =
+        LabArguments::augment_args(clap::Command::new("lab")).try_get_matches_from(words).expect("a command");
+    LabArguments::from_arg_matches(&matches).expect("arguments").command.expect("a subcommand")
+}
+
+/// What `--published` and its presets come to, beside what the articles say of their sizes.
+#[test]
+fn published_means_published() {
+    let LabCommand::Write { selection, .. } =
+        parsed(&["lab", "write", "--preset", "e1", "--durability", "fsync", "--published"])
+    else {
+        panic!("another command")
+    };
+    let cells = selection.cells(Preset::E1).expect("cells");
+    let plain = Preset::E1.cells();
+    let arms: BTreeSet<_> =
+        plain.iter().map(|cell| (cell.strategy.preparation, cell.strategy.reuse)).collect();
+    assert_eq!(cells.len(), arms.len(), "each arm once");
+    assert!(
+        cells.iter().all(|cell| cell.strategy.durability == Durability::Fsync && cell.file_bytes == 1 << 30)
+    );
+    let LabCommand::Filesystems { place, file_systems, loops, image_size, selection, running, .. } =
+        parsed(&["lab", "filesystems", "--preset", "e2", "--published"])
+    else {
+        panic!("another command")
+    };
+    let options = filesystems_options(&place, &file_systems, &loops, image_size, &selection, &running)
+        .expect("options");
+    assert_eq!(
+        (options.image_bytes, options.kinds),
+        (2 << 30, vec![ImageKind::Ext4, ImageKind::Ext4NoJournal])
+    );
+    assert!(options.plan.cells.iter().all(|cell| cell.file_bytes == 1 << 30 && cell.pause_ms == 10_000));
+    let mixed = MixedPlan::published();
+    assert_eq!(
+        (mixed.file_bytes, mixed.turn_max.as_secs(), mixed.depth, mixed.jobs, mixed.asynchronous),
+        (10 << 30, 60, 16, 8, true)
+    );
+    let pool = PoolPlan::published();
+    assert_eq!(
+        (pool.threads, pool.operations, pool.growing),
+        (vec![1, 2, 8, 64, 128, 256, 512], 500_000, true)
+    );
+}
+
+#[test]
+fn every_published_number_stands_in_the_articles() {
+    let published = numbers(ARTICLES);
+    let mut checked = 0;
+    let mut check = |text: &str, row: &str| {
+        for number in numbers(text) {
+            assert!(published.contains(&number), "{number} is published nowhere: {row}");
+            checked += 1;
+        }
+    };
+    for row in rows() {
+        check(row[2], row[0]);
+    }
+    // The published tables of the sections below, row by row: what stands beside a name.
+    let mut lines = PAGE.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.starts_with("| published") {
+            check(line.split_once("| published").map_or("", |(_, rest)| rest), line);
+        }
+        if line.starts_with("Published, ") && lines.peek().is_some_and(|next| next.is_empty()) {
+            lines.next();
+            while let Some(row) = lines.next_if(|next| next.starts_with('|')) {
+                check(row.split_once(" | ").map_or("", |(_, rest)| rest), row);
+            }
+        }
+    }
+    assert!(checked > 80, "only {checked} numbers were found: the page has changed its form");
+}
+
+#[test]
+fn numbers_are_found_as_people_write_them() {
+    let of = |text: &str| numbers(text).into_iter().collect::<Vec<_>>();
+    assert_eq!(of("E7: 66,667 op/s, 1.1% and 8.68, 4 KiB"), ["1.1", "4", "66667", "8.68"]);
+    assert_eq!(of("32505, 65828"), ["32505", "65828"]);
+}
