@@ -64,10 +64,7 @@ fn read(log: &str) -> (String, Seen) {
         line.contains("openat(") && is_cell(line) && !line.contains("O_CREAT") && line.contains("O_RDWR")
     };
     let lines: Vec<&str> = log.lines().collect();
-    let at = lines
-        .iter()
-        .position(|line| opens(&line))
-        .unwrap_or_else(|| panic!("the cell's file is not opened:\n{log}"));
+    let at = lines.iter().position(opens).unwrap_or_else(|| panic!("the cell's file is not opened:\n{log}"));
     let mut seen = Seen::new();
     for line in &lines[at + 1..] {
         let Some((_, call)) = line.split_once(char::is_whitespace) else { continue };

@@ -1,0 +1,146 @@
+//! Every way reads every byte, and says when it was not what its name says.
+
+use super::*;
+use std::sync::atomic::AtomicBool;
+
+use inkstone_io::OsDirectory;
+
+/// Beside the test's own program: /tmp may be a tmpfs, which never drops a page.
+fn on_disk(test: impl FnOnce(&Session<'_>)) {
+    let program = std::env::current_exe().expect("a program");
+    let directory = tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
+    let files = OsDirectory::open(directory.path()).expect("a directory");
+    let stop = AtomicBool::new(false);
+    test(&Session { directory: &files, stop: &stop, device: None });
+}
+
+fn plan() -> ReadPlan {
+    // No multiple of the large pieces: the last one is short.
+    ReadPlan { file_bytes: (2 << 20) + (12 << 10), ..ReadPlan::default() }
+}
+
+#[test]
+fn every_way_reads_every_byte_once() {
+    on_disk(|session| {
+        let plan = plan();
+        drop(written_file(session, FILE, plan.file_bytes, Access::Buffered, 3).expect("written"));
+        for order in ReadOrder::ALL.iter().copied() {
+            for way in ways(order) {
+                let mut arm = match Reading::new(way, order, Cache::Warm, &plan, 3) {
+                    Ok(arm) => arm,
+                    Err(error) => {
+                        let why = format!("\nNOT RUN: {}: {error}\n", way.name);
+                        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+                        continue;
+                    }
+                };
+                let turn = Turn { session, time: Duration::MAX, seed: 9 };
+                let sample = arm.turn(&turn).unwrap_or_else(|error| panic!("{}: {error}", way.name));
+                let blocks = plan.file_bytes / BLOCK as u64;
+                let wanted = if order == ReadOrder::Random { blocks } else { plan.file_bytes };
+                assert_eq!(sample.amount, wanted, "{}", way.name);
+                assert!(sample.figures.iter().any(|f| f.name == "resident before" && f.value == 100.0));
+            }
+        }
+    });
+}
+
+#[test]
+fn two_swapped_blocks_end_every_way() {
+    on_disk(|session| {
+        let plan = plan();
+        let file = written_file(session, FILE, plan.file_bytes, Access::Buffered, 3).expect("written");
+        let mut blocks = [[0; BLOCK]; 2];
+        for (block, number) in blocks.iter_mut().zip([7, 300]) {
+            file.read_at(block, number * BLOCK as u64).expect("read");
+        }
+        for (block, number) in blocks.iter().zip([300, 7]) {
+            file.write_at(block, number * BLOCK as u64).expect("written");
+        }
+        file.sync(inkstone_io::SyncKind::All).expect("synced");
+        for order in ReadOrder::ALL.iter().copied() {
+            for way in ways(order) {
+                let Ok(mut arm) = Reading::new(way, order, Cache::Warm, &plan, 3) else { continue };
+                let turn = Turn { session, time: Duration::MAX, seed: 9 };
+                let said = arm.turn(&turn).expect_err(way.name).to_string();
+                assert!(
+                    said.contains("byte 28673 ") || said.contains("byte 1228801 "),
+                    "{}: {said}",
+                    way.name
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn cold_reads_are_cold_or_refused() {
+    let map = How::Map { advice: None, ahead: false };
+    let calls = How::Calls { advice: None, ahead: true };
+    let check = |how, reads, pages, faults| Brought { reads, pages, faults }.check(how).is_ok();
+    // As seen: 16,384 reads of a mapping, of which the kernel's read-around left 1,000 to fault.
+    assert!(!check(map, 16_384, 16_384 * 2, 1_000) && !check(map, 16_384, 16_384, 1_000));
+    assert!(check(map, 400, 400, 400) && check(map, 400, 430, 380), "each faults, and brings its page");
+    assert!(!check(map, 400, 12_000, 400), "each faults and brings 30: the next find theirs");
+    assert!(check(calls, 400, 416, 3) && !check(calls, 400, 1_600, 3), "what was asked for ahead is read");
+}
+
+/// The same on the disk: of the two mappings one is advised, and its reads fault; the other's are refused, or fault as well.
+#[test]
+fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
+    on_disk(|session| {
+        let plan = ReadPlan { file_bytes: 32 << 20, ..ReadPlan::default() };
+        drop(written_file(session, FILE, plan.file_bytes, Access::Buffered, 3).expect("written"));
+        let (order, cache) = (ReadOrder::Random, Cache::Cold);
+        for way in ways(order).into_iter().filter(|way| matches!(way.how, How::Map { ahead: false, .. })) {
+            let mut arm = Reading::new(way, order, cache, &plan, 3).expect("an arm");
+            let turn = Turn { session, time: Duration::from_secs(2), seed: 9 };
+            let of = |sample: &Sample, name: &str| {
+                sample.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+            };
+            match arm.turn(&turn) {
+                Ok(sample) => {
+                    let (pages, faults) = (of(&sample, "pages brought"), of(&sample, "page faults"));
+                    assert!(
+                        sample.amount < 64 || faults.is_some_and(|faults| faults > 0.5),
+                        "{}: {faults:?}",
+                        way.name
+                    );
+                    assert!(
+                        sample.amount < 64 || pages.is_some_and(|pages| pages < 2.0),
+                        "{}: {pages:?}",
+                        way.name
+                    );
+                }
+                Err(CellError::Invalid(why)) if why.contains("out of memory") => {
+                    let why = format!("\nNOT RUN: {}: {why}\n", way.name);
+                    let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+                }
+                Err(CellError::Invalid(why)) => {
+                    assert!(why.starts_with("not cold") && way.name == "mmap", "{}: {why}", way.name);
+                }
+                Err(error) => panic!("{}: {error}", way.name),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_cold_is_refused() {
+    on_disk(|session| {
+        // Pages that somebody has mapped stay.
+        drop(written_file(session, FILE, 64 << 10, Access::Buffered, 3).expect("written"));
+        let mapped =
+            session.directory.open(FILE, &OpenFile::existing().access(Access::Mmap)).expect("opened");
+        mapped.map(64 << 10).expect("mapped");
+        mapped.read_mapped(&mut [0; 64 << 10], 0).expect("read");
+        let said = bring(session, Cache::Cold).expect_err("its pages are mapped").to_string();
+        assert!(said.contains("out of memory") && said.contains("of 16 are in it"), "{said}");
+        drop(mapped);
+        if let Err(error) = bring(session, Cache::Cold) {
+            let why = format!("\nNOT RUN: cold reads: {error}\n");
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+        }
+        assert_eq!(bring(session, Cache::Warm).expect("warm").resident_pages, 16);
+    });
+}
