@@ -130,3 +130,31 @@ pub fn kernel() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
     release.map_or_else(|_| "of an unknown release".into(), |release| release.trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_looked_at_is_no_promise_held() {
+        let class = |states| Class { name: "any".into(), states, ..Class::default() };
+        let mut certificate = Certificate {
+            lab: "run".into(),
+            inkstone: "1".into(),
+            kernel: "6".into(),
+            command: "again".into(),
+            subject: "a log".into(),
+            file_system: "ext4".into(),
+            seed: 1,
+            seeds: 0,
+            classes: vec![class(0)],
+            seconds: 0.0,
+            violations: Vec::new(),
+            not_run: vec!["it needs root".into()],
+        };
+        let said = certificate.to_string();
+        assert!(said.contains("nothing was looked at in 0 states") && !said.contains("held"), "{said}");
+        certificate.classes = vec![class(3)];
+        assert!(certificate.to_string().contains("every promise held in 3 states"));
+    }
+}

@@ -276,11 +276,12 @@ mod tests {
         let plan = PoolPlan { threads: vec![4], operations: 64, growing: false };
         let file = written_file(&session, FILE, plan.file_bytes(), Access::Buffered, 1).expect("written");
         let file = Arc::new(file);
-        let flights = threads(4, BLOCK_BYTES as usize, &[0]).expect("threads");
-        let mut arm = Mixed { flights, file: Arc::clone(&file), operations: 64, growing: true };
-        for seed in [2, 3] {
+        for (seed, growing) in [(2, false), (3, false), (4, true), (5, true)] {
+            let flights = threads(4, BLOCK_BYTES as usize, &[0]).expect("threads");
+            let mut arm = Mixed { flights, file: Arc::clone(&file), operations: 64, growing };
             let turn = Turn { session: &session, time: Duration::MAX, seed };
             assert_eq!(arm.turn(&turn).expect("a turn").amount, 128);
+            assert_eq!(file.len_bytes().expect("its size"), plan.file_bytes());
             let mut bytes = vec![0; plan.file_bytes() as usize];
             file.read_at(&mut bytes, 0).expect("read");
             assert_eq!(pattern::check(&bytes, 0, seed), Ok(()), "the whole file is of this turn");

@@ -344,6 +344,23 @@ mod tests {
         assert_eq!(knee(&[(1.0, &few), (2.0, &few)], 1), None);
     }
 
+    /// A clock that ticks every 4 ms says 0 of a short turn: of all turns together it says something, or nothing is said.
+    #[test]
+    fn cpu_time_that_the_clock_did_not_see_is_not_zero() {
+        let of = |values: [f64; 3]| {
+            let mut row = Row {
+                shown: ExperimentRow::default(),
+                arm: None,
+                rounds: rounds(100.0),
+                figures: values.map(|value| vec![figure("user time", "ns per operation", value)]).to_vec(),
+            };
+            row.shown.name = "a row".into();
+            row.finish(&[], true, "operations/s", 1).figures
+        };
+        assert_eq!(of([0.0, 0.0, 0.0]), []);
+        assert_eq!(of([0.0, 0.0, 600.0]), [figure("user time", "ns per operation", 200.0)]);
+    }
+
     #[test]
     fn a_turn_is_a_part_of_the_budget() {
         let pace = Pace { rounds: 5, budget: Some(Duration::from_secs(10)), seed: 1 };

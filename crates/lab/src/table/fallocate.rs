@@ -134,3 +134,19 @@ fn zeroing(cells: &[ZeroingCell], style: &TableStyle, out: &mut String) {
     }
     grid.render(style, out);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::samples;
+
+    #[test]
+    fn a_call_that_writes_nothing_has_no_rate() {
+        let result = samples::result();
+        let text =
+            render_fallocate(&result.fallocate[0], &TableStyle { width: 120, ..TableStyle::default() });
+        let (_, zeroing) = text.split_once("Zeroing a file").expect("the zeroing");
+        let line = |way: &str| zeroing.lines().find(|line| line.contains(way)).expect(way);
+        assert!(line("zeros written").contains("/s") && !line("ZERO_RANGE").contains("/s"), "{zeroing}");
+    }
+}
