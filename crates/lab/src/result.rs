@@ -349,6 +349,9 @@ pub struct LayerBill {
     pub device: String,
     /// What it is to the file: `file system` or `host of loop0`.
     pub role: String,
+    /// Whether others have files on this file system: its journal is theirs as well.
+    #[serde(default)]
+    pub shared: bool,
     /// Reads of the file's own blocks.
     pub data_reads: Tally,
     /// Other reads by this process, or on a file system of our own.

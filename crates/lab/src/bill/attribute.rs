@@ -176,7 +176,12 @@ fn durable(requests: &[DeviceRequest], kinds: &[Kind], causes: &Causes<'_>, lost
 }
 
 fn empty_bill(layer: &Layer) -> LayerBill {
-    LayerBill { device: layer.device.clone(), role: layer.role.clone(), ..LayerBill::default() }
+    LayerBill {
+        device: layer.device.clone(),
+        role: layer.role.clone(),
+        shared: !layer.private,
+        ..LayerBill::default()
+    }
 }
 
 /// How many requests of unknown origin a bill spells out.

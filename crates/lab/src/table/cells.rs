@@ -212,7 +212,11 @@ fn other_writes(layer: &LayerBill) -> [Tally; 3] {
     [layer.metadata_writes, layer.zeroing, layer.discards]
 }
 
+/// Where others have files too, transactions that no commit of ours waited for are theirs as well, and stand in the bill.
 fn journal_writes(layer: &LayerBill) -> [Tally; 3] {
+    if layer.shared {
+        return [layer.journal_writes, Tally::default(), Tally::default()];
+    }
     [layer.journal_writes, layer.timer_journal_writes, layer.other_journal_writes]
 }
 
