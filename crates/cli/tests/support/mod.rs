@@ -6,8 +6,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+/// The command, with the signals as a shell leaves them: the tests themselves may run under `nohup`, and what is ignored stays so.
 pub(crate) fn inkstone() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
     command.env_remove("NO_COLOR").env_remove("COLUMNS").env("LC_ALL", "C.UTF-8");
     command
 }

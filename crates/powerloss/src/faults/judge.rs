@@ -3,6 +3,8 @@
 //! *Owns*: which states, mounting them, mending a file system first where it asks for it. *May not touch*: what is allowed
 //! (`told.rs`).
 
+use std::path::Path;
+
 use inkstone::{Log, Options};
 
 use super::told::Told;
@@ -115,7 +117,7 @@ fn look(
     let (running, repaired) = come_up(machine, kind, &disk)?;
     let path = machine.target().join("log");
     let open = || Log::open(&path, options.clone());
-    let log = open().map_err(|error| format!("it does not open: {error}"))?;
+    let log = open().map_err(|error| format!("it does not open: {error}; there are {}", files(&path)))?;
     told.check(&log)?;
     // A file system that was filled at this moment gets its room back: then it must go on. btrfs gives blocks back with its
     // next commit, and until then may say that there are none.
@@ -130,6 +132,18 @@ fn look(
     log.close().map_err(|error| format!("it does not close: {error}"))?;
     running.shut_down()?;
     Ok(repaired)
+}
+
+/// The names and sizes in a directory.
+fn files(path: &Path) -> String {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let one = |entry: std::fs::DirEntry| {
+        let bytes = entry.metadata().map_or(-1, |metadata| metadata.len().cast_signed());
+        format!("{} ({bytes} bytes)", entry.file_name().display())
+    };
+    let mut files: Vec<_> = entries.map(one).collect();
+    files.sort();
+    files.join(", ")
 }
 
 fn come_up(machine: &Machine, kind: FsKind, disk: &Disk) -> Result<(Running, bool), String> {
