@@ -73,8 +73,9 @@ impl Output {
         self.put_next(&directory);
         let file = self.disk.open(&directory, &self.name)?;
         let facts = file.facts()?;
-        self.owner =
-            directory.look(&self.name).ok().flatten().filter(|named| !named.is_link).map(|named| named.owner);
+        // Of a link nothing is taken over, nor of a file that has just been put there.
+        let named = directory.look(&self.name).ok().flatten().filter(|named| !named.is_link);
+        self.owner = named.filter(|named| who(named.facts) == who(facts)).map(|named| named.owner);
         if self.is_durable {
             directory.sync()?;
         }
@@ -93,13 +94,8 @@ impl Output {
             return;
         }
         let next = names::next(&self.name);
-        let made = match AppendFile::create_private(directory, &next) {
-            // Made ahead.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => AppendFile::open(directory, &next),
-            made => made,
-        };
-        // It is told by the opening.
-        let Ok(file) = made else { return };
+        // It may have been made ahead. What cannot be made is told by the opening.
+        let Ok(file) = AppendFile::take_private(directory, &next) else { return };
         let given = file.give_to(owner);
         let done = match directory.rename_new(&next, &self.name) {
             // Somebody has put one there by now.
@@ -231,7 +227,6 @@ impl Output {
     pub(crate) fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
         self.sync_quietly();
         let directory = self.folder.get();
-        let who = |facts: AppendFacts| (facts.device, facts.inode);
         let named = directory.look(&self.name).ok().flatten();
         if let Some(named) = named
             && who(named.facts) == who(facts)
@@ -306,6 +301,11 @@ impl Output {
         }
         self.janitor.stop();
     }
+}
+
+/// Which file it is.
+fn who(facts: AppendFacts) -> (u64, u64) {
+    (facts.device, facts.inode)
 }
 
 /// The beginning of the period that `time` lies in, since 1970.

@@ -181,6 +181,48 @@ fn rotation_keeps_owner_and_mode() {
     }
 }
 
+/// Whoever may write to the log's directory puts something where the next file is made: what it leads to is not given away.
+#[test]
+fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
+    for what in ["a symbolic link", "a hard link", "a file with something in it"] {
+        let (directory, path) = place();
+        std::fs::write(&path, "old\n").expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("mode");
+        if is_root() {
+            std::os::unix::fs::chown(&path, Some(65534), Some(4)).expect("given away");
+        } else {
+            eprintln!("NOT RUN: {what}: that no owner is given needs root; the mode is looked at");
+        }
+        let (log, guard) = small(&path).open().expect("opened");
+        let mut expected = owner(&path);
+        let secret = directory.path().join("secret");
+        std::fs::write(&secret, "root's own\n").expect("written");
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("mode");
+        let before = owner(&secret);
+        let next = directory.path().join(".a.log.inkstone-next");
+        match what {
+            "a symbolic link" => symlink(&secret, &next).expect("a link"),
+            "a hard link" => std::fs::hard_link(&secret, &next).expect("a link"),
+            _ => std::fs::rename(&secret, &next).expect("moved"),
+        }
+        let held = std::fs::File::open(&next).expect("the secret");
+        // The bits that make a program run as another are for no log.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6640)).expect("mode");
+        std::fs::rename(&path, directory.path().join("moved")).expect("moved");
+        log.reopen();
+        wait_until("the file", || path.exists());
+        put(&log, 0..10);
+        guard.close().expect("closed");
+        let secret = held.metadata().expect("held");
+        assert_eq!((secret.uid(), secret.gid(), secret.mode() & 0o7777), before, "{what}");
+        assert_eq!(secret.len(), 11, "{what}");
+        assert!(!path.is_symlink() && !next.is_symlink());
+        assert_eq!(std::fs::metadata(&path).expect("there").nlink(), 1, "{what}");
+        expected.2 = 0o640;
+        assert_eq!(owner(&path), expected, "{what}");
+    }
+}
+
 #[test]
 fn the_mode_of_the_first_file_can_be_chosen() {
     for (mode, expected) in [(0o600, 0o600), (0o440, 0o640)] {

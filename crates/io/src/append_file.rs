@@ -17,8 +17,13 @@ use rustix::fs::{AtFlags, FileType, OFlags, statat, symlinkat};
 use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
 use crate::prepare::FallocateMode;
-use crate::seam::SyncKind;
+use crate::seam::{Directory as _, SyncKind};
 use crate::transfer::retry;
+
+/// A name is made free, and may be taken by somebody else again; it is made free this often.
+const TRIES: u32 = 100;
+/// What a log's file is given of the mode of another: not the bits that make a program run as its owner.
+const MODE_GIVEN: u32 = 0o777;
 
 /// Who a file is, and how far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +75,13 @@ pub struct Owner {
     pub group: u32,
     /// The twelve bits of `chmod`.
     pub mode: u32,
+}
+
+impl Owner {
+    /// Of an open file, whatever its name stands for by now.
+    pub fn of(metadata: &Metadata) -> Self {
+        Self { user: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o7777 }
+    }
 }
 
 /// A file opened for appending.
@@ -142,6 +154,39 @@ impl AppendFile {
         Self::open_with(directory, name, "create log", OFlags::EXCL, FILE_MODE)
     }
 
+    /// As [`AppendFile::create_private`], but an empty file that it has made is taken where there is one. Anything else of that
+    /// name is removed, and what it leads to is not touched: whoever may write to the directory may have put a link there.
+    ///
+    /// # Errors
+    /// What has the name cannot be removed, or what the file system answers.
+    pub fn take_private(directory: &OsDirectory, name: &str) -> Result<Self> {
+        for _ in 0..TRIES {
+            match Self::create_private(directory, name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made,
+            }
+            if let Some(file) = Self::open_private(directory, name) {
+                return Ok(file);
+            }
+            match directory.remove(name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        let why = "somebody makes it as often as it is removed";
+        Err(Error::invalid("create log", directory.held().join(name), why))
+    }
+
+    /// The file of this name, if it is what [`AppendFile::create_private`] makes, and has no other name.
+    fn open_private(directory: &OsDirectory, name: &str) -> Option<Self> {
+        let held = directory.held();
+        let file = held.open_file(name, OFlags::WRONLY | OFlags::APPEND, 0).ok()?;
+        let facts = file.metadata().ok()?;
+        let is_own = facts.uid() == rustix::process::geteuid().as_raw() && facts.mode() & 0o7077 == 0;
+        let is_new = facts.nlink() == 1 && facts.len() == 0;
+        (is_own && is_new).then(|| Self { file, path: held.join(name) })
+    }
+
     fn open_with(
         directory: &OsDirectory,
         name: &str,
@@ -162,13 +207,14 @@ impl AppendFile {
         &self.file
     }
 
-    /// Gives it this owner, group and mode. Where the group cannot be given, others than the owner may do no more than anybody.
+    /// Gives it this owner, group and mode, but no bits that make a program run as its owner. Where the group cannot be given, others than the owner may do no more than anybody.
     ///
     /// # Errors
     /// Not all of it could be given: only root gives files away, and others only to groups of theirs.
     pub fn give_to(&self, owner: Owner) -> Result<()> {
         let now = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
-        if (now.uid(), now.gid(), now.mode() & 0o7777) == (owner.user, owner.group, owner.mode) {
+        let mut mode = owner.mode & MODE_GIVEN;
+        if (now.uid(), now.gid(), now.mode() & 0o7777) == (owner.user, owner.group, mode) {
             return Ok(());
         }
         let give = |user: Option<u32>, group: Option<u32>| {
@@ -178,7 +224,6 @@ impl AppendFile {
         };
         let group = if now.gid() == owner.group { Ok(()) } else { give(None, Some(owner.group)) };
         let user = if now.uid() == owner.user { Ok(()) } else { give(Some(owner.user), None) };
-        let mut mode = owner.mode;
         if group.is_err() {
             mode &= !0o070 | (mode & 0o007) << 3;
         }
