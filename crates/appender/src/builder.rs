@@ -17,10 +17,9 @@ use crate::disk::{Disk, OsDisk};
 use crate::event::{Event, Events};
 use crate::folder::{FILE_MODE, Folder};
 use crate::janitor::{Chores, Janitor};
-use crate::names;
 use crate::notice::Notice;
 use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
-use crate::output::Output;
+use crate::output::{Output, newest};
 use crate::recover::{HEAD_BYTES, Recovered, Target};
 use crate::retention::Retention;
 use crate::shared::Shared;
@@ -394,13 +393,6 @@ fn follow(path: &Path) -> Option<PathBuf> {
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
     None
-}
-
-/// The newest rotated file, so that the next one is named behind it.
-fn newest(directory: &OsDirectory, log: &str) -> (u64, u32) {
-    let names = directory.list().unwrap_or_default();
-    let rotated = names.iter().filter_map(|name| names::parse(log, name));
-    rotated.map(|rotated| (rotated.seconds, rotated.number)).max().unwrap_or((0, 0))
 }
 
 /// Makes the link anew, at once; a file of that name that is no link is left alone.

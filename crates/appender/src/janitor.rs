@@ -4,18 +4,20 @@
 //!
 //! Files above the limits are removed first, and not by this thread alone ([`crate::retention`]): a compression that is slow or
 //! fails keeps no room from coming back. A compressed file is whole before it has its name, and durable before the plain one goes. A kill leaves a `.part`, which
-//! the next start removes, or both files, of which it removes the plain one.
+//! the next start removes, or both files, of which it removes the plain one when both hold the same.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, BufRead as _, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use inkstone_io::{AppendFile, Directory as _, Error, OpenFile, OsDirectory, Result, let_others_go_first};
+use inkstone_io::{
+    AppendFacts, AppendFile, Directory as _, Error, OpenFile, OsDirectory, Owner, Result, let_others_go_first,
+};
 
 use crate::event::{Event, Events};
 use crate::folder::Folder;
@@ -131,7 +133,7 @@ impl Chores {
                 return;
             };
             tried.insert((next.seconds, next.number));
-            let done = self.compress(directory, &next.name(&self.name), extension, stop);
+            let done = self.compress(directory, &next.name(&self.name), extension, stop, failing);
             let is_full = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::StorageFull);
             self.tell(&mut failing.compressing, done);
             // It is tried again after the next rotation.
@@ -160,26 +162,94 @@ impl Chores {
         name: &str,
         extension: &str,
         stop: &AtomicBool,
+        failing: &mut Failing,
     ) -> Result<()> {
         let whole = format!("{name}.{extension}");
-        if directory.look(&whole)?.is_none() {
-            let part = format!("{whole}.part");
-            if let Err(error) = self.compress_into(directory, name, &part, stop) {
+        let may_go = match directory.look(&whole)? {
+            Some(there) => self.is_its_form(directory, name, (&whole, there.facts), stop, failing)?,
+            None => self.make_form(directory, name, &whole, stop)?,
+        };
+        if !may_go {
+            return Ok(());
+        }
+        directory.sync()?;
+        remove(directory, name)
+    }
+
+    /// Compresses it; false if nobody wants that any more.
+    fn make_form(&self, directory: &OsDirectory, name: &str, whole: &str, stop: &AtomicBool) -> Result<bool> {
+        let part = format!("{whole}.part");
+        let made = match self.compress_into(directory, name, &part, stop) {
+            Ok(made) => made,
+            Err(error) => {
                 let _ = directory.remove(&part);
-                // Neither is a failure: it is to end, or the file was removed as one too many.
-                if stop.load(Ordering::Relaxed) || directory.look(name)?.is_none() {
-                    return Ok(());
+                if is_over(directory, name, stop)? {
+                    return Ok(false);
                 }
                 let path = directory.path().join(name);
                 return Err(Error::new("compress", path, error).advise("the plain file stays"));
             }
-            if !self.publish(directory, name, &part, &whole)? {
-                return remove(directory, &part);
-            }
+        };
+        if !self.publish(directory, name, &part, whole)? {
+            return remove(directory, &part).map(|()| false);
         }
-        // Also when it is there from before: whoever made it may have been killed here.
-        directory.sync()?;
-        remove(directory, name)
+        if directory.look(whole)?.is_some_and(|named| (named.facts.device, named.facts.inode) == made) {
+            return Ok(true);
+        }
+        let why = "somebody has put another file there";
+        let error = Error::invalid("compress", directory.path().join(whole), why);
+        Err(error.advise("the plain file stays"))
+    }
+
+    /// Whether what has the name of the compressed file is that, so that the plain one may go: an earlier process may have been
+    /// killed before it removed that. Anything else is told once.
+    fn is_its_form(
+        &self,
+        directory: &OsDirectory,
+        name: &str,
+        (whole, facts): (&str, AppendFacts),
+        stop: &AtomicBool,
+        failing: &mut Failing,
+    ) -> Result<bool> {
+        if failing.foreign.get(whole) == Some(&facts) {
+            return Ok(false);
+        }
+        let same = self.has_text_of(directory, name, whole, stop);
+        if matches!(same, Ok(true)) || is_over(directory, name, stop)? {
+            return Ok(same.unwrap_or(false));
+        }
+        failing.foreign.insert(whole.to_owned(), facts);
+        let why = same.err().map_or_else(|| "it holds something else".to_owned(), |error| error.to_string());
+        let why = format!("{whole} is there and is not its compressed form: {why}");
+        let error = Error::invalid("compress", directory.path().join(name), why);
+        self.events.tell(&Event::HousekeepingFailed(&error.advise("both stay; move one of them away")));
+        Ok(false)
+    }
+
+    /// Whether the compressed file is a plain file that holds exactly what the plain one does. If so it is durable, too.
+    fn has_text_of(
+        &self,
+        directory: &OsDirectory,
+        name: &str,
+        whole: &str,
+        stop: &AtomicBool,
+    ) -> io::Result<bool> {
+        let open =
+            |name: &str| directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other);
+        let (plain, compressed) = (open(name)?, open(whole)?);
+        let plain = Stoppable { file: plain.std_file(), stop };
+        let packed = Stoppable { file: compressed.std_file(), stop };
+        let is_same = match self.compression {
+            Compression::None => has_same_bytes(plain, packed)?,
+            #[cfg(feature = "gzip")]
+            Compression::Gzip => has_same_bytes(plain, flate2::read::MultiGzDecoder::new(packed))?,
+            #[cfg(feature = "zstd")]
+            Compression::Zstd => has_same_bytes(plain, zstd::Decoder::new(packed)?)?,
+        };
+        if is_same {
+            compressed.std_file().sync_all()?;
+        }
+        Ok(is_same)
     }
 
     /// Gives the compressed form its name, unless the file was removed meanwhile.
@@ -197,14 +267,13 @@ impl Chores {
         name: &str,
         part: &str,
         stop: &AtomicBool,
-    ) -> io::Result<()> {
+    ) -> io::Result<(u64, u64)> {
         let source = directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)?;
         let mut source = Stoppable { file: source.std_file(), stop };
         let target = AppendFile::create_private(directory, part).map_err(io::Error::other)?;
-        if let Some(named) = directory.look(name).map_err(io::Error::other)? {
-            // Where it cannot be given the same owner, the file that it was rotated from told so.
-            let _ = target.give_to(named.owner);
-        }
+        // Of the file that is read, as another may have its name by now. Where it cannot be given the same owner, the file
+        // that it was rotated from told so.
+        let _ = target.give_to(Owner::of(&source.file.metadata()?));
         let mut target = target.std_file();
         match self.compression {
             Compression::None => drop(io::copy(&mut source, &mut target)?),
@@ -222,7 +291,31 @@ impl Chores {
                 io::Write::flush(&mut encoder.finish()?)?;
             }
         }
-        target.sync_all()
+        target.sync_all()?;
+        let made = target.metadata()?;
+        Ok((made.dev(), made.ino()))
+    }
+}
+
+/// Neither is a failure: the janitor is to end, or the file was removed as one too many.
+fn is_over(directory: &OsDirectory, name: &str, stop: &AtomicBool) -> Result<bool> {
+    Ok(stop.load(Ordering::Relaxed) || directory.look(name)?.is_none())
+}
+
+/// Whether both give the same bytes to their ends.
+fn has_same_bytes(one: impl io::Read, other: impl io::Read) -> io::Result<bool> {
+    let (mut one, mut other) = (io::BufReader::new(one), io::BufReader::new(other));
+    loop {
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let count = left.len().min(right.len());
+        if count == 0 {
+            return Ok(left.is_empty() && right.is_empty());
+        }
+        if left[..count] != right[..count] {
+            return Ok(false);
+        }
+        one.consume(count);
+        other.consume(count);
     }
 }
 
@@ -233,6 +326,8 @@ struct Failing {
     removing_parts: Option<ErrorKind>,
     making_ahead: Option<ErrorKind>,
     compressing: Option<ErrorKind>,
+    /// What has the name of a compressed file and is not that of the plain one: told, and looked at again when it changes.
+    foreign: BTreeMap<String, AppendFacts>,
 }
 
 /// A file that ends with an error when the janitor is to stop, or when it was removed: nobody wants its compressed form.
@@ -299,6 +394,57 @@ mod tests {
         assert_eq!(left(folder), expected);
     }
 
+    fn gzip(text: &str) -> Vec<u8> {
+        use std::io::Write as _;
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text.as_bytes()).expect("in memory");
+        encoder.finish().expect("in memory")
+    }
+
+    #[test]
+    fn a_plain_file_does_not_go_for_something_that_is_not_its_compressed_form() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = directory.path();
+        let plain = |second: u64| names::plain("a.log", 1_795_277_133 + second, 0);
+        let whole = |second: u64| folder.join(format!("{}.gz", plain(second)));
+        for second in 0..9 {
+            fs::write(folder.join(plain(second)), format!("line {second}\n")).expect("written");
+        }
+        fs::write(whole(1), "no gzip at all").expect("written");
+        fs::write(whole(2), gzip("line 3\n")).expect("written");
+        fs::write(whole(3), gzip("line 3\nand more\n")).expect("written");
+        fs::write(whole(4), gzip("line")).expect("written");
+        fs::create_dir(whole(5)).expect("made");
+        fs::write(folder.join("elsewhere"), gzip("line 6\n")).expect("written");
+        std::os::unix::fs::symlink("elsewhere", whole(6)).expect("a link");
+        fs::write(whole(7), [gzip("line 7\n"), b"and no gzip".to_vec()].concat()).expect("written");
+        fs::write(whole(8), gzip("line 8\n")).expect("written");
+        let before = left(folder);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&told);
+        let mut chores = chores(folder, Keep::new(), Compression::Gzip);
+        chores.events = Events::to(move |event| theirs.lock().expect("no panic").push(event.to_string()));
+        let mut failing = Failing::default();
+        for _ in 0..2 {
+            chores.sweep(&AtomicBool::new(false), &mut failing);
+        }
+        let mut expected = before;
+        // The eighth is what it says; the first had none yet.
+        expected.retain(|name| ![plain(0), plain(8)].contains(name));
+        expected.push(format!("{}.gz", plain(0)));
+        expected.sort_unstable();
+        assert_eq!(left(folder), expected);
+        let told = told.lock().expect("no panic").clone();
+        assert_eq!(told.len(), 7, "each once: {told:#?}");
+        for second in 1..8 {
+            assert!(told.iter().any(|told| told.contains(&plain(second))), "{second}: {told:#?}");
+        }
+        // Put right by hand: it is done then.
+        fs::remove_file(whole(1)).expect("removed");
+        chores.sweep(&AtomicBool::new(false), &mut failing);
+        assert!(whole(1).exists() && !folder.join(plain(1)).exists());
+    }
+
     #[test]
     fn a_kill_while_compressing_leaves_nothing_that_the_next_start_does_not_put_right() {
         use std::io::Read as _;
@@ -309,7 +455,7 @@ mod tests {
         fs::write(path("a.log.20261121T160533Z.0"), "zero\n").expect("written");
         fs::write(path("a.log.20261121T160533Z.0.gz.part"), "half").expect("written");
         fs::write(path("a.log.20261121T160534Z.0"), "one\n").expect("written");
-        fs::write(path("a.log.20261121T160534Z.0.gz"), "whole, as far as we know").expect("written");
+        fs::write(path("a.log.20261121T160534Z.0.gz"), gzip("one\n")).expect("written");
         chores(folder, Keep::new(), Compression::Gzip)
             .sweep(&AtomicBool::new(false), &mut Failing::default());
         assert_eq!(left(folder), ["a.log.20261121T160533Z.0.gz", "a.log.20261121T160534Z.0.gz"]);

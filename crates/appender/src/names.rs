@@ -37,6 +37,15 @@ pub(crate) fn plain(log: &str, seconds: u64, number: u32) -> String {
     format!("{log}.{}.{number}", time::stamp(seconds))
 }
 
+/// The place behind one, in the next second if need be; `None` where a name has no room for it.
+pub(crate) fn after((seconds, number): (u64, u32)) -> Option<(u64, u32)> {
+    if let Some(number) = number.checked_add(1) {
+        return Some((seconds, number));
+    }
+    let seconds = seconds.checked_add(1)?;
+    time::parse(&time::stamp(seconds)).map(|seconds| (seconds, 0))
+}
+
 /// The file that is made ahead.
 pub(crate) fn next(log: &str) -> String {
     format!(".{log}.inkstone-next")
@@ -86,6 +95,16 @@ mod tests {
         for name in foreign {
             assert_eq!(parse("app.log", name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn behind_the_last_place_of_a_second_is_the_next_and_behind_the_last_year_nothing() {
+        let last = time::parse("99991231T235959Z").expect("a time");
+        assert_eq!(after((5, 6)), Some((5, 7)));
+        assert_eq!(after((5, u32::MAX)), Some((6, 0)));
+        assert_eq!(after((last, u32::MAX - 1)), Some((last, u32::MAX)));
+        assert_eq!(after((last, u32::MAX)), None);
+        assert_eq!(after((u64::MAX, u32::MAX)), None);
     }
 
     #[test]

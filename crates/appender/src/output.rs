@@ -266,10 +266,10 @@ impl Output {
     /// Gives the file a name that no file has or had, compressed or not.
     fn rename_away(&mut self, directory: &OsDirectory) -> Result<String> {
         // A clock that went back gives no name before those that are there.
-        let now = time::seconds(self.clock.now()).max(self.last.0);
-        let mut number = if now == self.last.0 { self.last.1 + 1 } else { 0 };
-        loop {
-            let name = names::plain(&self.name, now, number);
+        let now = time::seconds(self.clock.now());
+        let mut place = if now > self.last.0 { Some((now, 0)) } else { names::after(self.last) };
+        while let Some((seconds, number)) = place {
+            let name = names::plain(&self.name, seconds, number);
             let taken = |extension: &str| {
                 directory.look(&format!("{name}.{extension}")).is_ok_and(|named| named.is_some())
             };
@@ -283,11 +283,17 @@ impl Output {
             };
             if let Some(answer) = renamed {
                 answer?;
-                self.last = (now, number);
+                self.last = (seconds, number);
                 return Ok(name);
             }
-            number += 1;
+            place = names::after((seconds, number));
         }
+        let (seconds, number) = self.last;
+        let last = names::plain(&self.name, seconds, number);
+        // It may be gone by the next time.
+        self.last = newest(directory, &self.name);
+        let error = Error::invalid("rotate", self.path(), format!("there is no name behind {last}"));
+        Err(error.advise("lines go on into the same file; remove or rename the files of that time"))
     }
 
     /// The end: what was reserved is given back, the file made ahead is taken away.
@@ -301,6 +307,15 @@ impl Output {
         }
         self.janitor.stop();
     }
+}
+
+/// The newest rotated file, so that the next one is named behind it.
+pub(crate) fn newest(directory: &OsDirectory, log: &str) -> (u64, u32) {
+    let names = directory.list().unwrap_or_default();
+    let rotated = names.iter().filter_map(|name| names::parse(log, name));
+    let places = rotated.map(|rotated| (rotated.seconds, rotated.number));
+    // Behind the last name that there is nothing can be named: that one is somebody's, and no reason to end rotation.
+    places.filter(|place| names::after(*place).is_some()).max().unwrap_or((0, 0))
 }
 
 /// Which file it is.

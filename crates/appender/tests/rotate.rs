@@ -68,6 +68,42 @@ fn only_the_newest_files_stay_and_others_are_not_touched() {
     assert_eq!(kept, (3000 - kept.len() as u64..3000).collect::<Vec<u64>>(), "the newest, without a hole");
 }
 
+/// Somebody's file has the last name that there is, or the one before it.
+#[test]
+fn a_file_behind_which_there_is_no_name_ends_nothing() {
+    for number in [u32::MAX, u32::MAX - 1] {
+        let (directory, path) = place();
+        let name = |number| directory.path().join(format!("a.log.99991231T235959Z.{number}"));
+        std::fs::write(name(number), "").expect("written");
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&told);
+        let builder = LogWriter::builder(&path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
+        let builder = builder.rotate(Rotation::new().at_bytes(16 << 10));
+        let builder = builder.on_event(move |event: &inkstone_appender::Event<'_>| {
+            theirs.lock().expect("no panic").push(event.to_string());
+        });
+        let (log, guard) = builder.open().expect("opened");
+        put(&log, 0..1000);
+        guard.flush(LONG).expect("lines go on");
+        if number == u32::MAX {
+            assert!(log.stats().rotations > 3, "{:?}", log.stats());
+        } else {
+            let is_told = |told: &String| told.contains("no name") && told.contains("99991231T235959Z");
+            assert!(told.lock().expect("no panic").iter().any(is_told), "{told:?}");
+            std::fs::remove_file(name(number)).expect("removed");
+            std::fs::rename(name(u32::MAX), directory.path().join("a.log.20251121T160533Z.0"))
+                .expect("moved");
+            wait_until("rotations", || {
+                put(&log, 1000..1001);
+                log.stats().rotations > 1
+            });
+        }
+        guard.close().expect("closed");
+        let numbers = numbers_in(&all_text(directory.path(), "a.log"));
+        assert_eq!(numbers[..1000], (0..1000).collect::<Vec<u64>>());
+    }
+}
+
 #[test]
 fn time_rotates_an_idle_log_and_an_empty_file_stays() {
     let (directory, path) = place();
