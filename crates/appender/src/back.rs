@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use inkstone_io::{AppendFacts, Error, Result};
+use inkstone_io::{AppendFacts, Error, Result, StageLock};
 
 use crate::buffer::{Buffer, Place};
 use crate::event::{Event, Events};
@@ -17,7 +17,7 @@ use crate::notice::{Dropped, Notice};
 use crate::output::Output;
 use crate::recover::Target;
 use crate::shared::{Shared, not_durable};
-use crate::stage::Stage;
+use crate::stage::{Renewed, Stage};
 use crate::state::State;
 use crate::time::later;
 
@@ -163,7 +163,8 @@ impl Back {
         result.and(synced)
     }
 
-    /// One system call for each buffer. A stage that somebody removed is made anew, and everything that waits goes there.
+    /// One system call for each buffer. A stage that somebody removed, or that is of a directory which the log has left, is made
+    /// anew, and everything that waits goes there.
     fn look_at_stage(&mut self, writing: Option<&mut Buffer>) {
         let Some(stage) = &mut self.stage else { return };
         // Trying again costs more than looking.
@@ -171,10 +172,12 @@ impl Back {
             return;
         }
         self.looked_around = Instant::now();
-        if !stage.is_gone() {
+        let directory = self.output.folder.get();
+        if !stage.is_gone() && stage.is_of(&directory, &self.output.name) {
+            // Put right by others, if it was not.
+            self.is_stage_gone = false;
             return;
         }
-        let directory = self.output.folder.get();
         let to = Target {
             directory: &directory,
             name: &self.output.name,
@@ -182,13 +185,23 @@ impl Back {
             is_durable: self.output.is_durable,
         };
         match stage.renew(to) {
-            Ok((buffers, recovered)) => {
-                self.shared.lock().move_into(buffers, writing);
+            Ok(Renewed { buffers, recovered, old }) => {
+                if !buffers.is_empty() {
+                    self.shared.lock().move_into(buffers, writing);
+                }
+                // A kill before this leaves what waits in both: twice, in two logs, and not lost.
+                let removed = old.map_or(Ok(()), StageLock::remove);
                 self.is_stage_gone = false;
                 self.output.failed_sync = self.output.failed_sync.take().or(recovered.failed_sync);
                 self.events.tell(&Event::StageGone(None));
                 if let Some(recovery) = &recovered.recovery {
                     self.events.tell(&Event::Recovered(recovery));
+                }
+                if let Some(aside) = &recovered.aside {
+                    self.events.tell(&Event::StageAside(aside));
+                }
+                if let Err(error) = &removed {
+                    self.events.tell(&Event::HousekeepingFailed(error));
                 }
             }
             Err(error) if !std::mem::replace(&mut self.is_stage_gone, true) => {
@@ -367,6 +380,11 @@ impl Back {
 
     fn attempt(&mut self, buffer: &mut Buffer, progress: &mut Progress) -> Result<()> {
         let mut facts = self.output.ready()?;
+        // Before anything goes to another directory: it is to be kept for there.
+        let directory = self.output.folder.get();
+        if self.stage.as_ref().is_some_and(|stage| !stage.was_found_in(&directory)) {
+            self.look_at_stage(Some(buffer));
+        }
         if progress.done > 0 && !progress.is_in(facts) {
             // The file that has the beginning is gone, and the beginning with it.
             *progress = Progress::default();

@@ -229,7 +229,10 @@ impl Builder {
             let (stage, buffers, recovered) = Stage::open(&self.stage_directory, layout, to)?;
             (buffers, Some(stage), recovered)
         };
-        let Recovered { recovery, failed_sync } = recovered;
+        let Recovered { recovery, failed_sync, aside } = recovered;
+        if let Some(aside) = &aside {
+            self.events.tell(&Event::StageAside(aside));
+        }
         if let Some(recovery) = &recovery {
             self.events.tell(&Event::Recovered(recovery));
         }

@@ -37,10 +37,14 @@ pub enum Event<'a> {
     HousekeepingFailed(&'a Error),
     /// What a killed process had not written was appended.
     Recovered(&'a Recovery),
-    /// Somebody removed the file that keeps the buffers ([`crate::Survive::Kill`]). It was made anew, with what waits in it; or it
+    /// Somebody removed the file that keeps the buffers ([`crate::Survive::Kill`]), or the log goes on in another directory than the
+    /// one that it was made for. It was made anew, with what waits in it; or it
     /// was not, for this reason: a kill would lose what is in the buffers, and another writer may have the log too. That is
     /// tried again every second.
     StageGone(Option<&'a Error>),
+    /// A killed process left lines of another log, whose directory had the numbers of this one's: they are kept where this says, and
+    /// written nowhere.
+    StageAside(&'a Error),
     /// The log was closed, and could not be written to its end.
     Lost {
         /// Lines that were accepted and are not in the file; with `Survive::Kill` the next start appends them.
@@ -71,12 +75,16 @@ impl fmt::Display for Event<'_> {
                  and the file does not say so"
             ),
             Event::HookPanicked { hook } => write!(f, "the hook for {hook} panicked"),
-            Event::StageGone(None) => {
-                f.write_str("the log's stage was removed by somebody, and is made anew")
-            }
+            Event::StageGone(None) => f.write_str(
+                "the log's stage was removed by somebody, or its directory is another one; it is made anew",
+            ),
             Event::StageGone(Some(error)) => {
-                write!(f, "the log's stage was removed by somebody, a kill would lose lines: {error}")
+                write!(
+                    f,
+                    "the log's stage was removed by somebody, or its directory is another one; a kill would lose lines: {error}"
+                )
             }
+            Event::StageAside(error) => write!(f, "lines of another log were left alone: {error}"),
         }
     }
 }

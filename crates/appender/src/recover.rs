@@ -10,10 +10,12 @@
 
 use std::fmt;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use inkstone_io::{
-    AppendFacts, Directory as _, Error, OpenFile, OsDirectory, Result, STAGE_WORDS, StageFile, StageLayout,
+    AppendFacts, Directory as _, DirectoryIdentity, Error, OpenFile, OsDirectory, Result, STAGE_WORDS,
+    StageFile, StageLayout,
 };
 
 use crate::buffer::{CONTINUES, DEVICE, ELSEWHERE, INODE, NUMBER, OFFSET, PLACED, Place};
@@ -21,7 +23,7 @@ use crate::disk::{Disk, LogFile};
 use crate::stage::Identity;
 
 pub(crate) const HEAD_BYTES: usize = 8192;
-const MAGIC: &[u8; 16] = b"inkstone stage 2";
+const MAGIC: &[u8; 16] = b"inkstone stage 3";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What was found and done.
@@ -56,7 +58,8 @@ fn boot_id() -> String {
 pub(crate) fn head(log: &Identity, path: &Path, layout: StageLayout) -> Vec<u8> {
     let mut head = MAGIC.to_vec();
     let (bytes, buffers) = (layout.buffer_bytes as u64, layout.buffers as u64);
-    let numbers = [bytes, buffers, u64::from(std::process::id()), log.device, log.inode];
+    let DirectoryIdentity { device, inode, born_nanos, system } = log.directory;
+    let numbers = [bytes, buffers, u64::from(std::process::id()), device, inode, born_nanos, system];
     head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     for text in [boot_id().as_bytes(), log.name.as_bytes(), path.as_os_str().as_encoded_bytes()] {
         head.extend((text.len() as u64).to_le_bytes());
@@ -69,15 +72,14 @@ struct Head {
     layout: StageLayout,
     process: u32,
     boot: Vec<u8>,
-    device: u64,
-    inode: u64,
+    directory: DirectoryIdentity,
     name: Vec<u8>,
     path: Vec<u8>,
 }
 
 impl Head {
     fn is_of(&self, log: &Identity) -> bool {
-        (self.device, self.inode, self.name.as_slice()) == (log.device, log.inode, log.name.as_bytes())
+        (self.directory, self.name.as_slice()) == (log.directory, log.name.as_bytes())
     }
 }
 
@@ -91,7 +93,12 @@ fn parse_head(stage: &[u8]) -> Option<Head> {
     };
     let (bytes, buffers) = (number(&mut rest)?, number(&mut rest)?);
     let process = u32::try_from(number(&mut rest)?).ok()?;
-    let (device, inode) = (number(&mut rest)?, number(&mut rest)?);
+    let directory = DirectoryIdentity {
+        device: number(&mut rest)?,
+        inode: number(&mut rest)?,
+        born_nanos: number(&mut rest)?,
+        system: number(&mut rest)?,
+    };
     let text = |rest: &mut &[u8]| -> Option<Vec<u8>> {
         let len = usize::try_from(number(rest)?).ok()?;
         let (text, behind) = rest.split_at_checked(len)?;
@@ -104,7 +111,7 @@ fn parse_head(stage: &[u8]) -> Option<Head> {
         buffer_bytes: usize::try_from(bytes).ok()?,
         buffers: usize::try_from(buffers).ok()?,
     };
-    let head = Head { layout, process, boot, device, inode, name, path };
+    let head = Head { layout, process, boot, directory, name, path };
     (layout.is_sound() && layout.len_bytes() == stage.len()).then_some(head)
 }
 
@@ -163,7 +170,7 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
 /// The log that is recovered: where it lies, and how it is opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
-    pub(crate) directory: &'a OsDirectory,
+    pub(crate) directory: &'a Arc<OsDirectory>,
     pub(crate) name: &'a str,
     pub(crate) disk: &'a dyn Disk,
     /// What is appended is to be durable before anybody hears of it.
@@ -175,18 +182,24 @@ pub(crate) struct Recovered {
     pub(crate) recovery: Option<Recovery>,
     /// It was appended, and may be lost by a power loss.
     pub(crate) failed_sync: Option<Error>,
+    /// Lines of another log that were found, and where they are now.
+    pub(crate) aside: Option<Error>,
+}
+
+/// Whose the lines in a stage are, if there are any and they are not this log's: a directory of the same numbers may be
+/// another one, as both are used again.
+pub(crate) fn stranger(bytes: &[u8], log: &Identity) -> Option<String> {
+    let head = parse_head(bytes).filter(|head| !head.is_of(log))?;
+    let path = String::from_utf8_lossy(&head.path).into_owned();
+    let process = head.process;
+    (!pending(bytes, head.layout).is_empty())
+        .then(|| format!("lines of process {process}, which was killed, for the log {path}"))
 }
 
 /// Appends what a killed process left in the log, if it left anything, and empties the stage.
-pub(crate) fn recover(stage: &StageFile, log: &Identity, to: Target<'_>) -> Result<Recovered> {
-    let bytes = stage.read()?;
-    let Some(head) = parse_head(&bytes) else { return Ok(Recovered::default()) };
-    if !head.is_of(log) {
-        let whose = PathBuf::from(String::from_utf8_lossy(&head.path).into_owned());
-        let why = format!("it belongs to the log {}", whose.display());
-        return Err(Error::invalid("open stage", stage.path(), why).advise("choose another stage directory"));
-    }
-    let pending = pending(&bytes, head.layout);
+pub(crate) fn recover(stage: &StageFile, bytes: &[u8], to: Target<'_>) -> Result<Recovered> {
+    let Some(head) = parse_head(bytes) else { return Ok(Recovered::default()) };
+    let pending = pending(bytes, head.layout);
     // Numbers of files and their lengths mean nothing after another start of the machine.
     let is_this_boot = head.boot == boot_id().as_bytes();
     let mut run = Run { stage, to, bytes: 0, doubt: None, files: Vec::new() };
@@ -202,7 +215,7 @@ pub(crate) fn recover(stage: &StageFile, log: &Identity, to: Target<'_>) -> Resu
     stage.clear()?;
     let recovery = Recovery { process: head.process, bytes: run.bytes, doubt: run.doubt };
     let is_any = recovery.bytes > 0 || recovery.doubt.is_some();
-    Ok(Recovered { recovery: is_any.then_some(recovery), failed_sync })
+    Ok(Recovered { recovery: is_any.then_some(recovery), failed_sync, aside: None })
 }
 
 /// What a file has where a buffer was to be written.
@@ -242,6 +255,9 @@ impl Run<'_> {
         let Target { directory, name, disk, .. } = self.to;
         let placed = &bytes[if place.is_some() { one.elsewhere } else { 0 }..];
         let found = place.and_then(|place| find(directory, name, place).map(|file| (file, place)));
+        if let Some(place) = place {
+            self.doubt_unless_there(found.as_ref().map(|(file, _)| file.as_str()), place);
+        }
         let there = found.as_ref().map_or(There::Cut(0), |(file, place)| self.look(file, *place, placed));
         let (file, rest) = match (there, &found) {
             (There::All, Some((file, _))) => (disk.open(directory, file)?, &placed[placed.len()..]),
@@ -259,6 +275,25 @@ impl Run<'_> {
         self.write(&*file, rest)?;
         self.files.push(file);
         Ok(())
+    }
+
+    /// Where the file that a buffer was going to is not to be found, or was cut, nobody can tell how much of the buffer went
+    /// elsewhere with it: into a compressed form, or a copy.
+    fn doubt_unless_there(&mut self, file: Option<&str>, place: Place) {
+        let Target { directory, name, .. } = self.to;
+        let len =
+            file.and_then(|file| directory.look(file).ok().flatten()).map(|named| named.facts.len_bytes);
+        let log = directory.path().join(name);
+        match len {
+            None => {
+                let why = "the file that they were going to is not there: it was removed, or compressed";
+                self.doubt = Some(format!("{}: {why}", log.display()));
+            }
+            Some(len) if len < place.offset => {
+                self.doubt = Some(format!("{}: its file was cut, or is another one", log.display()));
+            }
+            Some(_) => {}
+        }
     }
 
     /// What the file has at this place.
@@ -336,7 +371,8 @@ mod tests {
     const LAYOUT: StageLayout = StageLayout { head_bytes: HEAD_BYTES, buffer_bytes: 4096, buffers: 4 };
 
     fn log() -> Identity {
-        Identity { device: 7, inode: 8, name: "log".to_owned() }
+        let directory = DirectoryIdentity { device: 7, inode: 8, born_nanos: 9, system: 10 };
+        Identity { directory, name: "log".to_owned() }
     }
 
     #[test]
@@ -391,7 +427,20 @@ mod tests {
         let good = stage(&[]);
         let head = parse_head(&good).expect("a head");
         assert_eq!((head.layout, head.process), (LAYOUT, std::process::id()));
-        assert!(head.is_of(&log()) && !head.is_of(&Identity { device: 9, ..log() }));
+        assert!(head.is_of(&log()));
+        let directory = log().directory;
+        for directory in [
+            DirectoryIdentity { device: 1, ..directory },
+            DirectoryIdentity { inode: 1, ..directory },
+            DirectoryIdentity { born_nanos: 1, ..directory },
+            DirectoryIdentity { system: 1, ..directory },
+        ] {
+            let other = Identity { directory, ..log() };
+            assert!(!head.is_of(&other) && stranger(&good, &other).is_none(), "nothing is in it");
+            let left = stage(&[[10, 7, 0, 0]]);
+            assert!(stranger(&left, &log()).is_none());
+            assert!(stranger(&left, &other).is_some_and(|whose| whose.contains("/log")));
+        }
         assert!(parse_head(&good[..good.len() - 1]).is_none() && parse_head(&[]).is_none());
         for at in 0..90 {
             let mut bad = good.clone();

@@ -147,6 +147,75 @@ fn another_file_with_the_logs_number_is_not_taken_for_it() {
     assert_eq!(text, LINES);
 }
 
+/// Somebody has moved the log away and compressed it: nobody can tell any more what of the last buffer it has.
+#[test]
+fn lines_that_were_going_to_a_file_that_is_not_there_are_doubtful() {
+    let Some(_turn) = turn("a file that is not there") else { return };
+    let (directory, path) = place();
+    std::fs::write(&path, "old\n").expect("written");
+    killed(&path, Mood::FailsHalfway(ENOSPC), LINES);
+    std::fs::copy(&path, directory.path().join("a.log.1.gz")).expect("another file");
+    std::fs::remove_file(&path).expect("removed");
+    let (recovery, text) = next_start(&path);
+    assert_eq!(text, LINES);
+    let doubt = recovery.and_then(|recovery| recovery.doubt).expect("said");
+    assert!(doubt.contains("a.log"), "{doubt}");
+    // Cut by `copytruncate`, the same.
+    std::fs::write(&path, "old\n").expect("written");
+    killed(&path, Mood::FailsHalfway(ENOSPC), LINES);
+    std::fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
+    let (recovery, text) = next_start(&path);
+    assert_eq!(text, LINES);
+    assert!(recovery.and_then(|recovery| recovery.doubt).is_some());
+}
+
+/// The directory is moved away, or removed, and another one is in its place: lines that go there are kept for there.
+#[test]
+fn a_directory_that_is_replaced_takes_the_stage_with_it() {
+    let Some(_turn) = turn("a replaced directory") else { return };
+    for is_moved in [true, false] {
+        let made = tempfile::tempdir().expect("a directory");
+        let [logs, old] = ["logs", "old"].map(|name| made.path().join(name));
+        let path = logs.join("a.log");
+        let code = in_forked_child(|| {
+            let disk = MoodyDisk::new(Mood::Works);
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let theirs = Arc::clone(&told);
+            let builder_here = builder(&path).on_event(move |event: &Event<'_>| {
+                theirs.lock().expect("no panic").push(event.to_string());
+            });
+            let (mut log, guard) = builder_here.open_on(disk.clone()).expect("opened");
+            log.write_all(b"zero\n").expect("accepted");
+            guard.flush(LONG).expect("flushed");
+            let before = stage_of(Path::new(SHM), &path);
+            if is_moved {
+                std::fs::rename(&logs, &old).expect("moved");
+            } else {
+                std::fs::remove_dir_all(&logs).expect("removed");
+            }
+            std::fs::create_dir(&logs).expect("made");
+            let stage = stage_of(Path::new(SHM), &path);
+            log.reopen();
+            wait_until("a stage", || told.lock().expect("no panic").iter().any(|told| told.contains("anew")));
+            assert!(stage.exists() && (stage == before || !before.exists()));
+            let refused = builder(&path).open().expect_err("it is open").to_string();
+            assert!(refused.contains("another writer"), "{refused}");
+            disk.set(Mood::Fails(EIO));
+            log.write_all(LINES.as_bytes()).expect("accepted");
+            wait_until("an attempt", || log.stats().write_errors > 0);
+            std::mem::forget(guard);
+            1
+        });
+        assert_eq!(code.expect("a child"), 1);
+        let (_, text) = next_start(&path);
+        assert_eq!(text, LINES);
+        if is_moved {
+            let (recovery, text) = next_start(&old.join("a.log"));
+            assert_eq!((recovery, text), (None, "zero\n".to_owned()));
+        }
+    }
+}
+
 /// With `PowerLoss` what is brought back is durable, or it is told.
 #[test]
 fn lines_that_are_brought_back_are_synced() {
@@ -226,6 +295,53 @@ fn small_memory(test: &str, bytes: u64) -> Option<(tempfile::TempDir, Mount)> {
             None
         }
     }
+}
+
+/// A file system of the same number is mounted in the place of the one that had the log: the lines are not that log's.
+#[test]
+fn lines_of_a_log_that_is_gone_go_into_no_other() {
+    use std::os::unix::fs::MetadataExt as _;
+    const TEST: &str = "a number of a file system used again";
+    let Some(_turn) = turn(TEST) else { return };
+    let Some((directory, mount)) = small_memory(TEST, 1 << 20) else { return };
+    let path = directory.path().join("a.log");
+    let numbers =
+        || std::fs::metadata(directory.path()).map(|facts| (facts.dev(), facts.ino())).expect("there");
+    let before = numbers();
+    killed(&path, Mood::Fails(EIO), LINES);
+    drop(mount);
+    let again = Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", "size=1048576").expect("mounted");
+    if numbers() != before {
+        eprintln!("NOT RUN: {TEST}: the kernel gave {:?} and not {before:?} again", numbers());
+        return;
+    }
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for starts in 1..3 {
+        let theirs = Arc::clone(&told);
+        let builder = builder(&path).on_event(move |event: &Event<'_>| {
+            theirs.lock().expect("no panic").push(event.to_string());
+        });
+        let (_log, guard) = builder.open().expect("opened");
+        assert_eq!(guard.recovery(), None);
+        assert!(
+            LogWriter::builder(&path)
+                .survive(Survive::Kill)
+                .open()
+                .expect_err("open")
+                .to_string()
+                .contains("another writer")
+        );
+        guard.close().expect("closed");
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "", "start {starts}");
+    }
+    let told = told.lock().expect("no panic").clone();
+    assert!(told.len() == 1 && told[0].contains(&path.display().to_string()), "{told:?}");
+    let aside = told[0].split_whitespace().find(|word| word.starts_with(SHM)).expect("where");
+    let aside = Path::new(aside.trim_end_matches([':', ',']));
+    let kept = std::fs::read(aside).expect("kept");
+    assert!(kept.windows(LINES.len()).any(|bytes| bytes == LINES.as_bytes()), "the lines are there");
+    std::fs::remove_file(aside).expect("removed");
+    drop(again);
 }
 
 #[test]

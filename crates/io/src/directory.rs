@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{AtFlags, Statx, StatxFlags, fstatvfs, statx};
+
 use crate::capability::Capabilities;
 use crate::engine::OsEngine;
 use crate::error::{Error, Result};
@@ -19,6 +21,20 @@ use crate::transfer::retry;
 
 /// Files that are created are their owner's alone, unless somebody says otherwise.
 pub const FILE_MODE: u32 = 0o600;
+
+/// What a directory is, whatever path leads to it. The first two alone do not tell: both are used again, by the next file system
+/// that is mounted and the next directory that is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryIdentity {
+    /// The number of its file system, while that is mounted.
+    pub device: u64,
+    /// Its own number there.
+    pub inode: u64,
+    /// When it was made, in nanoseconds since 1970; 0 where that cannot be told.
+    pub born_nanos: u64,
+    /// The file system's own number (`f_fsid`), which many make from its UUID; 0 where it has none.
+    pub system: u64,
+}
 
 /// A directory of the operating system, held open: it may be renamed, its path may come to lead elsewhere, something may be
 /// mounted over it, the process may change its working directory, and every call still goes to the directory that was opened.
@@ -74,14 +90,28 @@ impl OsDirectory {
         self.held.is_removed()
     }
 
-    /// What it is, whatever path leads to it: the numbers of its file system and of itself in that.
+    /// What it is, whatever path leads to it.
     ///
     /// # Errors
     /// What the file system answers.
-    pub fn identity(&self) -> Result<(u64, u64)> {
+    pub fn identity(&self) -> Result<DirectoryIdentity> {
         let facts = rustix::fs::fstat(&*self.held);
         let facts = facts.map_err(|error| Error::new("fstat", self.held.path(), error))?;
-        Ok((facts.st_dev, facts.st_ino))
+        // A sandbox may refuse either: then it does for every process of the log.
+        let born = statx(&*self.held, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok();
+        let born =
+            born.filter(|born| StatxFlags::from_bits_retain(born.stx_mask).contains(StatxFlags::BTIME));
+        let nanos = |born: &Statx| {
+            let seconds = u64::try_from(born.stx_btime.tv_sec).unwrap_or(0);
+            seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(born.stx_btime.tv_nsec))
+        };
+        let system = fstatvfs(&*self.held).map_or(0, |system| system.f_fsid);
+        Ok(DirectoryIdentity {
+            device: facts.st_dev,
+            inode: facts.st_ino,
+            born_nanos: born.as_ref().map_or(0, nanos),
+            system,
+        })
     }
 
     pub(crate) fn held(&self) -> &Arc<Held> {

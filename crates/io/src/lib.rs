@@ -46,7 +46,7 @@ pub use cached::{Advice, Residency};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
-pub use directory::{FILE_MODE, OsDirectory};
+pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use error::{Error, Result};
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use file::OsFile;

@@ -116,22 +116,46 @@ impl StageFile {
     /// # Errors
     /// The layout is not sound, the head is longer than its place, or there is no room.
     pub fn into_buffers(self, layout: StageLayout, head: &[u8]) -> Result<(StageLock, Vec<StageBuffer>)> {
-        if head.len() > layout.head_bytes {
-            let why = format!("a head of {} bytes, and {} for it", head.len(), layout.head_bytes);
-            return Err(Error::invalid("write stage", &self.path, why));
-        }
+        self.check_head(head, layout.head_bytes)?;
         self.clear()?;
         let room = FallocateMode::Plain.call(self.file(), &self.path, 0, layout.len_bytes().max(1) as u64);
         let made = room
             .and_then(|()| self.write_at(head, 0))
             .and_then(|()| buffers_in_file(self.file(), &self.path, layout));
         match made {
-            Ok(buffers) => Ok((StageLock { file: self }, buffers)),
+            Ok(buffers) => Ok((StageLock { file: self, head_bytes: layout.head_bytes }, buffers)),
             Err(error) => {
                 let _ = self.clear();
                 Err(error)
             }
         }
+    }
+
+    fn check_head(&self, head: &[u8], most: usize) -> Result<()> {
+        if head.len() <= most {
+            return Ok(());
+        }
+        let why = format!("a head of {} bytes, and {most} for it", head.len());
+        Err(Error::invalid("write stage", &self.path, why))
+    }
+
+    /// Gives it another name beside its own, which is free then; says where it is. Nothing in it is changed.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn set_aside(self) -> Result<PathBuf> {
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(format!(".aside.{}", std::process::id()));
+        let mut to = PathBuf::from(&aside);
+        let mut number = 0_u64;
+        // The directory is this user's alone, and whoever has the stage open is the only one to take such a name.
+        while retry(|| std::fs::symlink_metadata(&to)).is_ok() {
+            number += 1;
+            to = PathBuf::from(&aside).with_added_extension(number.to_string());
+        }
+        let renamed = retry(|| std::fs::rename(&self.path, &to));
+        renamed.map_err(|source| Error::new("rename stage", &self.path, source))?;
+        Ok(to)
     }
 
     /// Removes it: nothing in it is needed any more.
@@ -151,12 +175,22 @@ impl StageFile {
 #[derive(Debug)]
 pub struct StageLock {
     file: StageFile,
+    head_bytes: usize,
 }
 
 impl StageLock {
     /// Where the file is.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Puts another head in front: what is in the buffers is to be known by that from now on.
+    ///
+    /// # Errors
+    /// The head is longer than its place, or what the file system answers.
+    pub fn write_head(&self, head: &[u8]) -> Result<()> {
+        self.file.check_head(head, self.head_bytes)?;
+        self.file.write_at(head, 0)
     }
 
     /// Whether somebody has removed it: the next start will not find what is in it, and nothing keeps another writer away.
