@@ -202,3 +202,33 @@ fn the_map_of_a_salvaged_log_is_there_before_the_log_is() {
     }
     assert!(text(&good(at, &["verify", "new"], b"")).contains("intact: 59999 records"));
 }
+
+#[test]
+fn a_file_that_has_a_name_of_the_copy_is_refused_and_stays() {
+    let directory = directory();
+    let at = directory.path();
+    log_in(at);
+    // What fails later would remove it, or write over it.
+    for name in ["salvage.json", "inkstone.room", "00000000000000000003.new"] {
+        std::fs::create_dir_all(at.join("new")).expect("a directory");
+        std::fs::write(at.join("new").join(name), "mine").expect("a file");
+        for command in ["copy", "salvage"] {
+            let shell = "trap '' XFSZ; ulimit -f 4096; exec \"$@\"";
+            let output = std::process::Command::new("bash")
+                .current_dir(at)
+                .args(["-c", shell, "bash", env!("CARGO_BIN_EXE_inkstone"), command, "log", "new"])
+                .stdin(Stdio::null())
+                .output()
+                .expect("bash runs");
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{command}, {name}: {said}");
+            assert!(said.contains(&format!("new/{name} is in the way")), "{command}, {name}: {said}");
+            let left = std::fs::read(at.join("new").join(name)).expect("it is there still");
+            assert_eq!(left, b"mine", "{command}, {name}");
+            assert!(!at.join("new/inkstone.incomplete").exists(), "{command}, {name}");
+        }
+        std::fs::remove_dir_all(at.join("new")).expect("removed");
+    }
+    // With nothing in the way, both go on.
+    good(at, &["salvage", "log", "new"], b"");
+}

@@ -34,11 +34,12 @@ pub struct Copied {
 /// The log may be written meanwhile. `options` are the new log's; segments and records may become as large as the old
 /// log's, where that is more.
 ///
-/// Until the copy is whole nobody can open it: [`Error::Incomplete`]. Where it fails, what was made is removed; what a copy
+/// Until the copy is whole nobody can open it: [`Error::Incomplete`]. Where it fails, the log's files are removed; what a copy
 /// that was killed has left is removed by the next one into the same directory.
 ///
 /// # Errors
-/// [`Error::Invalid`] when there is a log in `to` already; [`Error::Locked`] when another copy is being made there;
+/// [`Error::Invalid`] when there is a log in `to` already, or a file with a name that is made there (`salvage.json` too);
+/// [`Error::Locked`] when another copy is being made there;
 /// [`Error::GivenUp`] when records were given up before they were copied (copy again); as [`Reader::open`],
 /// [`crate::Log::open`] and [`crate::Log::append`].
 ///
@@ -51,7 +52,7 @@ pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) -> 
 /// [`copy`] that stops soon after `stop` has become true.
 ///
 /// # Errors
-/// As [`copy`]; [`Error::Stopped`], and then nothing was made.
+/// As [`copy`]; [`Error::Stopped`], and then nothing was made but the directory and its lock.
 ///
 /// # Durability
 /// As [`copy`].

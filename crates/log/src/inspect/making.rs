@@ -7,8 +7,8 @@
 //! and every look is [`Error::Incomplete`]. The lock is held from the first to the last, so that a second copy into the same
 //! directory cannot take a copy that is being made for one that was left.
 //!
-//! The mark is made only where nothing of a log lies. So whatever is found beside a mark that nobody has locked is what a copy
-//! that was killed has left, and the next copy into that directory removes it.
+//! The mark is made only where nothing has a name that is removed here ([`is_made_here`]). So whatever has such a name beside a
+//! mark that nobody has locked is what a copy that was killed has left, and the next copy into that directory removes it.
 
 use std::sync::Arc;
 
@@ -30,19 +30,21 @@ pub(super) struct Making<D: Directory> {
     /// Unless the log has it.
     lock: Option<D::Lock>,
     log: Option<Log<D>>,
+    /// The map of a salvage is there, and this made it.
+    has_map: bool,
 }
 
 impl<D: Directory> Making<D> {
     /// Begins a log that nobody can open yet. What an earlier copy has left is removed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is a log already, [`Error::Locked`] when another copy is being made; what the file
-    /// system answers.
+    /// [`Error::Invalid`] when there is a log already, or a file of a name that is made here; [`Error::Locked`] when another
+    /// copy is being made; what the file system answers.
     pub(super) fn begin(directory: Arc<D>, options: Options) -> Result<Self> {
         // Looked at first without the lock: looking creates nothing.
         check_is_free(&*directory)?;
         let lock = take_lock(&*directory)?;
-        let mut making = Self { directory, lock: Some(lock), log: None };
+        let mut making = Self { directory, lock: Some(lock), log: None, has_map: false };
         let is_left = check_is_free(&*making.directory)?;
         let begun = making.mark(is_left).and_then(|()| making.open(options));
         match begun {
@@ -56,7 +58,8 @@ impl<D: Directory> Making<D> {
 
     fn mark(&self, is_there: bool) -> Result<()> {
         if is_there {
-            self.remove_log()?;
+            // Also its map: without the mark nobody may have made one beside it.
+            self.remove_log(true)?;
         } else {
             let mark = self.directory.open(names::INCOMPLETE, &OpenFile::new_file())?;
             // For people, so it may fail: on a full disk there is no block for it.
@@ -104,13 +107,14 @@ impl<D: Directory> Making<D> {
         closed
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let file = match self.directory.open(name, &OpenFile::new_file()) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                self.directory.open(name, &OpenFile::existing())?
+                return Err(in_the_way(&*self.directory, name));
             }
             answer => answer?,
         };
+        self.has_map = true;
         file.set_len(bytes.len() as u64)?;
         file.write_at(bytes, 0)?;
         file.sync(SyncKind::All)?;
@@ -127,16 +131,15 @@ impl<D: Directory> Making<D> {
         if lock.is_none() || !Listing::of_any(directory).is_ok_and(|listing| listing.is_incomplete) {
             return;
         }
-        let _ = self.remove_log().and_then(|()| {
+        let _ = self.remove_log(self.has_map).and_then(|()| {
             self.directory.remove(names::INCOMPLETE)?;
             Ok(self.directory.sync()?)
         });
     }
 
     /// The mark stays, and is there until the removals are durable.
-    fn remove_log(&self) -> Result<()> {
-        let is_ours =
-            |name: &str| names::parse(name).is_some() || [names::ROOM, names::SALVAGE].contains(&name);
+    fn remove_log(&self, with_map: bool) -> Result<()> {
+        let is_ours = |name: &str| is_made_here(name) && (with_map || name != names::SALVAGE);
         for name in self.directory.list()?.iter().filter(|name| is_ours(name)) {
             self.directory.remove(name)?;
         }
@@ -144,12 +147,34 @@ impl<D: Directory> Making<D> {
     }
 }
 
-/// Whether a copy that was killed has left something. That there is a log is an error.
+/// Whether a file of this name is made under the mark, and removed when that fails. The map is only `salvage`'s; but beside a mark
+/// nobody can tell which of the two was killed.
+fn is_made_here(name: &str) -> bool {
+    names::parse(name).is_some() || [names::ROOM, names::SALVAGE].contains(&name)
+}
+
+/// Whether a copy that was killed has left something. Where nothing was marked, a log is an error, and so is anything that has a
+/// name that is made here: it is somebody's.
 fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
     let listing = Listing::of_any(directory)?;
-    if listing.highest().is_some() && !listing.is_incomplete {
+    if listing.is_incomplete {
+        return Ok(true);
+    }
+    if listing.highest().is_some() {
         let why = format!("{} already holds a log; name a directory without one", directory.path().display());
         return Err(Error::Invalid(why));
     }
-    Ok(listing.is_incomplete)
+    match directory.list()?.iter().find(|name| is_made_here(name)) {
+        Some(name) => Err(in_the_way(directory, name)),
+        None => Ok(false),
+    }
+}
+
+fn in_the_way<D: Directory>(directory: &D, name: &str) -> Error {
+    let at = directory.path();
+    Error::Invalid(format!(
+        "{} is in the way: a copy has files of that name; move it away, or name a directory other than {}",
+        at.join(name).display(),
+        at.display()
+    ))
 }

@@ -74,12 +74,13 @@ pub struct Gap {
 /// Copies every record that can be read of the log in `from` into a new log in `to`. `options` are the new log's;
 /// segments and records may become as large as the old log's, where that is more.
 ///
-/// Until the new log is whole nobody can open it: [`Error::Incomplete`]. Where salvaging fails, what was made is removed; what
+/// Until the new log is whole nobody can open it: [`Error::Incomplete`]. Where salvaging fails, the log's files are removed; what
 /// one that was killed has left is removed by the next into the same directory.
 ///
 /// # Errors
 /// [`Error::Locked`] when the log is open for writing, or another is being made in `to`; [`Error::Invalid`] when there is a
-/// log in `to` already; [`Error::Corrupt`] when not one record can be read; as [`super::verify`] and [`crate::Log::open`].
+/// log in `to` already, or a file with a name that is made there; [`Error::Corrupt`] when not one record can be read; as
+/// [`super::verify`] and [`crate::Log::open`].
 ///
 /// # Durability
 /// On `Ok` the new log is on stable storage, and closed.
@@ -91,7 +92,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) 
 /// log, and is durable before anybody can open that.
 ///
 /// # Errors
-/// As [`salvage`]; [`Error::Stopped`], and then nothing was made.
+/// As [`salvage`]; [`Error::Stopped`], and then nothing was made but the directory and its lock.
 ///
 /// # Durability
 /// As [`salvage`].
