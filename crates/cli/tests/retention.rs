@@ -21,8 +21,15 @@ fn log_in(at: &Path) -> Vec<(u64, u64)> {
     segments.map(|segment| (number(segment, "first"), number(segment, "end"))).collect()
 }
 
-/// What is left, as the command says it, and as it is found then.
+/// What is left, as the command says it, and as it is found then. Nothing is said on stderr.
 fn truncate(at: &Path, arguments: &[&str]) -> u64 {
+    let (first, said) = truncate_and_say(at, arguments);
+    assert_eq!(said, "", "{arguments:?}");
+    first
+}
+
+/// The same, and what was said on stderr.
+fn truncate_and_say(at: &Path, arguments: &[&str]) -> (u64, String) {
     let with = |more: &[&'static str]| -> Vec<&str> {
         ["truncate", "log", "--json"]
             .into_iter()
@@ -31,13 +38,15 @@ fn truncate(at: &Path, arguments: &[&str]) -> u64 {
             .collect()
     };
     let before = snapshot(&at.join("log"));
-    let would = json(&good(at, &with(&["--dry-run"]), b""));
+    let would = json(&run(at, &with(&["--dry-run"])).stdout);
     assert!(snapshot(&at.join("log")) == before, "{arguments:?}: a dry run changes nothing");
-    let said = json(&good(at, &with(&[]), b""));
+    let output = run(at, &with(&[]));
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    let said = json(&output.stdout);
     assert_eq!((&would["first"], &would["last"]), (&said["first"], &said["last"]), "{arguments:?}");
     let verified = json(&good(at, &["verify", "log", "--json"], b""));
     assert_eq!((&verified["first"], &verified["last"]), (&said["first"], &said["last"]), "{arguments:?}");
-    said["first"].as_u64().expect("an LSN")
+    (said["first"].as_u64().expect("an LSN"), text(&output.stderr))
 }
 
 #[test]
@@ -90,13 +99,61 @@ fn a_segment_goes_when_its_last_record_is_too_old() {
     }
     // A clock was ahead for the time of one segment; those behind it know better.
     set_age(&files[2], -30_000);
-    assert_eq!(truncate(at, &["--keep-for", "365d"]), 1);
-    assert_eq!(truncate(at, &["--keep-for", &format!("{}h", 24 * (count - 2) - 12)]), all[2].0);
+    let hours = format!("{}h", 24 * (count - 2) - 12);
     // An opening has changed the last: it is of today all the same.
-    assert_eq!(truncate(at, &["--keep-for", "60h"]), all[count - 3].0, "of today, 1 and 2 days ago");
+    for (keep, first) in [("365d", 1), (&hours, all[2].0), ("60h", all[count - 3].0)] {
+        let (left, said) = truncate_and_say(at, &["--keep-for", keep]);
+        assert_eq!(left, first, "{keep}");
+        let name = files[2].file_name().expect("a name").to_string_lossy();
+        assert!(said.contains(&*name) && said.contains("in the future"), "{keep}: {said}");
+    }
     assert_eq!(truncate(at, &["--keep-for", "12h"]), all[count - 1].0, "the last stays");
     assert_eq!(truncate(at, &["--keep-for", "0s"]), all[count - 1].0);
     assert_eq!(good(at, &["append", "log"], b"more\n"), b"2001\n");
+}
+
+#[test]
+fn a_clock_that_was_behind_gives_up_nothing_that_is_younger_than_asked() {
+    let directory = directory();
+    let at = directory.path();
+    let all = log_in(at);
+    let files = segments(&at.join("log"));
+    // All but the first were written today, some of them with a clock that had begun at zero.
+    set_age(&files[0], 5);
+    set_age(&files[3], 20_000);
+    set_age(&files[4], 19_999);
+    assert_eq!(truncate(at, &["--keep-for", "1d"]), all[1].0);
+}
+
+#[test]
+fn a_clock_that_is_behind_now_gives_up_nothing() {
+    let directory = directory();
+    let at = directory.path();
+    log_in(at);
+    for file in segments(&at.join("log")) {
+        set_age(&file, -100);
+    }
+    let (left, said) = truncate_and_say(at, &["--keep-for", "1d"]);
+    assert_eq!(left, 1);
+    assert!(said.contains("in the future"), "{said}");
+}
+
+#[test]
+fn a_clock_that_was_ahead_keeps_more_and_not_for_ever() {
+    let directory = directory();
+    let at = directory.path();
+    let all = log_in(at);
+    let files = segments(&at.join("log"));
+    let count = files.len();
+    // Every day one, until yesterday; one was written with a clock that was ahead, by so much that it is past by now.
+    for (days, file) in files.iter().rev().enumerate() {
+        set_age(file, 1 + days as i32);
+    }
+    set_age(&files[2], 3);
+    // What came behind it and claims to be older is as young as the next that does not.
+    for (keep, first) in [("80h", all[2].0), ("60h", all[3].0), ("36h", all[count - 1].0)] {
+        assert_eq!(truncate(at, &["--keep-for", keep]), first, "{keep}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: what they print, and what `salvage.json` in a salvaged log's directory says. *May not touch*: what they do.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
@@ -69,11 +69,26 @@ fn change(arguments: &TruncateArguments) -> Result<Change, Error> {
         .or(what.keep_records.map(Keep::Records))
         .or(what.keep_for.map(Keep::For));
     match (what.before, what.after, keep) {
-        (_, _, Some(keep)) => inspect::first_to_keep(&arguments.directory, keep).map(Change::Before),
+        (_, _, Some(keep)) => {
+            let kept = inspect::what_to_keep(&arguments.directory, keep)?;
+            tell_of_the_future(&kept.of_the_future);
+            Ok(Change::Before(kept.first))
+        }
         (_, Some(last), _) => Ok(Change::After(Lsn::new(last))),
         // Without any of them the arguments would have been refused.
         (first, _, _) => Ok(Change::Before(Lsn::new(first.unwrap_or(0)))),
     }
+}
+
+/// A time that cannot be is said, since for it more may be kept than was asked for.
+fn tell_of_the_future(files: &[PathBuf]) {
+    let Some(first) = files.first() else { return };
+    complain!(
+        "{} of the log were changed in the future, {} among them: set the clock if it is behind; else it was ahead. These times are not \
+         believed, and more may be kept than asked for",
+        plural(files.len() as u64, "file"),
+        first.display()
+    );
 }
 
 fn tell(arguments: &TruncateArguments, first: Lsn, last: Lsn) {

@@ -30,7 +30,7 @@ pub use inkstone_format::{
     SegmentHeader, Version,
 };
 pub use report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
-pub use retention::{Keep, first_to_keep, first_to_keep_in};
+pub use retention::{Keep, Kept, first_to_keep, first_to_keep_in, what_to_keep};
 pub use salvage::{Gap, Run, Salvage, salvage, salvage_in, salvage_until};
 pub use survey::{look_in, verify_in};
 
