@@ -66,7 +66,18 @@ impl Write for Raw {
             return Ok(bytes.len());
         }
         let Some(file) = &mut self.0 else { return Ok(bytes.len()) };
-        match file.write(bytes) {
+        let written = loop {
+            match file.write(bytes) {
+                // Somebody else has made it one that does not wait, and may want it so: the mode is the other end's too.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if let Err(error) = inkstone_io::wait_to_write(file) {
+                        break Err(std::io::Error::new(error.kind(), error));
+                    }
+                }
+                answer => break answer,
+            }
+        };
+        match written {
             // `BufWriter` takes nothing written for an error of its own.
             Ok(count) if count > 0 => Ok(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),

@@ -6,13 +6,14 @@
 //! for many lines, and one that waits for its LSN gets it at once. The reading thread may hang in a read for ever: it only
 //! borrows the log, and the log is taken from it at the end.
 
-use std::io::{BufReader, Write};
+use std::io::{BufReader, Read, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use inkstone::{Log, Lsn, Options};
+use inkstone_io::{Got, Input, InputStop};
 
 use super::input::Records;
 use super::{AppendArguments, said};
@@ -54,7 +55,7 @@ pub(super) fn append(arguments: &AppendArguments, stop: &Arc<AtomicBool>) -> any
         progress: Mutex::new(Progress { appended: last, end: None }),
         arrived: Condvar::new(),
     });
-    let input = BufReader::with_capacity(BUFFER_BYTES, std::io::stdin());
+    let input = BufReader::with_capacity(BUFFER_BYTES, Waiting(Input::stdin()?));
     let records = Records::new(input, arguments.framing.separator(), record_max);
     let theirs = Arc::clone(&shared);
     std::thread::Builder::new().name("stdin".into()).spawn(move || read(&theirs, records))?;
@@ -67,6 +68,19 @@ pub(super) fn append(arguments: &AppendArguments, stop: &Arc<AtomicBool>) -> any
     closed?;
     end.unwrap_or(Ok(()))?;
     Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// stdin that is waited for, also where somebody else has made it one that does not wait (a pipe of node's, or of ssh's). Nobody
+/// stops it: who reads may hang in it for ever.
+struct Waiting((Input, InputStop));
+
+impl Read for Waiting {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.0.read(into).map_err(|error| std::io::Error::new(error.kind(), error))? {
+            Got::Bytes(count) => Ok(count),
+            Got::End | Got::Nothing => Ok(0),
+        }
+    }
 }
 
 /// Appends what arrives, until there is no more or the log is taken away.
