@@ -332,3 +332,105 @@ fn info_says_how_the_log_writes_and_why_and_gives_prometheus_its_numbers() {
     assert!(numbers.contains("\ninkstone_last_lsn{log=\"log\"} 2\n"), "{numbers}");
     assert!(numbers.contains("\ninkstone_writer{log=\"log\"} 0\n"), "{numbers}");
 }
+
+#[test]
+fn dump_beside_a_writer_calls_nothing_damaged_that_is_sound() {
+    for truncates in [false, true] {
+        let directory = directory();
+        let at = directory.path();
+        let options = inkstone::Options::new().segment_bytes(64 << 10).record_bytes_max(4 << 10);
+        let log = inkstone::Log::open(at.join("log"), options).expect("a log");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut number = 0_u64;
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    for _ in 0..20 {
+                        number += 1;
+                        drop(log.append(format!("{number} {}", "y".repeat(3000)).as_bytes()).expect("room"));
+                    }
+                    log.sync().expect("durable");
+                    if truncates && number > 1000 && number.is_multiple_of(100) {
+                        log.truncate_before(inkstone::Lsn::new(number - 800)).expect("given up");
+                    }
+                    // Only so that the log does not outgrow who shows it.
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+            let outputs: Vec<_> = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                support::until(|| log.last().get() > 1200);
+                (0..8).map(|_| run(at, &["dump", "log"])).collect()
+            }))
+            .unwrap_or_default();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(outputs.len(), 8);
+            for output in outputs {
+                let said = text(&output.stderr);
+                let shown = text(&output.stdout);
+                let bad: Vec<_> = shown.lines().filter(|line| line.contains("corrupt")).collect();
+                assert!(output.status.success(), "truncates: {truncates}: {said}: {bad:?}");
+                assert!(shown.lines().filter(|line| line.contains("\"record\"")).count() > 100);
+            }
+        });
+        log.close().expect("closed");
+    }
+}
+
+/// Both ends of a pipe whose descriptors do not wait.
+fn not_waiting(at: &std::path::Path) -> (std::fs::File, std::fs::File) {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // O_NONBLOCK of Linux on the machines that this is built for.
+    const O_NONBLOCK: i32 = 0o4000;
+    let made = std::process::Command::new("mkfifo").arg(at).status().expect("mkfifo");
+    assert!(made.success());
+    let open = |options: &mut std::fs::OpenOptions| {
+        options.custom_flags(O_NONBLOCK).open(at).expect("an end of the pipe")
+    };
+    let reader = open(std::fs::File::options().read(true));
+    let writer = open(std::fs::File::options().write(true));
+    (reader, writer)
+}
+
+#[test]
+fn append_waits_for_a_stdin_that_does_not_wait() {
+    let directory = directory();
+    let at = directory.path();
+    let (stdin, mut to) = not_waiting(&at.join("pipe"));
+    let mut command = inkstone();
+    command.current_dir(at).args(["append", "log"]).stdin(stdin);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    for (record, lsn) in [("a\n", "1"), ("b\n", "2")] {
+        // It has nothing to read until the answer to the one before has come.
+        to.write_all(record.as_bytes()).expect("written");
+        let line = lines.next().map(|line| line.expect("text"));
+        assert_eq!(line.as_deref(), Some(lsn));
+    }
+    drop(to);
+    let output = child.wait_with_output().expect("an end");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(good(at, &["cat", "log"], b""), b"a\nb\n");
+}
+
+#[test]
+fn cat_waits_for_a_stdout_that_does_not_wait() {
+    let directory = directory();
+    let at = directory.path();
+    let lines: String = (1..=5000).map(|number| format!("{number} {}\n", "z".repeat(300))).collect();
+    good(at, &["append", "log", "-q"], lines.as_bytes());
+    let (reader, writer) = not_waiting(&at.join("pipe"));
+    // An end that waits: this one reads to the end.
+    let mut from = std::fs::File::open(at.join("pipe")).expect("the pipe");
+    drop(reader);
+    let mut command = inkstone();
+    command.current_dir(at).args(["cat", "log"]).stdin(Stdio::null()).stdout(writer);
+    let child = command.stderr(Stdio::piped()).spawn().expect("the command runs");
+    drop(command);
+    // So that the pipe is full meanwhile. The answer does not depend on it.
+    std::thread::sleep(Duration::from_millis(300));
+    let mut shown = Vec::new();
+    from.read_to_end(&mut shown).expect("read");
+    let output = child.wait_with_output().expect("an end");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(shown == lines.as_bytes(), "{} of {} bytes", shown.len(), lines.len());
+}

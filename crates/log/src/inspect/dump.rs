@@ -1,6 +1,10 @@
 //! A log entry by entry: headers, groups, frames, and where each segment stops.
 //!
 //! *Owns*: the order in which they are shown. *May not touch*: what they mean.
+//!
+//! Beside a writer the files change after they were surveyed: the last segment gets a successor, and segments are given up or cut. So
+//! damage counts only if a second survey knows the segment still, and it is found again in the same place. What is shown are the
+//! segments of the first survey; one that is no longer part of the log ends without a stop.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -14,7 +18,7 @@ use inkstone_io::{Directory, OsDirectory};
 
 use super::pieces::Piece;
 use super::strip::Strip;
-use super::survey::{Depth, steady};
+use super::survey::{Depth, LOOKS_MAX, steady};
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
@@ -83,9 +87,23 @@ pub struct Dump<D: Directory = OsDirectory> {
     directory: Arc<D>,
     pieces: VecDeque<Piece>,
     damage: Vec<Corruption>,
-    now: Option<(Piece, Strip<D::File>)>,
+    now: Option<Now<D>>,
     payload_bytes_max: usize,
     is_over: bool,
+}
+
+/// The segment that is being shown.
+struct Now<D: Directory> {
+    piece: Piece,
+    strip: Strip<D::File>,
+    /// The highest place of which a group or a frame was shown.
+    shown_to: u64,
+    /// Where a second look has found damage too; shown, and gone over.
+    damage: Vec<u64>,
+    /// What was found in the first look; it is damage if it is found again.
+    doubted: Option<u64>,
+    /// The last survey found nobody who writes.
+    is_still: bool,
 }
 
 /// Everything in the log in `path`; of each payload at most `payload_bytes_max` bytes.
@@ -131,43 +149,115 @@ impl<D: Directory> Dump<D> {
 
     fn entry(&mut self) -> Result<Option<Entry>> {
         loop {
-            let Some((piece, mut strip)) = self.now.take() else {
+            let Some(mut now) = self.now.take() else {
                 let Some(piece) = self.pieces.pop_front() else { return Ok(None) };
-                return self.begin(piece).map(Some);
+                match self.begin(piece)? {
+                    Some(entry) => return Ok(Some(entry)),
+                    None => continue,
+                }
             };
-            let segment = piece.header.number;
-            let entry = match strip.step()? {
-                Item::GroupStart(start) => Entry::Group { segment, at: start.at, header: start.header },
-                Item::Frame(frame) => self.frame(segment, &strip, &frame),
+            let segment = now.piece.header.number;
+            let (at, entry) = match now.strip.step()? {
+                Item::GroupStart(start) => {
+                    (start.at, Entry::Group { segment, at: start.at, header: start.header })
+                }
+                Item::Frame(frame) => (frame.at, self.frame(segment, &now.strip, &frame)),
                 Item::GroupEnd => {
-                    self.now = Some((piece, strip));
+                    self.now = Some(now);
                     continue;
                 }
-                Item::Stop(stop) => {
-                    let (entry, is_damage) = describe(&piece, &mut strip, stop)?;
-                    if is_damage && strip.go_on(&stop)?.is_some() {
-                        self.now = Some((piece, strip));
-                    }
-                    return Ok(Some(entry));
-                }
+                Item::Stop(stop) => match self.stop(now, stop)? {
+                    Some(entry) => return Ok(Some(entry)),
+                    None => continue,
+                },
             };
-            self.now = Some((piece, strip));
-            return Ok(Some(entry));
+            // A second look begins at the front again.
+            let is_new = at > now.shown_to;
+            now.shown_to = now.shown_to.max(at);
+            self.now = Some(now);
+            if is_new {
+                return Ok(Some(entry));
+            }
         }
     }
 
-    fn begin(&mut self, piece: Piece) -> Result<Entry> {
+    /// What there is to show of a stop; nothing where it is looked at again, or was shown.
+    fn stop(&mut self, mut now: Now<D>, stop: Stop) -> Result<Option<Entry>> {
+        let (entry, is_damage) = describe(&now.piece, &mut now.strip, stop)?;
+        if !is_damage {
+            return Ok(Some(entry));
+        }
+        let is_shown = now.damage.contains(&stop.at);
+        let is_alive = self.directory.locked_by(names::LOCK)?.is_some();
+        if !is_shown && now.doubted != Some(stop.at) && (is_alive || !now.is_still) {
+            self.now = self.look_again(now, stop.at)?;
+            return Ok(None);
+        }
+        now.doubted = None;
+        let is_more = now.strip.go_on(&stop)?.is_some();
+        if !is_shown {
+            now.damage.push(stop.at);
+        }
+        self.now = Some(now).filter(|_| is_more);
+        Ok(Some(entry).filter(|_| !is_shown))
+    }
+
+    /// The same segment from its front, as a new survey knows it; `None` where it is no longer part of the log.
+    fn look_again(&self, now: Now<D>, doubted: u64) -> Result<Option<Now<D>>> {
+        let Some((piece, is_still)) = self.survey_again(now.piece.header.number)? else { return Ok(None) };
+        let Some((piece, strip)) = self.strip_of(piece)? else { return Ok(None) };
+        Ok(Some(Now { piece, strip, doubted: Some(doubted), is_still, ..now }))
+    }
+
+    /// A segment as it is now, and whether nobody writes; `None` where it is no longer part of the log, and none of it is
+    /// missed.
+    fn survey_again(&self, number: SegmentNumber) -> Result<Option<(Piece, bool)>> {
+        let surveyed = steady(&*self.directory, Depth::Ends, &AtomicBool::new(false))?;
+        let is_still = surveyed.report.writer.is_none();
+        let piece = surveyed.pieces.into_iter().find(|piece| piece.header.number == number);
+        let missed = surveyed.report.damage.into_iter().find(|damage| damage.segment == Some(number));
+        match (piece, missed) {
+            (Some(piece), _) => Ok(Some((piece, is_still))),
+            (None, Some(damage)) => Err(damage.into()),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Nothing where it was given up since.
+    fn begin(&mut self, piece: Piece) -> Result<Option<Entry>> {
+        let Some((piece, strip)) = self.strip_of(piece)? else { return Ok(None) };
         let header = piece.header;
-        let file = Arc::new(past_the_cache(&*self.directory, &Options::default(), header.number)?);
-        // A full segment's seal lies behind the end that the next one names; behind a cut lies what was cut off.
-        let end = piece.end().filter(|_| piece.successor.is_none_or(|next| next.roll == Roll::Cut));
-        self.now = Some((piece, Strip::new(file, &header, end)?));
-        Ok(Entry::Segment {
+        let entry = Entry::Segment {
             path: self.directory.path().join(names::segment(header.number)),
             header,
             is_header_lost: piece.is_stand_in,
             named_end: piece.end(),
-        })
+        };
+        self.now =
+            Some(Now { piece, strip, shown_to: 0, damage: Vec::new(), doubted: None, is_still: false });
+        Ok(Some(entry))
+    }
+
+    /// The segment opened; as a new survey knows it where its file was taken away since, `None` where it was given up.
+    fn strip_of(&self, mut piece: Piece) -> Result<Option<(Piece, Strip<D::File>)>> {
+        for _ in 1..LOOKS_MAX {
+            match self.strip(&piece) {
+                Err(error) if is_gone(&error) => {
+                    let Some((again, _)) = self.survey_again(piece.header.number)? else { return Ok(None) };
+                    piece = again;
+                }
+                answer => return Ok(Some((piece, answer?))),
+            }
+        }
+        let strip = self.strip(&piece)?;
+        Ok(Some((piece, strip)))
+    }
+
+    fn strip(&self, piece: &Piece) -> Result<Strip<D::File>> {
+        let file = Arc::new(past_the_cache(&*self.directory, &Options::default(), piece.header.number)?);
+        // A full segment's seal lies behind the end that the next one names; behind a cut lies what was cut off.
+        let end = piece.end().filter(|_| piece.successor.is_none_or(|next| next.roll == Roll::Cut));
+        Strip::new(file, &piece.header, end)
     }
 
     fn frame(&self, segment: SegmentNumber, strip: &Strip<D::File>, frame: &FrameAt) -> Entry {
@@ -184,6 +274,11 @@ impl<D: Directory> Dump<D> {
             control: Control::decode(frame.kind, payload),
         }
     }
+}
+
+/// Its file has been taken away since it was listed.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// The stop, and whether it is damage.

@@ -22,7 +22,7 @@ use crate::recover::{Headers, Listing, past_the_cache};
 use crate::window::Item;
 
 /// Looks at a log beside a living writer before its damage is believed.
-const LOOKS_MAX: usize = 30;
+pub(super) const LOOKS_MAX: usize = 30;
 
 /// Threads that read segments at the same time, at most, and bytes for which another one pays.
 const THREADS_MAX: usize = 8;
