@@ -54,7 +54,7 @@ fn lines(count: u64) -> Vec<u8> {
     (1..=count).flat_map(|number| format!("{}\n", line(number)).into_bytes()).collect()
 }
 
-/// A log in each state: `intact`, `torn`, `corrupt`, `corrupt before`; and `large`, which takes time to read.
+/// A log in each state: `intact`, `torn`, `corrupt`, `corrupt before`; directories without one; and `large`, which takes time to read.
 fn states(at: &Path) {
     good(at, &["append", "intact", "-q", "--segment-size", "64KiB"], &lines(2000));
     good(at, &["append", "large", "-q"], &lines(60_000));
@@ -74,6 +74,9 @@ fn states(at: &Path) {
     let torn = bytes[group - 24..group].to_vec();
     bytes[end + 48..end + 48 + torn.len()].copy_from_slice(&torn);
     std::fs::write(&head, bytes).expect("written");
+    std::fs::create_dir(at.join("no log")).expect("a directory");
+    std::fs::create_dir(at.join("copy not ended")).expect("a directory");
+    std::fs::write(at.join("copy not ended/inkstone.incomplete"), "").expect("a mark");
     let found = |name: &str| json(&run(at, &["verify", name, "--json"]).stdout);
     assert_eq!(found("intact")["verdict"], "intact");
     assert!(found("corrupt")["intact"] == false && found("corrupt before")["intact"] == false);
@@ -153,6 +156,8 @@ const COLUMNS: &[(&str, &str, Out)] = &[
     ("corrupt", "corrupt", Out::Kept),
     ("corrupt before", "corrupt before", Out::Kept),
     ("missing", "missing", Out::Kept),
+    ("no log", "no log", Out::Kept),
+    ("copy not ended", "copy not ended", Out::Kept),
     ("reader left", "intact", Out::ReaderLeft),
     ("corrupt, reader left", "corrupt", Out::ReaderLeft),
     ("output full", "intact", Out::Full),
