@@ -7,9 +7,8 @@ mod echo;
 mod pid_file;
 mod read;
 mod run;
+mod told;
 
-use std::fmt;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -199,7 +198,7 @@ impl TeeArguments {
             .on_event(|event| match event {
                 // `run.rs` says what was lost, at the end.
                 Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. } => {}
-                event => say(event),
+                event => told::say_event(event),
             });
         if let Some(mode) = self.file_mode {
             builder = builder.file_mode(mode);
@@ -213,13 +212,8 @@ impl TeeArguments {
 
 /// Writes stdin into a rotating log, until it ends or a signal comes.
 pub(crate) fn tee(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
-    // A closed pipe is no reader that has had enough: the log is not done for it.
-    run::run(arguments).map_err(|error| anyhow::anyhow!("{error:#}"))
-}
-
-/// Says something on stderr; one that is closed changes nothing.
-fn say(what: impl fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "inkstone: {what}");
+    told::start()?;
+    run::run(arguments)
 }
 
 #[cfg(test)]

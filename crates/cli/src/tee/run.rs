@@ -19,8 +19,10 @@ use signal_hook::consts::SIGHUP;
 use super::echo::{Echo, Missing};
 use super::pid_file::PidFile;
 use super::read::{Count, Reader};
-use super::{Survives, TeeArguments, say};
+use super::told::{self, LAST_WORDS, say};
+use super::{Survives, TeeArguments};
 use crate::signals::{self, ENDED};
+use crate::words;
 
 /// Some send a signal twice, to a process and to its group: within this it is the same.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
@@ -36,6 +38,7 @@ enum Event {
     Signal(i32),
     InputEnded(anyhow::Result<()>),
     Closed(io::Result<()>),
+    Told,
     Died(&'static str),
 }
 
@@ -51,36 +54,46 @@ struct Run {
 
 /// Writes stdin into the log until it ends or a signal comes.
 pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
-    let (input, stop) = Input::stdin()?;
-    let arguments = Arc::new(arguments);
     let mut run = Run::start(arguments.pid_file.is_some())?;
-    let Some((log, guard)) = run.open(&arguments)? else { return Ok(ExitCode::from(ENDED)) };
-    if let Some(recovery) = guard.recovery() {
-        say(recovery);
-    }
-    let _pid_file = arguments.pid_file.as_deref().map(PidFile::write).transpose()?;
-    let echo = if arguments.echo { Some(Echo::start()?) } else { None };
-    let count = Count::default();
-    // Only who writes into a pipe loses something when it is not read: a file stays, and a terminal has somebody before it.
-    let grace = if input.is_stream() { arguments.grace } else { Duration::ZERO };
-    let is_kept = !matches!(arguments.survive, Survives::Nothing);
-    let reader = Reader {
-        input,
-        log: log.clone(),
-        echo: echo.clone(),
-        count: count.clone(),
-        read_bytes: if is_kept { READ_BYTES_KEPT } else { READ_BYTES },
-        piece_bytes: usize::try_from(arguments.buffers).unwrap_or(usize::MAX),
-    };
-    run.spawn("stdin", move || Event::InputEnded(reader.run()))?;
-    run.wait_for_input(&log, stop, grace)?;
-    let closed = run.close(guard)?;
-    let missing = echo.and_then(|echo| run.end_echo(&echo, arguments.grace));
-    let end = End { arguments: &arguments, log: &log, count: &count, closed, missing };
-    Ok(end.tell(run.input.take(), run.last))
+    let code = run.work(arguments).unwrap_or_else(|error| {
+        say(words(&error));
+        ExitCode::FAILURE
+    });
+    run.end_words();
+    Ok(code)
 }
 
 impl Run {
+    /// From the first byte to what is told at the end.
+    fn work(&mut self, arguments: TeeArguments) -> anyhow::Result<ExitCode> {
+        let (input, stop) = Input::stdin()?;
+        let arguments = Arc::new(arguments);
+        let Some((log, guard)) = self.open(&arguments)? else { return Ok(ExitCode::from(ENDED)) };
+        if let Some(recovery) = guard.recovery() {
+            say(recovery);
+        }
+        let _pid_file = arguments.pid_file.as_deref().map(PidFile::write).transpose()?;
+        let echo = if arguments.echo { Some(Echo::start()?) } else { None };
+        let count = Count::default();
+        // Only who writes into a pipe loses something when it is not read: a file stays, and a terminal has somebody before it.
+        let grace = if input.is_stream() { arguments.grace } else { Duration::ZERO };
+        let is_kept = !matches!(arguments.survive, Survives::Nothing);
+        let reader = Reader {
+            input,
+            log: log.clone(),
+            echo: echo.clone(),
+            count: count.clone(),
+            read_bytes: if is_kept { READ_BYTES_KEPT } else { READ_BYTES },
+            piece_bytes: usize::try_from(arguments.buffers).unwrap_or(usize::MAX),
+        };
+        self.spawn("stdin", move || Event::InputEnded(reader.run()))?;
+        self.wait_for_input(&log, stop, grace)?;
+        let closed = self.close(guard)?;
+        let missing = echo.and_then(|echo| self.end_echo(&echo, arguments.grace));
+        let end = End { arguments: &arguments, log: &log, count: &count, closed, missing };
+        Ok(end.tell(self.input.take(), self.last))
+    }
+
     fn start(hangup_is_meant: bool) -> anyhow::Result<Self> {
         let (tell, events) = channel();
         let theirs = tell.clone();
@@ -194,6 +207,25 @@ impl Run {
             _ => false,
         })
     }
+
+    /// Waits until stderr has taken what was said, for a second at most; a signal that comes meanwhile ends that.
+    fn end_words(&mut self) {
+        let until = Instant::now() + LAST_WORDS;
+        let told = || {
+            told::finish();
+            Event::Told
+        };
+        if self.spawn("last words", told).is_err() {
+            return;
+        }
+        loop {
+            match self.next(Some(until)) {
+                Ok(Some(Event::Signal(signal))) if self.is_wish(signal) => return,
+                Ok(Some(Event::Told) | None) | Err(_) => return,
+                Ok(Some(_)) => {}
+            }
+        }
+    }
 }
 
 /// What is told at the end.
@@ -223,7 +255,7 @@ impl End<'_> {
         let mut is_good = self.tell_unwritten(read, stats);
         if let Some(Err(error)) = &input {
             is_good = false;
-            say(format_args!("{error:#}"));
+            say(words(error));
         }
         if let Some(Missing { amount, why }) = &self.missing {
             let (lines, bytes) = (amount.lines, amount.bytes);

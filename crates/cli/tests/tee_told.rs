@@ -1,0 +1,134 @@
+//! What `inkstone tee` says, with whom as its reader, and its exit codes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(120);
+
+fn tee(file: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    command.arg("tee").arg(file).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn signal(name: &str, tee: &Child) {
+    let status = Command::new("kill").args([name, &tee.id().to_string()]).status();
+    assert!(status.expect("kill").success());
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < LONG, "{what}: not within {LONG:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Its exit code; one that does not end is killed, so that it does not outlive the test.
+fn ends(tee: &mut Child) -> Option<i32> {
+    let since = Instant::now();
+    loop {
+        if let Some(status) = tee.try_wait().expect("asked") {
+            return status.code();
+        }
+        if since.elapsed() > LONG {
+            tee.kill().and_then(|()| tee.wait()).expect("killed");
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn text(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A pipe that takes nothing more until somebody reads it. Writes into it wait.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    const O_NONBLOCK: i32 = 0o4000;
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    // Opened anew, so that what tee gets waits.
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let mut filler: File =
+        OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(path).expect("opened");
+    for piece in [&[b' '; 4096][..], b" "] {
+        let refused = loop {
+            if let Err(error) = filler.write_all(piece) {
+                break error;
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+    }
+    (reader, writer)
+}
+
+#[test]
+fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let logs = directory.path().join("logs");
+    let file = logs.join("s.log");
+    let (mut reader, writer) = full_pipe();
+    let mut tee = tee(&file, &["--flush-every", "1ms"]).stderr(writer).spawn().expect("inkstone");
+    let mut stdin = tee.stdin.take().expect("a pipe");
+    stdin.write_all(b"one\n").expect("written");
+    wait_until("a line", || text(&file) == "one\n");
+    std::fs::remove_dir_all(&logs).expect("removed");
+    stdin.write_all(b"two\n").expect("written");
+    // Time to fail at writing it, and to say so. Were it too short, this would only show less.
+    std::thread::sleep(Duration::from_secs(1));
+    std::fs::create_dir(&logs).expect("made");
+    wait_until("the log goes on", || text(&file) == "two\n");
+    let told = std::thread::spawn(move || {
+        let mut told = String::new();
+        reader.read_to_string(&mut told).map(|_| told)
+    });
+    stdin.write_all(b"three\n").expect("written");
+    drop(stdin);
+    assert_eq!(ends(&mut tee), Some(0));
+    assert_eq!(text(&file), "two\nthree\n");
+    let told = told.join().expect("a thread").expect("text");
+    assert!(told.contains("cannot be written") && told.contains("written again"), "{}", told.trim());
+}
+
+#[test]
+fn a_stderr_that_is_full_holds_no_end_up() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("s.log");
+    // A signal, and words at the end.
+    let (_reader, writer) = full_pipe();
+    let another = writer.try_clone().expect("a descriptor");
+    let mut signalled = tee(&file, &["--grace", "10ms"]).stderr(writer).spawn().expect("inkstone");
+    let mut stdin = signalled.stdin.take().expect("a pipe");
+    stdin.write_all(b"one\n").expect("written");
+    wait_until("a line", || text(&file) == "one\n");
+    signal("-TERM", &signalled);
+    assert_eq!(ends(&mut signalled), Some(130));
+    drop(stdin);
+    // An error.
+    let not_there = Path::new("/dev/null/s.log");
+    let mut failed = tee(not_there, &[]).stderr(another).spawn().expect("inkstone");
+    assert_eq!(ends(&mut failed), Some(1));
+}
+
+#[test]
+fn an_error_says_its_cause_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("s.log");
+    let not_there = tee(Path::new("/dev/null/s.log"), &[]).output().expect("inkstone");
+    let stdin = File::open(directory.path()).expect("opened");
+    let no_input = tee(&file, &[]).stdin(stdin).output().expect("inkstone");
+    for (output, cause) in [(not_there, "os error 17"), (no_input, "os error 21")] {
+        let told = said(&output);
+        assert_eq!((output.status.code(), told.matches(cause).count()), (Some(1), 1), "{told}");
+    }
+}
