@@ -132,3 +132,37 @@ fn an_error_says_its_cause_once() {
         assert_eq!((output.status.code(), told.matches(cause).count()), (Some(1), 1), "{told}");
     }
 }
+
+/// What was echoed, in lines, and what was said; with a reader that reads at once.
+fn echo_of(input: &[u8], arguments: &[&str]) -> (Vec<usize>, Output) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("s.log");
+    let mut tee = tee(&file, arguments).arg("--echo").spawn().expect("inkstone");
+    let mut stdin = tee.stdin.take().expect("a pipe");
+    let theirs = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&theirs));
+    let output = tee.wait_with_output().expect("its end");
+    writer.join().expect("a thread").expect("written");
+    assert!(std::fs::read(&file).expect("the log") == input);
+    (output.stdout.split(|byte| *byte == b'\n').map(<[u8]>::len).collect(), output)
+}
+
+#[test]
+fn a_line_longer_than_what_waits_for_the_echo_is_echoed_to_a_reader_that_reads() {
+    for buffers in ["8MiB", "64MiB"] {
+        let lines = [&b"first\n"[..], &[b'x'; 9 << 20], b"\nlast\n"].concat();
+        let (echoed, output) = echo_of(&lines, &["--buffers", buffers]);
+        assert_eq!((echoed, said(&output).as_str()), (vec![5, 9 << 20, 4, 0], ""));
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_line_that_is_too_long_for_the_echo_is_left_out_for_that_and_no_other_is() {
+    let long = b"x".repeat(33 << 20);
+    let (echoed, output) = echo_of(&[&b"first\n"[..], &long, b"\nlast\n"].concat(), &[]);
+    let told = said(&output);
+    assert_eq!((echoed, output.status.code()), (vec![5, 4, 0], Some(1)), "{told}");
+    let amount = format!("1 lines were not echoed to stdout ({} bytes)", long.len() + 1);
+    assert!(told.contains(&amount) && told.contains("longer than 32 MiB"), "{told}");
+}

@@ -3,7 +3,8 @@
 //! *Owns*: what waits for stdout, its bound, what was not echoed. *May not touch*: the log.
 //!
 //! Lines wait in memory while the reader of stdout is slower than the service. When they are too many, or the reader has
-//! gone, lines are left out, whole, and counted: the log has them.
+//! gone, lines are left out, whole, and counted: the log has them. A line that is longer than what may wait is taken all the
+//! same when no more than that waits before it: else no reader would be fast enough for it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -14,8 +15,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use inkstone_io::wait_to_write;
 
-/// So much waits for the reader at most.
+/// So much waits for the reader at most, beside one line that is longer.
 const WAITING_BYTES_MAX: usize = 8 << 20;
+/// A line that the log takes in pieces is kept here until it has ended; one longer than this is left out.
+const PIECES_BYTES_MAX: usize = 32 << 20;
 /// Written at once, so that a reader that takes anything at all is seen to: a pipe takes as much or nothing.
 const PIECE_BYTES: usize = 4096;
 /// At the end, a reader that takes nothing for this long is not waited for.
@@ -33,6 +36,13 @@ struct State {
     waiting: Vec<u8>,
     /// Bytes that the thread has taken and not written yet.
     taken_bytes: usize,
+    /// The line that is longer than what may wait, and waits.
+    long_bytes: usize,
+    /// The beginning of a line that comes in pieces, and how many bytes it had when it became too long.
+    pieces: Vec<u8>,
+    too_long_bytes: u64,
+    /// Lines that were left out for their length, whoever reads.
+    too_long: Amount,
     offered: Amount,
     echoed: Amount,
     /// Nothing more is offered.
@@ -40,6 +50,33 @@ struct State {
     /// The thread has ended.
     has_ended: bool,
     failed: Option<io::Error>,
+}
+
+impl State {
+    /// How many of these bytes there is room for, in whole lines.
+    fn fits(&mut self, bytes: &[u8]) -> usize {
+        let waiting = self.waiting.len() + self.taken_bytes;
+        if waiting <= WAITING_BYTES_MAX {
+            let is_end = |byte: &u8| *byte == b'\n';
+            let first = bytes.iter().position(is_end).map_or(bytes.len(), |at| at + 1);
+            self.long_bytes = if first > WAITING_BYTES_MAX { first } else { 0 };
+        }
+        let room = (WAITING_BYTES_MAX + self.long_bytes).saturating_sub(waiting);
+        if bytes.len() <= room {
+            return bytes.len();
+        }
+        bytes[..room].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+    }
+
+    /// The line that came in pieces has ended; gives it, or counts it if it was too long.
+    fn end_pieces(&mut self) -> Vec<u8> {
+        let bytes = std::mem::take(&mut self.too_long_bytes);
+        for amount in [&mut self.too_long, &mut self.offered] {
+            amount.lines += u64::from(bytes > 0);
+            amount.bytes += bytes;
+        }
+        std::mem::take(&mut self.pieces)
+    }
 }
 
 /// Lines, and their bytes.
@@ -72,24 +109,35 @@ impl Echo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lines to be echoed if there is room for all of them. Never waits.
+    /// Lines to be echoed, as many of the first of them as there is room for. Never waits.
     pub(super) fn offer(&self, bytes: &[u8], lines: u64) {
         let mut state = self.lock();
         state.offered.lines += lines;
         state.offered.bytes += bytes.len() as u64;
-        let has_room = state.waiting.len() + state.taken_bytes + bytes.len() <= WAITING_BYTES_MAX;
-        if has_room && state.failed.is_none() {
-            state.waiting.extend_from_slice(bytes);
+        if state.failed.is_none() {
+            let fits = state.fits(bytes);
+            state.waiting.extend_from_slice(&bytes[..fits]);
             drop(state);
             self.changed.notify_all();
         }
     }
 
-    /// What cannot be echoed, as it is too long.
-    pub(super) fn leave_out(&self, bytes: u64, lines: u64) {
+    /// A part of a line, perhaps its last. The line is echoed when it has ended, or left out if it is too long to be kept.
+    pub(super) fn offer_piece(&self, piece: &[u8], is_end: bool) {
         let mut state = self.lock();
-        state.offered.lines += lines;
-        state.offered.bytes += bytes;
+        if state.too_long_bytes == 0 && state.pieces.len() + piece.len() <= PIECES_BYTES_MAX {
+            state.pieces.extend_from_slice(piece);
+        } else {
+            let before = std::mem::take(&mut state.pieces);
+            state.too_long_bytes += (before.len() + piece.len()) as u64;
+        }
+        if is_end {
+            let line = state.end_pieces();
+            drop(state);
+            if !line.is_empty() {
+                self.offer(&line, 1);
+            }
+        }
     }
 
     fn run(&self, out: &mut File) {
@@ -148,6 +196,10 @@ impl Echo {
         mut is_enough: impl FnMut() -> bool,
     ) -> Option<Missing> {
         let mut state = self.lock();
+        // A line that is not to end any more, since the log takes no more of it.
+        let rest = state.end_pieces();
+        state.offered.lines += u64::from(!rest.is_empty());
+        state.offered.bytes += rest.len() as u64;
         state.is_over = true;
         self.changed.notify_all();
         let mut seen = (state.echoed.bytes, Instant::now());
@@ -166,7 +218,7 @@ impl Echo {
 }
 
 fn missing(state: &State) -> Option<Missing> {
-    let State { offered, echoed, failed, .. } = state;
+    let State { offered, echoed, too_long, failed, .. } = state;
     // A last line without a line end is one, too.
     let amount = Amount {
         lines: offered.lines - echoed.lines.min(offered.lines),
@@ -175,7 +227,15 @@ fn missing(state: &State) -> Option<Missing> {
     let why = match failed {
         Some(error) if error.kind() == ErrorKind::BrokenPipe => "its reader has gone".to_owned(),
         Some(error) => error.to_string(),
-        None => "its reader did not keep up".to_owned(),
+        None => {
+            let long = format!("a line longer than {} MiB is not echoed", PIECES_BYTES_MAX >> 20);
+            let slow = "its reader did not keep up";
+            match (too_long.lines > 0, amount.bytes > too_long.bytes) {
+                (true, true) => format!("{slow}, and {long}"),
+                (true, false) => long,
+                (false, _) => slow.to_owned(),
+            }
+        }
     };
     (amount.bytes > 0).then_some(Missing { amount, why })
 }
@@ -226,6 +286,53 @@ mod tests {
         drop(state);
         let mut seen = vec![0; 4096];
         reader.read_exact(&mut seen).expect("it was in the pipe");
+    }
+
+    #[test]
+    fn a_line_longer_than_what_may_wait_is_taken_beside_what_waits() {
+        let mut state = State::default();
+        let offer = |state: &mut State, bytes: &[u8]| {
+            let fits = state.fits(bytes);
+            state.waiting.extend_from_slice(&bytes[..fits]);
+            fits
+        };
+        let long = [&b"x".repeat(9 << 20)[..], b"\n"].concat();
+        assert_eq!(offer(&mut state, b"before\n"), 7);
+        assert_eq!(offer(&mut state, &[&long[..], b"behind\n"].concat()), long.len() + 7);
+        assert_eq!(offer(&mut state, &long), 0, "more than may wait is before it");
+        assert_eq!(offer(&mut state, b"short\n"), 6);
+        // The first lines for which there is room.
+        let lines = b"0123456\n".repeat(1 << 20);
+        let taken = offer(&mut state, &lines);
+        assert!(taken > lines.len() - 64 && taken < lines.len() && taken % 8 == 0, "{taken}");
+        assert_eq!(offer(&mut state, b"a line that is too much\n"), 0);
+        assert_eq!(state.waiting.len(), 7 + long.len() + 7 + 6 + taken);
+    }
+
+    #[test]
+    fn a_line_in_pieces_is_echoed_whole_or_left_out_whole() {
+        let (echo, mut reader) = echo();
+        let read = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            reader.read_to_end(&mut text).map(|_| text)
+        });
+        let piece = b"x".repeat(PIECES_BYTES_MAX / 4);
+        for pieces in [3, 4, 5] {
+            for _ in 0..pieces {
+                echo.offer_piece(&piece, false);
+            }
+            echo.offer_piece(b"\n", true);
+            while pieces == 3 && echo.lock().echoed.lines == 0 {
+                std::thread::yield_now();
+            }
+        }
+        echo.offer(b"last\n", 1);
+        let missing = echo.finish(None, || false).expect("two lines");
+        let too_long = PIECES_BYTES_MAX as u64 * 9 / 4 + 2;
+        assert_eq!(missing.amount, Amount { lines: 2, bytes: too_long });
+        assert_eq!(missing.why, "a line longer than 32 MiB is not echoed");
+        let text = read.join().expect("a thread").expect("read");
+        assert!(text == [&piece[..], &piece, &piece, b"\nlast\n"].concat(), "{} bytes", text.len());
     }
 
     #[test]

@@ -152,8 +152,7 @@ impl Way<'_> {
             long.push(piece)?;
         }
         if let Some(echo) = self.echo {
-            // It is longer than what may wait there: whole lines or nothing.
-            echo.leave_out(len as u64, u64::from(is_end));
+            echo.offer_piece(piece, is_end);
         }
         self.lines.take(len);
         if is_end { self.long.take().map_or(Ok(()), LongLine::end) } else { Ok(()) }
