@@ -3,10 +3,13 @@
 //! *Owns*: the events and the hook. *May not touch*: what caused them.
 
 use std::fmt;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use inkstone_io::Error;
@@ -89,6 +92,45 @@ impl fmt::Display for Event<'_> {
     }
 }
 
+/// A write to stderr is waited for so long: once, until it has returned.
+const MOMENT: Duration = Duration::from_millis(100);
+/// A write to stderr has not returned yet.
+static IS_WRITING: AtomicBool = AtomicBool::new(false);
+/// Events that stderr did not hear of.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// A write into a pipe that is full, since nobody reads it, does not return: so a thread of its own does it, and while it
+/// does, others are counted only. Without a lock of the standard library's, which the program wants too.
+fn tell_stderr(event: &Event<'_>) {
+    if IS_WRITING.swap(true, Ordering::AcqRel) {
+        LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
+    let before = match left_out {
+        0 => String::new(),
+        count => format!("inkstone-appender: {count} messages before this one could not be told\n"),
+    };
+    let text = format!("{before}inkstone-appender: {event}\n");
+    let (done, is_done) = channel::<()>();
+    let write = move || {
+        // It may be closed, or on a full disk.
+        let out = io::stderr().as_fd().try_clone_to_owned().map(File::from);
+        if out.and_then(|mut out| out.write_all(text.as_bytes())).is_err() {
+            LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
+        }
+        IS_WRITING.store(false, Ordering::Release);
+        drop(done);
+    };
+    if std::thread::Builder::new().name("inkstone-stderr".into()).spawn(write).is_ok() {
+        // So that what is told is there before a process that ends next.
+        let _ = is_done.recv_timeout(MOMENT);
+    } else {
+        LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
+        IS_WRITING.store(false, Ordering::Release);
+    }
+}
+
 type Hook = dyn Fn(&Event<'_>) + Send + Sync;
 
 /// Who is told.
@@ -121,8 +163,7 @@ impl Events {
         }
         // What is lost at the end is the closing's answer.
         if !matches!(event, Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. }) {
-            // It may be closed, or on a full disk.
-            let _ = writeln!(std::io::stderr(), "inkstone-appender: {event}");
+            tell_stderr(event);
         }
     }
 
@@ -140,5 +181,84 @@ impl Events {
     /// How often one panicked.
     pub(crate) fn panics(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.panics)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::process::{Command, Stdio};
+
+    const IN_CHILD: &str = "INKSTONE_FULL_STDERR";
+    const LONG: Duration = Duration::from_secs(120);
+
+    /// In the process of its own, whose stderr is full until it was told that it is read.
+    #[test]
+    fn child() {
+        if std::env::var_os(IN_CHILD).is_none() {
+            return;
+        }
+        let events = Events::default();
+        for _ in 0..3 {
+            events.tell(&Event::StageGone(None));
+        }
+        println!("\nwent on");
+        io::stdin().read_exact(&mut [0]).expect("a byte");
+        while IS_WRITING.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        events.tell(&Event::Resumed { after: Duration::from_secs(7) });
+        while IS_WRITING.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_stderr_that_is_full_holds_nobody_up_and_hears_how_many_were_left_out() {
+        const O_NONBLOCK: i32 = 0o4000;
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        // Opened anew, so that the child's writes wait.
+        let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        let mut filler = File::options().write(true).custom_flags(O_NONBLOCK).open(path).expect("opened");
+        for piece in [&[b' '; 4096][..], b" "] {
+            while filler.write_all(piece).is_ok() {}
+        }
+        drop(filler);
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["event::tests::child", "--exact", "--nocapture"])
+            .env(IN_CHILD, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(writer)
+            .spawn()
+            .expect("a child");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (went_on, has_gone_on) = channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if line == "went on" {
+                    let _ = went_on.send(());
+                }
+            }
+        });
+        if has_gone_on.recv_timeout(LONG).is_err() {
+            child.kill().and_then(|()| child.wait()).expect("killed");
+            panic!("it waits for its stderr");
+        }
+        let told = std::thread::spawn(move || {
+            let mut told = String::new();
+            reader.read_to_string(&mut told).map(|_| told)
+        });
+        child.stdin.take().expect("a pipe").write_all(b"x").expect("written");
+        assert!(child.wait().expect("its end").success());
+        let told = told.join().expect("a thread").expect("text");
+        let told: Vec<&str> = told.trim().lines().collect();
+        let [first, left_out, last] = told[..] else { panic!("{told:?}") };
+        assert!(first.contains("the log's stage was removed"), "{told:?}");
+        assert!(left_out.contains(": 2 messages before this one"), "{told:?}");
+        assert!(last.contains("written again, after 7.0s"), "{told:?}");
     }
 }
