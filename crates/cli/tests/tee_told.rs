@@ -166,3 +166,28 @@ fn a_line_that_is_too_long_for_the_echo_is_left_out_for_that_and_no_other_is() {
     let amount = format!("1 lines were not echoed to stdout ({} bytes)", long.len() + 1);
     assert!(told.contains(&amount) && told.contains("longer than 32 MiB"), "{told}");
 }
+
+#[test]
+fn a_signal_does_not_hide_that_something_was_not_echoed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("s.log");
+    let mut tee = tee(&file, &["--echo", "--grace", "60m"]).spawn().expect("inkstone");
+    drop(tee.stdout.take());
+    let mut stdin = tee.stdin.take().expect("a pipe");
+    stdin.write_all(b"one\n").expect("written");
+    wait_until("a line", || text(&file) == "one\n");
+    signal("-TERM", &tee);
+    // Once it has heard the signal, by which it would have ended with 130.
+    wait_until("the signal is taken", || pending_signals(&tee) == 0);
+    drop(stdin);
+    let output = tee.wait_with_output().expect("its end");
+    assert!(said(&output).contains("1 lines were not echoed"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// The signals that a process has not taken yet.
+fn pending_signals(tee: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", tee.id())).expect("its status");
+    let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("a mask");
+    u64::from_str_radix(mask.trim(), 16).expect("a number")
+}

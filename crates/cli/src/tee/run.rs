@@ -48,6 +48,8 @@ struct Run {
     /// Signals to end so far, and the last.
     signals: u32,
     last: Option<(i32, Instant)>,
+    /// The input had the time that a signal leaves it, and went on.
+    is_late: bool,
     /// How reading ended, once it has.
     input: Option<anyhow::Result<()>>,
 }
@@ -90,8 +92,9 @@ impl Run {
         self.wait_for_input(&log, stop, grace)?;
         let closed = self.close(guard)?;
         let missing = echo.and_then(|echo| self.end_echo(&echo, arguments.grace));
+        let signal = self.last.map(|(signal, _)| signal);
         let end = End { arguments: &arguments, log: &log, count: &count, closed, missing };
-        Ok(end.tell(self.input.take(), self.last))
+        Ok(end.tell(self.input.take(), signal, self.is_late))
     }
 
     fn start(hangup_is_meant: bool) -> anyhow::Result<Self> {
@@ -99,7 +102,7 @@ impl Run {
         let theirs = tell.clone();
         // Nobody listens any more only when the process ends.
         signals::listen(hangup_is_meant, move |signal| drop(theirs.send(Event::Signal(signal))))?;
-        Ok(Self { tell, events, signals: 0, last: None, input: None })
+        Ok(Self { tell, events, signals: 0, last: None, is_late: false, input: None })
     }
 
     /// Starts a thread that ends with an event, whatever happens in it.
@@ -171,7 +174,10 @@ impl Run {
                     let patience = if self.signals == 1 { grace } else { Duration::ZERO };
                     until = Instant::now().checked_add(patience);
                 }
-                None if stop.take().is_some() => until = Some(Instant::now() + LAST_READ),
+                None if stop.take().is_some() => {
+                    self.is_late = self.signals == 1 && grace > Duration::ZERO;
+                    until = Some(Instant::now() + LAST_READ);
+                }
                 None => return Ok(()),
                 Some(_) => {}
             }
@@ -238,11 +244,11 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    fn tell(self, input: Option<anyhow::Result<()>>, signal: Option<(i32, Instant)>) -> ExitCode {
+    fn tell(self, input: Option<anyhow::Result<()>>, signal: Option<i32>, is_late: bool) -> ExitCode {
         let read = self.count.read();
-        if let Some((signal, _)) = signal
+        if let Some(signal) = signal
+            && is_late
             && !read.is_all
-            && self.arguments.grace > Duration::ZERO
         {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
             say(format_args!("{name}, and stdin did not end in time: it was read no further"));
@@ -261,11 +267,10 @@ impl End<'_> {
             let (lines, bytes) = (amount.lines, amount.bytes);
             say(format_args!("{lines} lines were not echoed to stdout ({bytes} bytes): {why}"));
         }
-        match (is_good, signal) {
-            (false, _) => ExitCode::FAILURE,
-            (true, Some(_)) => ExitCode::from(ENDED),
-            (true, None) if self.missing.is_some() => ExitCode::FAILURE,
-            (true, None) => ExitCode::SUCCESS,
+        match signal {
+            _ if !is_good || self.missing.is_some() => ExitCode::FAILURE,
+            Some(_) => ExitCode::from(ENDED),
+            None => ExitCode::SUCCESS,
         }
     }
 
