@@ -203,3 +203,48 @@ fn a_pid_file_never_replaces_anything_else() {
     tee.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
     assert!(tee.wait().expect("an end").success() && told.is_empty(), "{told}");
 }
+
+#[test]
+fn a_pid_file_is_never_the_log_itself() {
+    let directory = directory();
+    let at = directory.path();
+    std::fs::create_dir(at.join("logs")).expect("made");
+    std::os::unix::fs::symlink("logs", at.join("alias")).expect("a link");
+    // What is not there yet is not made either; and what is there is left as it is.
+    for (log, pid_file) in [("n.log", "n.log"), ("logs/n.log", "alias/n.log"), ("new/n.log", "./new/n.log")] {
+        let output = run(at, &["tee", log, "--pid-file", pid_file]);
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && told.contains("is the log: name another"), "{told}");
+        assert!(!at.join(log).exists(), "{log}");
+    }
+    std::fs::write(at.join("old.log"), "12\n").expect("written");
+    std::fs::hard_link(at.join("old.log"), at.join("hard.log")).expect("a link");
+    for pid_file in ["old.log", "hard.log"] {
+        let output = run(at, &["tee", "old.log", "--pid-file", pid_file]);
+        assert!(text(&output.stderr).contains("is the log: name another"), "{output:?}");
+        assert_eq!(std::fs::read_to_string(at.join(pid_file)).expect("text"), "12\n");
+    }
+    // Nor one of somebody else that is empty as yet.
+    std::fs::write(at.join("empty.log"), "").expect("written");
+    let output = run(at, &["tee", "n.log", "--pid-file", "empty.log"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(std::fs::read_to_string(at.join("empty.log")).expect("text"), "");
+}
+
+#[test]
+fn what_a_killed_tee_has_left_of_its_pid_file_stops_no_start() {
+    let directory = directory();
+    let at = directory.path();
+    // The shell makes what a process of its number, killed in the middle, would have left; and becomes tee.
+    let script = "echo $$ >s.pid.$$.new; exec \"$0\" tee s.log --pid-file s.pid";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(env!("CARGO_BIN_EXE_inkstone"));
+    let (mut tee, mut stdin, _) = start(at, &mut shell);
+    let _ = stdin.write_all(b"line\n");
+    drop(stdin);
+    let mut told = String::new();
+    tee.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
+    assert!(tee.wait().expect("an end").success() && told.is_empty(), "{told}");
+    assert_eq!(std::fs::read_to_string(at.join("s.log")).expect("text"), "line\n");
+    assert_eq!(std::fs::read_dir(at).expect("a directory").count(), 1, "only the log is left");
+}

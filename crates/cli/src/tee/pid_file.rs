@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -20,22 +21,24 @@ pub(super) struct PidFile {
 
 impl PidFile {
     /// Writes this process's number. It takes the place of a number that a killed process has left, whole at every moment.
-    pub(super) fn write(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn write(path: &Path, log: &Path) -> anyhow::Result<Self> {
         let named = || format!("write the pid file {}", path.display());
-        check(path).with_context(named)?;
+        check_is_not(log, path)?;
+        check(path, false).with_context(named)?;
         let text = format!("{}\n", std::process::id());
         let mut new = path.to_path_buf().into_os_string();
         new.push(format!(".{}.new", std::process::id()));
-        let put = || -> std::io::Result<()> {
-            let mut file = fs::File::create_new(&new)?;
-            file.write_all(text.as_bytes())?;
-            fs::rename(&new, path)
-        };
-        if let Err(error) = put() {
-            // One that was there before is not ours.
-            if error.kind() != ErrorKind::AlreadyExists {
-                let _ = fs::remove_file(&new);
-            }
+        let new = PathBuf::from(new);
+        // One that was killed just here has left it, and had the number of this process.
+        let leftover = || format!("{} is in the way", new.display());
+        if check(&new, true).with_context(leftover).with_context(named)? {
+            fs::remove_file(&new).with_context(leftover).with_context(named)?;
+        }
+        let mut file = fs::File::create_new(&new).with_context(named)?;
+        // Synced, so that a power loss leaves no empty file, which the next start would not replace.
+        let put = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        if let Err(error) = put.and_then(|()| fs::rename(&new, path)) {
+            let _ = fs::remove_file(&new);
             return Err(error).with_context(named);
         }
         Ok(Self { path: path.to_path_buf(), text })
@@ -50,21 +53,42 @@ impl Drop for PidFile {
     }
 }
 
-/// Refuses to replace what is no number.
-fn check(path: &Path) -> anyhow::Result<()> {
+/// Refuses a pid file that is the log: by what both are, or where one is missing by what they are called.
+pub(super) fn check_is_not(log: &Path, path: &Path) -> anyhow::Result<()> {
+    let same = match (fs::metadata(log), fs::metadata(path)) {
+        (Ok(log), Ok(facts)) => (log.dev(), log.ino()) == (facts.dev(), facts.ino()),
+        _ => resolved(log) == resolved(path),
+    };
+    anyhow::ensure!(!same, "the pid file {} is the log: name another", path.display());
+    Ok(())
+}
+
+/// The path without links on the way, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    match (path.parent().map(fs::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => path,
+    }
+}
+
+/// Refuses to replace what is no number; gives whether there is one.
+fn check(path: &Path, may_be_empty: bool) -> anyhow::Result<bool> {
     let facts = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         facts => facts?,
     };
     anyhow::ensure!(facts.is_file(), "there is something of that name that is no plain file");
     let mut text = Vec::new();
     fs::File::open(path)?.take(BYTES_MAX).read_to_end(&mut text)?;
-    let is_number = text.len() < 32 && text.trim_ascii().iter().all(u8::is_ascii_digit);
+    let number = text.trim_ascii();
+    let is_number =
+        text.len() < 32 && (may_be_empty || !number.is_empty()) && number.iter().all(u8::is_ascii_digit);
     anyhow::ensure!(
         is_number,
         "it holds something else than the number of a process; remove it, or name another"
     );
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -75,14 +99,17 @@ mod tests {
     fn it_says_the_number_and_goes_with_it() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("pid");
-        for before in ["", "12345\n"] {
-            fs::write(&path, before).expect("written");
-            let file = PidFile::write(&path).expect("written");
+        let log = directory.path().join("log");
+        for before in [None, Some("12345\n")] {
+            if let Some(text) = before {
+                fs::write(&path, text).expect("written");
+            }
+            let file = PidFile::write(&path, &log).expect("written");
             assert_eq!(fs::read_to_string(&path).expect("text"), format!("{}\n", std::process::id()));
             drop(file);
             assert!(!path.exists());
         }
-        let file = PidFile::write(&path).expect("written");
+        let file = PidFile::write(&path, &log).expect("written");
         fs::write(&path, "7\n").expect("another has taken it over");
         drop(file);
         assert!(path.exists(), "it is the other's now");
@@ -90,19 +117,61 @@ mod tests {
     }
 
     #[test]
+    fn what_one_that_was_killed_has_left_stops_no_start() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, log) = (directory.path().join("pid"), directory.path().join("log"));
+        let new = directory.path().join(format!("pid.{}.new", std::process::id()));
+        for left in ["12345\n", "123", ""] {
+            fs::write(&new, left).expect("written");
+            drop(PidFile::write(&path, &log).expect("written"));
+            assert!(!new.exists() && !path.exists());
+        }
+        // Anything else of that name is not removed.
+        fs::write(&new, "notes\n").expect("written");
+        let error = format!("{:#}", PidFile::write(&path, &log).expect_err("refused"));
+        assert!(error.contains(".new is in the way") && error.contains("something else"), "{error}");
+        assert_eq!(fs::read_to_string(&new).expect("text"), "notes\n");
+    }
+
+    #[test]
+    fn it_is_never_the_log() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = directory.path();
+        fs::create_dir(at.join("logs")).expect("made");
+        std::os::unix::fs::symlink("logs", at.join("alias")).expect("a link");
+        let (log, alias) = (at.join("logs/s.log"), at.join("alias/s.log"));
+        // There or not.
+        for _ in 0..2 {
+            for path in [&log, &alias, &at.join("logs/./s.log")] {
+                let error = check_is_not(&log, path).expect_err("refused").to_string();
+                assert!(error.contains("is the log"), "{error}");
+            }
+            check_is_not(&log, &at.join("s.log")).expect("another");
+            fs::write(&log, "7\n").expect("written");
+        }
+        fs::hard_link(&log, at.join("hard")).expect("a link");
+        std::os::unix::fs::symlink(&log, at.join("soft")).expect("a link");
+        assert!(
+            check_is_not(&log, &at.join("hard")).is_err() && check_is_not(&at.join("soft"), &log).is_err()
+        );
+        assert_eq!(fs::read_to_string(&log).expect("text"), "7\n");
+    }
+
+    #[test]
     fn nothing_else_is_replaced() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("service.log");
-        for text in ["a line\n", "12 13\n", &"1".repeat(40)] {
+        let log = directory.path().join("log");
+        for text in ["", "a line\n", "12 13\n", &"1".repeat(40)] {
             fs::write(&path, text).expect("written");
-            let error = format!("{:#}", PidFile::write(&path).expect_err("refused"));
+            let error = format!("{:#}", PidFile::write(&path, &log).expect_err("refused"));
             assert!(error.contains("service.log") && error.contains("something else"), "{error}");
             assert_eq!(fs::read_to_string(&path).expect("text"), text);
         }
         let link = directory.path().join("link");
         std::os::unix::fs::symlink("/dev/null", &link).expect("a link");
-        assert!(PidFile::write(&link).is_err() && PidFile::write(directory.path()).is_err());
-        let missing = PidFile::write(&directory.path().join("missing/pid"));
+        assert!(PidFile::write(&link, &log).is_err() && PidFile::write(directory.path(), &log).is_err());
+        let missing = PidFile::write(&directory.path().join("missing/pid"), &log);
         assert!(format!("{:#}", missing.expect_err("refused")).contains("missing/pid"));
     }
 }

@@ -17,7 +17,7 @@ use inkstone_io::{Input, InputStop};
 use signal_hook::consts::SIGHUP;
 
 use super::echo::{Echo, Missing};
-use super::pid_file::PidFile;
+use super::pid_file::{self, PidFile};
 use super::read::{Count, Reader};
 use super::told::{self, LAST_WORDS, say};
 use super::{Survives, TeeArguments};
@@ -68,13 +68,17 @@ pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
 impl Run {
     /// From the first byte to what is told at the end.
     fn work(&mut self, arguments: TeeArguments) -> anyhow::Result<ExitCode> {
+        if let Some(path) = &arguments.pid_file {
+            pid_file::check_is_not(&arguments.file, path)?;
+        }
         let (input, stop) = Input::stdin()?;
         let arguments = Arc::new(arguments);
         let Some((log, guard)) = self.open(&arguments)? else { return Ok(ExitCode::from(ENDED)) };
         if let Some(recovery) = guard.recovery() {
             say(recovery);
         }
-        let _pid_file = arguments.pid_file.as_deref().map(PidFile::write).transpose()?;
+        let write = |path| PidFile::write(path, &arguments.file);
+        let _pid_file = arguments.pid_file.as_deref().map(write).transpose()?;
         let echo = if arguments.echo { Some(Echo::start()?) } else { None };
         let count = Count::default();
         // Only who writes into a pipe loses something when it is not read: a file stays, and a terminal has somebody before it.
