@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(120);
 
 fn tee(file: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    // The tests themselves may run under `nohup`, and what is ignored stays so.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
     command.arg("tee").arg(file).args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -64,7 +64,9 @@ fn signals_end_it_at_once_and_what_was_read_is_counted() {
     let mount = Mount::new(device.path(), &target, "ext4", "").expect("mounted");
     let file = target.join("s.log");
 
-    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    // The tests themselves may run under `nohup`, and what is ignored stays so.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
     command.arg("tee").arg(&file).args(["--grace", "300ms", "--buffers", "64KiB"]);
     let mut tee = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("inkstone");
     let mut stdin = tee.stdin.take().expect("a pipe");

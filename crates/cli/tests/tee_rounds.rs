@@ -106,7 +106,9 @@ fn log(directory: &Path) -> PathBuf {
 }
 
 fn tee(directory: &Path, arguments: &[String], stdin: impl Into<Stdio>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    // The tests themselves may run under `nohup`, and what is ignored stays so.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
     command.arg("tee").arg(log(directory)).args(arguments).stdin(stdin);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command
