@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use inkstone_io::{Directory as _, Error, ForkMark, OsDirectory, Result, StageLayout, buffers_in_memory};
+use inkstone_io::{
+    Directory as _, Error, ForkMark, OsDirectory, Owner, Result, StageLayout, buffers_in_memory,
+};
 
 use crate::back::Back;
 use crate::buffer::Buffer;
@@ -286,7 +288,7 @@ impl Builder {
         if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
             return Err(refused("it is no plain file").advise("a log is a plain file, or a link to one"));
         }
-        let path = follow(&self.path).ok_or_else(|| refused("too many symbolic links"))?;
+        let path = follow(&self.path)?.ok_or_else(|| refused("too many symbolic links"))?;
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| refused("its name is missing or is no UTF-8"))?;
         let folder = match path.parent() {
@@ -388,14 +390,21 @@ impl Builder {
 }
 
 /// What a path leads to when its last name is a link, whether that is there or not.
-fn follow(path: &Path) -> Option<PathBuf> {
+fn follow(path: &Path) -> Result<Option<PathBuf>> {
     let mut path = path.to_path_buf();
     // As many as the kernel follows.
     for _ in 0..40 {
-        let Ok(target) = std::fs::read_link(&path) else { return Some(path) };
+        let Ok(target) = std::fs::read_link(&path) else { return Ok(Some(path)) };
+        let owner = std::fs::symlink_metadata(&path).map(|facts| Owner::of(&facts));
+        let owner = owner.map_err(|error| Error::new("find", &path, error))?;
+        if !owner.may_lead() {
+            let why = format!("it is a symbolic link of another user ({})", owner.user);
+            let error = Error::invalid("open log", &path, why);
+            return Err(error.advise("root follows only links of root's; look who put it there"));
+        }
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
-    None
+    Ok(None)
 }
 
 /// Makes the link anew, at once; a file of that name that is no link is left alone.

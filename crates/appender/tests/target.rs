@@ -137,6 +137,44 @@ fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
     assert_eq!(lines[&0], (0..1100).collect::<Vec<u64>>());
 }
 
+/// Whoever may write to the log's directory would have root write anywhere.
+#[test]
+fn a_link_of_another_user_is_not_followed() {
+    if !is_root() {
+        eprintln!("NOT RUN: a link of another user: giving one away needs root");
+        return;
+    }
+    let (directory, path) = place();
+    let secret = directory.path().join("secret");
+    std::fs::write(&secret, "root's own\n").expect("written");
+    let make = || {
+        symlink("secret", &path).expect("a link");
+        std::os::unix::fs::lchown(&path, Some(65534), Some(65534)).expect("given away");
+    };
+    make();
+    let refused = LogWriter::builder(&path).open().expect_err("another user's").to_string();
+    assert!(refused.contains("another user") && refused.contains("a.log"), "{refused}");
+    std::fs::remove_file(&path).expect("removed");
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&told);
+    let builder = small(&path).on_event(move |event: &Event<'_>| {
+        theirs.lock().expect("no panic").push(event.to_string());
+    });
+    let (log, guard) = builder.open().expect("opened");
+    std::fs::remove_file(&path).expect("removed");
+    make();
+    log.reopen();
+    put(&log, 0..100);
+    wait_until("a word about the link", || {
+        told.lock().expect("no panic").iter().any(|told| told.contains("another user"))
+    });
+    std::fs::remove_file(&path).expect("removed");
+    guard.close().expect("closed");
+    assert_eq!(std::fs::read_to_string(&secret).expect("text"), "root's own\n");
+    let (lines, _) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
+    assert_eq!(lines[&0], (0..100).collect::<Vec<u64>>());
+}
+
 fn owner(path: &Path) -> (u32, u32, u32) {
     let facts = std::fs::metadata(path).expect("there");
     (facts.uid(), facts.gid(), facts.mode() & 0o7777)

@@ -82,6 +82,12 @@ impl Owner {
     pub fn of(metadata: &Metadata) -> Self {
         Self { user: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o7777 }
     }
+
+    /// Whether a link of this owner's may lead this process to a file. Root follows only root's: anybody else could have it write
+    /// where only root may.
+    pub fn may_lead(self) -> bool {
+        self.user == 0 || !rustix::process::geteuid().is_root()
+    }
 }
 
 /// A file opened for appending.
@@ -134,16 +140,23 @@ impl OsDirectory {
 }
 
 impl AppendFile {
-    /// Opens the file of this name in the directory, or creates it empty. Unlike a log's files it may be a link to one. Its name
-    /// is durable after a sync of the directory.
+    /// Opens the file of this name in the directory, or creates it empty. Unlike a log's files it may be a link to one; root
+    /// follows only root's ([`Owner::may_lead`]). Its name is durable after a sync of the directory.
     ///
     /// # Errors
-    /// It is no plain file (a pipe is not waited for), or what the file system answers.
+    /// This is root and it is another user's link, no plain file (a pipe is not waited for), or what the file system answers.
     pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
         let advice = "look whether its directory is there and yours";
         let mode = directory.mode_of_files();
-        Self::open_with(directory, name, "open log", OFlags::empty(), mode)
-            .map_err(|error| error.advise(advice))
+        let named = directory.look(name)?.filter(|named| named.is_link);
+        if let Some(Named { owner, .. }) = named.filter(|named| !named.owner.may_lead()) {
+            let why = format!("it is a symbolic link of another user ({})", owner.user);
+            let error = Error::invalid("open log", directory.held().join(name), why);
+            return Err(error.advise("root follows only links of root's; look who put it there"));
+        }
+        // One that is put there in this very moment is not followed.
+        let flags = if named.is_some() { OFlags::empty() } else { OFlags::NOFOLLOW };
+        Self::open_with(directory, name, "open log", flags, mode).map_err(|error| error.advise(advice))
     }
 
     /// Creates it, for this user alone until it is given to its owner ([`AppendFile::give_to`]); there must be none.
