@@ -369,7 +369,9 @@ fn dump_beside_a_writer_calls_nothing_damaged_that_is_sound() {
                 let shown = text(&output.stdout);
                 let bad: Vec<_> = shown.lines().filter(|line| line.contains("corrupt")).collect();
                 assert!(output.status.success(), "truncates: {truncates}: {said}: {bad:?}");
-                assert!(shown.lines().filter(|line| line.contains("\"record\"")).count() > 100);
+                // A writer that gives up may be ahead of who shows it, with all that was there.
+                let records = shown.lines().filter(|line| line.contains("\"record\"")).count();
+                assert!(truncates || records > 1000, "{records} records");
             }
         });
         log.close().expect("closed");
