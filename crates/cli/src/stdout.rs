@@ -48,6 +48,14 @@ impl Stdout {
     pub(crate) fn takes_more(&self) -> bool {
         STATE.load(Ordering::Relaxed) == OPEN
     }
+
+    /// Notices that the reader has left, where nothing is written from which that would be seen.
+    pub(crate) fn look_for_reader(&self) {
+        let Raw(Some(file)) = self.0.get_ref() else { return };
+        if inkstone_io::has_reader(file).is_ok_and(|is_there| !is_there) {
+            refused(&ErrorKind::BrokenPipe.into());
+        }
+    }
 }
 
 impl Write for Stdout {

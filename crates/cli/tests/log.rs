@@ -436,3 +436,27 @@ fn cat_waits_for_a_stdout_that_does_not_wait() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(shown == lines.as_bytes(), "{} of {} bytes", shown.len(), lines.len());
 }
+
+#[test]
+fn cat_that_follows_ends_when_its_reader_leaves_though_nothing_comes() {
+    let directory = directory();
+    good(directory.path(), &["append", "log", "-q"], b"one\ntwo\nthree\n");
+    let mut cat = inkstone();
+    cat.args(["cat", "log", "--follow"]).current_dir(directory.path());
+    let mut cat = cat.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the command runs");
+    let mut out = BufReader::new(cat.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "one\n");
+    drop(out);
+    // It would go on for ever.
+    let since = std::time::Instant::now();
+    let ended = loop {
+        if let Some(ended) = cat.try_wait().expect("asked") {
+            break ended;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "it goes on without a reader");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(ended.code(), Some(0));
+}

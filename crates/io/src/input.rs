@@ -120,6 +120,17 @@ pub fn wait_to_write(file: &File) -> Result<()> {
     wait(&mut [PollFd::new(file, PollFlags::OUT)], None)
 }
 
+/// Whether a pipe, socket or terminal still has somebody who reads. A file always has.
+///
+/// # Errors
+/// What the kernel answers.
+pub fn has_reader(file: &File) -> Result<bool> {
+    // The kernel tells of errors without being asked for anything.
+    let mut asked = [PollFd::new(file, PollFlags::empty())];
+    wait(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(!asked[0].revents().contains(PollFlags::ERR))
+}
+
 fn wait(files: &mut [PollFd<'_>], at_most: Option<&Timespec>) -> Result<()> {
     retry(|| poll(files, at_most).map_err(io::Error::from))
         .map(drop)
@@ -138,6 +149,17 @@ mod tests {
         let (stop, open) = io::pipe().expect("a pipe");
         let file = File::from(OwnedFd::from(reader));
         (Input { file, is_stream: true, stop }, writer, InputStop { _open: open })
+    }
+
+    #[test]
+    fn a_pipe_has_a_reader_until_it_is_closed_and_a_file_always() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let file = File::from(OwnedFd::from(writer));
+        assert!(has_reader(&file).expect("an answer"));
+        drop(reader);
+        assert!(!has_reader(&file).expect("an answer"));
+        let file = tempfile::tempfile().expect("a file");
+        assert!(has_reader(&file).expect("an answer"));
     }
 
     #[test]

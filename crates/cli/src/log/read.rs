@@ -54,6 +54,7 @@ fn show(
             }
             Ok(None) if arguments.follow => {
                 let _ = out.flush();
+                out.look_for_reader();
                 is_idle = true;
             }
             Ok(None) => break,
