@@ -26,9 +26,9 @@ use crate::sync::{Receiver, sync_channel};
 /// Bytes of a read of who reads on and on.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
 /// Bytes of the first read of a reader.
-const FIRST_BYTES: usize = if cfg!(inkstone_explore) { 8 << 10 } else { 128 << 10 };
-/// Bytes of a read where the file still grows, and much of it will be read again. The explorer's files are small: there a reader reads several times, too.
-const GROWING_BYTES: usize = if cfg!(inkstone_explore) { 16 << 10 } else { 256 << 10 };
+const FIRST_BYTES: usize = 128 << 10;
+/// Bytes of a read where the file still grows, and much of it will be read again.
+const GROWING_BYTES: usize = 256 << 10;
 /// Reads in flight.
 pub(crate) const DEPTH: usize = 8;
 /// What carries them out. io_uring was measured and is not faster here (docs/performance.md), so that there is nothing that a
