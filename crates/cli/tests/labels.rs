@@ -9,7 +9,7 @@ use std::process::Command;
 
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Strategy};
 use inkstone_lab::labels;
-use support::{directory, text};
+use support::{directory, side_by_side, text};
 
 const COMMITS: u64 = 128;
 const FILE_BYTES: u64 = COMMITS * 4096;
@@ -121,22 +121,26 @@ fn judge(strategy: &Strategy, opened: &str, seen: &Seen) -> Vec<String> {
     wrong
 }
 
-fn every_label_of<T: NamedChoice>() {
+fn every_label_of<T: NamedChoice + Sync>() {
     if Command::new("strace").arg("-V").output().is_err() {
         return not_run(T::WHAT, "strace is not installed: no label was held against its calls");
     }
-    let mut wrong = Vec::new();
-    for choice in T::ALL {
+    let wrong: Vec<Vec<String>> = side_by_side(T::ALL, |choice| {
+        let label = format!("{} {}", T::WHAT, choice.name());
         let strategy = labels::plain_with(T::WHAT, choice.name()).expect("a strategy");
         let place = directory();
         match traced(place.path(), &strategy) {
             Ok((opened, seen)) => {
                 let found = judge(&strategy, &opened, &seen);
-                wrong.extend(found.into_iter().map(|what| format!("{} {}: {what}", T::WHAT, choice.name())));
+                found.into_iter().map(|what| format!("{label}: {what}")).collect()
             }
-            Err(why) => not_run(&format!("{} {}", T::WHAT, choice.name()), &why),
+            Err(why) => {
+                not_run(&label, &why);
+                Vec::new()
+            }
         }
-    }
+    });
+    let wrong = wrong.concat();
     assert!(wrong.is_empty(), "labels that do not say what is done:\n{}", wrong.join("\n"));
 }
 

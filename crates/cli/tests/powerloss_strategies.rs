@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+mod support;
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,6 +12,7 @@ use inkstone_io::NamedChoice;
 use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
 use inkstone_powerloss::strategies::plain::{Claim, Plain};
 use inkstone_powerloss::strategies::report::{Report, Verdict};
+use support::side_by_side;
 
 fn not_run(test: &str, why: &str) {
     // Past the test harness, which hides what a passing test prints.
@@ -46,7 +49,8 @@ fn words(output: &Output) -> String {
 
 #[test]
 fn each_that_is_not_durable_is_found_and_none_that_is() {
-    for kind in here("each_that_is_not_durable", &[FsKind::Ext4, FsKind::Ext4NoJournal, FsKind::Xfs]) {
+    let kinds = here("each_that_is_not_durable", &[FsKind::Ext4, FsKind::Ext4NoJournal, FsKind::Xfs]);
+    side_by_side(&kinds, |&kind| {
         let place = place();
         let [json, certificate] = ["rows.json", "certificate.json"].map(|name| place.path().join(name));
         let files = [json.to_str().unwrap(), certificate.to_str().unwrap()];
@@ -74,7 +78,7 @@ fn each_that_is_not_durable_is_found_and_none_that_is() {
             serde_json::from_slice(&std::fs::read(&certificate).unwrap()).unwrap();
         assert_eq!(certificates[0]["lab"], "strategies");
         assert_eq!(certificates[0]["violations"].as_array().unwrap().len(), 0);
-    }
+    });
 }
 
 #[test]
