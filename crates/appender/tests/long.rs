@@ -6,18 +6,11 @@ use std::io::Write as _;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use common::{Mood, MoodyDisk, all_text, line};
+use common::{LONG, Mood, MoodyDisk, all_text, line, place};
 use inkstone_appender::{LogWriter, Rotation, WhenFull};
 
-const LONG: Duration = Duration::from_secs(60);
 const PIECE: usize = 300_000;
 const PIECES: usize = 12;
-
-fn place() -> (tempfile::TempDir, std::path::PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("a.log");
-    (directory, path)
-}
 
 #[test]
 fn a_line_in_pieces_is_whole_among_others_and_in_one_file() {
