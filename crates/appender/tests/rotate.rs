@@ -6,6 +6,8 @@ mod common;
 use std::io::Read as _;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
+#[cfg(any(feature = "gzip", feature = "zstd"))]
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
