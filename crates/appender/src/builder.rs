@@ -160,8 +160,9 @@ impl Builder {
         Self { notice, ..self }
     }
 
-    /// Sets the hook that hears of what happens behind the writers' backs; without one, failures go to stderr. It runs in the back thread or the
-    /// one that compresses. It may write to this log (a line for which there is no room is dropped then), but not flush it.
+    /// Sets the hook that hears of what happens behind the writers' backs; without one, failures go to stderr. It runs in the
+    /// back thread or the one that compresses. It may write to this log (a line for which there is no room is dropped then),
+    /// but not flush it.
     #[must_use]
     pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { events: Events::to(hook), ..self }
