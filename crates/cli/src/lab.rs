@@ -27,7 +27,7 @@ use crate::output::{Output, View};
 use crate::parse::{names, size};
 use crate::report::{ReportArguments, report};
 use crate::results::{self, ResultCommand};
-use crate::select::{Billed, Running, Selection, Where, title};
+use crate::select::{Billed, Device, Running, Selection, Where, title};
 
 /// 256 commits of 4 KiB in a pass: a dozen file systems take minutes, not an hour.
 const IMAGE_FILE_BYTES: u64 = 1 << 20;
@@ -45,6 +45,8 @@ Examples:
   inkstone lab write --preset e1           every row of the published comparison, small
   inkstone lab write --preset e1 --published
   inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
+  sudo inkstone lab write --preset e1 --precondition none,fill,trim --fill-size 4GiB
+                                           whether the device's own state decides (article 4 suspected it)
   sudo inkstone lab bill --timeline        what one commit costs at the block layer, request by request
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
   inkstone lab compare before.json after.json   what became slower; exit code 3 if anything did
@@ -76,6 +78,8 @@ enum LabCommand {
         selection: Selection,
         #[command(flatten)]
         running: Running,
+        #[command(flatten)]
+        device: Device,
         #[command(flatten)]
         output: Output,
     },
@@ -196,11 +200,14 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
     match &arguments.command {
         // Results have had their answer above.
         None | Some(LabCommand::Results(_)) => quick_tier(arguments, &mut context),
-        Some(LabCommand::Write { place, selection, running, .. }) => {
+        Some(LabCommand::Write { place, selection, running, device, .. }) => {
             let mut plan = running.plan(selection, Preset::E1, "")?;
             plan.title = title(&plan.cells);
-            let options =
-                MeasureOptions { directory: place.directory.clone(), plan, conclude: !running.too_few() };
+            let options = MeasureOptions {
+                preconditions: device.precondition.clone(),
+                fill_bytes: device.fill_size,
+                ..MeasureOptions::of(place.directory.clone(), plan, !running.too_few())
+            };
             show(output, &measure(&options, &mut context)?, View::Runs)
         }
         Some(LabCommand::Bill { place, selection, commits, timeline, seed, .. }) => {
@@ -211,7 +218,7 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
             };
             let cells = bill_cells(selection)?;
             let plan = billed.plan(cells.clone(), &title(&cells));
-            let options = MeasureOptions { directory: place.directory.clone(), plan, conclude: false };
+            let options = MeasureOptions::of(place.directory.clone(), plan, false);
             let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
             show(output, &measure(&options, &mut context)?, view)
         }

@@ -9,6 +9,7 @@ use clap::Args;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 use inkstone_lab::cell::{Cache, Cell, FILE_BYTES, Pass, WRITE_BYTES, size_name};
 use inkstone_lab::pass::Limits;
+use inkstone_lab::precondition::Precondition;
 use inkstone_lab::presets::Preset;
 use inkstone_lab::run::{Order, Plan, ROUNDS_MIN};
 use inkstone_lab::stage::Leftover;
@@ -91,6 +92,17 @@ pub(crate) struct Running {
     /// Seed of orders and bytes [default: another one each time; it is in the JSON]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+}
+
+/// In which states of the device.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Device {
+    /// What is done to the device before each round; of several each has rounds of its own, in turns, and what differs is said
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Precondition>())]
+    pub(crate) precondition: Vec<Precondition>,
+    /// Bytes that precondition fill writes before each of its rounds [default: nearly all free space]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "precondition")]
+    pub(crate) fill_size: Option<u64>,
 }
 
 /// How a bill is asked for, beside the cells.

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
 
+use crate::precondition::Precondition;
+
 /// How often a call is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
@@ -16,6 +18,8 @@ pub enum Times {
     EachStep,
     /// Once a commit.
     EachCommit,
+    /// Once a round, before it begins.
+    EachRound,
     /// Once in 64 commits.
     Every64th,
     /// At least once a commit: how often an engine enters the kernel is its own affair.
@@ -33,7 +37,7 @@ pub struct Label {
 
 const NOTHING: Label = Label { open: &[], calls: &[] };
 
-use Times::{CommitsOrMore, EachCommit, EachStep, Every64th, Once};
+use Times::{CommitsOrMore, EachCommit, EachRound, EachStep, Every64th, Once};
 
 /// What is done to the blocks beforehand.
 pub fn preparation(preparation: Preparation) -> Label {
@@ -96,6 +100,16 @@ pub fn engine(engine: EngineKind) -> Label {
     }
 }
 
+/// What is done to the device before each round; of a fill, for each piece of 4 MiB.
+pub fn precondition(precondition: Precondition) -> Label {
+    let calls: &'static [(&'static str, Times)] = match precondition {
+        Precondition::None => &[],
+        Precondition::Fill => &[("pwrite64", EachRound), ("fsync", EachRound), ("unlinkat", EachRound)],
+        Precondition::Trim => &[("syncfs", EachRound), ("ioctl(FITRIM)", EachRound)],
+    };
+    Label { calls, ..NOTHING }
+}
+
 /// The label of this name of this kind, as the command line has both; `None` where a name says nothing about calls.
 pub fn of(what: &str, name: &str) -> Option<Label> {
     match what {
@@ -103,6 +117,7 @@ pub fn of(what: &str, name: &str) -> Option<Label> {
         Access::WHAT => Access::from_name(name).map(access),
         Durability::WHAT => Durability::from_name(name).map(durability),
         EngineKind::WHAT => EngineKind::from_name(name).map(engine),
+        Precondition::WHAT => Precondition::from_name(name).map(precondition),
         _ => None,
     }
 }
@@ -116,6 +131,7 @@ impl Label {
                 Once => "once",
                 EachStep => "each step",
                 EachCommit => "each commit",
+                EachRound => "each round",
                 Every64th => "each 64th commit",
                 CommitsOrMore => "for each commit",
             };
@@ -142,6 +158,8 @@ pub fn calls_of(
         let (least, most) = match times {
             Once => (1, 1),
             EachStep => (steps, steps),
+            // No part of a strategy.
+            EachRound => (0, 0),
             EachCommit => (commits, commits),
             Every64th => (commits / 64, commits / 64),
             CommitsOrMore => (commits, u64::MAX),

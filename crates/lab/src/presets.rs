@@ -16,9 +16,13 @@ named_choice! {
         E1Removed = "e1-removed", "the same, each file removed after its turn";
         E1Order = "e1-order", "the same arms as published, in another fixed order";
         E2 = "e2", "first and second pass over a prepared file, synced and unsynced";
+        Wal = "wal", "a log that grows by records of 512 B: reserved a step ahead, with KEEP_SIZE and with mode 0";
         E6 = "e6", "ways of doing I/O: calls, streams, mappings, direct, io_uring, AIO";
     }
 }
+
+/// Of a record of the preset `wal`: the least that every device takes.
+const RECORD_BYTES: u64 = 512;
 
 const NAIVE: Strategy = Strategy {
     preparation: Preparation::None,
@@ -36,6 +40,7 @@ impl Preset {
             Self::E1 | Self::E1Removed => e1(),
             Self::E1Order => e1_order(),
             Self::E2 => e2(),
+            Self::Wal => wal(),
             Self::E6 => e6(),
         }
     }
@@ -130,6 +135,24 @@ fn e2() -> Vec<Cell> {
     ];
     let both = |strategy| [Pass::First, Pass::Second].map(|pass| Cell { pass, ..Cell::of(strategy) });
     rows.into_iter().flat_map(both).collect()
+}
+
+/// Records that share a block, as an engine's are: there the size that grows with each is dearer than blocks that are reserved.
+fn wal() -> Vec<Cell> {
+    let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
+    let of = |preparation| Strategy { preparation, ..data };
+    [
+        data,
+        of(Preparation::KeepSize),
+        of(Preparation::KeepSizeSteps),
+        of(Preparation::Fallocate),
+        of(Preparation::FallocateSteps),
+        of(Preparation::Zeros),
+        Strategy { reuse: Reuse::Reuse, ..data },
+    ]
+    .into_iter()
+    .map(|strategy| Cell { write_bytes: RECORD_BYTES, ..Cell::of(strategy) })
+    .collect()
 }
 
 /// Each way of doing I/O over a written file, so that only the way differs.

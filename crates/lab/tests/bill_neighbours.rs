@@ -57,7 +57,7 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
     let plan = plan(cells, BILLED, 0);
-    let options = MeasureOptions { directory: Some(directory.path().into()), plan, conclude: false };
+    let options = MeasureOptions::of(Some(directory.path().into()), plan, false);
     let result = measure(&options, &mut context).expect("a result");
     drop(neighbours);
     let run = result.runs.first().expect("a run");

@@ -40,6 +40,10 @@ pub(super) const KEEP_SIZE: Cell = prepared(Preparation::KeepSize);
 pub(super) const ZERO_RANGE: Cell = prepared(Preparation::ZeroRange);
 pub(super) const FALLOCATE_512: Cell = Cell { write_bytes: 512, ..FALLOCATE };
 pub(super) const KEEP_SIZE_512: Cell = Cell { write_bytes: 512, ..KEEP_SIZE };
+pub(super) const FALLOCATE_STEPS_512: Cell =
+    Cell { write_bytes: 512, ..prepared(Preparation::FallocateSteps) };
+pub(super) const KEEP_SIZE_STEPS_512: Cell =
+    Cell { write_bytes: 512, ..prepared(Preparation::KeepSizeSteps) };
 pub(super) const FALLOCATE_O_DSYNC: Cell = cell(Strategy {
     preparation: Preparation::Fallocate,
     access: Access::Direct,

@@ -95,6 +95,7 @@ impl Started {
             experiments: Vec::new(),
             fallocate: Vec::new(),
             aa: None,
+            asked: Vec::new(),
             warnings,
         };
         Self { result, begin_ns: monotonic_ns(), advised: Vec::new() }
