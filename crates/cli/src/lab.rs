@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod articles;
 mod experiments;
+mod zero_range;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ use inkstone_lab::result::LabResult;
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use self::experiments::ExperimentCommand;
+use self::zero_range::ZeroRangeArguments;
 use crate::disks::text;
 use crate::output::{Output, View};
 use crate::parse::{names, size};
@@ -51,6 +53,7 @@ Examples:
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
   inkstone lab compare before.json after.json   what became slower; exit code 3 if anything did
   inkstone lab engines out.json            what it means for PostgreSQL, RocksDB, MySQL, SQLite, etcd
+  sudo inkstone lab zero-range             whether ZERO_RANGE makes syncing faster here: the articles differ
   inkstone lab fallocate                   what each mode of fallocate does to a file
   inkstone lab report out.json             one page to look at, out.html, that needs no network
   inkstone lab aa --pairs 200              how often two identical arms are called different";
@@ -143,6 +146,9 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
+    /// Whether ZERO_RANGE makes syncing faster: articles 1 and 2 say yes, article 4 no; asked of each file system, size, sync and pass
+    #[command(after_help = zero_range::EXAMPLES)]
+    ZeroRange(ZeroRangeArguments),
     #[command(flatten)]
     Results(ResultCommand),
     #[command(flatten)]
@@ -252,6 +258,7 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
             };
             show(output, &filesystems(&options, &mut context)?, view)
         }
+        Some(LabCommand::ZeroRange(arguments)) => arguments.run(&mut context),
         Some(LabCommand::Experiment(command)) => command.run(&mut context),
         Some(LabCommand::Report(arguments)) => report(arguments),
         Some(LabCommand::Aa { place, pairs, rounds, .. }) => {
@@ -281,6 +288,7 @@ fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Re
 fn output_of(arguments: &LabArguments) -> &Output {
     match &arguments.command {
         None | Some(LabCommand::Results(_) | LabCommand::Report(_)) => &arguments.output,
+        Some(LabCommand::ZeroRange(arguments)) => arguments.output(),
         Some(LabCommand::Experiment(command)) => command.output(),
         Some(
             LabCommand::Write { output, .. }

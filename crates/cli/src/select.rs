@@ -17,8 +17,8 @@ use inkstone_lab::stage::Leftover;
 use crate::parse::{duration, names, size};
 
 /// The published size of E1 and E2, and the published pause between passes.
-const PUBLISHED_BYTES: u64 = 1 << 30;
-const PUBLISHED_PAUSE: Duration = Duration::from_secs(10);
+pub(crate) const PUBLISHED_BYTES: u64 = 1 << 30;
+pub(crate) const PUBLISHED_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Selection {

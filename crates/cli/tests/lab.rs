@@ -338,3 +338,50 @@ fn memory_does_not_grow_with_the_file() {
     assert!(peak_kib > 1000, "it was never seen");
     assert!(peak_kib < 64 << 10, "{peak_kib} KiB");
 }
+
+/// Each question has an answer, and none has a figure that was not measured.
+#[test]
+fn zero_range_is_asked_of_each_place_size_sync_and_pass() {
+    let directory = directory();
+    let mut arguments = vec!["lab", "zero-range", "--quiet", "--rounds", "5", "--size", "64KiB,128KiB"];
+    let places = if is_root() {
+        arguments.extend(["--file-systems", "ext4-nojournal"]);
+        2
+    } else {
+        not_run(
+            "zero_range_is_asked_of_each_place",
+            "needs root for a file system of its own: only this directory's",
+        );
+        1
+    };
+    let output = run(directory.path(), &[&arguments[..], &["--json", "found.json"]].concat());
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{out}{}", text(&output.stderr));
+    let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let question = "Is `zero-range fdatasync second-pass` faster than `new fdatasync second-pass`";
+    assert!(out.contains(question), "{out}");
+    let json = std::fs::read(directory.path().join("found.json")).expect("a result");
+    let found: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    let asked = found["asked"].as_array().expect("answers");
+    assert_eq!(asked.len(), places * 2 * 6, "{asked:?}");
+    for one in asked {
+        let told = one["answer"].as_str().expect("an answer");
+        assert!(["yes", "no", "cannot-tell"].contains(&told), "{one}");
+        assert_eq!(told == "cannot-tell", one["reason"].is_string(), "{one}");
+        assert!(told == "cannot-tell" || one["relative"]["low"].is_f64(), "{one}");
+    }
+    // Fewer rounds than make an interval.
+    let mut few = arguments;
+    few[4] = "1";
+    let few = run(directory.path(), &[&few[..], &["--json", "-"]].concat());
+    let _ = std::fs::remove_file(directory.path().join("found.json"));
+    let found: serde_json::Value = serde_json::from_slice(&few.stdout).expect("JSON");
+    for one in found["asked"].as_array().expect("answers") {
+        assert_eq!(
+            (one["answer"].as_str(), one["relative"]["low"].is_null()),
+            (Some("cannot-tell"), true),
+            "{one}"
+        );
+    }
+    assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
+}

@@ -93,7 +93,8 @@ pub fn answer(question: String, pair: &Pair<'_>, asked: usize, warnings: &[Warni
     let warned = against(pair.base.0, warnings).into_iter().chain(against(pair.other.0, warnings)).next();
     let relative = found.as_ref().ok().copied();
     let told = found.and_then(|relative| match warned {
-        Some(warning) => Err(format!("the lab warns of it ({}: {})", warning.name, warning.text)),
+        // The warning's own words stand with the others of the result.
+        Some(warning) => Err(format!("the lab warns of it ({})", warning.name)),
         None => told(&relative, pair.effect),
     });
     let (answer, reason) = match told {

@@ -54,6 +54,7 @@ pub(super) const ZEROS_DIRECT: Cell =
     cell(Strategy { preparation: Preparation::Zeros, access: Access::Direct, ..NEW });
 pub(super) const ZERO_RANGE_FSYNC: Cell =
     cell(Strategy { preparation: Preparation::ZeroRange, durability: Durability::Fsync, ..NEW });
+pub(super) const ZERO_RANGE_AGAIN: Cell = Cell { pass: Pass::Second, ..ZERO_RANGE };
 pub(super) const ZERO_RANGE_FSYNC_AGAIN: Cell = Cell { pass: Pass::Second, ..ZERO_RANGE_FSYNC };
 
 pub(super) const OVERWRITE: Cell = cell(REUSE);
