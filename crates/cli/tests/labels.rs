@@ -166,6 +166,76 @@ fn engines_make_the_calls_of_the_table() {
     every_label_of::<EngineKind>();
 }
 
+/// `stream` is fwrite *and* fflush, of small writes and unsynced ones too; a stream would gather them by itself.
+#[test]
+fn a_stream_that_is_flushed_at_each_write_writes_each() {
+    const TEST: &str = "stream, 512 B, not synced";
+    if Command::new("strace").arg("-V").output().is_err() {
+        return not_run(TEST, "strace is not installed: no label was held against its calls");
+    }
+    let place = directory();
+    let log = place.path().join("strace");
+    let output = Command::new("strace")
+        .args(["-f", "-y", "-qq", "-e", "signal=none", "-e", &format!("trace={TRACED}"), "-o"])
+        .arg(&log)
+        .arg(env!("CARGO_BIN_EXE_inkstone"))
+        .args(["lab", "write", "--quiet", "--rounds", "1", "--bill-commits", "0", "--size", "16KiB"])
+        .args(["--access", "stream", "--durability", "none", "--write-size", "512B"])
+        .current_dir(place.path())
+        .output()
+        .expect("strace");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let (_, seen) = read(&std::fs::read_to_string(&log).expect("what strace saw"));
+    assert_eq!(seen.get("write"), Some(&32), "{seen:?}");
+}
+
+/// The rows of `lab read` that are ways of their own: each piece by the calls that the table has.
+#[test]
+fn reads_make_the_calls_of_the_table() {
+    const TEST: &str = "reads";
+    const BLOCKS: u64 = 16;
+    if Command::new("strace").arg("-V").output().is_err() {
+        return not_run(TEST, "strace is not installed: no label was held against its calls");
+    }
+    let place = directory();
+    let log = place.path().join("strace");
+    let output = Command::new("strace")
+        .args(["-f", "-y", "-qq", "-e", "signal=none", "-e", "trace=read,lseek", "-o"])
+        .arg(&log)
+        .arg(env!("CARGO_BIN_EXE_inkstone"))
+        .args(["lab", "read", "--quiet", "--order", "sequential", "--rounds", "1", "--seconds", "600"])
+        .args(["--size", &(BLOCKS * 4096).to_string(), "--json", "read.json"])
+        .current_dir(place.path())
+        .output()
+        .expect("strace");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = std::fs::read_to_string(place.path().join("read.json")).expect("a result");
+    let result: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    // How many turns each row had: cold and warm, where its pages were where they should be.
+    let turns = |name: &str| -> u64 {
+        let rows =
+            result["experiments"].as_array().expect("experiments").iter().flat_map(|e| e["rows"].as_array());
+        let named = rows.flatten().filter(|row| row["name"] == name);
+        named.map(|row| row["samples"].as_array().map_or(0, |samples| samples.len() as u64)).sum()
+    };
+    let rows = [("lseek + read, 4 KiB", Access::Seek), ("fread, 4 KiB", Access::Stream)];
+    assert!(rows.iter().all(|(name, _)| turns(name) > 0), "{json}");
+    let seen = std::fs::read_to_string(&log).expect("what strace saw");
+    for call in ["read", "lseek"] {
+        let made = |line: &&str| {
+            line.contains(&format!(" {call}(")) && line.contains("/read>") && !line.ends_with("= 0")
+        };
+        let first = |line: &&str| {
+            call == "lseek" && line.contains(&format!(" {call}(")) && line.contains("/read>, 0,")
+        };
+        let count = seen.lines().filter(|line| made(line) || first(line)).count() as u64;
+        let its = |access: &Access| labels::reading(*access).calls.iter().any(|(name, _)| *name == call);
+        let wanted: u64 =
+            rows.iter().filter(|(_, access)| its(access)).map(|(name, _)| turns(name) * BLOCKS).sum();
+        assert_eq!(count, wanted, "{call}:\n{seen}");
+    }
+}
+
 /// On a file system of its own: the calls are about all of its free space.
 #[test]
 fn preconditions_make_the_calls_of_the_table() {

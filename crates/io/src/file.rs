@@ -68,6 +68,9 @@ enum Way {
     Stream(Mutex<CStream>),
 }
 
+/// Of a C stream that gathers: several commits, and less than any device writes at once.
+const GATHER_BYTES: usize = 64 << 10;
+
 /// A lock whose holder panicked guards no invariant here that a later writer could break further.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -186,9 +189,13 @@ impl OsFile {
             Access::Buffered | Access::Direct => Way::Offset,
             Access::Seek => Way::Seek(Mutex::new(())),
             Access::Mmap => Way::Map(Mutex::new(None)),
-            Access::Stream => Way::Stream(Mutex::new(
-                CStream::new(&file, mark).map_err(|source| Error::new("fdopen", &path, source))?,
-            )),
+            Access::Stream | Access::StreamGather => {
+                let stream = CStream::new(&file, mark).and_then(|stream| match how.access {
+                    Access::StreamGather => stream.gathering(GATHER_BYTES),
+                    _ => Ok(stream),
+                });
+                Way::Stream(Mutex::new(stream.map_err(|source| Error::new("fdopen", &path, source))?))
+            }
         };
         Ok(Self { file, path, how: *how, way, place, mark, file_system: OnceLock::new() })
     }
@@ -357,6 +364,29 @@ impl OsFile {
             .map_err(|error| Error::new("lseek", &self.path, error).at(offset))?;
         let answer = Transfer::new(bytes.len()).run(Direction::Write, write);
         answer.map(drop).map_err(|source| Error::new("write", &self.path, source).at(offset))
+    }
+
+    /// Reads as the file's access has it: `lseek` and `read`, `fread`, or `pread` with the others. Gives the bytes read: fewer at the end
+    /// of the file.
+    ///
+    /// # Errors
+    /// What the kernel answers, with the offset.
+    pub fn read_by_access(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        match &self.way {
+            Way::Seek(turn) => {
+                let _turn = lock(turn);
+                rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Start(offset))
+                    .map_err(|error| Error::new("lseek", &self.path, error).at(offset))?;
+                let len = buffer.len();
+                Transfer::new(len)
+                    .run(Direction::Read, |done| Ok(rustix::io::read(&self.file, &mut buffer[done..])?))
+                    .map_err(|source| Error::new("read", &self.path, source).at(offset))
+            }
+            Way::Stream(stream) => lock(stream)
+                .read(buffer, offset)
+                .map_err(|source| Error::new("fread", &self.path, source).at(offset)),
+            Way::Offset | Way::Map(_) => self.read_at(buffer, offset),
+        }
     }
 
     fn write_stream(&self, stream: &Mutex<CStream>, bytes: &[u8], offset: u64) -> Result<()> {

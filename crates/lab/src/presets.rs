@@ -170,6 +170,7 @@ fn e6() -> Vec<Cell> {
         way(Seek, D::Fdatasync, Caller),
         way(Stream, D::Fdatasync, Caller),
         way(Stream, D::None, Caller),
+        way(StreamGather, D::None, Caller),
         way(Mmap, D::Msync, Caller),
         way(Mmap, D::Fdatasync, Caller),
         way(Direct, D::None, Caller),

@@ -12,6 +12,7 @@ mod neighbours;
 mod pattern;
 mod pool;
 mod practice;
+mod preallocation;
 mod read;
 mod reads_writes;
 mod reserved;
@@ -40,7 +41,7 @@ use crate::result::{Finding, Histogram, Place, Relative};
 /// Rows measured side by side in one place, in rounds, interleaved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`, `log`, `practice`,
+    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`, `log`, `log-preallocation`, `practice`,
     /// `text-1`, `text-paced-4`, `text-bill`, `score`.
     pub name: String,
     /// What it shows, in one line for people.
