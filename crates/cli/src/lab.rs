@@ -47,7 +47,7 @@ Examples:
   inkstone lab write --preset e1           every row of the published comparison, small
   inkstone lab write --preset e1 --published
   inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
-  sudo inkstone lab write --preset e1 --precondition none,fill,trim --fill-size 4GiB
+  sudo inkstone lab write --preset e1-removed --precondition none,fill,trim --fill-size 4GiB
                                            whether the device's own state decides (article 4 suspected it)
   sudo inkstone lab bill --timeline        what one commit costs at the block layer, request by request
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
-use inkstone_lab::cell::{Cache, Cell, FILE_BYTES, Pass, WRITE_BYTES, size_name};
+use inkstone_lab::cell::{Cache, Cell, Pass, WRITE_BYTES, size_name};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::precondition::Precondition;
 use inkstone_lab::presets::Preset;
@@ -52,7 +52,7 @@ pub(crate) struct Selection {
     /// The page cache before the pass
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Cache>())]
     cache: Vec<Cache>,
-    /// Bytes of each file [default: 8MiB; on file systems made for it 1MiB]
+    /// Bytes of each file [default: 8MiB, of preset wal 1MiB; on file systems made for it 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
     /// The published size and pause: 1GiB files, 10 s before each measured pass of e2
@@ -180,7 +180,7 @@ impl Selection {
     }
 
     fn sized(&self, cell: Cell) -> Cell {
-        let published = if self.published { PUBLISHED_BYTES } else { FILE_BYTES };
+        let published = if self.published { PUBLISHED_BYTES } else { cell.file_bytes };
         let pause = match (self.pause, self.published && self.preset == Some(Preset::E2)) {
             (Some(pause), _) => pause,
             (None, true) => PUBLISHED_PAUSE,

@@ -23,6 +23,8 @@ named_choice! {
 
 /// Of a record of the preset `wal`: the least that every device takes.
 const RECORD_BYTES: u64 = 512;
+/// As many commits as the other presets have in a file.
+const RECORDS: u64 = 2048;
 
 const NAIVE: Strategy = Strategy {
     preparation: Preparation::None,
@@ -151,7 +153,11 @@ fn wal() -> Vec<Cell> {
         Strategy { reuse: Reuse::Reuse, ..data },
     ]
     .into_iter()
-    .map(|strategy| Cell { write_bytes: RECORD_BYTES, ..Cell::of(strategy) })
+    .map(|strategy| Cell {
+        write_bytes: RECORD_BYTES,
+        file_bytes: RECORDS * RECORD_BYTES,
+        ..Cell::of(strategy)
+    })
     .collect()
 }
 

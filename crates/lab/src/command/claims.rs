@@ -33,7 +33,7 @@ pub struct ClaimsOptions {
     pub only: Vec<String>,
     /// Rounds; every arm has a turn in each.
     pub rounds: u32,
-    /// Each time limit is multiplied by this: 1 for about a minute in all.
+    /// Each time limit is multiplied by this: 1 for a minute or two in all.
     pub time_scale: f64,
     /// Seed of orders and bytes.
     pub seed: u64,

@@ -249,6 +249,6 @@ function askedSection() {
     "asked",
     "Questions, answered here",
     el("p", { class: "facts" }, "Yes and no: the whole 95% interval says so, widened for all questions of a place; no is also an effect below 1.1 times."),
-    table(["question", "place", "answer", "times, 95%", "why it cannot be told"], rows, "The answers"),
+    table(["question", "place", "answer", "times, 95%", "why it cannot be told"], rows, "The answers", true),
   );
 }
