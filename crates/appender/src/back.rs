@@ -153,13 +153,14 @@ impl Back {
             self.maintain();
         }
         let _ = self.sync();
-        self.output.finish();
         let mut state = self.shared.lock();
         // Any that failed: not everything is durable, whatever later ones said.
         let synced = state.sync_failure.clone().map_or(Ok(()), |error| Err(not_durable(error)));
         state.is_over = true;
         state.stats.rotations = self.output.rotations;
         self.shared.tell_progress(state);
+        // Behind that: a hook in the janitor's thread may be waiting for it.
+        self.output.finish();
         result.and(synced)
     }
 
@@ -264,7 +265,9 @@ impl Back {
             .filter(|_| self.output.is_dirty)
             .map(|every| later(self.last_sync, every).saturating_duration_since(now));
         let is_flush_waiting = self.sync_every.is_some() && state.flush_to > state.durable_to;
-        let has_wish = self.wants_to_reopen();
+        // What ends a file waits for the end of a line; whoever puts that wakes this thread.
+        let may_end_file = !state.is_within_line();
+        let has_wish = may_end_file && self.wants_to_reopen();
         let has_notice = state.untold().lines > 0 && !state.free.is_empty() && !state.has_turn;
         let next = [
             (!is_idle).then(|| self.tick.saturating_duration_since(now).max(Duration::from_millis(1))),
@@ -272,7 +275,7 @@ impl Back {
             self.stage
                 .as_ref()
                 .map(|_| later(self.looked_around, LOOK_AROUND).saturating_duration_since(now)),
-            self.output.due_in(),
+            self.output.due_in().filter(|_| may_end_file),
             sync_in,
         ];
         let next = next.into_iter().flatten().min().unwrap_or(Duration::from_secs(3600));
@@ -292,12 +295,15 @@ impl Back {
 
     /// What is due between two buffers.
     fn maintain(&mut self) {
-        if self.take_wish_to_reopen() {
-            self.output.reopen();
-            // So that the file is there at once, for whoever asked; if it cannot be had, the next line tries again.
-            let _ = self.output.ready();
+        let may_end_file = !self.shared.lock().is_within_line();
+        if may_end_file {
+            if self.take_wish_to_reopen() {
+                self.output.reopen();
+                // So that the file is there at once, for whoever asked; if it cannot be had, the next line tries again.
+                let _ = self.output.ready();
+            }
+            self.output.rotate_by_time();
         }
-        self.output.rotate_by_time();
         self.shared.lock().stats.rotations = self.output.rotations;
         self.tell_dropped();
         let Some(every) = self.sync_every else { return };
@@ -370,7 +376,7 @@ impl Back {
                     }
                     self.look_at_stage(Some(buffer));
                     // In between the file may have been moved away on request; a line that was begun ends where it began.
-                    if progress.done == 0 && self.take_wish_to_reopen() {
+                    if progress.done == 0 && !buffer.continues() && self.take_wish_to_reopen() {
                         self.output.reopen();
                     }
                 }

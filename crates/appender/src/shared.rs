@@ -209,7 +209,7 @@ impl Shared {
         let state = self.take_turn(state)?;
         let (mut state, is_all) = self.put_piece(state, line, true, true);
         let is_begun = state.goes_on;
-        state.goes_on = false;
+        state.end_pieces();
         state.stats.refused_lines += u64::from(!is_all && !is_begun);
         self.end_turn(state, true);
         if is_all { Ok(()) } else { Err(closed()) }
@@ -296,7 +296,7 @@ impl Shared {
             return Err(closed());
         }
         if is_taken {
-            state.goes_on = false;
+            state.end_pieces();
         } else if bytes > 0 {
             state.drop_too_long(bytes);
         }
@@ -429,7 +429,8 @@ impl Shared {
         (state.is_closed, state.is_plain) = (true, false);
         if std::mem::take(&mut state.has_open_line) {
             // Whoever puts it may be waiting for its next piece for ever.
-            (state.has_turn, state.goes_on) = (false, false);
+            state.has_turn = false;
+            state.end_pieces();
         }
         state.is_asleep = false;
         drop(state);

@@ -176,6 +176,25 @@ fn a_disk_that_panics_ends_the_log_and_nobody_waits_for_it() {
     assert!(stats.refused_lines >= 3 && log.trouble().is_some());
 }
 
+#[test]
+fn no_flush_says_that_lines_are_written_that_a_disk_panicked_with() {
+    let (_directory, path) = place();
+    let disk = PanickyDisk::default();
+    let builder = LogWriter::builder(&path).flush_every(Duration::from_millis(1)).on_event(|_| {});
+    let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
+    disk.0.store(true, Ordering::Relaxed);
+    log.write_all(b"one\n").expect("accepted");
+    while log.write_all(b"").is_ok() {
+        std::thread::yield_now();
+    }
+    for _ in 0..2 {
+        let error = log.flush_within(LONG).expect_err("it is not in the file").to_string();
+        assert!(error.contains("panicked: on purpose, in a disk"), "{error}");
+    }
+    assert!(guard.close().is_err() && log.flush_within(LONG).is_err());
+    assert_eq!(log.stats().unwritten_lines, log.stats().lines);
+}
+
 /// Logs while it is formatted, and then cannot be formatted.
 struct Recursive<'a>(&'a LogWriter);
 

@@ -120,6 +120,33 @@ fn closing_on_a_disk_that_fails_says_how_many_lines_it_could_not_write() {
     assert_eq!((stats.lines, stats.written_lines, stats.unwritten_lines), (7, 0, 7));
 }
 
+/// Neither one that waits while the closing gives up, nor one after it.
+#[test]
+fn no_flush_says_that_lines_are_written_that_the_closing_gave_up() {
+    for survive in [Survive::Nothing, Survive::PowerLoss(Duration::from_millis(1))] {
+        let (_directory, path) = place();
+        let disk = MoodyDisk::new(Mood::Works);
+        let builder = LogWriter::builder(&path).survive(survive).flush_every(Duration::from_millis(1));
+        let (builder, _told) = listening(builder.drain_timeout(Duration::from_millis(200)));
+        let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
+        log.write_all(b"written\n").expect("accepted");
+        guard.flush(LONG).expect("flushed");
+        disk.set(Mood::Fails(ENOSPC));
+        log.write_all(b"given up\n").expect("accepted");
+        wait_until("an attempt", || log.stats().write_errors > 0);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| log.flush_within(LONG));
+            assert!(guard.close().is_err());
+            let error = waiting.join().expect("no panic").expect_err("they are not in the file");
+            assert!(error.to_string().contains("append"), "{survive:?}: {error}");
+        });
+        let error = log.flush_within(LONG).expect_err("they are not in the file");
+        assert!(error.to_string().contains("append"), "{survive:?}: {error}");
+        assert_eq!(log.stats().unwritten_lines, 1);
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "written\n");
+    }
+}
+
 #[test]
 fn writers_that_wait_when_a_failing_log_is_closed_get_an_error() {
     let (_directory, path) = place();
