@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use inkstone_io::{AppendFacts, Error, Result, StageLock};
+use inkstone_io::{AppendFacts, Error, NoSizeSignal, Result, StageLock};
 
 use crate::buffer::{Buffer, Place};
 use crate::event::{Event, Events};
 use crate::notice::{Dropped, Notice};
 use crate::output::Output;
-use crate::recover::Target;
 use crate::shared::{Shared, not_durable};
 use crate::stage::{Renewed, Stage};
 use crate::state::State;
@@ -87,6 +86,7 @@ impl Back {
     ///
     /// The disk, the hooks and the clock may be the caller's own code: whatever panics, nobody waits for this thread for ever.
     pub(crate) fn run(self) -> Ended {
+        let _no_signal = NoSizeSignal::here();
         // Kept as it is after a panic: dropping what is in it may run code that panics again, which would be the end of the process.
         let mut back = ManuallyDrop::new(self);
         let ended = catch_unwind(AssertUnwindSafe(|| back.until_closed()));
@@ -128,7 +128,7 @@ impl Back {
     }
 
     fn until_closed(&mut self) -> Result<()> {
-        self.shared.be_back_thread();
+        self.shared.be_own_thread();
         let mut result = Ok(());
         loop {
             self.look_at_stage(None);
@@ -179,14 +179,8 @@ impl Back {
             self.is_stage_gone = false;
             return;
         }
-        let to = Target {
-            directory: &directory,
-            name: &self.output.name,
-            disk: &*self.output.disk,
-            is_durable: self.output.is_durable,
-        };
-        match stage.renew(to) {
-            Ok(Renewed { buffers, recovered, old }) => {
+        match stage.renew(self.output.target(&directory)) {
+            Ok(Renewed { buffers, recovered, news, old }) => {
                 if !buffers.is_empty() {
                     self.shared.lock().move_into(buffers, writing);
                 }
@@ -198,9 +192,7 @@ impl Back {
                 if let Some(recovery) = &recovered.recovery {
                     self.events.tell(&Event::Recovered(recovery));
                 }
-                if let Some(aside) = &recovered.aside {
-                    self.events.tell(&Event::StageAside(aside));
-                }
+                news.tell(&self.events);
                 if let Err(error) = &removed {
                     self.events.tell(&Event::HousekeepingFailed(error));
                 }
@@ -403,6 +395,10 @@ impl Back {
             // Where somebody else wrote behind the half of a line, or cut it off, that line is written again, whole.
             let line = buffer.bytes()[..progress.done].iter().rposition(|byte| *byte == b'\n');
             let begin = line.map_or(0, |end| end + 1);
+            let begins = begin > 0 || !buffer.continues();
+            if begins && self.output.end_others_line(facts, progress.done > 0)? {
+                facts = self.output.ready()?;
+            }
             let place = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
             buffer.place(place, begin as u64);
             *progress = Progress { done: begin, elsewhere: begin, place: Some(place) };
@@ -425,8 +421,7 @@ impl Back {
             self.events.tell(&Event::WriteFailed(error));
         }
         // Files may be too old by now, or compress into less.
-        let is_full = error.kind() == ErrorKind::StorageFull;
-        if is_full && (is_news || self.asked_for_room.elapsed() >= ASK_FOR_ROOM_EVERY) {
+        if error.is_full() && (is_news || self.asked_for_room.elapsed() >= ASK_FOR_ROOM_EVERY) {
             self.asked_for_room = Instant::now();
             self.output.janitor.rotated();
         }

@@ -48,6 +48,9 @@ pub enum Event<'a> {
     /// A killed process left lines of another log, whose directory had the numbers of this one's: they are kept where this says, and
     /// written nowhere.
     StageAside(&'a Error),
+    /// Something of somebody else's has the name of the directory for this user's stages ([`crate::Builder::stage_directory`]): it has
+    /// another name.
+    StageElsewhere(&'a Error),
     /// The log was closed, and could not be written to its end.
     Lost {
         /// Lines that were accepted and are not in the file; with `Survive::Kill` the next start appends them.
@@ -87,6 +90,7 @@ impl fmt::Display for Event<'_> {
                     "the log's stage was removed by somebody, or its directory is another one; a kill would lose lines: {error}"
                 )
             }
+            Event::StageElsewhere(error) => write!(f, "the log's stage has another directory: {error}"),
             Event::StageAside(error) => write!(f, "lines of another log were left alone: {error}"),
         }
     }

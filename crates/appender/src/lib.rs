@@ -67,6 +67,7 @@ mod janitor;
 mod long_line;
 mod names;
 mod notice;
+mod opening;
 mod options;
 mod output;
 mod recover;

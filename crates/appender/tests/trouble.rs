@@ -200,20 +200,22 @@ fn a_power_loss_log_is_synced_and_a_failed_sync_is_told() {
 /// The half of a line stays where it is; behind what somebody else wrote meanwhile it is there whole.
 #[test]
 fn a_line_that_others_cut_while_the_disk_was_full_is_whole_behind_them() {
-    let (_directory, path) = place();
-    let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
-    let (builder, _told) = listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
-    let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
-    log.write_all(b"first\na line that is much longer than the first\nlast\n").expect("accepted");
-    wait_until("a failure", || log.stats().write_errors >= 1);
-    let mut others = std::fs::File::options().append(true).open(&path).expect("open");
-    others.write_all(b"\nsomebody's\n").expect("written");
-    disk.set(Mood::Works);
-    guard.close().expect("closed");
-    let text = std::fs::read_to_string(&path).expect("text");
-    let (before, behind) = text.split_once("somebody's\n").expect("theirs");
-    assert!(before.starts_with("first\na line that"), "{text}");
-    assert_eq!(behind, "a line that is much longer than the first\nlast\n");
+    for theirs in ["\nsomebody's\n", "\nsomebody's"] {
+        let (_directory, path) = place();
+        let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
+        let (builder, _told) = listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
+        let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
+        log.write_all(b"first\na line that is much longer than the first\nlast\n").expect("accepted");
+        wait_until("a failure", || log.stats().write_errors >= 1);
+        let mut others = std::fs::File::options().append(true).open(&path).expect("open");
+        others.write_all(theirs.as_bytes()).expect("written");
+        disk.set(Mood::Works);
+        guard.close().expect("closed");
+        let text = std::fs::read_to_string(&path).expect("text");
+        let (before, behind) = text.split_once("somebody's\n").expect("theirs");
+        assert!(before.starts_with("first\na line that"), "{text}");
+        assert_eq!(behind, "a line that is much longer than the first\nlast\n");
+    }
 }
 
 /// The kernel tells a failed sync once, and the next one is about other lines.

@@ -129,7 +129,7 @@ impl StageFile {
     /// later), puts `head` in front and maps its buffers. From here on the file can only be removed.
     ///
     /// # Errors
-    /// The layout is not sound, the head is longer than its place, or there is no room.
+    /// The layout is not sound, the head is longer than its place, or there is no room; then it is removed.
     pub fn into_buffers(self, layout: StageLayout, head: &[u8]) -> Result<(StageLock, Vec<StageBuffer>)> {
         self.check_head(head, layout.head_bytes)?;
         self.clear()?;
@@ -140,7 +140,7 @@ impl StageFile {
         match made {
             Ok(buffers) => Ok((StageLock { file: self, head_bytes: layout.head_bytes }, buffers)),
             Err(error) => {
-                let _ = self.clear();
+                let _ = self.remove();
                 Err(error)
             }
         }
@@ -476,7 +476,8 @@ mod tests {
         let Some(path) = in_memory("full") else { return };
         let stage = StageFile::open(&path).expect("opened").expect("free");
         let huge = StageLayout { buffers: 1 << 30, buffer_bytes: 1 << 20, ..LAYOUT };
-        assert!(stage.into_buffers(huge, b"").is_err());
+        assert!(stage.into_buffers(huge, b"").is_err() && !path.exists());
+        drop(StageFile::open(&path).expect("opened").expect("free"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("mode");
         let error = StageFile::open(&path).expect_err("everybody may read it").to_string();
         assert!(error.contains("this user alone"), "{error}");
