@@ -73,6 +73,15 @@ pub(crate) struct Lost {
     pub(crate) untold: Dropped,
 }
 
+/// The stage for who waits for the end; where nobody does, it goes here, unless lines are in it.
+fn keep(shared: &Shared, stage: Option<Stage>, lost: Lost) -> Option<Stage> {
+    if !shared.lock().is_left_alone || lost.unwritten_lines > 0 {
+        return stage;
+    }
+    let _ = stage.map_or(Ok(()), Stage::remove);
+    None
+}
+
 /// What there is to do, found under the lock.
 enum Work {
     Write(Buffer),
@@ -98,7 +107,7 @@ impl Back {
                 // Whatever the drop of what the caller gave does: all lines are written.
                 let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(back)));
                 catch_unwind(drop_all).unwrap_or_else(std::mem::forget);
-                return Ended { result, stage, lost };
+                return Ended { result, stage: keep(&shared, stage, lost), lost };
             }
             Err(panic) => panic,
         };
@@ -316,13 +325,15 @@ impl Back {
             return;
         }
         drop(state);
-        let dropped = AssertUnwindSafe(|| self.notice.format(untold, &mut self.scratch));
+        // The log's own clock, as in the names of its files.
+        let now = self.output.clock.now();
+        let dropped = AssertUnwindSafe(|| self.notice.format(now, untold, &mut self.scratch));
         let is_formed = catch_unwind(dropped).map_err(std::mem::forget).is_ok();
         if !is_formed {
             self.events.panicked("notice");
         }
         if !is_formed || self.scratch.len() > most {
-            Notice::Text.format(untold, &mut self.scratch);
+            Notice::Text.format(now, untold, &mut self.scratch);
         }
         // If the room is gone by now: later.
         self.shared.lock().put_notice(&self.scratch, untold);

@@ -25,6 +25,8 @@ pub(crate) struct State {
     pub(crate) is_closed: bool,
     /// The back thread has ended.
     pub(crate) is_over: bool,
+    /// Nobody waits for that end: what is to be done then it does itself.
+    pub(crate) is_left_alone: bool,
     /// Somebody puts a line longer than a buffer; nobody else puts any.
     pub(crate) has_turn: bool,
     /// The line that the current buffer ends with is not all there yet.
@@ -77,6 +79,7 @@ impl State {
             is_asleep: false,
             is_closed: false,
             is_over: false,
+            is_left_alone: false,
             has_turn: false,
             goes_on: false,
             current,

@@ -389,6 +389,8 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     wait_until("a stage", || told.lock().expect("no panic").iter().any(|told| told.contains("anew")));
     guard.close().expect("closed");
     assert_eq!(std::fs::read_to_string(&path).expect("text"), "one\n");
+    // It has the memory mapped.
+    drop(log);
     drop(mount);
 }
 
