@@ -115,7 +115,7 @@ impl Builder {
     }
 
     /// Where the buffers are kept for [`Survive::Kill`]: a directory on tmpfs (`/dev/shm`). They are in a directory of this user
-    /// alone below it, `inkstone-UID`.
+    /// alone below it, `inkstone-UID` (or `inkstone-UID.1` and so on, where somebody else has that name: [`Event::StageElsewhere`]).
     #[must_use]
     pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
         Self { stage_directory: directory.into(), ..self }
@@ -152,7 +152,8 @@ impl Builder {
     }
 
     /// Who is told what happens behind the writers' backs; without it, failures go to stderr. It runs in the back thread or the
-    /// one that compresses. It may write to this log (a line for which there is no room is dropped then), but not flush it.
+    /// one that compresses. It may write to this log (a line for which there is no room is dropped then), but not flush it, and
+    /// it cannot wait for its end: [`Guard::close`] is an error there.
     #[must_use]
     pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { events: Events::to(hook), ..self }
