@@ -418,6 +418,34 @@ mod tests {
         std::fs::remove_dir_all(&parent).expect("removed");
     }
 
+    /// It takes the directory along, if nothing is in it.
+    #[test]
+    fn an_opening_that_fails_beside_another_does_not_have_that_fail_too() {
+        let Some(parent) = in_memory("beside") else { return };
+        std::fs::create_dir(&parent).expect("made");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert!(
+                        StageFile::open_below(&parent, &"x".repeat(300)).is_err(),
+                        "no file has such a name"
+                    );
+                }
+            });
+            let opened: Vec<_> = (0..2000)
+                .map(|_| {
+                    let stage = StageFile::open_below(&parent, "a")?.expect("free");
+                    stage.remove()
+                })
+                .collect();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let failed = opened.iter().find(|opened| opened.is_err());
+            assert!(failed.is_none(), "{failed:?}");
+        });
+        std::fs::remove_dir_all(&parent).expect("removed");
+    }
+
     #[test]
     fn where_others_have_the_name_of_its_directory_it_has_another() {
         let Some(parent) = in_memory("others") else { return };
