@@ -158,23 +158,30 @@ fn bring_back(
     let is_due = is_old || builder.rotation.at_start;
     let arriving = seen.map(|facts| facts.len_bytes).filter(|len_bytes| is_due && *len_bytes > 0);
     output.make_room(&directory, arriving);
-    output.ready()?;
+    // A killed process's lines are worth some waiting: room that was just given back is there after the file system's next commit.
+    let has_lines = stage.as_ref().is_some_and(Stage::has_lines);
+    let until = later(Instant::now(), if has_lines { builder.drain_timeout } else { Duration::ZERO });
+    let is_room_awaited = |output: &Output, error: &Error| {
+        let is_awaited = error.is_full() && Instant::now() < until;
+        if is_awaited {
+            thread::sleep(TRY_AGAIN_AFTER);
+            output.make_room(&directory, arriving);
+        }
+        is_awaited
+    };
+    while let Err(error) = output.ready() {
+        if !is_room_awaited(output, &error) {
+            return Err(error);
+        }
+    }
     if let Some(link) = &builder.latest {
         point(&directory, link, &output.name)?;
     }
     let (buffers, recovered) = match stage {
         None => (buffers_in_memory(builder.layout())?, Recovered::default()),
         Some(stage) => {
-            let until = later(Instant::now(), builder.drain_timeout);
-            let mut is_room_awaited = |error: &Error| {
-                let is_awaited = error.is_full() && Instant::now() < until;
-                if is_awaited {
-                    thread::sleep(TRY_AGAIN_AFTER);
-                    output.make_room(&directory, arriving);
-                }
-                is_awaited
-            };
-            stage.bring_back(output.target(&directory), &mut is_room_awaited)?
+            let mut may_try_again = |error: &Error| is_room_awaited(output, error);
+            stage.bring_back(output.target(&directory), &mut may_try_again)?
         }
     };
     if let Some(recovery) = &recovered.recovery {

@@ -131,6 +131,11 @@ impl Stage {
         Ok(News { aside, elsewhere })
     }
 
+    /// A killed process left lines in it.
+    pub(crate) fn has_lines(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| recover::has_lines(&found.bytes))
+    }
+
     /// Appends what a killed process left in it, and has the buffers there from now on. `is_room_awaited` is asked when the disk is
     /// full.
     pub(crate) fn bring_back(
@@ -156,9 +161,9 @@ impl Stage {
 
     /// The log is not opened after all: it goes, unless lines are in it.
     pub(crate) fn let_go(self) {
+        let has_lines = self.has_lines();
         let Self { found, lock, .. } = self;
-        let is_needed = |found: &Found| recover::has_lines(&found.bytes);
-        let found = found.filter(|found| !is_needed(found)).map(|found| found.file.remove());
+        let found = found.filter(|_| !has_lines).map(|found| found.file.remove());
         // Nobody has put any line yet.
         let _ = found.unwrap_or(Ok(())).and(lock.map_or(Ok(()), StageLock::remove));
     }

@@ -15,8 +15,8 @@ use inkstone_appender::{
     AppendFacts, Builder, Disk, Error, Event, Keep, LogFile, LogWriter, OsDirectory, OsDisk, Result,
     Rotation, Survive,
 };
-use inkstone_io::host::in_forked_child;
-use inkstone_io::{AppendFile, is_root};
+use inkstone_io::host::{fork_child, in_forked_child};
+use inkstone_io::{AppendFile, Directory as _, is_root};
 
 const LONG: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -102,8 +102,20 @@ struct FullDisk {
     times: Arc<AtomicU64>,
 }
 
+impl FullDisk {
+    fn is_full(&self) -> bool {
+        let fewer = |times: u64| times.checked_sub(1);
+        self.because_of.exists()
+            || self.times.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok()
+    }
+}
+
 impl Disk for FullDisk {
     fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>> {
+        // No room for the file either.
+        if !directory.path().join(name).exists() && self.is_full() {
+            return Err(Error::new("open log", &self.because_of, std::io::Error::from_raw_os_error(ENOSPC)));
+        }
         Ok(Box::new(FullFile(OsDisk.open(directory, name)?, self.clone())))
     }
 }
@@ -118,10 +130,8 @@ impl std::fmt::Debug for FullFile {
 
 impl LogFile for FullFile {
     fn append(&self, bytes: &[u8]) -> Result<usize> {
-        let FullDisk { because_of, times } = &self.1;
-        let fewer = |times: u64| times.checked_sub(1);
-        if because_of.exists() || times.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok() {
-            return Err(Error::new("append", because_of, std::io::Error::from_raw_os_error(ENOSPC)));
+        if self.1.is_full() {
+            return Err(Error::new("append", &self.1.because_of, std::io::Error::from_raw_os_error(ENOSPC)));
         }
         self.0.append(&bytes[..bytes.len().min(10)])
     }
@@ -139,17 +149,22 @@ impl LogFile for FullFile {
 #[test]
 fn a_start_on_a_full_disk_makes_room_and_tries_again() {
     let Some(_turn) = turn("a start on a full disk") else { return };
-    let (directory, path) = place();
-    killed(kept(&path));
-    let old = directory.path().join("a.log.20200101T000000Z.0");
-    fs::write(&old, "old\n").expect("written");
-    make_old(&old);
-    let disk = FullDisk { because_of: old, times: Arc::new(AtomicU64::new(5)) };
-    let log = kept(&path).keep(Keep::new().days(1));
-    let (_log, guard) = log.open_on(disk.clone()).expect("there is room by now");
-    assert_eq!(guard.recovery().expect("lines").bytes, LINES.len() as u64);
-    guard.close().expect("closed");
-    assert_eq!((read(&path).as_str(), disk.times.load(Ordering::Relaxed)), (LINES, 0));
+    for is_missing in [false, true] {
+        let (directory, path) = place();
+        killed(kept(&path));
+        if is_missing {
+            fs::remove_file(&path).expect("removed");
+        }
+        let old = directory.path().join("a.log.20200101T000000Z.0");
+        fs::write(&old, "old\n").expect("written");
+        make_old(&old);
+        let disk = FullDisk { because_of: old, times: Arc::new(AtomicU64::new(3)) };
+        let log = kept(&path).keep(Keep::new().days(1));
+        let (_log, guard) = log.open_on(disk.clone()).expect("there is room by now");
+        assert_eq!(guard.recovery().expect("lines").bytes, LINES.len() as u64);
+        guard.close().expect("closed");
+        assert_eq!((read(&path).as_str(), disk.times.load(Ordering::Relaxed)), (LINES, 0));
+    }
 }
 
 /// Nothing is lost where no room comes.
@@ -284,6 +299,27 @@ fn a_stage_directory_of_somebody_elses_is_told_and_another_is_made() {
     guard.close().expect("closed");
     assert_eq!(read(&path), LINES);
     assert!(!told.lock().expect("no panic").iter().any(|told| told.contains("instead")));
+}
+
+/// A daemon: opens its log, forks, and lives on in the child.
+#[test]
+fn a_child_opens_the_log_that_its_parent_has_closed() {
+    let Some(_turn) = turn("a daemon") else { return };
+    let (_directory, path) = place();
+    let (mut log, guard) = kept(&path).open().expect("opened");
+    log.write_all(b"the parent's\n").expect("accepted");
+    let (mut closed, mut tell) = std::io::pipe().expect("a pipe");
+    let child = fork_child(|| {
+        std::io::Read::read_exact(&mut closed, &mut [0]).expect("told");
+        let (mut log, guard) = kept(&path).open().expect("nobody else has it");
+        log.write_all(b"the child's\n").expect("accepted");
+        u8::from(kept(&path).open().is_err() && guard.close().is_ok())
+    });
+    let child = child.expect("a child");
+    guard.close().expect("closed");
+    tell.write_all(b"x").expect("told");
+    assert_eq!(child.wait().expect("its end"), 1);
+    assert_eq!(read(&path), "the parent's\nthe child's\n");
 }
 
 /// What an earlier process had reserved, and this one does not want.
