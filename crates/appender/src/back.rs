@@ -157,7 +157,10 @@ impl Back {
                     }
                 },
                 Work::Maintain => {}
-                Work::Close => break,
+                Work::Close => {
+                    self.end_file_if_due();
+                    break;
+                }
             }
             self.maintain();
         }
@@ -294,17 +297,22 @@ impl Back {
         self.flag.as_ref().is_some_and(|flag| flag.swap(false, Ordering::AcqRel)) || asked
     }
 
+    /// Not within a line: then it is done when that has ended.
+    fn end_file_if_due(&mut self) {
+        if self.shared.lock().is_within_line() {
+            return;
+        }
+        if self.take_wish_to_reopen() {
+            self.output.reopen();
+            // So that the file is there at once, for whoever asked; if it cannot be had, the next line tries again.
+            let _ = self.output.ready();
+        }
+        self.output.rotate_by_time();
+    }
+
     /// What is due between two buffers.
     fn maintain(&mut self) {
-        let may_end_file = !self.shared.lock().is_within_line();
-        if may_end_file {
-            if self.take_wish_to_reopen() {
-                self.output.reopen();
-                // So that the file is there at once, for whoever asked; if it cannot be had, the next line tries again.
-                let _ = self.output.ready();
-            }
-            self.output.rotate_by_time();
-        }
+        self.end_file_if_due();
         self.shared.lock().stats.rotations = self.output.rotations;
         self.tell_dropped();
         let Some(every) = self.sync_every else { return };
