@@ -151,9 +151,9 @@ impl Builder {
         Self { notice, ..self }
     }
 
-    /// Who is told what happens behind the writers' backs; without it, failures go to stderr. It runs in the back thread or the
-    /// one that compresses. It may write to this log (a line for which there is no room is dropped then), but not flush it, and
-    /// it cannot wait for its end: [`Guard::close`] is an error there.
+    /// Sets the hook that hears of what happens behind the writers' backs; without one, failures go to stderr. It runs in the
+    /// back thread or the one that compresses. It may write to this log (a line for which there is no room is dropped then),
+    /// but not flush it, and it cannot wait for its end: [`Guard::close`] is an error there.
     #[must_use]
     pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { events: Events::to(hook), ..self }

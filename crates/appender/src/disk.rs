@@ -28,7 +28,7 @@ pub trait LogFile: Send + fmt::Debug {
     /// Who the file is, and how far it has come.
     ///
     /// # Errors
-    /// It cannot be told; it will be tried again.
+    /// The file system did not answer; the call will be made again.
     fn facts(&self) -> Result<AppendFacts>;
 
     /// Makes what was appended durable.

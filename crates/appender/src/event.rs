@@ -114,7 +114,7 @@ fn tell_stderr(event: &Event<'_>) {
     let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
     let before = match left_out {
         0 => String::new(),
-        count => format!("inkstone-appender: {count} messages before this one could not be told\n"),
+        count => format!("inkstone-appender: {count} messages before this one could not be written\n"),
     };
     let text = format!("{before}inkstone-appender: {event}\n");
     let (done, is_done) = channel::<()>();
@@ -129,7 +129,7 @@ fn tell_stderr(event: &Event<'_>) {
         drop(done);
     };
     if std::thread::Builder::new().name("inkstone-stderr".into()).spawn(write).is_ok() {
-        // So that what is told is there before a process that ends next.
+        // The message should be on stderr before the process ends, which it may do next.
         let _ = is_done.recv_timeout(MOMENT);
     } else {
         LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
@@ -139,7 +139,7 @@ fn tell_stderr(event: &Event<'_>) {
 
 type Hook = dyn Fn(&Event<'_>) + Send + Sync;
 
-/// Who is told.
+/// Where events go: to the hook, or to stderr.
 #[derive(Clone, Default)]
 pub(crate) struct Events {
     hook: Option<Arc<Hook>>,
@@ -201,7 +201,7 @@ mod tests {
     const IN_CHILD: &str = "INKSTONE_FULL_STDERR";
     const LONG: Duration = Duration::from_secs(120);
 
-    /// In the process of its own, whose stderr is full until it was told that it is read.
+    /// Runs in a process of its own. Its stderr is full until the parent says that it reads it.
     #[test]
     fn child() {
         if std::env::var_os(IN_CHILD).is_none() {

@@ -211,7 +211,7 @@ impl Chores {
     }
 
     /// Whether what has the name of the compressed file is that, so that the plain one may go: an earlier process may have been
-    /// killed before it removed that. Anything else is told once.
+    /// killed before it removed that. A file that holds something else is reported once.
     fn is_its_form(
         &self,
         directory: &OsDirectory,
@@ -328,7 +328,7 @@ fn has_same_bytes(one: impl io::Read, other: impl io::Read) -> io::Result<bool> 
     }
 }
 
-/// What failed when it was last done, so that it is told once.
+/// What failed when it was last done, so that a failure is reported once and not each time.
 #[derive(Debug, Default)]
 struct Failing {
     removing: Option<ErrorKind>,
@@ -360,6 +360,7 @@ impl io::Read for Stoppable<'_> {
 #[cfg(all(test, feature = "gzip"))]
 mod tests {
     use super::*;
+    use crate::retention::tests::left;
     use crate::time::Clock;
     use std::fs;
     use std::path::Path;
@@ -372,14 +373,6 @@ mod tests {
             Retention { name: name.clone(), keep, clock: Clock::default(), forms: Mutex::default() };
         let retention = Arc::new(retention);
         Chores { folder, name, retention, compression, ahead_bytes: None, events: Events::to(|_| {}) }
-    }
-
-    fn left(folder: &Path) -> Vec<String> {
-        let names = fs::read_dir(folder).expect("a directory");
-        let mut names: Vec<_> =
-            names.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
-        names.sort_unstable();
-        names
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) struct Output {
     /// Whose the file is, for the next one.
     pub(crate) owner: Option<Owner>,
     pub(crate) is_owner_told: bool,
-    /// It was told that a link is not rotated.
+    /// The event that a link is not rotated was sent.
     pub(crate) is_link_told: bool,
     /// The file that this log has written to last.
     pub(crate) last_written: Option<(u64, u64)>,
@@ -91,15 +91,15 @@ impl Output {
         Ok(facts)
     }
 
-    /// Puts a file with the owner of the one before it where there is none. What cannot be done is told once; the file is
-    /// opened all the same, and is then as new files are.
+    /// Puts a file with the owner of the one before it where there is none. A failure is reported once; the file is opened
+    /// all the same, and is then as new files are.
     fn put_next(&mut self, directory: &OsDirectory) {
         let Some(owner) = self.owner else { return };
         if !directory.look(&self.name).is_ok_and(|named| named.is_none()) {
             return;
         }
         let next = names::next(&self.name);
-        // It may have been made ahead. What cannot be made is told by the opening.
+        // It may have been made ahead. Where it cannot be made, the opening reports why.
         let Ok(file) = AppendFile::take_private(directory, &next) else { return };
         let given = file.give_to(owner);
         let done = match directory.rename_new(&next, &self.name) {
@@ -157,7 +157,7 @@ impl Output {
     pub(crate) fn reopen(&mut self) {
         if self.file.is_some() {
             self.give_back();
-            // Whoever moved it away is told nothing that is not durable.
+            // Who moved the file away may take it for finished: its lines must be durable first.
             self.sync_quietly();
             self.file = None;
         }
@@ -242,8 +242,8 @@ impl Output {
         self.sync_quietly();
     }
 
-    /// Begins a new file before a buffer of so many bytes, if the old one is due. That it cannot be is told, and lines go on
-    /// into the old one.
+    /// Begins a new file before a buffer of so many bytes, if the old one is due. A failure is reported, and lines go on into
+    /// the old one.
     pub(crate) fn rotate_if_due(&mut self, facts: AppendFacts, bytes: u64) {
         let is_past = self.is_past_boundary();
         let is_full = bytes > 0 && self.rotation.bytes.is_some_and(|most| facts.len_bytes + bytes > most);
@@ -315,7 +315,7 @@ impl Output {
         self.ready().map(drop)
     }
 
-    /// That it cannot be made is told, and no reason to stay with a file that is due.
+    /// A failure is reported; it is no reason to stay with a file that is due.
     pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
         self.tell_unless(self.retention.make_room(directory, arriving));
     }

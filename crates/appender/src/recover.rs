@@ -49,7 +49,7 @@ impl fmt::Display for Recovery {
     }
 }
 
-/// This start of the machine, or nothing where it cannot be told.
+/// The id of this start of the machine; empty where the kernel does not say it.
 fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }

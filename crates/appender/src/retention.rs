@@ -107,7 +107,7 @@ pub(crate) fn remove(directory: &OsDirectory, name: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::fs;
     use std::path::Path;
@@ -120,7 +120,8 @@ mod tests {
         Retention { name: "a.log".to_owned(), keep, clock, forms: Mutex::default() }
     }
 
-    fn left(folder: &Path) -> Vec<String> {
+    /// The names in a directory, in order.
+    pub(crate) fn left(folder: &Path) -> Vec<String> {
         let names = fs::read_dir(folder).expect("a directory");
         let mut names: Vec<_> =
             names.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();

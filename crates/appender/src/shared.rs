@@ -499,7 +499,7 @@ impl Patience {
     }
 }
 
-/// A failed sync, as it is told to whoever asks whether lines are durable.
+/// The error of a failed sync, for callers who ask whether lines are durable.
 pub(crate) fn not_durable(error: Error) -> Error {
     error.advise(
         "lines written before it may be lost by a power loss, and no later sync can tell; the log goes on",

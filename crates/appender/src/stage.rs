@@ -176,7 +176,7 @@ impl Stage {
         })
     }
 
-    /// What is told of lines that are not this log's.
+    /// The error for lines that are not this log's.
     fn is_aside(&self, kept: &Path, whose: &str) -> Error {
         let log = self.log.display();
         let why = format!("{whose}, whose directory is not the one of {log} now: they are kept there");

@@ -226,7 +226,7 @@ impl State {
         self.untell(buffer.told);
     }
 
-    /// A notice went the way of the lines around it: what it told is to be told again.
+    /// A notice was dropped with the lines around it: the next notice must count its lines again.
     fn untell(&mut self, told: Dropped) {
         self.set_told(self.told.minus(told));
     }

@@ -22,7 +22,7 @@ pub struct Stats {
     pub too_long_lines: u64,
     /// Their bytes.
     pub too_long_bytes: u64,
-    /// Of the dropped lines, how many the log itself has been told of.
+    /// Of the dropped lines, how many a notice in the log itself has counted.
     pub told_lines: u64,
     /// Their bytes.
     pub told_bytes: u64,

@@ -41,7 +41,7 @@ impl Clock {
     }
 }
 
-/// So much later; as good as never where that cannot be told.
+/// So much later; as good as never where the clock has no such moment.
 pub(crate) fn later(moment: Instant, by: Duration) -> Instant {
     moment + by.min(FOR_EVER)
 }

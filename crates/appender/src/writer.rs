@@ -243,7 +243,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Who wants to know calls `close`; a hook was told of every failure.
+        // A caller who wants the error calls `close`; a hook has heard of every failure.
         if let Err(error) = self.end()
             && !self.has_hook
         {

@@ -6,30 +6,13 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
-use common::all_text;
+use common::{LONG, all_text, names, wait_until};
 use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive, WhenFull};
 
-const LONG: Duration = Duration::from_secs(60);
 const NOW: u64 = 1_795_277_133;
 const IN_2099: u64 = 4_070_908_900;
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a directory");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
-    names.sort_unstable();
-    names
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
 
 /// A log with a clock that the test sets.
 fn builder(path: &Path, clock: &Arc<AtomicU64>) -> Builder {

@@ -7,15 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{check_lines, line};
+use common::{LINE, LONG, check_lines, put, wait_until};
 use inkstone_appender::{Builder, Event, Keep, LogWriter, Rotation, Survive};
 use inkstone_io::host::{LoopDevice, LoopOptions, Mount};
 use inkstone_io::is_root;
 
-const LINE: usize = 120;
-const LONG: Duration = Duration::from_secs(120);
 const DISK_BYTES: u64 = 32 << 20;
 
 /// A small disk of its own, taken back when it is dropped: unmounted, detached, removed.
@@ -79,14 +77,6 @@ impl SmallDisk {
     }
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Rotated files, however many forms each has.
 fn rotated(folder: &Path) -> std::collections::BTreeSet<String> {
     let entries = std::fs::read_dir(folder).expect("a directory").flatten();
@@ -115,12 +105,6 @@ fn rotating(path: &Path) -> (Builder, Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>)
         }
     });
     (builder, told, most)
-}
-
-fn put(log: &LogWriter, numbers: std::ops::Range<u64>) {
-    for number in numbers {
-        (&mut &*log).write_all(line(0, number, LINE).as_bytes()).expect("accepted");
-    }
 }
 
 /// Room for the current file, two rotated ones and one that is being compressed, and 50 times as many lines.

@@ -6,11 +6,8 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Mood, MoodyDisk, check_lines, line};
+use common::{LINE, LONG, Mood, MoodyDisk, check_lines, line};
 use inkstone_appender::{Builder, Dropped, Event, Guard, LogWriter, Notice, Stats, WhenFull};
-
-const LINE: usize = 120;
-const LONG: Duration = Duration::from_secs(60);
 
 struct Scene {
     _directory: tempfile::TempDir,

@@ -11,20 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Mood, MoodyDisk};
+use common::{LONG, Mood, MoodyDisk, place};
 use inkstone_appender::{
     AppendFacts, Disk, Event, LogFile, LogWriter, Notice, OsDirectory, OsDisk, Result, Rotation, Survive,
     WhenFull,
 };
 
-const LONG: Duration = Duration::from_secs(60);
 const VICTIM: &str = "INKSTONE_TEST_WITHOUT_STDERR";
-
-fn place() -> (tempfile::TempDir, std::path::PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("a.log");
-    (directory, path)
-}
 
 struct LogsWhenDropped(LogWriter, &'static str);
 

@@ -8,27 +8,18 @@ use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Mood, MoodyDisk, stage_of};
+use common::{LONG, Mood, MoodyDisk, stage_of, wait_until};
 use inkstone_appender::{Builder, LogWriter, Survive};
 use inkstone_io::host::in_forked_child;
 
-const LONG: Duration = Duration::from_secs(60);
 const VICTIM: &str = "INKSTONE_TEST_WITH_A_LIMIT";
 /// Where its stage is.
 const MEMORY: &str = "INKSTONE_TEST_MEMORY";
 const SHM: &str = "/dev/shm";
 /// In the shell's unit, 512 bytes.
 const LIMIT: u64 = 128;
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 fn builder(path: &Path, memory: impl Into<PathBuf>) -> Builder {
     LogWriter::builder(path).stage_directory(memory)

@@ -7,17 +7,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Mood, MoodyDisk, all_text, check_lines, line};
+use common::{LINE, LONG, Mood, MoodyDisk, all_text, check_lines, line, place};
 use inkstone_appender::{LogWriter, Rotation, WhenFull};
-
-const LINE: usize = 120;
-const LONG: Duration = Duration::from_secs(60);
-
-fn place() -> (tempfile::TempDir, std::path::PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("a.log");
-    (directory, path)
-}
 
 #[test]
 fn four_threads_lose_nothing_and_mix_nothing() {

@@ -6,20 +6,13 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
-use common::{Mood, MoodyDisk, all_text, line};
+use common::{LONG, Mood, MoodyDisk, all_text, line, place, wait_until};
 use inkstone_appender::{LogWriter, Rotation, WhenFull};
 
-const LONG: Duration = Duration::from_secs(60);
 const PIECE: usize = 300_000;
 const PIECES: usize = 12;
-
-fn place() -> (tempfile::TempDir, std::path::PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("a.log");
-    (directory, path)
-}
 
 #[test]
 fn a_line_in_pieces_is_whole_among_others_and_in_one_file() {
@@ -56,14 +49,6 @@ fn a_line_in_pieces_is_whole_among_others_and_in_one_file() {
     }
     let stats = log.stats();
     assert_eq!((stats.lines, stats.written_lines, stats.written_bytes), (4005, 4005, text.len() as u64));
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn files(folder: &Path) -> Vec<String> {

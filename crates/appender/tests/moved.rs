@@ -4,21 +4,10 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use common::line;
+use common::{LINE, LONG, line, put};
 use inkstone_appender::{Keep, LogWriter, Rotation};
-
-const LINE: usize = 120;
-const LONG: Duration = Duration::from_secs(60);
-
-fn put(log: &LogWriter, numbers: std::ops::Range<u64>) {
-    for number in numbers {
-        (&mut &*log).write_all(line(0, number, LINE).as_bytes()).expect("accepted");
-    }
-}
 
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = std::fs::read_dir(folder).expect("a directory");

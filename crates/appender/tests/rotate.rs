@@ -6,46 +6,16 @@ mod common;
 use std::io::Read as _;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
+#[cfg(any(feature = "gzip", feature = "zstd"))]
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{all_text, line};
+use common::{LONG, all_text, names, place, put, wait_until};
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use inkstone_appender::{Compression, Survive};
 use inkstone_appender::{Keep, LogWriter, Rotation};
-
-const LINE: usize = 120;
-const LONG: Duration = Duration::from_secs(60);
-
-fn place() -> (tempfile::TempDir, std::path::PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("a.log");
-    (directory, path)
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a directory");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
-    names.sort_unstable();
-    names
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn put(log: &LogWriter, numbers: std::ops::Range<u64>) {
-    for number in numbers {
-        (&mut &*log).write_all(line(0, number, LINE).as_bytes()).expect("accepted");
-    }
-}
 
 fn numbers_in(text: &str) -> Vec<u64> {
     text.lines().map(|line| line.split(' ').nth(3).expect("four words").parse().expect("a number")).collect()

@@ -5,38 +5,23 @@
 mod common;
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Mood, MoodyDisk, stage_of};
+use common::{LONG, Mood, MoodyDisk, place, stage_of, wait_until};
 use inkstone_appender::{Builder, Event, LogWriter, Recovery, Survive};
 use inkstone_io::host::{Mount, in_forked_child};
 use inkstone_io::is_root;
 
-const LONG: Duration = Duration::from_secs(60);
 const SHM: &str = "/dev/shm";
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const VICTIM: &str = "INKSTONE_TEST_IN_NAMESPACE";
 
-fn place() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("a.log");
-    (directory, path)
-}
-
 fn builder(path: &Path) -> Builder {
     LogWriter::builder(path).survive(Survive::Kill).flush_every(Duration::from_millis(1))
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// One test at a time: a forked child must find no lock that another test holds.

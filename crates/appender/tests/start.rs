@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{Mood, MoodyDisk, stage_of};
+use common::{LONG, Mood, MoodyDisk, names, place, stage_of, wait_until};
 use inkstone_appender::{
     AppendFacts, Builder, Disk, Error, Event, Keep, LogFile, LogWriter, OsDirectory, OsDisk, Result,
     Rotation, Survive,
@@ -18,7 +18,6 @@ use inkstone_appender::{
 use inkstone_io::host::{fork_child, in_forked_child};
 use inkstone_io::{AppendFile, Directory as _, is_root};
 
-const LONG: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 const SHM: &str = "/dev/shm";
 const ENOSPC: i32 = 28;
@@ -26,12 +25,6 @@ const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 const ROTATED: &str = "a.log.20261121T160533Z.0";
 
 type Told = Arc<Mutex<Vec<String>>>;
-
-fn place() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("a.log");
-    (directory, path)
-}
 
 fn builder(path: &Path) -> (Builder, Told) {
     let told = Told::default();
@@ -45,14 +38,6 @@ fn builder(path: &Path) -> (Builder, Told) {
 
 fn kept(path: &Path) -> Builder {
     builder(path).0.survive(Survive::Kill)
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// One test at a time: a forked child must find no lock that another test holds.
@@ -76,14 +61,6 @@ fn killed(builder: Builder) {
         1
     });
     assert_eq!(code.expect("a child"), 1);
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("a directory");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
-    names.sort_unstable();
-    names
 }
 
 fn read(path: &Path) -> String {

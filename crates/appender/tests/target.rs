@@ -2,51 +2,18 @@
 
 mod common;
 
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use common::{all_text, check_lines, line};
+use common::{LINE, LONG, all_text, check_lines, names, place, put, wait_until};
 use inkstone_appender::{Builder, Event, Keep, LogWriter, Rotation};
 use inkstone_io::is_root;
-
-const LINE: usize = 120;
-const LONG: Duration = Duration::from_secs(60);
-
-fn place() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("a.log");
-    (directory, path)
-}
 
 fn small(path: &Path) -> Builder {
     let builder = LogWriter::builder(path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
     builder.rotate(Rotation::new().at_bytes(16 << 10))
-}
-
-fn put(log: &LogWriter, numbers: std::ops::Range<u64>) {
-    for number in numbers {
-        (&mut &*log).write_all(line(0, number, LINE).as_bytes()).expect("accepted");
-    }
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a directory");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
-    names.sort_unstable();
-    names
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]

@@ -5,14 +5,12 @@ mod common;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Mood, MoodyDisk, check_lines, line};
+use common::{LINE, LONG, Mood, MoodyDisk, check_lines, line, wait_until};
 use inkstone_appender::{Builder, Event, LogWriter, Rotation, Survive, WhenFull};
 use inkstone_io::host::in_forked_child;
 
-const LINE: usize = 120;
-const LONG: Duration = Duration::from_secs(60);
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 
@@ -31,14 +29,6 @@ fn listening(builder: Builder) -> (Builder, Told) {
         theirs.lock().expect("no panic").push(event.to_string());
     });
     (builder, told)
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::select::{Where, seed};
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab claims                 what articles and public threads said, run here: about a minute
+  sudo inkstone lab claims                 what articles and public threads said, run here: a minute or two
   inkstone lab claims /var/lib/db --only overwrite-twice,link-saves
   inkstone lab claims --list
   sudo inkstone lab claims --json claims.json";

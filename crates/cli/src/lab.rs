@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod articles;
 mod experiments;
+mod zero_range;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,12 +23,13 @@ use inkstone_lab::result::LabResult;
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use self::experiments::ExperimentCommand;
+use self::zero_range::ZeroRangeArguments;
 use crate::disks::text;
 use crate::output::{Output, View};
 use crate::parse::{names, size};
 use crate::report::{ReportArguments, report};
 use crate::results::{self, ResultCommand};
-use crate::select::{Billed, Running, Selection, Where, title};
+use crate::select::{Billed, Device, Running, Selection, Where, title};
 
 /// 256 commits of 4 KiB in a pass: a dozen file systems take minutes, not an hour.
 const IMAGE_FILE_BYTES: u64 = 1 << 20;
@@ -45,10 +47,13 @@ Examples:
   inkstone lab write --preset e1           every row of the published comparison, small
   inkstone lab write --preset e1 --published
   inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
+  sudo inkstone lab write --preset e1-removed --precondition none,fill,trim --fill-size 4GiB
+                                           whether the device's own state decides (article 4 suspected it)
   sudo inkstone lab bill --timeline        what one commit costs at the block layer, request by request
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
   inkstone lab compare before.json after.json   what became slower; exit code 3 if anything did
   inkstone lab engines out.json            what it means for PostgreSQL, RocksDB, MySQL, SQLite, etcd
+  sudo inkstone lab zero-range             whether ZERO_RANGE makes syncing faster here: the articles differ
   inkstone lab fallocate                   what each mode of fallocate does to a file
   inkstone lab report out.json             one page to look at, out.html, that needs no network
   inkstone lab aa --pairs 200              how often two identical arms are called different";
@@ -76,6 +81,8 @@ enum LabCommand {
         selection: Selection,
         #[command(flatten)]
         running: Running,
+        #[command(flatten)]
+        device: Device,
         #[command(flatten)]
         output: Output,
     },
@@ -139,6 +146,9 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
+    /// Whether ZERO_RANGE makes syncing faster: articles 1 and 2 say yes, article 4 no; asked of each file system, size, sync and pass
+    #[command(after_help = zero_range::EXAMPLES)]
+    ZeroRange(ZeroRangeArguments),
     #[command(flatten)]
     Results(ResultCommand),
     #[command(flatten)]
@@ -196,11 +206,14 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
     match &arguments.command {
         // Results have had their answer above.
         None | Some(LabCommand::Results(_)) => quick_tier(arguments, &mut context),
-        Some(LabCommand::Write { place, selection, running, .. }) => {
+        Some(LabCommand::Write { place, selection, running, device, .. }) => {
             let mut plan = running.plan(selection, Preset::E1, "")?;
             plan.title = title(&plan.cells);
-            let options =
-                MeasureOptions { directory: place.directory.clone(), plan, conclude: !running.too_few() };
+            let options = MeasureOptions {
+                preconditions: device.precondition.clone(),
+                fill_bytes: device.fill_size,
+                ..MeasureOptions::of(place.directory.clone(), plan, !running.too_few())
+            };
             show(output, &measure(&options, &mut context)?, View::Runs)
         }
         Some(LabCommand::Bill { place, selection, commits, timeline, seed, .. }) => {
@@ -211,7 +224,7 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
             };
             let cells = bill_cells(selection)?;
             let plan = billed.plan(cells.clone(), &title(&cells));
-            let options = MeasureOptions { directory: place.directory.clone(), plan, conclude: false };
+            let options = MeasureOptions::of(place.directory.clone(), plan, false);
             let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
             show(output, &measure(&options, &mut context)?, view)
         }
@@ -245,6 +258,7 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
             };
             show(output, &filesystems(&options, &mut context)?, view)
         }
+        Some(LabCommand::ZeroRange(arguments)) => arguments.run(&mut context),
         Some(LabCommand::Experiment(command)) => command.run(&mut context),
         Some(LabCommand::Report(arguments)) => report(arguments),
         Some(LabCommand::Aa { place, pairs, rounds, .. }) => {
@@ -274,6 +288,7 @@ fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Re
 fn output_of(arguments: &LabArguments) -> &Output {
     match &arguments.command {
         None | Some(LabCommand::Results(_) | LabCommand::Report(_)) => &arguments.output,
+        Some(LabCommand::ZeroRange(arguments)) => arguments.output(),
         Some(LabCommand::Experiment(command)) => command.output(),
         Some(
             LabCommand::Write { output, .. }

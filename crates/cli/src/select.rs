@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use clap::Args;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
-use inkstone_lab::cell::{Cache, Cell, FILE_BYTES, Pass, WRITE_BYTES, size_name};
+use inkstone_lab::cell::{Cache, Cell, Pass, WRITE_BYTES, size_name};
 use inkstone_lab::pass::Limits;
+use inkstone_lab::precondition::Precondition;
 use inkstone_lab::presets::Preset;
 use inkstone_lab::run::{Order, Plan, ROUNDS_MIN};
 use inkstone_lab::stage::Leftover;
@@ -16,8 +17,8 @@ use inkstone_lab::stage::Leftover;
 use crate::parse::{duration, names, size};
 
 /// The published size of E1 and E2, and the published pause between passes.
-const PUBLISHED_BYTES: u64 = 1 << 30;
-const PUBLISHED_PAUSE: Duration = Duration::from_secs(10);
+pub(crate) const PUBLISHED_BYTES: u64 = 1 << 30;
+pub(crate) const PUBLISHED_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Selection {
@@ -51,7 +52,7 @@ pub(crate) struct Selection {
     /// The page cache before the pass
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Cache>())]
     cache: Vec<Cache>,
-    /// Bytes of each file [default: 8MiB; on file systems made for it 1MiB]
+    /// Bytes of each file [default: 8MiB, of preset wal 1MiB; on file systems made for it 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
     /// The published size and pause: 1GiB files, 10 s before each measured pass of e2
@@ -91,6 +92,17 @@ pub(crate) struct Running {
     /// Seed of orders and bytes [default: another one each time; it is in the JSON]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+}
+
+/// In which states of the device.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Device {
+    /// What is done to the device before each round; of several each has rounds of its own, in turns, and what differs is said
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Precondition>())]
+    pub(crate) precondition: Vec<Precondition>,
+    /// Bytes that precondition fill writes before each of its rounds [default: nearly all free space]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "precondition")]
+    pub(crate) fill_size: Option<u64>,
 }
 
 /// How a bill is asked for, beside the cells.
@@ -168,7 +180,7 @@ impl Selection {
     }
 
     fn sized(&self, cell: Cell) -> Cell {
-        let published = if self.published { PUBLISHED_BYTES } else { FILE_BYTES };
+        let published = if self.published { PUBLISHED_BYTES } else { cell.file_bytes };
         let pause = match (self.pause, self.published && self.preset == Some(Preset::E2)) {
             (Some(pause), _) => pause,
             (None, true) => PUBLISHED_PAUSE,

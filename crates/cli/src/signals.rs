@@ -1,4 +1,4 @@
-//! The signals that end a command, or that `tee` is told something by.
+//! The signals that end a command, and those that `tee` listens to.
 //!
 //! *Owns*: which are listened to. *May not touch*: what a command does then.
 //!

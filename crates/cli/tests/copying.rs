@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use support::{damage, directory, good, inkstone, run, segments, signal, spawn, text, until};
+use support::{damage, directory, good, inkstone, run, segments, side_by_side, signal, spawn, text, until};
 
 const RECORDS: u64 = 60_000;
 
@@ -73,19 +73,19 @@ fn a_killed_copy_is_no_log_and_the_next_one_begins_anew() {
     let directory = directory();
     let at = directory.path();
     log_in(at);
-    for name in ["copy", "salvage"] {
-        for segments in 1..=3 {
-            let new = format!("{name} {segments}");
-            let mut child = caught(at, name, &new, segments);
-            signal(&child, "-KILL");
-            assert_eq!(child.wait().expect("an end").code(), None, "{name}: killed, not ended");
-            is_no_log(at, &new);
-            good(at, &[name, "log", &new], b"");
-            assert!(text(&good(at, &["verify", &new], b"")).contains("intact: 60000 records"));
-            assert!(good(at, &["cat", &new], b"") == lines(1..=RECORDS).into_bytes(), "{new}");
-            std::fs::remove_dir_all(at.join(new)).expect("removed");
-        }
-    }
+    let cases = [("copy", 1), ("copy", 2), ("copy", 3), ("salvage", 1), ("salvage", 2), ("salvage", 3)];
+    let all = lines(1..=RECORDS).into_bytes();
+    side_by_side(&cases, |&(name, segments)| {
+        let new = format!("{name} {segments}");
+        let mut child = caught(at, name, &new, segments);
+        signal(&child, "-KILL");
+        assert_eq!(child.wait().expect("an end").code(), None, "{name}: killed, not ended");
+        is_no_log(at, &new);
+        good(at, &[name, "log", &new], b"");
+        assert!(text(&good(at, &["verify", &new], b"")).contains("intact: 60000 records"));
+        assert!(good(at, &["cat", &new], b"") == all, "{new}");
+        std::fs::remove_dir_all(at.join(new)).expect("removed");
+    });
 }
 
 #[test]

@@ -12,9 +12,18 @@ fn completions_know_every_subcommand() {
     {
         let script = text(&good(directory.path(), &["completions", shell], b""));
         assert!(script.contains(mark), "{shell}");
-        for name in
-            ["append", "verify", "salvage", "tune", "filesystems", "compare", "powerloss", "--file-systems"]
-        {
+        for name in [
+            "append",
+            "verify",
+            "salvage",
+            "tune",
+            "filesystems",
+            "compare",
+            "powerloss",
+            "--file-systems",
+            "zero-range",
+            "--precondition",
+        ] {
             let name = if shell == "fish" { name.trim_start_matches("--") } else { name };
             assert!(script.contains(name), "{shell}: {name}");
         }
@@ -31,8 +40,14 @@ fn there_is_a_page_for_the_command_and_for_each_subcommand() {
     assert!(page.contains(".TH inkstone 1") && page.contains("tune"), "{page}");
     std::fs::create_dir(at.join("man1")).expect("a directory");
     good(at, &["man", "man1"], b"");
-    for name in ["inkstone", "inkstone-append", "inkstone-lab", "inkstone-lab-compare", "inkstone-powerloss"]
-    {
+    for name in [
+        "inkstone",
+        "inkstone-append",
+        "inkstone-lab",
+        "inkstone-lab-compare",
+        "inkstone-lab-zero-range",
+        "inkstone-powerloss",
+    ] {
         let path = at.join(format!("man1/{name}.1"));
         let page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(page.contains(".SH NAME"), "{name}");

@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+mod support;
+
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use inkstone::mistake::Mistake;
@@ -14,9 +15,7 @@ use inkstone_powerloss::faults::run::{Campaign, Shown, run};
 use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
 use inkstone_powerloss::kernel::record::Program;
 use inkstone_powerloss::kernel::spec::Way;
-
-/// Two processors are enough for one run at a time.
-static ONE: Mutex<()> = Mutex::new(());
+use support::side_by_side;
 
 /// Whether it can run on this file system; if not, that is said loudly.
 fn can_run(test: &str, kind: FsKind) -> bool {
@@ -51,39 +50,38 @@ fn shown(campaign: &Campaign) -> Shown {
 
 #[test]
 fn thirteen_faults_on_each_file_system_break_no_promise() {
-    let _one = ONE.lock();
+    let kinds: Vec<FsKind> =
+        FsKind::ALL.iter().copied().filter(|kind| can_run("thirteen_faults", *kind)).collect();
     let directory = tempfile::tempdir().unwrap();
-    for &kind in FsKind::ALL {
-        if !can_run("thirteen_faults", kind) {
-            continue;
-        }
-        // ext4 twice, since its journal makes it the one that most differs with what was hit.
-        let rounds = if kind == FsKind::Ext4 { 2 } else { 1 };
-        let (certificate, tallies) = shown(&Campaign { rounds, ..campaign(directory.path(), kind) });
-        assert!(certificate.is_clean(), "{certificate}");
-        assert_eq!(tallies.len(), Fault::ALL.len());
-        let mut poisoned = 0;
-        for (fault, tally) in &tallies {
-            // A fault that never came to pass would be no evidence; nor would a log that was not in use.
-            // Elsewhere may be: data=journal reads nothing back, and btrfs writes each block to a new place.
-            let can_pass_by = match fault {
-                Fault::ReadData | Fault::FileSystemFull => true,
-                Fault::WriteData | Fault::WriteDataForEver => kind == FsKind::Btrfs,
-                _ => false,
-            };
-            assert!(tally.fired == rounds || can_pass_by, "{kind}, {fault}: {certificate}");
-            // What a disk that drops its cache has lost ends the looking.
-            let looked = tally.states == 3 * rounds || fault.is_beyond_assumptions();
-            assert!(looked && tally.acknowledged >= rounds, "{kind}, {fault}: {certificate}");
-            poisoned += tally.outcomes.get("poisoned").copied().unwrap_or(0);
-        }
-        assert!(poisoned >= 6 * rounds, "{certificate}");
+    side_by_side(&kinds, |kind| thirteen_faults_on(*kind, directory.path()));
+}
+
+fn thirteen_faults_on(kind: FsKind, parent: &Path) {
+    // ext4 twice, since its journal makes it the one that most differs with what was hit.
+    let rounds = if kind == FsKind::Ext4 { 2 } else { 1 };
+    let (certificate, tallies) = shown(&Campaign { rounds, ..campaign(parent, kind) });
+    assert!(certificate.is_clean(), "{certificate}");
+    assert_eq!(tallies.len(), Fault::ALL.len());
+    let mut poisoned = 0;
+    for (fault, tally) in &tallies {
+        // A fault that never came to pass would be no evidence; nor would a log that was not in use.
+        // Elsewhere may be: data=journal reads nothing back, and btrfs writes each block to a new place.
+        let can_pass_by = match fault {
+            Fault::ReadData | Fault::FileSystemFull => true,
+            Fault::WriteData | Fault::WriteDataForEver => kind == FsKind::Btrfs,
+            _ => false,
+        };
+        assert!(tally.fired == rounds || can_pass_by, "{kind}, {fault}: {certificate}");
+        // What a disk that drops its cache has lost ends the looking.
+        let looked = tally.states == 3 * rounds || fault.is_beyond_assumptions();
+        assert!(looked && tally.acknowledged >= rounds, "{kind}, {fault}: {certificate}");
+        poisoned += tally.outcomes.get("poisoned").copied().unwrap_or(0);
     }
+    assert!(poisoned >= 6 * rounds, "{certificate}");
 }
 
 #[test]
 fn a_full_file_system_is_met_and_left_behind() {
-    let _one = ONE.lock();
     if !can_run("a_full_file_system", FsKind::Ext4) {
         return;
     }
@@ -98,7 +96,6 @@ fn a_full_file_system_is_met_and_left_behind() {
 
 #[test]
 fn a_log_that_tries_a_sync_again_or_makes_none_is_found_out() {
-    let _one = ONE.lock();
     if !can_run("mistakes", FsKind::Ext4) {
         return;
     }
@@ -142,7 +139,6 @@ fn syncs(trace: &str) -> Vec<(String, bool)> {
 /// An independent witness: the log does not ask a file for a sync again once that has refused one, until it is opened again.
 #[test]
 fn strace_sees_no_sync_tried_again() {
-    let _one = ONE.lock();
     let strace = Path::new("/usr/bin/strace");
     if !strace.exists() {
         let _ = std::io::stderr()

@@ -7,13 +7,9 @@ mod support;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use inkstone_io::host::{loops_backed_under, mounts_under};
-
-/// Two processors are enough for one run at a time.
-static ONE: Mutex<()> = Mutex::new(());
 
 fn inkstone(arguments: &[&str], directory: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
@@ -46,7 +42,6 @@ fn can_run(test: &str) -> bool {
 
 #[test]
 fn three_hundred_mounted_states_of_five_file_systems_keep_every_promise() {
-    let _one = ONE.lock();
     if !can_run("three_hundred_mounted_states") {
         return;
     }
@@ -87,11 +82,11 @@ fn found(run: &[&str], first_seed: u32, directory: &Path) -> Output {
 
 #[test]
 fn a_log_that_does_not_sync_is_found_and_shown_again() {
-    let _one = ONE.lock();
     if !can_run("a_log_that_does_not_sync") {
         return;
     }
-    for kind in ["ext4", "ext4-nojournal", "ext4-data-journal", "xfs", "btrfs"] {
+    let kinds = ["ext4", "ext4-nojournal", "ext4-data-journal", "xfs", "btrfs"];
+    support::side_by_side(&kinds, |kind| {
         let directory = tempfile::tempdir().unwrap();
         let mistake = ["run", "--fs", kind, "--strategy", "buffered-fdatasync", "--mistake", "no-sync"];
         let mounted = [&mistake[..], &["--mounted", "120", "--projected", "0"]].concat();
@@ -106,13 +101,12 @@ fn a_log_that_does_not_sync_is_found_and_shown_again() {
         let output = inkstone(&again.split(' ').collect::<Vec<_>>(), directory.path());
         assert_eq!(output.status.code(), Some(1), "{kind}: {again}");
         assert!(text(&output).contains("BROKEN at entry"), "{kind}: {again}: {}", text(&output));
-    }
+    });
 }
 
 /// Only ext4 with a journal showed it: the same run saw nothing on ext4 without one, xfs and btrfs.
 #[test]
 fn a_log_that_does_not_sync_its_directory_is_found_on_ext4() {
-    let _one = ONE.lock();
     if !can_run("a_log_that_does_not_sync_its_directory") {
         return;
     }
@@ -127,7 +121,6 @@ fn a_log_that_does_not_sync_its_directory_is_found_on_ext4() {
 
 #[test]
 fn a_recording_is_made_shown_and_looked_at() {
-    let _one = ONE.lock();
     if !can_run("a_recording_is_made") {
         return;
     }
@@ -176,7 +169,6 @@ fn mounted_in(directory: &Path) -> usize {
 
 #[test]
 fn ctrl_c_leaves_nothing_behind_and_what_a_kill_leaves_the_next_start_takes_away() {
-    let _one = ONE.lock();
     if !can_run("ctrl_c_leaves_nothing_behind") {
         return;
     }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+mod support;
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,6 +12,7 @@ use inkstone_io::NamedChoice;
 use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
 use inkstone_powerloss::strategies::plain::{Claim, Plain};
 use inkstone_powerloss::strategies::report::{Report, Verdict};
+use support::side_by_side;
 
 fn not_run(test: &str, why: &str) {
     // Past the test harness, which hides what a passing test prints.
@@ -46,7 +49,8 @@ fn words(output: &Output) -> String {
 
 #[test]
 fn each_that_is_not_durable_is_found_and_none_that_is() {
-    for kind in here("each_that_is_not_durable", &[FsKind::Ext4, FsKind::Ext4NoJournal, FsKind::Xfs]) {
+    let kinds = here("each_that_is_not_durable", &[FsKind::Ext4, FsKind::Ext4NoJournal, FsKind::Xfs]);
+    side_by_side(&kinds, |&kind| {
         let place = place();
         let [json, certificate] = ["rows.json", "certificate.json"].map(|name| place.path().join(name));
         let files = [json.to_str().unwrap(), certificate.to_str().unwrap()];
@@ -67,6 +71,8 @@ fn each_that_is_not_durable_is_found_and_none_that_is() {
                 Claim::NotPromised => true,
             };
             assert!(looked && agrees, "{row}\n{said}");
+            // Article 1 says that fdatasync leaves holes without a journal: where it is asked, the row has its answer.
+            assert_eq!(row.holes.is_some(), row.strategy == Plain::AppendBatchFdatasync.name(), "{row}");
             // What stays in a buffer of the process is gone with the process; nothing else is.
             assert_eq!(row.lost_at_kill > 0, row.strategy == Plain::StdioOnly.name(), "{row}");
         }
@@ -74,6 +80,25 @@ fn each_that_is_not_durable_is_found_and_none_that_is() {
             serde_json::from_slice(&std::fs::read(&certificate).unwrap()).unwrap();
         assert_eq!(certificates[0]["lab"], "strategies");
         assert_eq!(certificates[0]["violations"].as_array().unwrap().len(), 0);
+    });
+}
+
+/// Article 1: fdatasync without a journal can leave holes, as blocks reach the medium out of order. In what is not acknowledged yet it can;
+/// what is acknowledged is whole.
+#[test]
+fn holes_before_an_fdatasync_are_found_and_shown_again() {
+    for kind in here("holes_before_an_fdatasync", &[FsKind::Ext4NoJournal]) {
+        let place = place();
+        let json = place.path().join("rows.json");
+        let arguments =
+            ["--fs", kind.name(), "--strategy", "append-batch-fdatasync", "--states", "60", "--json"];
+        let output = strategies(place.path(), &[&arguments[..], &[json.to_str().unwrap()]].concat());
+        let said = words(&output);
+        assert!(output.status.success() && said.contains("held in 60; a hole in "), "{said}");
+        let report: Report = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        let row = &report.rows[0];
+        assert!(row.holes.unwrap() > 0 && row.verdict == Verdict::Held && row.as_claimed, "{row}");
+        assert!(row.command.as_ref().unwrap().contains(&row.hole.as_ref().unwrap().0), "{row}");
     }
 }
 

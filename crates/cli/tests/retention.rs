@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use inkstone::inspect::{self, Keep};
@@ -86,17 +86,23 @@ fn set_age(file: &Path, days: i32) {
     file.set_modified(time).expect("a time");
 }
 
+/// The log of [`log_in`] whose last segment was changed so many days ago, the one before it a day earlier, and so on; and its files.
+fn one_a_day(at: &Path, last_days: i32) -> (Vec<(u64, u64)>, Vec<PathBuf>) {
+    let all = log_in(at);
+    let files = segments(&at.join("log"));
+    for (days, file) in (last_days..).zip(files.iter().rev()) {
+        set_age(file, days);
+    }
+    (all, files)
+}
+
 #[test]
 fn a_segment_goes_when_its_last_record_is_too_old() {
     let directory = directory();
     let at = directory.path();
-    let all = log_in(at);
-    let files = segments(&at.join("log"));
-    let count = files.len();
     // The last was changed today, the one before it a day ago, and so on.
-    for (days, file) in files.iter().rev().enumerate() {
-        set_age(file, days as i32);
-    }
+    let (all, files) = one_a_day(at, 0);
+    let count = files.len();
     // A clock was ahead for the time of one segment; those behind it know better.
     set_age(&files[2], -30_000);
     let hours = format!("{}h", 24 * (count - 2) - 12);
@@ -142,13 +148,9 @@ fn a_clock_that_is_behind_now_gives_up_nothing() {
 fn a_clock_that_was_ahead_keeps_more_and_not_for_ever() {
     let directory = directory();
     let at = directory.path();
-    let all = log_in(at);
-    let files = segments(&at.join("log"));
+    // Until yesterday; one was written with a clock that was ahead, by so much that it is past by now.
+    let (all, files) = one_a_day(at, 1);
     let count = files.len();
-    // Every day one, until yesterday; one was written with a clock that was ahead, by so much that it is past by now.
-    for (days, file) in files.iter().rev().enumerate() {
-        set_age(file, 1 + days as i32);
-    }
     set_age(&files[2], 3);
     // What came behind it and claims to be older is as young as the next that does not.
     for (keep, first) in [("80h", all[2].0), ("60h", all[3].0), ("36h", all[count - 1].0)] {

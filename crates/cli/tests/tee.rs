@@ -1,30 +1,11 @@
 //! `inkstone tee` as a user starts it.
 
+#[path = "support/tee.rs"]
+mod with_tee;
+
 use std::io::Write as _;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-fn start(file: &Path, arguments: &[&str]) -> Child {
-    // The tests themselves may run under `nohup`, and what is ignored stays so.
-    let mut command = Command::new("env");
-    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
-    command.arg("tee").arg(file).args(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("inkstone")
-}
-
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([name, &child.id().to_string()]).status();
-    assert!(status.expect("kill").success());
-}
-
-fn wait_for(file: &Path, text: &str) {
-    let since = Instant::now();
-    while std::fs::read_to_string(file).unwrap_or_default() != text {
-        assert!(since.elapsed() < Duration::from_secs(60), "{text:?} did not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+use with_tee::{signal, start, text, wait_until};
 
 #[test]
 fn every_byte_of_stdin_is_in_the_files_in_order() {
@@ -90,16 +71,13 @@ fn a_hangup_opens_the_file_again_and_sigterm_ends_it_with_all_lines() {
     let mut child = start(&file, &["--flush-every", "1ms", "--echo", "--grace", "100ms"]);
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(b"one\n").expect("written");
-    wait_for(&file, "one\n");
+    wait_until("the first line", || text(&file) == "one\n");
     std::fs::rename(&file, directory.path().join("moved")).expect("moved");
-    signal(&child, "-HUP");
-    wait_for(&file, "");
-    while !file.exists() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    signal("-HUP", child.id());
+    wait_until("a new file", || file.exists());
     stdin.write_all(b"two\n").expect("written");
-    wait_for(&file, "two\n");
-    signal(&child, "-TERM");
+    wait_until("the second line", || text(&file) == "two\n");
+    signal("-TERM", child.id());
     let output = child.wait_with_output().expect("its end");
     assert_eq!(
         (output.status.code(), output.stdout.as_slice()),

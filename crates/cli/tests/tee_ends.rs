@@ -1,47 +1,16 @@
 //! How `inkstone tee` ends, and what is in the log then: with a service beside it, signals to both, a disk that fails.
 
+mod support;
+#[path = "support/tee.rs"]
+mod with_tee;
+
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-const LONG: Duration = Duration::from_secs(120);
-
-fn tee(file: &Path, arguments: &[&str]) -> Command {
-    // The tests themselves may run under `nohup`, and what is ignored stays so.
-    let mut command = Command::new("env");
-    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
-    command.arg("tee").arg(file).args(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn start(file: &Path, arguments: &[&str]) -> Child {
-    tee(file, arguments).spawn().expect("inkstone")
-}
-
-/// `to`: a process, or with a minus before it a group.
-fn signal(name: &str, to: &str) {
-    let status = Command::new("kill").args([name, "--", to]).status();
-    assert!(status.expect("kill").success());
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what}: not within {LONG:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn text(file: &Path) -> String {
-    std::fs::read_to_string(file).unwrap_or_default()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use with_tee::{said, signal, start, tee, text, wait_until};
 
 /// Does what a service does: says its steps when it is told to end. `$1` is a file that it makes when it could say them all.
 const SERVICE: &str = r#"
@@ -84,7 +53,7 @@ fn a_group_that_is_signalled_has_the_services_last_lines_in_the_log() {
         for survive in ["nothing", "kill"] {
             let directory = tempfile::tempdir().expect("a directory");
             let (tee, service) = group(directory.path(), &["--survive", survive, "--grace", "2m"]);
-            signal(name, &format!("-{}", tee.id()));
+            signal(name, format_args!("-{}", tee.id()));
             ends_with_all_steps(directory.path(), tee, service);
         }
     }
@@ -114,7 +83,7 @@ fn a_signal_that_comes_twice_at_once_is_one() {
 fn a_service_that_ends_first_leaves_all_its_lines() {
     let directory = tempfile::tempdir().expect("a directory");
     let (tee, mut service) = group(directory.path(), &[]);
-    signal("-TERM", &service.id().to_string());
+    signal("-TERM", service.id());
     assert!(service.wait().expect("its end").success());
     let output = tee.wait_with_output().expect("its end");
     assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
@@ -132,7 +101,7 @@ fn reading_on_has_an_end_and_what_was_in_the_pipe_is_in_the_log() {
         let lines: String = (0..3000).map(|line| format!("line {line}\n")).collect();
         stdin.write_all(lines.as_bytes()).expect("written");
         stdin.write_all(b"unfinished").expect("written");
-        signal("-TERM", &tee.id().to_string());
+        signal("-TERM", tee.id());
         let output = tee.wait_with_output().expect("its end");
         assert_eq!(output.status.code(), Some(130));
         assert!(text(&file) == lines.clone() + "unfinished", "{grace}: {} bytes", text(&file).len());
@@ -154,7 +123,7 @@ fn a_second_signal_ends_reading() {
     stdin.write_all(b"one\ntwo").expect("written");
     wait_until("a line", || text(&file) == "one\n");
     wait_until("its end", || {
-        signal("-INT", &tee.id().to_string());
+        signal("-INT", tee.id());
         std::thread::sleep(Duration::from_millis(200));
         tee.try_wait().expect("asked").is_some()
     });
@@ -224,7 +193,7 @@ fn lines_that_were_read_and_cannot_be_written_are_counted() {
                     stdin
                 }
             });
-            signal("-TERM", &tee.id().to_string());
+            signal("-TERM", tee.id());
             Some(writer)
         } else {
             drop(stdin);
@@ -282,7 +251,7 @@ fn an_idle_tee_sleeps() {
         &["--survive", "power-loss", "--rotate-every", "day", "--echo"],
         &["--survive", "kill", "--rotate-size", "1MiB", "--compress", "gzip", "--pid-file", "pid"],
     ];
-    for way in ways {
+    support::side_by_side(&ways, |way| {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("s.log");
         let mut command = tee(&file, way);
@@ -302,7 +271,7 @@ fn an_idle_tee_sleeps() {
         });
         drop(stdin);
         assert_eq!(tee.wait().expect("its end").code(), Some(0));
-    }
+    });
 }
 
 /// How often all threads of a process have gone to sleep by themselves.

@@ -1,34 +1,17 @@
 //! What `inkstone tee` says, with whom as its reader, and its exit codes.
 
+#[path = "support/tee.rs"]
+mod with_tee;
+
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-const LONG: Duration = Duration::from_secs(120);
-
-fn tee(file: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
-    command.arg("tee").arg(file).args(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn signal(name: &str, tee: &Child) {
-    let status = Command::new("kill").args([name, &tee.id().to_string()]).status();
-    assert!(status.expect("kill").success());
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < LONG, "{what}: not within {LONG:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+use with_tee::{LONG, said, signal, tee, text, wait_until};
 
 /// Its exit code; one that does not end is killed, so that it does not outlive the test.
 fn ends(tee: &mut Child) -> Option<i32> {
@@ -43,14 +26,6 @@ fn ends(tee: &mut Child) -> Option<i32> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn text(file: &Path) -> String {
-    std::fs::read_to_string(file).unwrap_or_default()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// A pipe that takes nothing more until somebody reads it. Writes into it wait.
@@ -111,7 +86,7 @@ fn a_stderr_that_is_full_holds_no_end_up() {
     let mut stdin = signalled.stdin.take().expect("a pipe");
     stdin.write_all(b"one\n").expect("written");
     wait_until("a line", || text(&file) == "one\n");
-    signal("-TERM", &signalled);
+    signal("-TERM", signalled.id());
     assert_eq!(ends(&mut signalled), Some(130));
     drop(stdin);
     // An error.
@@ -176,7 +151,7 @@ fn a_signal_does_not_hide_that_something_was_not_echoed() {
     let mut stdin = tee.stdin.take().expect("a pipe");
     stdin.write_all(b"one\n").expect("written");
     wait_until("a line", || text(&file) == "one\n");
-    signal("-TERM", &tee);
+    signal("-TERM", tee.id());
     // Once it has heard the signal, by which it would have ended with 130.
     wait_until("the signal is taken", || pending_signals(&tee) == 0);
     drop(stdin);

@@ -102,6 +102,7 @@ named_choice! {
         Direct = "direct", "pwrite with O_DIRECT: past the page cache, aligned";
         Mmap = "mmap", "stores into a shared mapping";
         Stream = "stream", "fwrite and fflush: a C stream with its own buffer";
+        StreamGather = "stream-gather", "fwrite alone: a C stream with 64 KiB that gathers, and writes when they are full (not durable)";
     }
 }
 
@@ -174,7 +175,7 @@ impl Strategy {
     /// The reason, as a sentence without a full stop.
     pub fn check(&self) -> Result<(), String> {
         let Self { preparation, reuse, access, durability, engine } = *self;
-        let memory_or_stream = matches!(access, Access::Mmap | Access::Stream);
+        let memory_or_stream = matches!(access, Access::Mmap | Access::Stream | Access::StreamGather);
         if preparation.in_steps() && reuse == Reuse::Reuse {
             return Err(format!(
                 "preparation {preparation} is for a file that grows, and reuse means one that does not"
@@ -186,6 +187,11 @@ impl Strategy {
         if access == Access::Mmap && durability.with_the_write() {
             return Err(format!(
                 "durability {durability} belongs to a write call, and access mmap makes none"
+            ));
+        }
+        if access == Access::StreamGather && durability != Durability::None {
+            return Err(format!(
+                "durability {durability} is of each write, and access stream-gather keeps writes in the process until its buffer is full"
             ));
         }
         if access == Access::Stream && durability == Durability::RwfDsync {

@@ -93,7 +93,7 @@ fn an_offset_beyond_every_file_is_an_error() {
 fn engines_of_entries_refuse_files_that_are_not_written_by_descriptor() {
     let directory = directory();
     for kind in entry_kinds() {
-        for access in [Access::Seek, Access::Mmap, Access::Stream] {
+        for access in [Access::Seek, Access::Mmap, Access::Stream, Access::StreamGather] {
             let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
             let mut engine = open(kind, 1);
             let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), 0, Persist::Later));

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use inkstone_io::host::{LoopDevice, LoopOptions, Mount};
-use inkstone_io::{Access, File, NamedChoice, OpenFile, OsFile, Preparation, named_choice};
+use inkstone_io::{
+    Access, AlignedBuf, ExtentMap, ExtentState, File, NamedChoice, OpenFile, OsFile, Preparation, SyncKind,
+    named_choice,
+};
 
 use crate::stage::CellError;
 
@@ -36,7 +39,9 @@ impl ImageKind {
     fn mount_options(self) -> &'static str {
         match self {
             Self::Ext4DataJournal => "data=journal",
-            Self::BtrfsNodatacow => "nodatacow",
+            // It discards by itself what is free, which punches holes into the backing file.
+            Self::Btrfs => "nodiscard",
+            Self::BtrfsNodatacow => "nodatacow,nodiscard",
             _ => "",
         }
     }
@@ -76,6 +81,9 @@ impl LoopMode {
         }
     }
 }
+
+/// Written at a time.
+const ZEROS_BYTES: usize = 1 << 20;
 
 /// Smallest image that every file system here can be made on: xfs wants 300 MiB.
 pub const IMAGE_BYTES_MIN: u64 = 320 << 20;
@@ -121,6 +129,7 @@ impl Image {
             )));
         }
         make_file_system(kind, &path)?;
+        fill_holes(&image.backing, mode)?;
         std::fs::create_dir_all(&image.target)
             .map_err(|source| inkstone_io::Error::new("mkdir", &image.target, source))?;
         image.mount = Some(Mount::new(&path, &image.target, kind.file_system(), kind.mount_options())?);
@@ -178,6 +187,33 @@ fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Every mkfs discards the device that it finds, and zeroes tables by a request that writes nothing: both take blocks out of the backing
+/// file again. Zeros are written where it has none of its own; they read as zeros before, too.
+fn fill_holes(path: &Path, mode: LoopMode) -> Result<(), CellError> {
+    let access = if mode == LoopMode::Direct { Access::Direct } else { Access::Buffered };
+    let file = OsFile::open(path, &OpenFile::existing().access(access))?;
+    file.sync(SyncKind::All)?;
+    let map = match ExtentMap::of(file.std_file(), path) {
+        Ok(map) => map,
+        Err(error) if error.is_unsupported() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let zeros = AlignedBuf::zeroed(ZEROS_BYTES);
+    let (mut at, end) = (0, file.len_bytes()?);
+    let own = map.extents.iter().filter(|extent| extent.state != ExtentState::Unwritten);
+    for (start, next) in
+        own.map(|extent| (extent.logical, extent.logical + extent.len_bytes)).chain([(end, end)])
+    {
+        while at < start.min(end) {
+            let len = (start.min(end) - at).min(ZEROS_BYTES as u64);
+            file.write_at(&zeros[..len as usize], at)?;
+            at += len;
+        }
+        at = at.max(next);
+    }
+    Ok(file.sync(SyncKind::All)?)
 }
 
 fn make_file_system(kind: ImageKind, device: &Path) -> Result<(), CellError> {

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
 
+use crate::precondition::Precondition;
+
 /// How often a call is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
@@ -16,6 +18,12 @@ pub enum Times {
     EachStep,
     /// Once a commit.
     EachCommit,
+    /// Once a read.
+    EachRead,
+    /// Once a round, before it begins.
+    EachRound,
+    /// Once in 16 commits.
+    Every16th,
     /// Once in 64 commits.
     Every64th,
     /// At least once a commit: how often an engine enters the kernel is its own affair.
@@ -33,7 +41,7 @@ pub struct Label {
 
 const NOTHING: Label = Label { open: &[], calls: &[] };
 
-use Times::{CommitsOrMore, EachCommit, EachStep, Every64th, Once};
+use Times::{CommitsOrMore, EachCommit, EachRead, EachRound, EachStep, Every16th, Every64th, Once};
 
 /// What is done to the blocks beforehand.
 pub fn preparation(preparation: Preparation) -> Label {
@@ -60,6 +68,19 @@ pub fn access(access: Access) -> Label {
         Access::Direct => Label { open: &["O_DIRECT"], calls: &[("pwrite64", EachCommit)] },
         Access::Mmap => Label { calls: &[("mmap(MAP_SHARED)", Once)], ..NOTHING },
         Access::Stream => Label { calls: &[("write", EachCommit)], ..NOTHING },
+        // Of commits of 4 KiB.
+        Access::StreamGather => Label { calls: &[("write", Every16th)], ..NOTHING },
+    }
+}
+
+/// How a file is read by ways that are no [`access`] of a write: each piece of 4 KiB, front to back.
+pub fn reading(access: Access) -> Label {
+    match access {
+        Access::Seek => Label { calls: &[("lseek", EachRead), ("read", EachRead)], ..NOTHING },
+        // At random each has an lseek of the stream's own before it.
+        Access::Stream => Label { calls: &[("read", EachRead)], ..NOTHING },
+        Access::Buffered | Access::Direct => Label { calls: &[("pread64", EachRead)], ..NOTHING },
+        Access::Mmap | Access::StreamGather => NOTHING,
     }
 }
 
@@ -96,6 +117,16 @@ pub fn engine(engine: EngineKind) -> Label {
     }
 }
 
+/// What is done to the device before each round; of a fill, for each piece of 4 MiB.
+pub fn precondition(precondition: Precondition) -> Label {
+    let calls: &'static [(&'static str, Times)] = match precondition {
+        Precondition::None => &[],
+        Precondition::Fill => &[("pwrite64", EachRound), ("fsync", EachRound), ("unlinkat", EachRound)],
+        Precondition::Trim => &[("syncfs", EachRound), ("ioctl(FITRIM)", EachRound)],
+    };
+    Label { calls, ..NOTHING }
+}
+
 /// The label of this name of this kind, as the command line has both; `None` where a name says nothing about calls.
 pub fn of(what: &str, name: &str) -> Option<Label> {
     match what {
@@ -103,6 +134,7 @@ pub fn of(what: &str, name: &str) -> Option<Label> {
         Access::WHAT => Access::from_name(name).map(access),
         Durability::WHAT => Durability::from_name(name).map(durability),
         EngineKind::WHAT => EngineKind::from_name(name).map(engine),
+        Precondition::WHAT => Precondition::from_name(name).map(precondition),
         _ => None,
     }
 }
@@ -116,6 +148,9 @@ impl Label {
                 Once => "once",
                 EachStep => "each step",
                 EachCommit => "each commit",
+                EachRead => "each read",
+                EachRound => "each round",
+                Every16th => "each 16th commit",
                 Every64th => "each 64th commit",
                 CommitsOrMore => "for each commit",
             };
@@ -142,7 +177,10 @@ pub fn calls_of(
         let (least, most) = match times {
             Once => (1, 1),
             EachStep => (steps, steps),
+            // No part of a strategy.
+            EachRound | EachRead => (0, 0),
             EachCommit => (commits, commits),
+            Every16th => (commits.div_ceil(16), commits.div_ceil(16)),
             Every64th => (commits / 64, commits / 64),
             CommitsOrMore => (commits, u64::MAX),
         };
@@ -173,6 +211,9 @@ pub fn plain_with(what: &str, name: &str) -> Option<Strategy> {
     }
     if strategy.durability == Durability::Msync {
         strategy.access = Access::Mmap;
+    }
+    if strategy.access == Access::StreamGather {
+        strategy.durability = Durability::None;
     }
     // AIO carries a buffered write out inside the call.
     if strategy.engine == EngineKind::Aio {

@@ -13,6 +13,7 @@
 //! engines. [`command`] has one function for each thing that the lab can be asked to do.
 #![forbid(unsafe_code)]
 
+pub mod asked;
 pub mod atlas;
 pub mod bench;
 pub mod bill;
@@ -33,6 +34,7 @@ pub mod labels;
 pub mod machine;
 pub mod over_time;
 pub mod pass;
+pub mod precondition;
 pub mod presets;
 pub mod progress;
 mod relative;

@@ -212,7 +212,12 @@ impl<E: Engine<File = OsFile>> Writer<E> {
             return Err(CellError::Invalid("a buffer did not come back from the engine".into()));
         };
         let operation = Operation::Write { buffer, len: cell.write_bytes as usize, offset, persist };
-        self.carry_out(file, token, operation)
+        self.carry_out(file, token, operation)?;
+        if cell.strategy.access == Access::Stream {
+            // Each write by itself, as its name says: a stream would gather small ones.
+            file.flush_buffered()?;
+        }
+        Ok(())
     }
 
     /// Whether there was a sync call to make.

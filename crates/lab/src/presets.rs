@@ -16,9 +16,15 @@ named_choice! {
         E1Removed = "e1-removed", "the same, each file removed after its turn";
         E1Order = "e1-order", "the same arms as published, in another fixed order";
         E2 = "e2", "first and second pass over a prepared file, synced and unsynced";
+        Wal = "wal", "a log that grows by records of 512 B: reserved a step ahead, with KEEP_SIZE and with mode 0";
         E6 = "e6", "ways of doing I/O: calls, streams, mappings, direct, io_uring, AIO";
     }
 }
+
+/// Of a record of the preset `wal`: the least that every device takes.
+const RECORD_BYTES: u64 = 512;
+/// As many commits as the other presets have in a file.
+const RECORDS: u64 = 2048;
 
 const NAIVE: Strategy = Strategy {
     preparation: Preparation::None,
@@ -36,6 +42,7 @@ impl Preset {
             Self::E1 | Self::E1Removed => e1(),
             Self::E1Order => e1_order(),
             Self::E2 => e2(),
+            Self::Wal => wal(),
             Self::E6 => e6(),
         }
     }
@@ -132,6 +139,28 @@ fn e2() -> Vec<Cell> {
     rows.into_iter().flat_map(both).collect()
 }
 
+/// Records that share a block, as an engine's are: there the size that grows with each is dearer than blocks that are reserved.
+fn wal() -> Vec<Cell> {
+    let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
+    let of = |preparation| Strategy { preparation, ..data };
+    [
+        data,
+        of(Preparation::KeepSize),
+        of(Preparation::KeepSizeSteps),
+        of(Preparation::Fallocate),
+        of(Preparation::FallocateSteps),
+        of(Preparation::Zeros),
+        Strategy { reuse: Reuse::Reuse, ..data },
+    ]
+    .into_iter()
+    .map(|strategy| Cell {
+        write_bytes: RECORD_BYTES,
+        file_bytes: RECORDS * RECORD_BYTES,
+        ..Cell::of(strategy)
+    })
+    .collect()
+}
+
 /// Each way of doing I/O over a written file, so that only the way differs.
 fn e6() -> Vec<Cell> {
     use {Access::*, Durability as D, EngineKind::*};
@@ -147,6 +176,7 @@ fn e6() -> Vec<Cell> {
         way(Seek, D::Fdatasync, Caller),
         way(Stream, D::Fdatasync, Caller),
         way(Stream, D::None, Caller),
+        way(StreamGather, D::None, Caller),
         way(Mmap, D::Msync, Caller),
         way(Mmap, D::Fdatasync, Caller),
         way(Direct, D::None, Caller),

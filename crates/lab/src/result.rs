@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::asked::Asked;
 use crate::experiment::Experiment;
 use crate::over_time::Slice;
 pub(crate) use crate::relative::FEW_ROUNDS;
@@ -41,6 +42,9 @@ pub struct LabResult {
     pub fallocate: Vec<FallocateAtlas>,
     /// Pairs of identical arms: how often two equal things are called different.
     pub aa: Option<AaResult>,
+    /// Questions about two ways, answered yes, no, or cannot tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Asked>,
     /// What a reader should know before believing the rest.
     pub warnings: Vec<Warning>,
 }
@@ -131,6 +135,9 @@ pub struct Run {
     pub cells: Vec<CellResult>,
     /// What it means, in words.
     pub finding: Option<Finding>,
+    /// What was done to the device before each round, where anything was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precondition: Option<crate::precondition::Preconditioned>,
     /// What a reader should know of this run: rights that were missing, states that could not be checked.
     pub notes: Vec<String>,
 }

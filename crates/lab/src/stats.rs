@@ -441,9 +441,10 @@ mod tests {
         assert!(found >= 90.0, "{found}%");
     }
 
-    /// The whole table, about 15 minutes: `cargo test --release -p inkstone-lab -- --ignored simulation`.
+    /// The whole table, about 15 minutes. Nothing runs it but a person:
+    /// `cargo test --release -p inkstone-lab --lib -- --ignored --nocapture simulation` (docs/lab.md, "Checks that a person runs").
     #[test]
-    #[ignore = "long: the whole simulation, printed"]
+    #[ignore = "takes 15 minutes; the two tests above run a part of it"]
     fn simulation() {
         for (sd, spikes) in
             [(0.03, 0.0), (0.05, 0.05), (0.1, 0.0), (0.1, 0.1), (0.15, 0.08), (0.2, 0.0), (0.2, 0.1)]

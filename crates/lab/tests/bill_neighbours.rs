@@ -1,35 +1,16 @@
 //! A bill on a device that other processes write to and sync. The only test of its program: the program's other threads would be
 //! counted as its own, as they should be. Needs root and tracefs; where those are missing it says loudly that it did not run.
 
-use std::io::Write;
+mod support;
+
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use inkstone_io::host::can_trace;
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
-use inkstone_lab::cell::Cell;
+use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::command::{Context, MeasureOptions, measure};
-use inkstone_lab::pass::Limits;
 use inkstone_lab::progress::Progress;
-use inkstone_lab::run::{Order, Plan};
-use inkstone_lab::stage::Leftover;
-
-/// Says that a test did not run: past the test harness, which hides what a passing test prints.
-fn not_run(test: &str, why: &str) {
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
-}
-
-fn overwrite(access: Access, durability: Durability) -> Cell {
-    let strategy = Strategy {
-        preparation: Preparation::None,
-        reuse: Reuse::Reuse,
-        access,
-        durability,
-        engine: EngineKind::Caller,
-    };
-    Cell { file_bytes: 1 << 20, ..Cell::of(strategy) }
-}
+use support::{can_bill, cell, not_run, plan};
 
 /// A process that writes and syncs beside the test, until it is dropped.
 struct Neighbour(std::process::Child);
@@ -56,11 +37,8 @@ impl Drop for Neighbour {
 fn neighbours_on_the_same_device_are_not_in_the_bill() {
     const NAME: &str = "neighbours_on_the_same_device_are_not_in_the_bill";
     const BILLED: u64 = 200;
-    if !is_root() {
-        return not_run(NAME, "it needs root for tracefs");
-    }
-    if let Err(reason) = can_trace() {
-        return not_run(NAME, &format!("the block layer cannot be traced: {reason}"));
+    if !can_bill(NAME) {
+        return;
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let beside = directory.path().join("neighbour");
@@ -72,28 +50,14 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let cells = vec![
-        overwrite(Access::Buffered, Durability::Fdatasync),
-        overwrite(Access::Direct, Durability::ODsync),
+        cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync),
+        cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::ODsync),
     ];
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let plan = Plan {
-        name: "bill".into(),
-        title: "a test".into(),
-        cells,
-        baseline: 0,
-        rounds: 1,
-        order: Order::Listed,
-        leftover: Leftover::Kept,
-        limits: Limits { commits: 4, time: Duration::from_secs(5) },
-        deadline: None,
-        bill_commits: BILLED,
-        bill_time: Duration::MAX,
-        timeline_commits: 0,
-        seed: 7,
-    };
-    let options = MeasureOptions { directory: Some(directory.path().into()), plan, conclude: false };
+    let plan = plan(cells, BILLED, 0);
+    let options = MeasureOptions::of(Some(directory.path().into()), plan, false);
     let result = measure(&options, &mut context).expect("a result");
     drop(neighbours);
     let run = result.runs.first().expect("a run");

@@ -1,28 +1,20 @@
 //! Bills on file systems of our own: what is counted is tested exactly. Needs root, loop devices and tracefs; where
 //! those are missing each test says loudly that it did not run.
 
-use std::io::Write;
+mod support;
+
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use inkstone_io::host::can_trace;
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
+use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::cell::{Cache, Cell};
 use inkstone_lab::command::{Context, FilesystemsOptions, filesystems};
 use inkstone_lab::image::{ImageKind, LoopMode};
-use inkstone_lab::pass::Limits;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{DurableFinding, LayerBill, Measured, Outcome, Run};
-use inkstone_lab::run::{Order, Plan};
-use inkstone_lab::stage::Leftover;
+use support::{can_bill, cell, not_run, plan};
 
 const COMMITS: u64 = 64;
-
-/// Says that a test did not run: past the test harness, which hides what a passing test prints.
-fn not_run(test: &str, why: &str) {
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
-}
 
 /// Runs the cells on one image and gives the run, or says loudly why not.
 fn on(test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<Run> {
@@ -31,33 +23,14 @@ fn on(test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<R
 
 /// As [`on`], with the image's backing file below `parent`.
 fn on_in(parent: &Path, test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<Run> {
-    if !is_root() {
-        not_run(test, "it needs root for loop devices, mounts and tracefs");
-        return None;
-    }
-    if let Err(reason) = can_trace() {
-        not_run(test, &format!("the block layer cannot be traced: {reason}"));
+    if !can_bill(test) {
         return None;
     }
     let directory = tempfile::tempdir_in(parent).expect("a directory");
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let plan = Plan {
-        name: "test".into(),
-        title: "a test".into(),
-        cells,
-        baseline: 0,
-        rounds: 1,
-        order: Order::Listed,
-        leftover: Leftover::Kept,
-        limits: Limits { commits: 4, time: Duration::from_secs(5) },
-        deadline: None,
-        bill_commits: COMMITS,
-        bill_time: Duration::MAX,
-        timeline_commits: 3,
-        seed: 7,
-    };
+    let plan = plan(cells, COMMITS, 3);
     let options = FilesystemsOptions {
         directory: Some(directory.path().into()),
         kinds: vec![kind],
@@ -78,11 +51,6 @@ fn on_in(parent: &Path, test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<
         return None;
     }
     Some(run)
-}
-
-fn cell(preparation: Preparation, reuse: Reuse, access: Access, durability: Durability) -> Cell {
-    let strategy = Strategy { preparation, reuse, access, durability, engine: EngineKind::Caller };
-    Cell { file_bytes: 1 << 20, ..Cell::of(strategy) }
 }
 
 fn measured<'a>(run: &'a Run, name: &str) -> &'a Measured {

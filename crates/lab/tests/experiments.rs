@@ -132,10 +132,25 @@ fn practice_has_every_way_and_our_log() {
 }
 
 #[test]
-fn the_log_stands_beside_its_floor() {
-    let pace = Pace { budget: Some(Duration::from_millis(200)), ..pace() };
-    let result = check(Load::Log(LogPlan { threads: 2, record_bytes: 128 }), &["log"], pace);
+fn the_log_stands_beside_its_floor_and_with_blocks_reserved_or_not() {
+    const RECORDS: u64 = 20;
+    let plan = LogPlan {
+        threads: 2,
+        record_bytes: 128,
+        turn_records: Some(RECORDS),
+        time: Duration::from_millis(200),
+    };
+    let result = check(Load::Log(plan), &["log", "log-preallocation"], pace());
     assert_eq!(result.experiments[0].baseline.as_deref(), Some("raw floor"));
+    let found = &result.experiments[1];
+    assert_eq!(found.baseline.as_deref(), Some("plain file, grows"));
+    for row in found.rows.iter().filter(|row| row.invalid.is_none()) {
+        let latency = row.latency.as_ref().expect("timed one by one");
+        assert_eq!(latency.count, u64::from(ROUNDS) * 2 * RECORDS, "{}: each record once", row.name);
+        let per_flush =
+            row.figures.iter().find(|figure| figure.name == "records per flush").expect("counted");
+        assert!((1.0..=2.0).contains(&per_flush.value), "{}: {}", row.name, per_flush.value);
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn run(directory: &Path, plan: Plan, stop: bool) -> Result<LabResult, LabError> 
     let stop = AtomicBool::new(stop);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    measure(&MeasureOptions { directory: Some(directory.into()), plan, conclude: true }, &mut context)
+    measure(&MeasureOptions::of(Some(directory.into()), plan, true), &mut context)
 }
 
 #[test]

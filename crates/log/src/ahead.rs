@@ -5,7 +5,7 @@
 //!
 //! Reading begins small and without threads, since most readers want one record and not a log. Who goes on gets larger
 //! pieces, then several at once, then the first pieces of the next segment while the last ones of this are on their way.
-//! A read that fails is told when its piece is asked for, so that everything before it is shown.
+//! A failed read is reported when its piece is asked for, so that everything before it is shown.
 //!
 //! Whoever reads a piece also sums it, while its bytes are in that processor's cache, so that the thread which hands records
 //! out need not. For that it must know where the first header in its piece is, which who read the piece before tells it

@@ -37,7 +37,7 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// What was asked for was told to stop before it ended.
+    /// The caller stopped the operation before it had ended.
     Stopped,
     /// Something that was promised to be there is damaged or missing. No file was changed.
     Corrupt(Arc<Corruption>),

@@ -79,7 +79,7 @@ impl fmt::Debug for SealedSegment {
     }
 }
 
-/// Who is told.
+/// The user's listener.
 #[derive(Clone)]
 pub(crate) struct Listener(pub(crate) Arc<dyn Fn(&Event) + Send + Sync>);
 

@@ -58,7 +58,7 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
             }
             Due::Roll(bytes) => {
                 state.roll_wanted = None;
-                // Whoever asked has gone; who asks again is told why there is no segment.
+                // The caller that asked has gone; the next one that asks gets the reason why there is no segment.
                 if let Err(error) = shared.roll(state, bytes).map(drop) {
                     let mut state = shared.lock();
                     state.roll_error = Some(error);

@@ -38,7 +38,7 @@ inkstone_io::named_choice! {
         WatermarkEarly = "watermark-early", "the watermark is moved before the group is written";
         TurnNotHanded = "turn-not-handed", "a full buffer is handed over, and the turn stays free for the next group";
         WatermarkOnFailure = "watermark-on-failure", "the watermark is moved whatever became of the group";
-        WatermarkOffByOne = "watermark-off-by-one", "who waits for the record after the watermark is told Ok";
+        WatermarkOffByOne = "watermark-off-by-one", "a waiter for the record after the watermark gets Ok";
         SyncsFirst = "syncs-first", "the sync of a group is issued before its write has completed";
         SyncErrorIgnored = "sync-error-ignored", "nobody looks at what a sync answers";
         SyncForgets = "sync-forgets", "sync returns at once when nobody waits";

@@ -234,7 +234,7 @@ impl Options {
         Self { periodic: Some(max_age), ..self }
     }
 
-    /// From which time on a commit is told as slow ([`crate::Event::SlowCommit`]): a second by default.
+    /// A commit that takes this long or longer is reported as slow ([`crate::Event::SlowCommit`]): a second by default.
     pub fn slow_commit(self, slow_commit: Duration) -> Self {
         Self { slow_commit, ..self }
     }

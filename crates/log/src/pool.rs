@@ -112,7 +112,7 @@ struct Files<F> {
     used_bytes: u64,
     /// The file system has refused to reserve blocks.
     lacks_fallocate: bool,
-    /// What nobody was told of yet.
+    /// A message that the listener has not got yet.
     notice: Option<String>,
 }
 
@@ -383,7 +383,7 @@ impl<D: Directory> Pool<D> {
         }
     }
 
-    /// What is to be told to the listener, once, by whoever holds no lock.
+    /// Takes the message for the listener, once. The caller sends it when it holds no lock.
     pub(crate) fn take_notice(&self) -> Option<String> {
         lock(&self.files).notice.take()
     }

@@ -1,4 +1,4 @@
-//! What everybody who uses one open log shares: who writes, who waits, who is told.
+//! What all users of one open log share: who writes, who waits, who gets events.
 //!
 //! *Owns*: the state under one lock, the turn (one group in flight), the durable watermark, waiting and waking.
 //! *May not touch*: how a group is written (`commit.rs`), segments changing (`change.rs`), reading (`cursor.rs`).
@@ -159,7 +159,7 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// The state. A panic while it was held poisons the log through the turn, or left a record that nobody was told of;
+    /// The state. A panic while it was held poisons the log through the turn, or left a record whose LSN no caller got;
     /// the lock itself stays usable.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
@@ -326,7 +326,7 @@ impl<D: Directory> Shared<D> {
         self.tell_all(state)
     }
 
-    /// Tells what is to be told, without the lock.
+    /// Sends the events to the listener, without the lock.
     fn tell_all<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         if state.events.is_empty() {
             return state;

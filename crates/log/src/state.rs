@@ -73,7 +73,7 @@ pub(crate) struct State {
     /// The last segment change found no file ready.
     pub(crate) was_pool_empty: bool,
     pub(crate) stats: Stats,
-    /// What is to be told when the turn ends.
+    /// Events for the listener, sent when the turn ends.
     pub(crate) events: Vec<Event>,
     /// The last LSN that was given out when a group succeeded: whom `FollowerToldOk` tells.
     pub(crate) told: Lsn,

@@ -145,7 +145,7 @@ pub(crate) const TIMES: &[TimesOf] = &[
     ("change_seconds", "Changing to the next segment", |stats| &stats.change),
 ];
 
-/// What is told of a histogram.
+/// The quantiles that are published of a histogram.
 pub(crate) const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
 impl Stats {

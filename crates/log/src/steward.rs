@@ -56,7 +56,7 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
                 if shared.pool.has_doomed() { REMOVAL_AGE } else { IDLE }
             }
             Err(error) => {
-                // The same failure is told once, not every second.
+                // Report the same failure once, not every second.
                 let why = error.to_string();
                 if last_failure.as_ref() != Some(&why) {
                     shared.tell(&Event::PreparationFailed { why: why.clone() });

@@ -98,7 +98,7 @@ impl<D: Directory> View<D> {
         (seen.segments.head().segment.number() == head).then_some(seen.settled.end)
     }
 
-    /// Looks for more than is known, as cheaply as it can be told.
+    /// Looks for records beyond those that are known, with as few reads as possible.
     ///
     /// # Errors
     /// [`Error::Corrupt`], or what the file system answers.
@@ -213,7 +213,7 @@ impl<F: inkstone_io::File> Seen<F> {
         Some(last.max(found.first_live.before().unwrap_or(Lsn::ZERO)))
     }
 
-    /// Whether something that was shown is not there, and no cut says why. Beside a writer it cannot be told.
+    /// Whether something that was shown is not there, and no cut says why. Beside a writer nobody can say.
     fn is_missed_by(&self, found: &Look<F>) -> bool {
         found.untouched.is_some() && found.durable < self.durable && self.cut_by(found).is_none()
     }

@@ -171,6 +171,7 @@ fn in_another_process(test: &str, path: &Path) -> Child {
         .unwrap()
 }
 
+/// Run by that test, in a process of its own: `--exact the_writer --ignored`, with the directory in the environment.
 #[test]
 #[ignore = "the other process of a_follower_of_another_process_sees_everything_or_is_told"]
 fn the_writer() {
@@ -195,6 +196,7 @@ fn a_follower_of_another_process_sees_everything_or_is_told() {
     log.close().unwrap();
 }
 
+/// Run by that test, in a process of its own: `--exact the_writer_to_be_killed --ignored`, with the directory in the environment.
 #[test]
 #[ignore = "the other process of what_a_killed_process_had_acknowledged_is_shown_at_once"]
 fn the_writer_to_be_killed() {

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::mistakes::{Bound, EXPLORED, Lab, STARTS, THREADS, hunt};
@@ -79,31 +81,47 @@ fn every_mistake_has_a_row_and_something_that_catches_it() {
     }
 }
 
+/// Runs each of `jobs`, as many at a time as there are processors.
+fn on_all_processors<T: Sync>(jobs: &[T], run: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run(job);
+                }
+            });
+        }
+    });
+}
+
 /// Each hunt ends with the first broken promise: what the table says is run, not more.
 #[test]
 fn every_lab_that_the_table_names_catches_the_mistake_in_so_many_states() {
-    for row in rows() {
+    let hunts = rows().into_iter().flat_map(|row| {
         let mistake = row.name.parse::<Mistake>().unwrap();
-        for (lab, states) in row.labs {
-            let Some(states) = states else {
-                assert!(!lab.is_of_the_seed(), "{mistake}: no figure for {lab}");
-                let caught = STARTS.iter().any(|&start| hunt(lab, Some(mistake), start, THREADS).is_some());
-                assert!(caught, "{lab} does not catch {mistake}");
-                continue;
-            };
-            // What changes in the log or in a lab moves the figures; a lab that has become blind is another thing.
-            let bound = Bound { seeds: 100_000, states: SLACK * states };
-            let caught = hunt(lab, Some(mistake), STARTS[0], bound);
-            assert!(caught.is_some(), "{lab} does not catch {mistake} in {SLACK} times {states} states");
-        }
-    }
+        row.labs.into_iter().map(move |(lab, states)| (mistake, lab, states))
+    });
+    on_all_processors(&hunts.collect::<Vec<_>>(), |&(mistake, lab, states)| {
+        let Some(states) = states else {
+            assert!(!lab.is_of_the_seed(), "{mistake}: no figure for {lab}");
+            let caught = STARTS.iter().any(|&start| hunt(lab, Some(mistake), start, THREADS).is_some());
+            assert!(caught, "{lab} does not catch {mistake}");
+            return;
+        };
+        // What changes in the log or in a lab moves the figures; a lab that has become blind is another thing.
+        let bound = Bound { seeds: 100_000, states: SLACK * states };
+        let caught = hunt(lab, Some(mistake), STARTS[0], bound);
+        assert!(caught.is_some(), "{lab} does not catch {mistake} in {SLACK} times {states} states");
+    });
 }
 
 /// The labs of this module that no other test runs: without a mistake they find nothing.
 #[test]
 fn without_a_mistake_every_lab_finds_nothing() {
-    for &lab in Lab::ALL {
+    on_all_processors(Lab::ALL, |&lab| {
         let bound = if lab.is_of_the_seed() { Bound { seeds: 200, states: 6_000 } } else { THREADS };
         assert_eq!(hunt(lab, None, STARTS[0], bound), None, "{lab}");
-    }
+    });
 }

@@ -98,7 +98,7 @@ impl Directory for SimDirectory {
         }
         match how.access {
             Access::Buffered | Access::Seek | Access::Direct => {}
-            Access::Mmap | Access::Stream => {
+            Access::Mmap | Access::Stream | Access::StreamGather => {
                 let why = format!("a simulated disk has no access {}", how.access);
                 return Err(Error::unsupported("open", path, why));
             }

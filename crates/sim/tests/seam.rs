@@ -262,7 +262,7 @@ fn what_a_simulated_disk_does_not_have_it_says() {
     let directory = disk.directory("/d");
     let error = directory.open("a", &OpenFile::new_file().access(Access::Direct)).unwrap_err();
     assert!(error.to_string().contains("this file system has no O_DIRECT"), "{error}");
-    for access in [Access::Mmap, Access::Stream] {
+    for access in [Access::Mmap, Access::Stream, Access::StreamGather] {
         assert!(directory.open("a", &OpenFile::new_file().access(access)).unwrap_err().is_unsupported());
     }
     assert!(directory.list().unwrap().is_empty());

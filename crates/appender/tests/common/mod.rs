@@ -1,13 +1,20 @@
-//! A disk that can be stopped and made to fail, under real files.
+//! Places and lines of logs, waiting for what must come, and a disk that can be stopped and made to fail, under real files.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
-use inkstone_appender::{AppendFacts, Disk, Error, LogFile, OsDirectory, OsDisk, Result};
+use inkstone_appender::{AppendFacts, Disk, Error, LogFile, LogWriter, OsDirectory, OsDisk, Result};
 use inkstone_io::Directory as _;
+
+/// What [`put`] writes.
+pub(crate) const LINE: usize = 120;
+/// Longer than anything here takes, also on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// What the disk does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +172,38 @@ pub(crate) fn all_text(folder: &Path, name: &str) -> String {
     names.sort_by_key(key);
     names.push(name.to_owned());
     names.iter().map(|name| std::fs::read_to_string(folder.join(name)).expect("text")).collect()
+}
+
+/// A directory, and the path of a log in it.
+pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.log");
+    (directory, path)
+}
+
+/// The names in a directory, in order.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a directory");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Looks again and again until it is so.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < LONG, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Writes these lines of thread 0, each of [`LINE`] bytes.
+pub(crate) fn put(log: &LogWriter, numbers: Range<u64>) {
+    for number in numbers {
+        (&mut &*log).write_all(line(0, number, LINE).as_bytes()).expect("accepted");
+    }
 }
 
 /// The stage file of a log whose stage directory is `parent`.

@@ -81,7 +81,7 @@ pub(crate) enum ExperimentCommand {
         #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
         segment_size: Option<u64>,
     },
-    /// A key-value store's log: 8 threads that wait for 128-byte records, on our log beside the raw floor (E5)
+    /// A key-value store's log: 8 threads that wait for 128-byte records, on our log beside the raw floor, and with blocks reserved or not (E5)
     #[command(after_help = EXAMPLES)]
     Log {
         #[command(flatten)]
@@ -251,7 +251,9 @@ impl ExperimentCommand {
                 plan.lines = lines.unwrap_or(plan.lines);
                 common.run(Load::Text(plan), 18, context)
             }
-            Self::Log { common } => common.run(Load::Log(LogPlan::default()), 10, context),
+            Self::Log { common } => {
+                common.run(Load::Log(common.or_published(LogPlan::published())), 16, context)
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How `tee` runs and ends.
 //!
-//! *Owns*: its threads, what a signal does, how long the end may take, what is told at the end. *May not touch*: lines.
+//! *Owns*: its threads, what a signal does, how long the end may take, what it reports at the end. *May not touch*: lines.
 //!
 //! This thread waits for events and never for the disk, the input or the echo, each of which has a thread of its own: whatever
 //! hangs, a signal is heard, and what was read and not written is known.
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
 }
 
 impl Run {
-    /// From the first byte to what is told at the end.
+    /// From the first byte to the report at the end.
     fn work(&mut self, arguments: TeeArguments) -> anyhow::Result<ExitCode> {
         if let Some(path) = &arguments.pid_file {
             pid_file::check_is_not(&arguments.file, path)?;
@@ -238,7 +238,7 @@ impl Run {
     }
 }
 
-/// What is told at the end.
+/// What the report at the end is made from.
 struct End<'a> {
     arguments: &'a TeeArguments,
     log: &'a LogWriter,

@@ -94,7 +94,7 @@ impl Told {
         self.changed.notify_all();
     }
 
-    /// Writes for as long as the process lives; without an output there is nobody to be told.
+    /// Writes lines for as long as the process lives. Without an output it drops them.
     fn run(&self, out: Option<&File>) {
         loop {
             let mut state = self.lock();
@@ -129,7 +129,7 @@ impl Told {
     }
 }
 
-/// Writes a line; when that fails, nobody can be told.
+/// Writes a line. A failure is ignored: there is no other place to report it.
 fn write(mut out: &File, mut rest: &[u8]) {
     while !rest.is_empty() {
         match out.write(rest) {

@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The command, with the signals as a shell leaves them: the tests themselves may run under `nohup`, and what is ignored stays so.
 pub(crate) fn inkstone() -> Command {
@@ -75,6 +76,30 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
         assert!(begun.elapsed() < std::time::Duration::from_secs(120), "it does not come");
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
+}
+
+/// Runs each of `jobs`, a few of them at a time: most of their time they wait for a disk. Gives what came of each, in their order.
+///
+/// # Panics
+/// If one of them does.
+pub(crate) fn side_by_side<T: Sync, R: Send>(jobs: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    const AT_ONCE: usize = 6;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(number) else { return done };
+            done.push((number, run(job)));
+        }
+    };
+    let mut done: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE.min(jobs.len())).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
+        ended.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    done.sort_unstable_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Files of segments, lowest first.

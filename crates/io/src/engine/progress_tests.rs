@@ -216,7 +216,7 @@ fn what_cannot_work_is_refused_before_the_kernel_and_keeps_its_buffer() {
         let error = play(write(1, offset, Persist::Later), vec![]).unwrap_err();
         assert!(error.to_string().contains("beyond the largest file"), "{error}");
     }
-    for access in [Access::Seek, Access::Mmap, Access::Stream] {
+    for access in [Access::Seek, Access::Mmap, Access::Stream, Access::StreamGather] {
         let (_directory, progress) = progress_in(access, Operation::Sync(SyncKind::All));
         let error = play(progress, vec![]).unwrap_err();
         assert!(error.to_string().contains(&format!("access {access} does not")), "{error}");

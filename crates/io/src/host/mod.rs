@@ -11,6 +11,7 @@
 
 mod child;
 mod device;
+mod discard;
 mod layout;
 mod layout_btrfs;
 mod layout_ext4;
@@ -33,6 +34,7 @@ pub use device::{
     BlockStat, DeviceNumber, NotADeviceNumber, block_stat, drop_cached_pages, monotonic_ns, own_threads,
     process_cpu_ns,
 };
+pub use discard::trim_free_space;
 pub use layout::log_area;
 pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
 pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};

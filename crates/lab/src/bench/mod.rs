@@ -84,7 +84,7 @@ const BUDGET_BYTES: u64 = 256 << 20;
 /// A row's file for the floor.
 const FLOOR_BYTES: u64 = 16 << 20;
 /// What a row's log keeps of its records: older ones are given up, up to as many again at a time.
-const KEEP_BYTES: u64 = 16 << 20;
+pub(crate) const KEEP_BYTES: u64 = 16 << 20;
 /// What a record takes in a segment beside its bytes, at least.
 const FRAME_BYTES: u64 = 24;
 

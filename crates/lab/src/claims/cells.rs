@@ -40,6 +40,10 @@ pub(super) const KEEP_SIZE: Cell = prepared(Preparation::KeepSize);
 pub(super) const ZERO_RANGE: Cell = prepared(Preparation::ZeroRange);
 pub(super) const FALLOCATE_512: Cell = Cell { write_bytes: 512, ..FALLOCATE };
 pub(super) const KEEP_SIZE_512: Cell = Cell { write_bytes: 512, ..KEEP_SIZE };
+pub(super) const FALLOCATE_STEPS_512: Cell =
+    Cell { write_bytes: 512, ..prepared(Preparation::FallocateSteps) };
+pub(super) const KEEP_SIZE_STEPS_512: Cell =
+    Cell { write_bytes: 512, ..prepared(Preparation::KeepSizeSteps) };
 pub(super) const FALLOCATE_O_DSYNC: Cell = cell(Strategy {
     preparation: Preparation::Fallocate,
     access: Access::Direct,
@@ -50,6 +54,7 @@ pub(super) const ZEROS_DIRECT: Cell =
     cell(Strategy { preparation: Preparation::Zeros, access: Access::Direct, ..NEW });
 pub(super) const ZERO_RANGE_FSYNC: Cell =
     cell(Strategy { preparation: Preparation::ZeroRange, durability: Durability::Fsync, ..NEW });
+pub(super) const ZERO_RANGE_AGAIN: Cell = Cell { pass: Pass::Second, ..ZERO_RANGE };
 pub(super) const ZERO_RANGE_FSYNC_AGAIN: Cell = Cell { pass: Pass::Second, ..ZERO_RANGE_FSYNC };
 
 pub(super) const OVERWRITE: Cell = cell(REUSE);

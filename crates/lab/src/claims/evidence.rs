@@ -4,9 +4,10 @@
 
 use inkstone_io::{FallocateMode, NamedChoice};
 
+use crate::asked::against;
 use crate::cell::Cell;
 use crate::experiment::{Experiment, ExperimentRow};
-use crate::result::{self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run};
+use crate::result::{self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run, Warning};
 use crate::stats::relative;
 
 use super::rule::Found;
@@ -18,6 +19,10 @@ pub(crate) enum Ground {
     Here,
     /// On an ext4 with a journal, made for it on a loop device (root).
     Journal,
+    /// Article 1's: ext4 with a journal, on a loop device over a file through the page cache; beside the next (root).
+    Article1Journal,
+    /// The same without a journal.
+    Article1NoJournal,
 }
 
 /// What is counted per commit.
@@ -37,6 +42,8 @@ pub(crate) enum Counted {
     JournalWrites,
     /// Their bytes.
     JournalKib,
+    /// Bytes of all that commits wrote: data, journal, metadata.
+    WrittenKib,
 }
 
 /// An experiment that rows are taken from.
@@ -52,6 +59,8 @@ pub(crate) enum Measured {
     ReadCold,
     /// Threads that block.
     Pool,
+    /// Durable writes in sequence, and reads at random.
+    ReadsAndWrites,
     /// Commits beside unrelated new files, on [`Ground::Journal`].
     Neighbours,
 }
@@ -68,6 +77,10 @@ pub(crate) struct Rows {
 pub(crate) enum By {
     /// How many times as fast a cell is as another, side by side; of several others, as the one that comes nearest.
     Speed { ground: Ground, slow: &'static [Cell], fast: Cell },
+    /// How many times as fast a cell is without a journal as with one, on article 1's two file systems side by side.
+    JournalTime { cell: Cell },
+    /// How many times as much of something a commit of a cell has with a journal as without one, there.
+    JournalCount { cell: Cell, what: Counted },
     /// What one commit of a cell costs.
     Count { ground: Ground, cell: Cell, what: Counted },
     /// How many times as much a row of an experiment does as another, side by side.
@@ -83,6 +96,10 @@ pub(crate) struct Evidence<'a> {
     pub(crate) here: Result<&'a Run, String>,
     /// The run on the journalling file system.
     pub(crate) journal: Result<&'a Run, String>,
+    /// The runs on article 1's file systems, side by side: with a journal and without.
+    pub(crate) article_1: Result<(&'a Run, &'a Run), String>,
+    /// What the lab warns of.
+    pub(crate) warnings: &'a [Warning],
     /// All experiments.
     pub(crate) experiments: &'a [Experiment],
     /// The atlas of the directory.
@@ -98,6 +115,7 @@ impl Measured {
             Self::ReadWarm => "read-sequential-warm",
             Self::ReadCold => "read-sequential-cold",
             Self::Pool => "pool",
+            Self::ReadsAndWrites => "reads-and-writes",
             Self::Neighbours => "neighbours",
         }
     }
@@ -111,7 +129,34 @@ impl By {
                 slow.iter().copied().chain([*fast]).collect()
             }
             Self::Count { ground, cell, .. } if *ground == on => vec![*cell],
+            Self::JournalTime { cell } | Self::JournalCount { cell, .. }
+                if matches!(on, Ground::Article1Journal | Ground::Article1NoJournal) =>
+            {
+                vec![*cell]
+            }
             _ => Vec::new(),
+        }
+    }
+
+    /// What is counted for it there, if anything is.
+    pub(crate) fn counts_on(&self, on: Ground) -> bool {
+        matches!(self, Self::Count { .. } | Self::JournalCount { .. }) && !self.cells(on).is_empty()
+    }
+
+    /// The warning on which nothing is to be said of it: a figure of time is no better than the minute that it was taken in. What was
+    /// counted is what it is.
+    pub(crate) fn warning(&self, evidence: &Evidence<'_>) -> Option<Warning> {
+        let of = |run: &Run| against(run, evidence.warnings).into_iter().next();
+        match self {
+            Self::Speed { ground, .. } => of(evidence.run(*ground).ok()?),
+            Self::JournalTime { .. } => {
+                let (journal, none) = evidence.article_1.as_ref().ok()?;
+                of(journal).or_else(|| of(none))
+            }
+            // Bytes stand in the place of its time.
+            Self::Rate { load: Measured::Neighbours, .. } => None,
+            Self::Rate { .. } => of(&Run::default()),
+            Self::JournalCount { .. } | Self::Count { .. } | Self::Blocks { .. } => None,
         }
     }
 
@@ -119,6 +164,15 @@ impl By {
     pub(crate) fn find(&self, evidence: &Evidence<'_>) -> Result<Found, String> {
         match self {
             Self::Speed { ground, slow, fast } => speed(evidence.run(*ground)?, slow, fast),
+            Self::JournalTime { cell } => {
+                let (journal, none) = evidence.article_1.as_ref().map_err(Clone::clone)?;
+                let found = told(relative(rounds(journal, cell)?, rounds(none, cell)?, journal.seed))?;
+                Ok(times(found, format!("{}, without a journal : with one", cell.name())))
+            }
+            Self::JournalCount { cell, what } => {
+                let (journal, none) = evidence.article_1.as_ref().map_err(Clone::clone)?;
+                amplified(count(journal, cell, *what)?, count(none, cell, *what)?)
+            }
             Self::Count { ground, cell, what } => count(evidence.run(*ground)?, cell, *what),
             Self::Rate { load, rows } => rate(evidence, *load, *rows),
             Self::Blocks { mode, len_bytes } => blocks(evidence, *mode, *len_bytes),
@@ -128,12 +182,28 @@ impl By {
 
 impl Evidence<'_> {
     fn run(&self, ground: Ground) -> Result<&Run, String> {
-        let run = match ground {
-            Ground::Here => &self.here,
-            Ground::Journal => &self.journal,
-        };
-        run.as_ref().copied().map_err(Clone::clone)
+        let both = || self.article_1.as_ref().map_err(Clone::clone);
+        match ground {
+            Ground::Here => self.here.as_ref().copied().map_err(Clone::clone),
+            Ground::Journal => self.journal.as_ref().copied().map_err(Clone::clone),
+            Ground::Article1Journal => both().map(|(journal, _)| *journal),
+            Ground::Article1NoJournal => both().map(|(_, none)| *none),
+        }
     }
+}
+
+/// What was counted with a journal by what was counted without one.
+fn amplified(with: Found, without: Found) -> Result<Found, String> {
+    if without.value <= 0.0 {
+        return Err(format!("nothing of it was counted without a journal: `{}`", without.of));
+    }
+    let value = with.value / without.value;
+    let of = format!("{}, {} with a journal, {} without", with.of, per_commit(&with), per_commit(&without));
+    Ok(Found { value, low: value, high: value, unit: "times".into(), of })
+}
+
+fn per_commit(found: &Found) -> String {
+    format!("{:.1} {}", found.value, found.unit)
 }
 
 /// Of several, the one that the fast cell is surest to beat by the least: if that one is beaten, all are.
@@ -227,6 +297,10 @@ fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, Str
         Counted::Metadata => (layer.journal_writes.requests + layer.metadata_writes.requests) as f64,
         Counted::JournalWrites => layer.journal_writes.requests as f64,
         Counted::JournalKib => layer.journal_writes.bytes as f64 / 1024.0,
+        Counted::WrittenKib => {
+            let all = [&layer.data_writes, &layer.journal_writes, &layer.metadata_writes];
+            all.iter().map(|tally| tally.bytes).sum::<u64>() as f64 / 1024.0
+        }
     };
     if bill.commits == 0 {
         return Err("no commit was traced".into());
@@ -249,6 +323,7 @@ impl Counted {
             Self::Metadata => "metadata writes a commit",
             Self::JournalWrites => "journal writes a commit",
             Self::JournalKib => "KiB of journal a commit",
+            Self::WrittenKib => "KiB written a commit",
         }
     }
 }

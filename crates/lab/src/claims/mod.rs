@@ -3,8 +3,8 @@
 //! *Owns*: from what was measured to the answers. *May not touch*: measuring (`command::claims` does).
 //!
 //! Each claim of the [`table`](CLAIMS) says which figure it is about and in which band that must lie. The rule is the same for all
-//! (`rule`): the whole 95% interval inside the band confirms it, wholly outside refutes it, across an end it is a tie. What was
-//! counted has no interval. Where there is no figure the answer is *not run*, with the reason.
+//! (`rule`): the whole 95% interval inside the band confirms it, wholly outside refutes it, across an end it is a tie, as it is where the
+//! lab itself warns of the run. What was counted has no interval, and no warning. Where there is no figure the answer is *not run*, with the reason.
 
 mod cells;
 pub(crate) mod evidence;
@@ -18,7 +18,7 @@ pub use table::{CLAIMS, Claim};
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::LabResult;
+use crate::result::{LabResult, Warning};
 
 use evidence::Evidence;
 
@@ -37,7 +37,7 @@ pub struct Answer {
     pub verdict: Verdict,
     /// What it stands on.
     pub found: Option<Found>,
-    /// Why it was not run.
+    /// Why it was not run; of a tie, why nothing is said although there is a figure.
     pub reason: Option<String>,
 }
 
@@ -55,13 +55,14 @@ impl Claim {
     /// The answer that what was run gives.
     pub(crate) fn answer(&self, evidence: &Evidence<'_>) -> Answer {
         let found = self.by.find(evidence);
-        let verdict = match &found {
-            Ok(found) => self.band.verdict(found.low, found.high),
-            Err(_) => Verdict::NotRun,
-        };
-        let (found, reason) = match found {
-            Ok(found) => (Some(found), None),
-            Err(reason) => (None, Some(reason)),
+        let (verdict, found, reason) = match found {
+            Ok(found) => match self.by.warning(evidence) {
+                None => (self.band.verdict(found.low, found.high), Some(found), None),
+                Some(Warning { name, text, .. }) => {
+                    (Verdict::Tie, Some(found), Some(format!("the lab warns of it ({name}: {text})")))
+                }
+            },
+            Err(reason) => (Verdict::NotRun, None, Some(reason)),
         };
         Answer {
             id: self.id.into(),

@@ -37,7 +37,7 @@ const fn rate(load: Measured, rows: Rows) -> By {
     By::Rate { load, rows }
 }
 
-use Ground::{Here, Journal};
+use Ground::{Article1Journal, Article1NoJournal, Here, Journal};
 
 /// All of them.
 pub const CLAIMS: &[Claim] = &[
@@ -192,10 +192,66 @@ pub const CLAIMS: &[Claim] = &[
         band: FASTER,
     },
     Claim {
+        id: "fdatasync-appending",
+        statement: "fdatasync is faster than fsync where the file grows with each write.",
+        source: "article 1 (fdatasync is faster than fsync); the set-up is article 2's first row",
+        by: speed(Here, &[APPEND_FSYNC], APPEND),
+        band: FASTER,
+    },
+    Claim {
+        id: "fdatasync-journal",
+        statement: "fdatasync is faster than fsync over a ZERO_RANGE file, with a journal.",
+        source: "article 1 (15.63 s and 15.39 s), on its set-up: ext4, buffered loop device",
+        by: speed(Article1Journal, &[ZERO_RANGE_FSYNC], ZERO_RANGE),
+        band: FASTER,
+    },
+    Claim {
+        id: "fdatasync-no-journal",
+        statement: "And without a journal.",
+        source: "article 1 (15.56 s and 15.07 s), on its set-up",
+        by: speed(Article1NoJournal, &[ZERO_RANGE_FSYNC], ZERO_RANGE),
+        band: FASTER,
+    },
+    Claim {
+        id: "fdatasync-second-pass",
+        statement: "And in the second pass, over blocks that are written, with a journal.",
+        source: "article 1 (8.68 s, both), on its set-up",
+        by: speed(Article1Journal, &[ZERO_RANGE_FSYNC_AGAIN], ZERO_RANGE_AGAIN),
+        band: FASTER,
+    },
+    Claim {
+        id: "journal-amplifies",
+        statement: "The journal amplifies synchronous writes: more is written for each of them than without one.",
+        source: "article 1, on its set-up",
+        by: By::JournalCount { cell: ZERO_RANGE_FSYNC, what: Counted::WrittenKib },
+        band: Band::at_least(1.1),
+    },
+    Claim {
+        id: "journal-amplifies-overwrites",
+        statement: "And so it does in the second pass, where blocks are overwritten.",
+        source: "article 1, which makes no exception, on its set-up",
+        by: By::JournalCount { cell: ZERO_RANGE_FSYNC_AGAIN, what: Counted::WrittenKib },
+        band: Band::at_least(1.1),
+    },
+    Claim {
+        id: "journal-slows",
+        statement: "And it makes them slower.",
+        source: "article 1 (its figures: 15.56 s without, 15.63 s with), on its set-up",
+        by: By::JournalTime { cell: ZERO_RANGE_FSYNC },
+        band: FASTER,
+    },
+    Claim {
         id: "keep-size-dearer",
         statement: "KEEP_SIZE hides a cost: the size grows with each write, so mode 0 commits faster (512 B).",
         source: "facebook/rocksdb D16761, tikv/raft-engine#100 (+60%)",
         by: speed(Journal, &[KEEP_SIZE_512], FALLOCATE_512),
+        band: FASTER,
+    },
+    Claim {
+        id: "keep-size-wal",
+        statement: "A log reserved a step ahead, as RocksDB's, is faster with mode 0 than with KEEP_SIZE (512 B).",
+        source: "RocksDB env/fs_posix.cc, OptimizeForLogWrite (the calls are article 3's)",
+        by: speed(Here, &[KEEP_SIZE_STEPS_512], FALLOCATE_STEPS_512),
         band: FASTER,
     },
     Claim {
@@ -258,6 +314,20 @@ pub const CLAIMS: &[Claim] = &[
         statement: "readahead(2) ahead of the reader helps cold reads from front to back.",
         source: "article 1",
         by: rate(Measured::ReadCold, Rows { slow: "read, 4 KiB", fast: "readahead(2) ahead, 4 KiB" }),
+        band: FASTER,
+    },
+    Claim {
+        id: "reads-beat-writes",
+        statement: "Reads of 4 KiB at random are faster than synced writes in sequence (reads from the page cache).",
+        source: "article 5, whose pool reads what it has written",
+        by: rate(Measured::ReadsAndWrites, Rows { slow: "write and fsync", fast: "read, in memory" }),
+        band: FASTER,
+    },
+    Claim {
+        id: "device-reads-beat-writes",
+        statement: "And so they are where they come from the device (O_DIRECT).",
+        source: "article 5, whose reads do not",
+        by: rate(Measured::ReadsAndWrites, Rows { slow: "write and fsync", fast: "read, from the device" }),
         band: FASTER,
     },
     Claim {

@@ -7,7 +7,7 @@ use crate::experiment::{Experiment, ExperimentRow};
 use crate::finding::tests::{cell as made, run};
 use crate::result::{
     Bill, BillSource, DurableFinding, FallocateAtlas, FallocateCell, FileFacts, LayerBill, Outcome, Place,
-    Run, Submitter, Tally,
+    Run, Submitter, Tally, Warning,
 };
 
 const COMMITS: u64 = 1_000;
@@ -44,6 +44,7 @@ fn counted(cell: Cell, per_commit: f64, what: Counted) -> Run {
         Counted::Reads => layer.data_reads = tally,
         Counted::Metadata => layer.metadata_writes = tally,
         Counted::JournalWrites | Counted::JournalKib => layer.journal_writes = tally,
+        Counted::WrittenKib => layer.data_writes = tally,
     }
     // What others send is not ours.
     layer.flushes = 1_000;
@@ -91,12 +92,16 @@ fn atlas(mode: &str, len_bytes: u64, added: u64) -> FallocateAtlas {
 
 /// The answer to a claim when its figure is `value`; with noise in one of the two that are compared.
 fn answer(claim: &Claim, value: f64, noise: f64) -> Answer {
-    let why = || Err("not made".to_owned());
-    let empty = Evidence { here: why(), journal: why(), experiments: &[], atlas: None };
+    let empty = empty_of();
     let on = |ground: Ground, run: &Run| match ground {
         Ground::Here => claim.answer(&Evidence { here: Ok(run), ..empty_of() }),
         Ground::Journal => claim.answer(&Evidence { journal: Ok(run), ..empty_of() }),
+        Ground::Article1Journal | Ground::Article1NoJournal => {
+            claim.answer(&Evidence { article_1: Ok((run, run)), ..empty_of() })
+        }
     };
+    let both =
+        |journal: &Run, none: &Run| claim.answer(&Evidence { article_1: Ok((journal, none)), ..empty_of() });
     match &claim.by {
         By::Speed { ground, slow, fast } => {
             let slower = slow.iter().map(|&cell| (cell, 100.0 * value));
@@ -105,6 +110,12 @@ fn answer(claim: &Claim, value: f64, noise: f64) -> Answer {
             let noisy = timed(&[(*fast, 100.0)], noise);
             *run.cells.last_mut().expect("the fast one") = noisy.cells[0].clone();
             on(*ground, &run)
+        }
+        By::JournalTime { cell } => {
+            both(&timed(&[(*cell, 100.0 * value)], 1.0), &timed(&[(*cell, 100.0)], noise))
+        }
+        By::JournalCount { cell, what } => {
+            both(&counted(*cell, 10.0 * value, *what), &counted(*cell, 10.0, *what))
         }
         By::Count { ground, cell, what } => on(*ground, &counted(*cell, value, *what)),
         By::Rate { load, rows } => {
@@ -120,8 +131,14 @@ fn answer(claim: &Claim, value: f64, noise: f64) -> Answer {
 }
 
 fn empty_of() -> Evidence<'static> {
-    let why = || Err("not made".to_owned());
-    Evidence { here: why(), journal: why(), experiments: &[], atlas: None }
+    Evidence {
+        here: Err("not made".to_owned()),
+        journal: Err("not made".to_owned()),
+        article_1: Err("not made".to_owned()),
+        warnings: &[],
+        experiments: &[],
+        atlas: None,
+    }
 }
 
 /// Well inside a claim's band, and well outside.
@@ -151,7 +168,10 @@ fn every_claim_is_confirmed_refuted_and_not_run_by_figures_made_for_it() {
 
 #[test]
 fn every_claim_on_times_is_a_tie_where_noise_hides_it() {
-    for claim in CLAIMS.iter().filter(|claim| matches!(claim.by, By::Speed { .. } | By::Rate { .. })) {
+    for claim in CLAIMS
+        .iter()
+        .filter(|claim| matches!(claim.by, By::Speed { .. } | By::Rate { .. } | By::JournalTime { .. }))
+    {
         let tie = answer(claim, claim.band.from * 1.02, 3.0);
         assert_eq!(tie.verdict, Verdict::Tie, "{tie:?}");
         let found = tie.found.expect("a figure");
@@ -169,7 +189,8 @@ fn ids_are_unique_and_everything_is_said() {
     for claim in CLAIMS {
         assert!(claim.statement.ends_with(['.', ')']) && !claim.source.is_empty(), "{}", claim.id);
         assert!(claim.band.from <= claim.band.to && !claim.band.words().is_empty(), "{}", claim.id);
-        for cell in [Ground::Here, Ground::Journal].into_iter().flat_map(|ground| claim.by.cells(ground)) {
+        let grounds = [Ground::Here, Ground::Journal, Ground::Article1Journal, Ground::Article1NoJournal];
+        for cell in grounds.into_iter().flat_map(|ground| claim.by.cells(ground)) {
             assert_eq!(cell.check(), Ok(()), "{}: {}", claim.id, cell.name());
         }
     }
@@ -237,4 +258,29 @@ fn claims_are_chosen_by_name() {
     assert_eq!(ids(&[]).expect("all").len(), CLAIMS.len());
     assert_eq!(ids(&["pool-knee", "overwrite-twice"]), Ok(vec!["overwrite-twice", "pool-knee"]));
     assert!(ids(&["nonsense"]).is_err_and(|why| why.contains("overwrite-twice")));
+}
+
+/// A figure of time is no better than its minute; a count is what it is.
+#[test]
+fn where_the_lab_warns_no_time_is_judged() {
+    let warning = |name: &str| Warning { name: name.into(), text: "so".into(), cure: String::new() };
+    let (busy, swept) = ([warning("cpu-busy")], [warning("swept")]);
+    let claim = of("overwrite-twice");
+    let By::Speed { slow, fast, .. } = &claim.by else { panic!("a comparison") };
+    let run = timed(&[(slow[0], 200.0), (*fast, 100.0)], 1.0);
+    let told = |warnings| claim.answer(&Evidence { here: Ok(&run), warnings, ..empty_of() });
+    assert_eq!(told(&swept).verdict, Verdict::Confirmed, "what was tidied up says nothing of figures");
+    let warned = told(&busy);
+    assert!(warned.verdict == Verdict::Tie && warned.found.is_some(), "{warned:?}");
+    assert!(warned.reason.is_some_and(|why| why.contains("cpu-busy")));
+    let claim = of("direct-not-durable");
+    let By::Count { cell, what, .. } = &claim.by else { panic!("a count") };
+    let run = counted(*cell, 0.0, *what);
+    let counted = claim.answer(&Evidence { here: Ok(&run), warnings: &busy, ..empty_of() });
+    assert_eq!(counted.verdict, Verdict::Confirmed);
+    let claim = of("fake-iops");
+    let By::Rate { load, rows } = &claim.by else { panic!("a rate") };
+    let found = [experiment(load.name(), &[(rows.slow, 100.0), (rows.fast, 900.0)], 1.0)];
+    let rated = |warnings| claim.answer(&Evidence { experiments: &found, warnings, ..empty_of() }).verdict;
+    assert_eq!((rated(&swept), rated(&busy)), (Verdict::Confirmed, Verdict::Tie));
 }

@@ -12,13 +12,13 @@ use crate::cell::Cell;
 use crate::claims::evidence::{By, Evidence, Ground, Measured};
 use crate::claims::{Claim, ClaimsResult, chosen};
 use crate::experiment::{
-    Load, NEIGHBOURS_ROWS, Pace, PoolPlan, RESERVED_ROWS, ReadOrder, ReadPlan, neighbours, reserving,
-    unwritten,
+    Load, NEIGHBOURS_ROWS, Pace, PoolPlan, READS_WRITES_ROWS, RESERVED_ROWS, ReadOrder, ReadPlan, neighbours,
+    reads_and_writes, reserving, unwritten,
 };
 use crate::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 use crate::pass::Limits;
-use crate::result::Warning;
-use crate::run::{Order, Plan, room_needed_bytes, run, steps_of};
+use crate::result::{Run, Warning};
+use crate::run::{Order, Plan, room_needed_bytes, run, run_side_by_side, steps_of};
 use crate::site::OpenSite;
 use crate::stage::{CellError, Leftover};
 
@@ -33,7 +33,7 @@ pub struct ClaimsOptions {
     pub only: Vec<String>,
     /// Rounds; every arm has a turn in each.
     pub rounds: u32,
-    /// Each time limit is multiplied by this: 1 for about a minute in all.
+    /// Each time limit is multiplied by this: 1 for a minute or two in all.
     pub time_scale: f64,
     /// Seed of orders and bytes.
     pub seed: u64,
@@ -46,6 +46,7 @@ const PASS: Duration = Duration::from_millis(50);
 /// No round of cells begins later, once five were done.
 const HERE: Duration = Duration::from_secs(23);
 const JOURNAL: Duration = Duration::from_secs(10);
+const ARTICLE_1: Duration = Duration::from_secs(12);
 /// For the commits beside new files, in seconds.
 const NEIGHBOURS_S: f64 = 4.0;
 const BILL_COMMITS: u64 = 64;
@@ -64,15 +65,15 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
     let claims = chosen(&options.only).map_err(LabError::Refused)?;
     let directory = directory_or_here(options.directory.as_deref());
     let mut started = Started::new(context);
-    let here = options.plan(&claims, Ground::Here);
-    let needed = room_needed_bytes(&here) + image_bytes() + 2 * READ_BYTES;
+    let here = options.plan(&claims, &[Ground::Here]);
+    let needed = room_needed_bytes(&here) + 2 * image_bytes() + 2 * READ_BYTES;
     let open = OpenSite::open(&directory, &directory.display().to_string(), needed)?;
     started.swept(&open.swept);
     let looked = started.look_around(&open.site, context);
-    let journal = if looked.is_ok() {
+    let (journal, article_1) = if looked.is_ok() {
         everything(&open, options, &claims, &here, context, &mut started)
     } else {
-        Err(String::new())
+        (Err(String::new()), Err(String::new()))
     };
     context.progress.finish();
     open.close()?;
@@ -83,6 +84,12 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
     let evidence = Evidence {
         here: named(name_of(Ground::Here)).ok_or_else(none),
         journal: journal.and_then(|()| named(name_of(Ground::Journal)).ok_or_else(none)),
+        article_1: article_1.and_then(|()| {
+            let both =
+                [Ground::Article1Journal, Ground::Article1NoJournal].map(|ground| named(name_of(ground)));
+            both[0].zip(both[1]).ok_or_else(none)
+        }),
+        warnings: &result.warnings,
         experiments: &result.experiments,
         atlas: result.fallocate.first(),
     };
@@ -90,7 +97,7 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
     Ok(ClaimsResult { claims, result })
 }
 
-/// Everything that the claims need; why there is no journalling file system, if so.
+/// Everything that the claims need; why there is no journalling file system, or not both of article 1's, if so.
 fn everything(
     open: &OpenSite,
     options: &ClaimsOptions,
@@ -98,13 +105,20 @@ fn everything(
     here: &Plan,
     context: &mut Context<'_>,
     started: &mut Started,
-) -> Result<(), String> {
+) -> (Result<(), String>, Result<(), String>) {
     let site = &open.site;
     if !here.cells.is_empty() {
         context.progress.start(steps_of(site, here), "claims", HERE.as_secs_f64());
         started.result.runs.push(run(site, here, context.stop, context.progress));
     }
-    for load in [Measured::Unwritten, Measured::Reserve, Measured::ReadCold, Measured::Pool] {
+    let loads = [
+        Measured::Unwritten,
+        Measured::Reserve,
+        Measured::ReadCold,
+        Measured::ReadsAndWrites,
+        Measured::Pool,
+    ];
+    for load in loads {
         if !context.interrupted() && claims.iter().any(|claim| needs(&claim.by, load)) {
             let measured = experiment(open, options, load, context, started);
             keep(started, load.name(), measured);
@@ -117,7 +131,52 @@ fn everything(
         let found = found.map(|found| started.result.fallocate.push(found));
         keep(started, "fallocate", found.map_err(LabError::from));
     }
-    on_journal(open, options, claims, context, started)
+    let journal = on_journal(open, options, claims, context, started);
+    (journal, on_article_1(open, options, claims, context, started))
+}
+
+/// On article 1's two file systems, a round in both before the next: with a journal and without, through the host's page cache.
+fn on_article_1(
+    open: &OpenSite,
+    options: &ClaimsOptions,
+    claims: &[&Claim],
+    context: &mut Context<'_>,
+    started: &mut Started,
+) -> Result<(), String> {
+    let plan = options.plan(claims, &[Ground::Article1Journal, Ground::Article1NoJournal]);
+    if plan.cells.is_empty() || context.interrupted() {
+        return Ok(());
+    }
+    if !is_root() {
+        return Err("needs root: article 1's file systems are made for it on loop devices".into());
+    }
+    let words =
+        |error: &dyn std::fmt::Display| format!("article 1's file systems could not be used: {error}");
+    let passes = 2 * plan.cells.len() as u64 * u64::from(plan.rounds + 1);
+    context.progress.start(passes, "claims, ext4 with a journal and without", ARTICLE_1.as_secs_f64());
+    let made = [ImageKind::Ext4, ImageKind::Ext4NoJournal].map(|kind| {
+        let workdir = open.site.directory.path();
+        let image =
+            Image::make(workdir, kind, LoopMode::Buffered, image_bytes()).map_err(|error| words(&error))?;
+        let name = format!("{kind}, buffered loop");
+        let mut site =
+            OpenSite::open(image.path(), &name, room_needed_bytes(&plan)).map_err(|error| words(&error))?;
+        site.site.private = true;
+        Ok::<_, String>((site, image))
+    });
+    let [with, without] = made;
+    let (with, without) = (with?, without?);
+    let sites = [&with.0.site, &without.0.site];
+    let runs = run_side_by_side(&sites, &plan, context.stop, context.progress);
+    let grounds = [Ground::Article1Journal, Ground::Article1NoJournal];
+    let named =
+        grounds.into_iter().zip(runs).map(|(ground, run)| Run { name: name_of(ground).into(), ..run });
+    started.result.runs.extend(named);
+    for (site, image) in [with, without] {
+        site.close().map_err(|error| words(&error))?;
+        image.remove().map_err(|error| words(&error))?;
+    }
+    Ok(())
 }
 
 /// On an ext4 with a journal, if any claim needs one.
@@ -128,7 +187,7 @@ fn on_journal(
     context: &mut Context<'_>,
     started: &mut Started,
 ) -> Result<(), String> {
-    let plan = options.plan(claims, Ground::Journal);
+    let plan = options.plan(claims, &[Ground::Journal]);
     let beside = claims.iter().any(|claim| needs(&claim.by, Measured::Neighbours));
     if (plan.cells.is_empty() && !beside) || context.interrupted() {
         return Ok(());
@@ -195,6 +254,11 @@ fn experiment(
             let plan = ReadPlan { file_bytes: READ_BYTES, orders: vec![ReadOrder::Sequential] };
             super::experiment::measured(site, &Load::Read(plan), &options.pace(6.0), "reading", context)?
         }
+        Measured::ReadsAndWrites => {
+            let pace = options.pace(2.0);
+            context.progress.start(u64::from(pace.rounds) * READS_WRITES_ROWS as u64, part.name(), 2.0);
+            vec![reads_and_writes(site, &site.session(context.stop), &pace, context.progress)?]
+        }
         Measured::Pool => {
             let plan =
                 PoolPlan { threads: POOL_THREADS.to_vec(), operations: POOL_OPERATIONS, growing: false };
@@ -215,6 +279,8 @@ fn name_of(ground: Ground) -> &'static str {
     match ground {
         Ground::Here => "claims",
         Ground::Journal => "claims-journal",
+        Ground::Article1Journal => "claims-article-1-journal",
+        Ground::Article1NoJournal => "claims-article-1",
     }
 }
 
@@ -225,19 +291,24 @@ impl ClaimsOptions {
         Pace { rounds: self.rounds, budget, seed: self.seed }
     }
 
-    /// All cells of the claims on one ground, side by side, each once; none where no claim needs any.
-    fn plan(&self, claims: &[&Claim], ground: Ground) -> Plan {
+    /// All cells of the claims on these grounds, side by side, each once; none where no claim needs any.
+    fn plan(&self, claims: &[&Claim], grounds: &[Ground]) -> Plan {
         let mut cells: Vec<Cell> = Vec::new();
-        for cell in claims.iter().flat_map(|claim| claim.by.cells(ground)) {
+        for cell in claims.iter().flat_map(|claim| grounds.iter().flat_map(|&ground| claim.by.cells(ground)))
+        {
             if !cells.contains(&cell) {
                 cells.push(cell);
             }
         }
-        let deadline = if ground == Ground::Here { HERE } else { JOURNAL };
-        let counts = |claim: &&Claim| matches!(claim.by, By::Count { ground: on, .. } if on == ground);
+        let deadline = match grounds {
+            [Ground::Here] => HERE,
+            [Ground::Journal] => JOURNAL,
+            _ => ARTICLE_1,
+        };
+        let counts = |claim: &&Claim| grounds.iter().any(|&ground| claim.by.counts_on(ground));
         let is_counted = claims.iter().any(counts);
         Plan {
-            name: name_of(ground).into(),
+            name: grounds.first().map_or("claims", |&ground| name_of(ground)).into(),
             title: "What claims are about: durable commits, one after the other".into(),
             cells,
             baseline: 0,

@@ -12,6 +12,7 @@ mod experiment;
 mod filesystems;
 mod measure;
 mod quick;
+mod zero_range;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,7 @@ pub use experiment::{ExperimentOptions, experiment};
 pub use filesystems::{FilesystemsOptions, filesystems};
 pub use measure::{MeasureOptions, measure};
 pub use quick::quick;
+pub use zero_range::{ZERO_RANGE_BYTES, ZERO_RANGE_ROUNDS, ZeroRangeOptions, zero_range};
 
 use inkstone_io::host::monotonic_ns;
 
@@ -95,6 +97,7 @@ impl Started {
             experiments: Vec::new(),
             fallocate: Vec::new(),
             aa: None,
+            asked: Vec::new(),
             warnings,
         };
         Self { result, begin_ns: monotonic_ns(), advised: Vec::new() }

@@ -8,11 +8,11 @@
 
 mod rules;
 
+use crate::asked::against;
 use crate::result::{
     CellResult, DurableFinding, EngineAdvice, LabResult, Measured, Relative, Run, Verdict, Warning,
 };
 use crate::stats::relative_of_several;
-use crate::warnings::of_run;
 
 use self::rules::{ETCD, RULES, Rule};
 
@@ -33,13 +33,6 @@ const ETCD_P99_NS: u64 = 10_000_000;
 const ETCD_MARGIN: u64 = 2;
 /// With fewer commits a 99th percentile is a single value.
 const COMMITS_MIN: u64 = 100;
-/// Warnings that are made of a single run; the others are of the machine and the place.
-const OF_A_RUN: [&str; 3] = ["few-commits", "noisy", "flush-too-fast"];
-/// These say what was tidied up, what became of other parts, or that a percentile is a single value (which etcd's own rule asks):
-/// nothing about the rounds that are compared.
-const HARMLESS: [&str; 8] =
-    ["swept", "left-out", "cut-short", "part-failed", "no-trace", "no-root", "no-atlas", "few-commits"];
-
 /// What each run of a result says of settings.
 pub fn advise_all(result: &LabResult) -> Vec<(&Run, Answer)> {
     result.runs.iter().map(|run| (run, advise(run, &result.warnings))).collect()
@@ -47,9 +40,7 @@ pub fn advise_all(result: &LabResult) -> Vec<(&Run, Answer)> {
 
 /// What the run says of settings, in a result with these warnings.
 pub fn advise(run: &Run, warnings: &[Warning]) -> Answer {
-    let of_place = warnings.iter().filter(|warning| !OF_A_RUN.contains(&warning.name.as_str())).cloned();
-    let all = of_place.chain(of_run(run));
-    let warned: Vec<Warning> = all.filter(|warning| !HARMLESS.contains(&warning.name.as_str())).collect();
+    let warned = against(run, warnings);
     let asked: Vec<&Rule> = RULES.iter().filter(|rule| rule.is_measured(run)).collect();
     let mut answer = Answer::default();
     if asked.is_empty() && measured(run, ETCD_CELL).is_none() {

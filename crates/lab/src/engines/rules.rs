@@ -83,6 +83,17 @@ pub(super) const RULES: &[Rule] = &[
                  PosixWritableFile::Allocate",
     },
     Rule {
+        engine: "RocksDB",
+        base: "keep-size-steps fdatasync 512B",
+        other: "fallocate-steps fdatasync 512B",
+        faster: "a FileSystem whose OptimizeForLogWrite sets fallocate_with_keep_size = false (no option of a database does)",
+        slower: "fallocate_with_keep_size = true for the WAL (what OptimizeForLogWrite sets)",
+        same: "fallocate_with_keep_size: either",
+        why: "a WAL that is reserved a step ahead: with KEEP_SIZE its size grows with each record, with mode 0 once a step",
+        source: "RocksDB env/fs_posix.cc, OptimizeForLogWrite (whose comment calls false the faster one); env/io_posix.cc, \
+                 PosixWritableFile::Allocate",
+    },
+    Rule {
         engine: "SQLite",
         base: "new fdatasync",
         other: "reuse fdatasync",

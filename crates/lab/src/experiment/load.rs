@@ -57,7 +57,8 @@ impl Load {
             Self::Mixed(plan) => plan.file_bytes,
             Self::Pool(plan) => plan.room_needed_bytes(),
             Self::Practice(plan) => plan.room_needed_bytes(),
-            Self::Log(_) => crate::bench::ROOM_NEEDED_BYTES,
+            // Its log, and then two at a time and a plain file.
+            Self::Log(_) => 3 * crate::bench::ROOM_NEEDED_BYTES,
             Self::Text(plan) => plan.room_needed_bytes(),
         }
     }
@@ -69,7 +70,7 @@ impl Load {
             Self::Read(plan) => plan.steps(pace),
             Self::Pool(plan) => plan.steps(pace),
             Self::Practice(plan) => plan.steps(pace),
-            Self::Log(_) => 1,
+            Self::Log(plan) => plan.steps(pace),
             Self::Mixed(plan) => plan.steps(pace),
             Self::Text(plan) => plan.steps(pace),
         }

@@ -16,7 +16,8 @@ use crate::stage::{CellError, Session};
 use crate::stats::relative;
 use crate::table::numbers::sig3;
 
-use super::rounds::{Pace, figure};
+use super::preallocation::{ROWS as PREALLOCATION_ROWS, preallocation};
+use super::rounds::{Pace, figure, steps_of};
 use super::{Experiment, ExperimentRow};
 
 /// What to measure.
@@ -26,19 +27,26 @@ pub struct LogPlan {
     pub threads: u32,
     /// Bytes of a record.
     pub record_bytes: u64,
+    /// Of each thread in a turn with blocks reserved ahead or not, at most; `None`: as many as its time takes.
+    pub turn_records: Option<u64>,
+    /// For the log beside its floor, where there is no budget.
+    pub time: Duration,
 }
 
 impl Default for LogPlan {
     /// The published load: 8 threads, 128 B.
     fn default() -> Self {
-        Self { threads: 8, record_bytes: 128 }
+        Self { threads: 8, record_bytes: 128, turn_records: None, time: TIME }
     }
 }
 
+const PUBLISHED_RECORDS: u64 = 1_000;
 /// Without a budget: the published run is 1,000 synced records a thread, which takes less on any disk.
 const TIME: Duration = Duration::from_secs(10);
 /// Of the budget the log gets this much, and its floor as much again.
-const SHARE: f64 = 0.42;
+const SHARE: f64 = 0.21;
+/// And the ways with blocks reserved ahead and without.
+const PREALLOCATION_SHARE: f64 = 0.5;
 
 /// The load on the log, and the floor.
 pub(crate) fn log(
@@ -51,14 +59,31 @@ pub(crate) fn log(
     let bench = BenchPlan {
         loads: vec![Load::Closed(plan.threads)],
         record_bytes: vec![plan.record_bytes],
-        time: pace.budget.map_or(TIME, |budget| budget.mul_f64(SHARE)),
+        time: pace.budget.map_or(plan.time, |budget| budget.mul_f64(SHARE)),
         bill_commits: 0,
         changes: false,
         seed: pace.seed,
     };
     progress.step("the log and its floor");
     let row = rows::row(site, session, &bench, Load::Closed(plan.threads), plan.record_bytes);
-    Ok(vec![experiment(site, plan, pace, &row)])
+    let mut found = vec![experiment(site, plan, pace, &row)];
+    if session.check().is_ok() {
+        let budget = pace.budget.map(|budget| budget.mul_f64(PREALLOCATION_SHARE));
+        found.push(preallocation(site, session, plan, &Pace { budget, ..*pace }, progress)?);
+    }
+    Ok(found)
+}
+
+impl LogPlan {
+    /// `fillsync` of 1,000,000 writes 1,000 of each thread.
+    pub fn published() -> Self {
+        Self { turn_records: Some(PUBLISHED_RECORDS), ..Self::default() }
+    }
+
+    /// The log and its floor are one.
+    pub(super) fn steps(&self, pace: &Pace) -> u64 {
+        1 + steps_of(pace, PREALLOCATION_ROWS)
+    }
 }
 
 fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Experiment {

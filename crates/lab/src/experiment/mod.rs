@@ -12,7 +12,9 @@ mod neighbours;
 mod pattern;
 mod pool;
 mod practice;
+mod preallocation;
 mod read;
+mod reads_writes;
 mod reserved;
 mod rounds;
 mod scratch;
@@ -27,6 +29,7 @@ pub(crate) use neighbours::{NEIGHBOURS_ROWS, neighbours};
 pub use pool::PoolPlan;
 pub use practice::PracticePlan;
 pub use read::{ReadOrder, ReadPlan};
+pub(crate) use reads_writes::{READS_WRITES_ROWS, reads_and_writes};
 pub(crate) use reserved::{ROWS as RESERVED_ROWS, reserving, unwritten};
 pub use rounds::Pace;
 pub use text::TextPlan;
@@ -38,7 +41,7 @@ use crate::result::{Finding, Histogram, Place, Relative};
 /// Rows measured side by side in one place, in rounds, interleaved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`, `log`, `practice`,
+    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`, `log`, `log-preallocation`, `practice`,
     /// `text-1`, `text-paced-4`, `text-bill`, `score`.
     pub name: String,
     /// What it shows, in one line for people.

@@ -90,6 +90,8 @@ struct Way {
 
 #[derive(Debug, Clone, Copy)]
 enum How {
+    /// `lseek` and `read`, or `fread`: the calls that the access stands for.
+    By(Access),
     /// `pread`, one after the other.
     Calls { advice: Option<Advice>, ahead: bool },
     /// Copying out of a mapping.
@@ -99,7 +101,7 @@ enum How {
 }
 
 fn ways(order: ReadOrder) -> Vec<Way> {
-    use How::{Calls, Flight, Map};
+    use How::{By, Calls, Flight, Map};
     let way = |name, block, how| Way { name, block, how };
     let plain = Calls { advice: None, ahead: false };
     let plain_map = Map { advice: None, ahead: false };
@@ -109,6 +111,8 @@ fn ways(order: ReadOrder) -> Vec<Way> {
     match order {
         ReadOrder::Sequential => vec![
             way("read, 4 KiB", BLOCK, plain),
+            way("lseek + read, 4 KiB", BLOCK, By(Access::Seek)),
+            way("fread, 4 KiB", BLOCK, By(Access::Stream)),
             way("read, 64 KiB", 64 << 10, plain),
             way("read, 1 MiB", LARGE, plain),
             way(
@@ -127,6 +131,8 @@ fn ways(order: ReadOrder) -> Vec<Way> {
         ],
         ReadOrder::Random => vec![
             way("read", BLOCK, plain),
+            way("lseek + read", BLOCK, By(Access::Seek)),
+            way("fread", BLOCK, By(Access::Stream)),
             way("fadvise(RANDOM)", BLOCK, Calls { advice: Some(Advice::Random), ahead: false }),
             way("readahead(2) of the next 16", BLOCK, ahead),
             way("mmap", BLOCK, plain_map),
@@ -208,7 +214,10 @@ fn title(order: ReadOrder, cache: Cache, file_bytes: u64) -> String {
 }
 
 fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
-    let mut notes = vec!["every byte is checked against where it belongs: part of every row's time".into()];
+    let mut notes = vec![
+        "every byte is checked against where it belongs: part of every row's time".into(),
+        "read is pread; fread reads through the C library's own buffer".into(),
+    ];
     if cache == Cache::Cold {
         if order == ReadOrder::Random {
             notes.push(
@@ -255,7 +264,7 @@ impl Reading {
     fn new(way: Way, order: ReadOrder, cache: Cache, plan: &ReadPlan, seed: u64) -> Result<Self, CellError> {
         let flight = match way.how {
             How::Flight { kind, depth, .. } => Some(Flight::new(kind, depth, way.block, &[0])?),
-            How::Calls { .. } | How::Map { .. } => None,
+            How::By(_) | How::Calls { .. } | How::Map { .. } => None,
         };
         let file_bytes = plan.file_bytes;
         Ok(Self { way, order, cache, file_bytes, seed, flight, latency: Recorder::new() })
@@ -272,6 +281,7 @@ impl Reading {
 
     fn open(&self, session: &Session<'_>) -> Result<OsFile, CellError> {
         let access = match self.way.how {
+            How::By(access) => access,
             How::Calls { .. } => Access::Buffered,
             How::Map { .. } => Access::Mmap,
             How::Flight { access, .. } => access,
@@ -312,7 +322,7 @@ impl Reading {
             let piece = &mut buffer[..len];
             if is_mapped {
                 file.read_mapped(piece, offset)?;
-            } else if file.read_at(piece, offset)? != len {
+            } else if file.read_by_access(piece, offset)? != len {
                 return Err(CellError::Invalid(format!("the file ends before byte {}", offset + len as u64)));
             }
             let now_ns = monotonic_ns();
@@ -360,6 +370,10 @@ impl Arm for Reading {
         let begin_ns;
         let before;
         let (reads, bytes) = match self.way.how {
+            How::By(_) => {
+                (before, begin_ns) = (process_usage(), monotonic_ns());
+                self.one_by_one(turn, &file, &offsets, false, false)?
+            }
             How::Calls { advice, ahead } => {
                 (before, begin_ns) = (process_usage(), monotonic_ns());
                 if let Some(advice) = advice {

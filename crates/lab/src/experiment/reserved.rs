@@ -17,7 +17,7 @@ use super::scratch::fill;
 
 const BLOCK_BYTES: usize = 4096;
 /// Of the files that are read.
-const READ_BYTES: u64 = 8 << 20;
+pub(super) const READ_BYTES: u64 = 8 << 20;
 /// Of the file that is reserved: what the thread that complains of it has.
 const RESERVE_BYTES: u64 = 8 << 20;
 
@@ -58,13 +58,14 @@ pub(crate) fn unwritten(
     Ok(found)
 }
 
-fn direct(session: &Session<'_>, name: &str) -> Result<OsFile, CellError> {
+pub(super) fn direct(session: &Session<'_>, name: &str) -> Result<OsFile, CellError> {
     session.remove(name)?;
     Ok(session.directory.open(name, &OpenFile::new_file().access(Access::Direct))?)
 }
 
-struct Reads {
-    file: OsFile,
+/// One read of 4 KiB after the other, at random.
+pub(super) struct Reads {
+    pub(super) file: OsFile,
 }
 
 impl Arm for Reads {

@@ -231,3 +231,24 @@ function scoresSection() {
       : absent(`Nothing could be scored: ${views.map((view) => view.missing).join("; ")}.`),
   );
 }
+
+// ---- questions about two ways: yes, no, or cannot tell
+
+function askedSection() {
+  const asked = list(data.asked);
+  if (!asked.length) return;
+  const words = { yes: "yes", no: "no" };
+  const rows = asked.map(({ question, place, answer, relative, reason }) => [
+    text(question),
+    text(place),
+    words[answer] || "cannot tell",
+    relative ? interval(relative) : "",
+    text(reason),
+  ]);
+  section(
+    "asked",
+    "Questions, answered here",
+    el("p", { class: "facts" }, "Yes and no: the whole 95% interval says so, widened for all questions of a place; no is also an effect below 1.1 times."),
+    table(["question", "place", "answer", "times, 95%", "why it cannot be told"], rows, "The answers", true),
+  );
+}

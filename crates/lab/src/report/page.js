@@ -267,6 +267,7 @@ function environment() {
 
 disksSection();
 claimsSection();
+askedSection();
 overview();
 runs.forEach(runSection);
 timelines();

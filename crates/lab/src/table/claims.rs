@@ -23,8 +23,8 @@ pub fn render_claims(found: &ClaimsResult, style: &TableStyle) -> String {
         all.iter().map(|&verdict| format!("{} {}", count(verdict), verdict.words())).collect();
     let counts = format!("{} claims: {}", found.claims.len(), counts.join(", "));
     paragraph(&mut out, style, "", &counts, Tint::Strong);
-    let rule = "confirmed: the whole 95% interval lies where the claim holds; refuted: none of it does; tie: it cannot be told. \
-                What was counted has no interval. Times are this disk's, beside whatever else it does now.";
+    let rule = "confirmed: the whole 95% interval lies where the claim holds; refuted: none of it does; tie: it cannot be told, \
+                or the lab warns of the run. What was counted has no interval. Times are this disk's, beside whatever else it does now.";
     paragraph(&mut out, style, "", rule, Tint::Dim);
     out.push_str(&render_warnings(&found.result, style));
     closing(&found.result, style, &mut out);
@@ -49,7 +49,12 @@ fn one(out: &mut String, answer: &Answer, style: &TableStyle) {
     say(&answer.statement, Tint::Plain);
     say(&format!("said in: {}", answer.source), Tint::Dim);
     match (&answer.found, &answer.reason) {
-        (Some(found), _) => say(&format!("holds at: {}; seen: {}", answer.band, found.of), Tint::Dim),
+        (Some(found), reason) => {
+            say(&format!("holds at: {}; seen: {}", answer.band, found.of), Tint::Dim);
+            if let Some(reason) = reason {
+                say(&format!("not said: {reason}"), Tint::Dim);
+            }
+        }
         (None, Some(reason)) => say(&format!("not run: {reason}"), Tint::Plain),
         (None, None) => {}
     }

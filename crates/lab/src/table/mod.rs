@@ -5,6 +5,7 @@
 //! Colour only emphasises; what it says stands in the text as well.
 
 mod aa;
+mod asked;
 mod bench;
 mod bill;
 mod cells;
@@ -22,6 +23,7 @@ mod text;
 mod timeline;
 
 pub use aa::render_aa;
+pub use asked::render_asked;
 pub use bench::{bill_text, render_bench};
 pub use bill::render_bill;
 pub use claims::render_claims;
@@ -93,6 +95,7 @@ pub fn render(result: &LabResult, style: &TableStyle) -> String {
         out.push_str("Nothing was measured.\n\n");
     }
     out.push_str(&render_warnings(result, style));
+    out.push_str(&render_asked(&result.asked, style));
     if let [run] = result.runs.as_slice() {
         render_finding(run, style, &mut out);
     }
@@ -143,6 +146,9 @@ fn heading(run: &Run, style: &TableStyle, out: &mut String) {
     let rounds = if run.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", run.rounds) };
     let text = format!("{rounds}, arms {order}, seed {}", run.seed);
     paragraph(out, style, "  ", &text, Tint::Dim);
+    if let Some(done) = &run.precondition {
+        paragraph(out, style, "  ", &done.words(), Tint::Plain);
+    }
 }
 
 /// The place in one line, and a line for each place below it.

@@ -231,6 +231,7 @@ pub(crate) fn run() -> Run {
         seed: 42,
         finding: None,
         cells,
+        precondition: None,
         notes: vec![],
     }
 }
@@ -321,6 +322,7 @@ pub(crate) fn result() -> LabResult {
         experiments: Vec::new(),
         fallocate: vec![atlas()],
         aa: Some(aa()),
+        asked: Vec::new(),
         warnings: vec![Warning {
             name: "device-busy".into(),
             text: "Other processes wrote 12 MiB to vda while it was measured.".into(),

@@ -35,9 +35,10 @@ fn assert_fits(result: &LabResult, what: &str) {
     }
 }
 
-/// `cargo test -p inkstone-lab look -- --nocapture --ignored` prints what people will see.
+/// Prints what people will see. Nothing runs it but a person:
+/// `cargo test -p inkstone-lab --lib -- --ignored --nocapture look` (docs/lab.md, "Checks that a person runs").
 #[test]
-#[ignore = "for the eye"]
+#[ignore = "checks nothing: a person looks at what it prints"]
 fn look() {
     for width in [80, 100, 140] {
         println!("{}\n{}", "=".repeat(width), render(&samples::result(), &style(width)));

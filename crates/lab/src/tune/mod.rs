@@ -35,6 +35,9 @@ const MEASURE_UNTIL: Duration = Duration::from_millis(1500);
 pub const BYTES_MAX: u64 = 64 << 20;
 /// As many rounds as the time allows, but their passes no shorter than a commit.
 const ROUNDS_WANTED: u32 = 25;
+/// Where the first commits were much slower than the rest, passes are too short and rounds too many. The time of the comparison
+/// grows with the square of their number: with a thousand it is far longer than that of the measurement.
+const ROUNDS_MAX: u32 = 4 * ROUNDS_WANTED;
 const COMMITS_MAX: u64 = 32;
 const WARM_UP_COMMITS: u64 = 2;
 
@@ -211,7 +214,7 @@ fn rounds(
     let mut random = fastrand::Rng::with_seed(seed);
     let mut order: Vec<usize> = (0..arms.len()).collect();
     let mut round_took = commit * commits as u32;
-    for number in 0.. {
+    for number in 0..ROUNDS_MAX {
         session.check()?;
         let pass_bytes = commits * arms.len() as u64 * crate::cell::WRITE_BYTES;
         let written: u64 = arms.iter().map(Arm::written_bytes).sum();
@@ -352,6 +355,7 @@ mod tests {
     fn what_is_measured_stays_inside_its_bytes_and_leaves_nothing() {
         let directory = beside_the_test();
         let result = tune(directory.path(), false, &AtomicBool::new(false)).expect("it can be measured here");
+        assert!(result.rounds <= ROUNDS_MAX, "{} rounds", result.rounds);
         assert!(result.written_bytes > 0 && result.written_bytes <= BYTES_MAX, "{}", result.written_bytes);
         assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
         assert!(result.chosen.is_some() && result.file.is_none());

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::plain::{Before, Plan, Shape};
+use super::plain::{BLOCK_BYTES, Before, Plan, Shape};
 use super::trial::Trial;
 
 /// The file that holds all steps.
@@ -40,6 +40,8 @@ pub struct Left {
     pub garbage: Vec<usize>,
     /// The first that is not whole, in words.
     pub words: String,
+    /// Of a file that is written in batches: a block that is there beyond one that is not, acknowledged or not, in words.
+    pub hole: Option<String>,
 }
 
 enum Piece {
@@ -82,6 +84,7 @@ pub fn look(trial: &Trial, directory: &Path, acked: usize) -> Result<Left, Strin
     let seen = Seen { trial, plan, directory, acked };
     match plan.shape {
         Shape::Slots => seen.slots(),
+        Shape::Batches => seen.batches(),
         Shape::Size => seen.size(),
         Shape::Files => seen.files(),
         Shape::Replaced => seen.replaced(),
@@ -125,6 +128,33 @@ impl Seen<'_> {
                 None => format!("{DATA} is gone"),
                 Some(bytes) => format!("step {step}: {}", describe(there, bytes.len(), len)),
             });
+        }
+        Ok(left)
+    }
+
+    /// As slots; and among all blocks, also of the step that was being done, one that is not whole before one of which something is
+    /// there.
+    fn batches(&self) -> Result<Left, String> {
+        let mut left = self.slots()?;
+        let found = self.read(DATA)?.unwrap_or_default();
+        let steps = 1..=self.trial.steps.min(self.acked + 1);
+        let written: Vec<u8> = steps.flat_map(|step| self.bytes_of(step)).collect();
+        let mut missing = None;
+        for (number, expected) in written.chunks(BLOCK_BYTES).enumerate() {
+            let place = number * BLOCK_BYTES;
+            let there = &found[place.min(found.len())..(place + BLOCK_BYTES).min(found.len())];
+            let is_there = there.iter().zip(expected).any(|(byte, new)| byte == new);
+            match (missing, is_there) {
+                (Some(first), true) => {
+                    left.hole = Some(format!(
+                        "block {number} is there and block {first} is not, in a file of {} bytes",
+                        found.len()
+                    ));
+                    break;
+                }
+                (None, _) if there != expected => missing = Some(number),
+                _ => {}
+            }
         }
         Ok(left)
     }
@@ -261,6 +291,41 @@ mod tests {
             let bytes: Vec<u8> = (1..=4).flat_map(|step| bytes_of(5, step, 1000)).collect();
             fs::write(directory.join(DATA), &bytes[..2500]).expect("written");
             assert_eq!(numbers(&look(trial, directory, 4).expect("read")), [vec![4], vec![3], vec![]]);
+        });
+    }
+
+    #[test]
+    fn a_hole_is_a_block_beyond_one_that_is_not_there() {
+        in_directory(Plain::AppendBatchFdatasync, |trial, directory| {
+            let block = BLOCK_BYTES;
+            let whole: Vec<u8> = (1..=4).flat_map(|step| bytes_of(5, step, 8 * block)).collect();
+            let seen = |bytes: &[u8], acked| {
+                fs::write(directory.join(DATA), bytes).expect("written");
+                look(trial, directory, acked).expect("read")
+            };
+            // Nothing, a beginning, a beginning that ends within a block, zeros behind it: no hole.
+            let mut zeros = whole.clone();
+            zeros[3 * block + 512..].fill(0);
+            for bytes in [&[][..], &whole[..3 * block], &whole[..3 * block + 512], &zeros, &whole] {
+                assert_eq!(seen(bytes, 0), Left::default());
+            }
+            let mut bytes = whole.clone();
+            bytes[2 * block..3 * block].fill(0);
+            let left = seen(&bytes, 0);
+            assert_eq!(
+                (left.missing(), left.hole.is_some()),
+                (0, true),
+                "not acknowledged: a hole, and no loss"
+            );
+            assert!(left.hole.is_some_and(|hole| hole.starts_with("block 3 is there and block 2 is not")));
+            bytes[2 * block..3 * block].copy_from_slice(&whole[2 * block..3 * block]);
+            bytes[9 * block - 1] = 0;
+            assert!(
+                seen(&bytes, 1).hole.is_some(),
+                "of the step that was being done: torn, and more behind it"
+            );
+            assert_eq!(numbers(&seen(&bytes, 2)), [vec![], vec![2], vec![]]);
+            assert_eq!(seen(&bytes, 1).missing(), 0);
         });
     }
 

@@ -14,6 +14,7 @@ named_choice! {
         AppendODsync = "append-o-dsync", "append to a file opened with O_DSYNC";
         AppendOSync = "append-o-sync", "append to a file opened with O_SYNC";
         AppendRwfDsync = "append-rwf-dsync", "append with RWF_DSYNC on each write";
+        AppendBatchFdatasync = "append-batch-fdatasync", "append 8 blocks by 8 writes, then one fdatasync (holes before it?)";
         OverwriteFdatasync = "overwrite-fdatasync", "overwrite a written file, fdatasync";
         OverwriteODsync = "overwrite-o-dsync", "overwrite a written file opened with O_DSYNC";
         OverwriteRwfDsync = "overwrite-rwf-dsync", "overwrite a written file with RWF_DSYNC on each write";
@@ -81,6 +82,9 @@ impl Claim {
 pub enum Shape {
     /// One file, each step a record at its own place.
     Slots,
+    /// One file, each step several blocks at their own places, each by a write of its own; whether a later block is there and an
+    /// earlier one is not is told too.
+    Batches,
     /// One file, which each step makes longer by a record; only its size counts.
     Size,
     /// Each step a file of its own.
@@ -174,10 +178,15 @@ impl Plan {
     pub fn record_bytes(&self) -> usize {
         match (self.shape, self.access) {
             (Shape::Slots, Access::Buffered | Access::Stream) => 1000,
-            _ => 4096,
+            (Shape::Batches, _) => BATCH_BLOCKS * BLOCK_BYTES,
+            _ => BLOCK_BYTES,
         }
     }
 }
+
+/// What a write has where it is a whole block, and how many of them a batch has.
+pub const BLOCK_BYTES: usize = 4096;
+const BATCH_BLOCKS: usize = 8;
 
 const RENAME_WITHOUT_JOURNAL: &str = "without a journal a rename is no single step: the directory's block and the freed inode \
 of the replaced file reach the disk in any order, so that the name can be gone, or belong to another file that took the inode";
@@ -217,6 +226,7 @@ impl Plain {
             Self::AppendODsync => slots(Empty, &[Write]).opened(ODsync),
             Self::AppendOSync => slots(Empty, &[Write]).opened(OSync),
             Self::AppendRwfDsync => slots(Empty, &[WriteDsync]),
+            Self::AppendBatchFdatasync => Plan { shape: Shape::Batches, ..slots(Empty, &[Write, Fdatasync]) },
             Self::OverwriteFdatasync => slots(Written, &[Write, Fdatasync]),
             Self::OverwriteODsync => slots(Written, &[Write]).opened(ODsync),
             Self::OverwriteRwfDsync => slots(Written, &[WriteDsync]),

@@ -8,7 +8,7 @@ use inkstone_io::NamedChoice;
 use serde::{Deserialize, Serialize};
 
 use super::content::Left;
-use super::plain::{Claim, Plain};
+use super::plain::{Claim, Plain, Shape};
 use super::trial::Trial;
 use crate::certificate::kernel;
 use crate::certificate::{Certificate, Class, Violation};
@@ -77,6 +77,12 @@ pub struct Row {
     pub worst: Option<Worst>,
     /// The worst one with damage.
     pub damage: Option<Worst>,
+    /// States in which a later block was there and an earlier one was not, acknowledged or not; `None` where that is not asked.
+    #[serde(default)]
+    pub holes: Option<u64>,
+    /// The first of them, in words.
+    #[serde(default)]
+    pub hole: Option<(String, String)>,
     /// What could not be mounted or read: the first state and what was said.
     pub unreadable: Option<String>,
     /// The command that shows the worst state again.
@@ -108,6 +114,8 @@ impl Row {
             lost_at_kill: 0,
             worst: None,
             damage: None,
+            holes: (trial.strategy.plan().shape == Shape::Batches).then_some(0),
+            hole: None,
             unreadable: None,
             command: None,
             note: note.map(String::from),
@@ -127,6 +135,10 @@ impl Row {
                 return;
             }
         };
+        if let Some(words) = &left.hole {
+            self.holes = self.holes.map(|holes| holes + 1);
+            self.hole.get_or_insert_with(|| (state.to_owned(), words.clone()));
+        }
         let worst = |left: &Left| Worst {
             state: state.to_string(),
             acked,
@@ -185,7 +197,8 @@ impl Row {
         // Where the loss of a name is no surprise, damage tells more.
         let may_be_lost = matches!(self.claimed, Some(Claim::NameNotPromised | Claim::NotPromised));
         let telling = if may_be_lost && self.damage.is_some() { &self.damage } else { &self.worst };
-        telling.as_ref().map(|worst| worst.state.as_str())
+        let hole = self.hole.as_ref().map(|(state, _)| state.as_str());
+        telling.as_ref().map(|worst| worst.state.as_str()).or(hole)
     }
 
     /// The verdict in a few words, for a table.
@@ -207,6 +220,11 @@ impl Row {
                 let how = if damage.is_some_and(|damage| damage.garbage > 0) { "garbage" } else { "torn" };
                 format!("lost {missing} of {}; {how}", worst.acked)
             }),
+        };
+        let seen = match self.holes {
+            Some(0) => format!("{seen}; no hole"),
+            Some(holes) => format!("{seen}; a hole in {holes}"),
+            None => seen,
         };
         if self.as_claimed { seen } else { format!("**NOT AS CLAIMED: {seen}**") }
     }
@@ -234,6 +252,9 @@ impl Display for Row {
                 Ok(())
             }
         }?;
+        if let (Some(holes), Some((state, words))) = (self.holes, &self.hole) {
+            write!(f, "\n  a hole in {holes} of {} states, first in state {state}: {words}", self.states)?;
+        }
         if self.lost_at_kill > 0 {
             write!(f, "\n  {} lost when only the process was killed", self.lost_at_kill)?;
         }

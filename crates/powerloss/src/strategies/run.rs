@@ -132,7 +132,7 @@ fn on_trial(campaign: &Campaign, machine: &Machine, made: &Made, first: Trial, s
         // What was to be caught and was not has no state of its own: the plainest at the end shows it.
         let at_the_end = Moment { acked: trial.steps, after: 0, subset: Subset::None }.to_string();
         let state = row.telling_state().unwrap_or(&at_the_end);
-        row.command = (row.verdict != Verdict::Held || !row.as_claimed)
+        row.command = (row.verdict != Verdict::Held || row.hole.is_some() || !row.as_claimed)
             .then(|| command(campaign, &trial, &recording, state, row.as_claimed));
     }
     row

@@ -15,7 +15,7 @@ use inkstone_io::{
 };
 
 use super::content::{DATA, NEW, bytes_of, file_of};
-use super::plain::{Act, Before, Plan, Shape};
+use super::plain::{Act, BLOCK_BYTES, Before, Plan, Shape};
 use super::trial::Trial;
 use crate::kernel::writer::words::{END, FAILED, GO};
 
@@ -92,7 +92,7 @@ impl<'a> Stepper<'a> {
         let plan = trial.strategy.plan();
         let mut stepper = Self { trial, plan, directory, file: None };
         match plan.shape {
-            Shape::Slots | Shape::Size => stepper.file = Some(stepper.prepared()?),
+            Shape::Slots | Shape::Batches | Shape::Size => stepper.file = Some(stepper.prepared()?),
             Shape::Replaced => stepper.durable_file(&stepper.bytes(0))?,
             Shape::Files => {}
         }
@@ -138,7 +138,9 @@ impl<'a> Stepper<'a> {
         let (mut own, offset) = match self.plan.shape {
             Shape::Files => (Some(self.directory.open(&file_of(step), &new).map_err(failed)?), 0),
             Shape::Replaced => (Some(self.directory.open(NEW, &new).map_err(failed)?), 0),
-            Shape::Slots | Shape::Size => (None, ((step - 1) * self.plan.record_bytes()) as u64),
+            Shape::Slots | Shape::Batches | Shape::Size => {
+                (None, ((step - 1) * self.plan.record_bytes()) as u64)
+            }
         };
         // O_DIRECT asks for aligned memory; the others do not mind.
         let mut bytes = AlignedBuf::zeroed(self.plan.record_bytes());
@@ -152,12 +154,22 @@ impl<'a> Stepper<'a> {
                 Act::SyncDirectory => self.directory.sync().map_err(failed)?,
                 _ => {
                     let file = own.as_ref().or(self.file.as_ref()).ok_or("no file is open")?;
-                    call(*act, file, &bytes, offset).map_err(failed)?;
+                    match (act, self.plan.shape) {
+                        (Act::Write, Shape::Batches) => blocks(file, &bytes, offset),
+                        _ => call(*act, file, &bytes, offset),
+                    }
+                    .map_err(failed)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Each block by a write of its own.
+fn blocks(file: &OsFile, bytes: &[u8], offset: u64) -> inkstone_io::Result<()> {
+    let places = (offset..).step_by(BLOCK_BYTES);
+    bytes.chunks(BLOCK_BYTES).zip(places).try_for_each(|(block, place)| file.write_at(block, place))
 }
 
 /// Makes one call on a file.

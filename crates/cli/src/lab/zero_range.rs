@@ -1,0 +1,81 @@
+//! `inkstone lab zero-range`.
+//!
+//! *Owns*: its arguments. *May not touch*: measuring, rendering, answers.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use inkstone_lab::command::{Context, ZERO_RANGE_BYTES, ZERO_RANGE_ROUNDS, ZeroRangeOptions, zero_range};
+use inkstone_lab::image::{ImageKind, LoopMode};
+
+use super::show;
+use crate::output::{Output, View};
+use crate::parse::{duration, names, size};
+use crate::select::{PUBLISHED_BYTES, PUBLISHED_PAUSE, Where, seed};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  sudo inkstone lab zero-range             here, on ext4 with a journal and without, and on xfs: some minutes
+  inkstone lab zero-range /var/lib/db --size 1MiB,64MiB
+  sudo inkstone lab zero-range --file-systems ext4,ext4-nojournal --loops buffered --published --rounds 5";
+
+#[derive(Debug, Args)]
+pub(crate) struct ZeroRangeArguments {
+    #[command(flatten)]
+    place: Where,
+    /// File systems to make beside the directory's own (root) [default: ext4, ext4-nojournal and xfs where there is root]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
+    file_systems: Option<Vec<ImageKind>>,
+    /// Over which loop devices [default: direct]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
+    loops: Vec<LoopMode>,
+    /// Bytes of the files [default: 1MiB,4MiB]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
+    size: Vec<u64>,
+    /// The published size and pause: files of 1GiB, 10 s before each measured pass
+    #[arg(long, conflicts_with_all = ["size", "pause"])]
+    published: bool,
+    /// Pause before each measured pass [default: none]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pause: Option<Duration>,
+    /// Rounds; every cell runs once in each
+    #[arg(long, value_name = "N", default_value_t = ZERO_RANGE_ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl ZeroRangeArguments {
+    pub(super) fn output(&self) -> &Output {
+        &self.output
+    }
+
+    fn options(&self) -> ZeroRangeOptions {
+        let mut file_bytes = match (self.published, self.size.as_slice()) {
+            (true, _) => vec![PUBLISHED_BYTES],
+            (false, []) => ZERO_RANGE_BYTES.to_vec(),
+            (false, sizes) => sizes.to_vec(),
+        };
+        file_bytes.sort_unstable();
+        file_bytes.dedup();
+        let pause = if self.published { PUBLISHED_PAUSE } else { self.pause.unwrap_or_default() };
+        ZeroRangeOptions {
+            directory: self.place.directory.clone(),
+            kinds: self.file_systems.clone(),
+            modes: if self.loops.is_empty() { vec![LoopMode::Direct] } else { self.loops.clone() },
+            file_bytes,
+            rounds: self.rounds,
+            pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+            seed: self.seed.unwrap_or_else(seed),
+        }
+    }
+
+    /// Runs it and shows what it found.
+    pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+        show(&self.output, &zero_range(&self.options(), context)?, View::Runs)
+    }
+}

@@ -1,0 +1,56 @@
+//! What the tests of bills share: the cell, the plan, and whether a bill can be had here.
+//!
+//! *Owns*: what a small bill is measured with. *May not touch*: what it must say.
+
+use std::io::Write;
+use std::time::Duration;
+
+use inkstone_io::host::can_trace;
+use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
+use inkstone_lab::cell::Cell;
+use inkstone_lab::pass::Limits;
+use inkstone_lab::run::{Order, Plan};
+use inkstone_lab::stage::Leftover;
+
+/// Says that a test did not run: past the test harness, which hides what a passing test prints.
+pub(crate) fn not_run(test: &str, why: &str) {
+    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
+}
+
+/// Whether requests can be traced here; if not, that is said loudly.
+pub(crate) fn can_bill(test: &str) -> bool {
+    if !is_root() {
+        not_run(test, "it needs root for loop devices, mounts and tracefs");
+        return false;
+    }
+    if let Err(reason) = can_trace() {
+        not_run(test, &format!("the block layer cannot be traced: {reason}"));
+        return false;
+    }
+    true
+}
+
+/// A cell of a file of 1 MiB.
+pub(crate) fn cell(preparation: Preparation, reuse: Reuse, access: Access, durability: Durability) -> Cell {
+    let strategy = Strategy { preparation, reuse, access, durability, engine: EngineKind::Caller };
+    Cell { file_bytes: 1 << 20, ..Cell::of(strategy) }
+}
+
+/// One short round of each cell, and a bill of so many commits.
+pub(crate) fn plan(cells: Vec<Cell>, bill_commits: u64, timeline_commits: usize) -> Plan {
+    Plan {
+        name: "bill".into(),
+        title: "a test".into(),
+        cells,
+        baseline: 0,
+        rounds: 1,
+        order: Order::Listed,
+        leftover: Leftover::Kept,
+        limits: Limits { commits: 4, time: Duration::from_secs(5) },
+        deadline: None,
+        bill_commits,
+        bill_time: Duration::MAX,
+        timeline_commits,
+        seed: 7,
+    }
+}

@@ -1,0 +1,63 @@
+//! Logs on a simulated disk that commit only when somebody waits, wakers that do something, and polling by hand.
+//!
+//! *Owns*: how a test polls a future. *May not touch*: what is tested.
+
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use inkstone::{Append, Log, Options};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk};
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+pub(crate) fn sim_log(options: Options) -> (SimDisk, Arc<Log<SimDirectory>>) {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = Log::open_in(Arc::new(disk.directory("/log")), options).expect("opened");
+    (disk, Arc::new(log))
+}
+
+pub(crate) fn failing_write() -> Fault {
+    Fault::new(Effect::Error(5)).on(OperationKind::Write)
+}
+
+/// Nothing is committed but by who waits, syncs, cuts or closes.
+pub(crate) fn patient() -> Options {
+    Options::small().linger(HOUR).idle(HOUR)
+}
+
+type OnWake = dyn Fn() + Send + Sync;
+
+/// A waker that does something.
+struct Doing(Box<OnWake>);
+
+impl Wake for Doing {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+pub(crate) fn doing(act: impl Fn() + Send + Sync + 'static) -> Waker {
+    Waker::from(Arc::new(Doing(Box::new(act))))
+}
+
+pub(crate) fn counting() -> (Waker, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&count);
+    (doing(move || _ = theirs.fetch_add(1, Ordering::SeqCst)), count)
+}
+
+pub(crate) fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+pub(crate) fn pending(log: &Log<SimDirectory>, waker: &Waker) -> Append<'static, SimDirectory> {
+    let mut append = log.append(b"a record that is awaited").expect("appended").into_owned();
+    assert!(poll(&mut append, waker).is_pending());
+    append
+}
