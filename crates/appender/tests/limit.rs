@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{LONG, Mood, MoodyDisk, stage_of, wait_until};
+use common::{Mood, MoodyDisk, stage_of, wait_until};
 use inkstone_appender::{Builder, LogWriter, Survive};
 use inkstone_io::host::in_forked_child;
 
@@ -54,7 +54,7 @@ fn victim() {
             let builder = small(path, memory).compress(inkstone_appender::Compression::Gzip);
             let builder = builder.on_event(move |event| drop(told.send(event.to_string())));
             let (_log, guard) = builder.open().expect("opened");
-            is_limit(is_told.recv_timeout(LONG).expect("told"));
+            is_limit(is_told.recv_timeout(common::LONG).expect("told"));
             guard.close().expect("nothing was put");
         }
         "stage" => {
