@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use inkstone_io::{AppendFacts, Error, Result, StageLock};
+use inkstone_io::{AppendFacts, Error, NoSizeSignal, Result, StageLock};
 
 use crate::buffer::{Buffer, Place};
 use crate::event::{Event, Events};
 use crate::notice::{Dropped, Notice};
 use crate::output::Output;
-use crate::recover::Target;
 use crate::shared::{Shared, not_durable};
 use crate::stage::{Renewed, Stage};
 use crate::state::State;
@@ -74,6 +73,15 @@ pub(crate) struct Lost {
     pub(crate) untold: Dropped,
 }
 
+/// The stage for who waits for the end; where nobody does, it goes here, unless lines are in it.
+fn keep(shared: &Shared, stage: Option<Stage>, lost: Lost) -> Option<Stage> {
+    if !shared.lock().is_left_alone || lost.unwritten_lines > 0 {
+        return stage;
+    }
+    let _ = stage.map_or(Ok(()), Stage::remove);
+    None
+}
+
 /// What there is to do, found under the lock.
 enum Work {
     Write(Buffer),
@@ -87,6 +95,7 @@ impl Back {
     ///
     /// The disk, the hooks and the clock may be the caller's own code: whatever panics, nobody waits for this thread for ever.
     pub(crate) fn run(self) -> Ended {
+        let _no_signal = NoSizeSignal::here();
         // Kept as it is after a panic: dropping what is in it may run code that panics again, which would be the end of the process.
         let mut back = ManuallyDrop::new(self);
         let ended = catch_unwind(AssertUnwindSafe(|| back.until_closed()));
@@ -98,7 +107,7 @@ impl Back {
                 // Whatever the drop of what the caller gave does: all lines are written.
                 let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(back)));
                 catch_unwind(drop_all).unwrap_or_else(std::mem::forget);
-                return Ended { result, stage, lost };
+                return Ended { result, stage: keep(&shared, stage, lost), lost };
             }
             Err(panic) => panic,
         };
@@ -128,7 +137,7 @@ impl Back {
     }
 
     fn until_closed(&mut self) -> Result<()> {
-        self.shared.be_back_thread();
+        self.shared.be_own_thread();
         let mut result = Ok(());
         loop {
             self.look_at_stage(None);
@@ -148,18 +157,22 @@ impl Back {
                     }
                 },
                 Work::Maintain => {}
-                Work::Close => break,
+                Work::Close => {
+                    self.end_file_if_due();
+                    break;
+                }
             }
             self.maintain();
         }
         let _ = self.sync();
-        self.output.finish();
         let mut state = self.shared.lock();
         // Any that failed: not everything is durable, whatever later ones said.
         let synced = state.sync_failure.clone().map_or(Ok(()), |error| Err(not_durable(error)));
         state.is_over = true;
         state.stats.rotations = self.output.rotations;
         self.shared.tell_progress(state);
+        // Behind that: a hook in the janitor's thread may be waiting for it.
+        self.output.finish();
         result.and(synced)
     }
 
@@ -178,14 +191,8 @@ impl Back {
             self.is_stage_gone = false;
             return;
         }
-        let to = Target {
-            directory: &directory,
-            name: &self.output.name,
-            disk: &*self.output.disk,
-            is_durable: self.output.is_durable,
-        };
-        match stage.renew(to) {
-            Ok(Renewed { buffers, recovered, old }) => {
+        match stage.renew(self.output.target(&directory)) {
+            Ok(Renewed { buffers, recovered, news, old }) => {
                 if !buffers.is_empty() {
                     self.shared.lock().move_into(buffers, writing);
                 }
@@ -197,9 +204,7 @@ impl Back {
                 if let Some(recovery) = &recovered.recovery {
                     self.events.tell(&Event::Recovered(recovery));
                 }
-                if let Some(aside) = &recovered.aside {
-                    self.events.tell(&Event::StageAside(aside));
-                }
+                news.tell(&self.events);
                 if let Err(error) = &removed {
                     self.events.tell(&Event::HousekeepingFailed(error));
                 }
@@ -264,7 +269,9 @@ impl Back {
             .filter(|_| self.output.is_dirty)
             .map(|every| later(self.last_sync, every).saturating_duration_since(now));
         let is_flush_waiting = self.sync_every.is_some() && state.flush_to > state.durable_to;
-        let has_wish = self.wants_to_reopen();
+        // What ends a file waits for the end of a line; whoever puts that wakes this thread.
+        let may_end_file = !state.is_within_line();
+        let has_wish = may_end_file && self.wants_to_reopen();
         let has_notice = state.untold().lines > 0 && !state.free.is_empty() && !state.has_turn;
         let next = [
             (!is_idle).then(|| self.tick.saturating_duration_since(now).max(Duration::from_millis(1))),
@@ -272,7 +279,7 @@ impl Back {
             self.stage
                 .as_ref()
                 .map(|_| later(self.looked_around, LOOK_AROUND).saturating_duration_since(now)),
-            self.output.due_in(),
+            self.output.due_in().filter(|_| may_end_file),
             sync_in,
         ];
         let next = next.into_iter().flatten().min().unwrap_or(Duration::from_secs(3600));
@@ -290,14 +297,22 @@ impl Back {
         self.flag.as_ref().is_some_and(|flag| flag.swap(false, Ordering::AcqRel)) || asked
     }
 
-    /// What is due between two buffers.
-    fn maintain(&mut self) {
+    /// Not within a line: then it is done when that has ended.
+    fn end_file_if_due(&mut self) {
+        if self.shared.lock().is_within_line() {
+            return;
+        }
         if self.take_wish_to_reopen() {
             self.output.reopen();
             // So that the file is there at once, for whoever asked; if it cannot be had, the next line tries again.
             let _ = self.output.ready();
         }
         self.output.rotate_by_time();
+    }
+
+    /// What is due between two buffers.
+    fn maintain(&mut self) {
+        self.end_file_if_due();
         self.shared.lock().stats.rotations = self.output.rotations;
         self.tell_dropped();
         let Some(every) = self.sync_every else { return };
@@ -318,13 +333,15 @@ impl Back {
             return;
         }
         drop(state);
-        let dropped = AssertUnwindSafe(|| self.notice.format(untold, &mut self.scratch));
+        // The log's own clock, as in the names of its files.
+        let now = self.output.clock.now();
+        let dropped = AssertUnwindSafe(|| self.notice.format(now, untold, &mut self.scratch));
         let is_formed = catch_unwind(dropped).map_err(std::mem::forget).is_ok();
         if !is_formed {
             self.events.panicked("notice");
         }
         if !is_formed || self.scratch.len() > most {
-            Notice::Text.format(untold, &mut self.scratch);
+            Notice::Text.format(now, untold, &mut self.scratch);
         }
         // If the room is gone by now: later.
         self.shared.lock().put_notice(&self.scratch, untold);
@@ -370,7 +387,7 @@ impl Back {
                     }
                     self.look_at_stage(Some(buffer));
                     // In between the file may have been moved away on request; a line that was begun ends where it began.
-                    if progress.done == 0 && self.take_wish_to_reopen() {
+                    if progress.done == 0 && !buffer.continues() && self.take_wish_to_reopen() {
                         self.output.reopen();
                     }
                 }
@@ -397,6 +414,10 @@ impl Back {
             // Where somebody else wrote behind the half of a line, or cut it off, that line is written again, whole.
             let line = buffer.bytes()[..progress.done].iter().rposition(|byte| *byte == b'\n');
             let begin = line.map_or(0, |end| end + 1);
+            let begins = begin > 0 || !buffer.continues();
+            if begins && self.output.end_others_line(facts, progress.done > 0)? {
+                facts = self.output.ready()?;
+            }
             let place = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
             buffer.place(place, begin as u64);
             *progress = Progress { done: begin, elsewhere: begin, place: Some(place) };
@@ -419,8 +440,7 @@ impl Back {
             self.events.tell(&Event::WriteFailed(error));
         }
         // Files may be too old by now, or compress into less.
-        let is_full = error.kind() == ErrorKind::StorageFull;
-        if is_full && (is_news || self.asked_for_room.elapsed() >= ASK_FOR_ROOM_EVERY) {
+        if error.is_full() && (is_news || self.asked_for_room.elapsed() >= ASK_FOR_ROOM_EVERY) {
             self.asked_for_room = Instant::now();
             self.output.janitor.rotated();
         }

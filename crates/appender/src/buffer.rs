@@ -88,6 +88,12 @@ impl Buffer {
         self.memory.set_word(PLACED, 1);
     }
 
+    /// Nothing is in it, and no line goes on there.
+    pub(crate) fn begins(&mut self) {
+        self.memory.set_word(CONTINUES, 0);
+        self.continues = false;
+    }
+
     pub(crate) fn number(&self) -> u64 {
         self.number
     }

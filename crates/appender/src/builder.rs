@@ -1,33 +1,24 @@
 //! Opening a log.
 //!
-//! *Owns*: the options together, their defaults, the order of an opening. *May not touch*: lines.
+//! *Owns*: the options together, their defaults, what a path stands for. *May not touch*: lines; the order of an opening
+//! (`opening.rs`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use inkstone_io::{
-    Directory as _, Error, ForkMark, OsDirectory, Owner, Result, StageLayout, buffers_in_memory,
-};
+use inkstone_io::{Error, OsDirectory, Owner, Result, StageLayout};
 
-use crate::back::Back;
-use crate::buffer::Buffer;
 use crate::disk::{Disk, OsDisk};
 use crate::event::{Event, Events};
 use crate::folder::{FILE_MODE, Folder};
-use crate::janitor::{Chores, Janitor};
 use crate::notice::Notice;
+use crate::opening;
 use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
-use crate::output::{Output, newest};
-use crate::recover::{HEAD_BYTES, Recovered, Target};
-use crate::retention::Retention;
-use crate::shared::Shared;
-use crate::stage::Stage;
-use crate::state::State;
-use crate::time::{Clock, later};
+use crate::recover::HEAD_BYTES;
+use crate::time::Clock;
 use crate::writer::{Guard, LogWriter};
 
 const BLOCK: usize = 4096;
@@ -39,26 +30,26 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A log that is not opened yet: [`LogWriter::builder`].
 pub struct Builder {
-    path: PathBuf,
-    buffers_bytes: usize,
-    buffer_bytes: usize,
-    flush_every: Duration,
-    when_full: WhenFull,
-    survive: Survive,
-    stage_directory: PathBuf,
-    rotation: Rotation,
-    keep: Keep,
-    compression: Compression,
-    latest: Option<String>,
-    notice: Notice,
-    events: Events,
-    flag: Option<Arc<AtomicBool>>,
+    pub(crate) path: PathBuf,
+    pub(crate) buffers_bytes: usize,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) flush_every: Duration,
+    pub(crate) when_full: WhenFull,
+    pub(crate) survive: Survive,
+    pub(crate) stage_directory: PathBuf,
+    pub(crate) rotation: Rotation,
+    pub(crate) keep: Keep,
+    pub(crate) compression: Compression,
+    pub(crate) latest: Option<String>,
+    pub(crate) notice: Notice,
+    pub(crate) events: Events,
+    pub(crate) flag: Option<Arc<AtomicBool>>,
     #[cfg(feature = "sighup")]
-    on_sighup: bool,
-    drain_timeout: Duration,
-    thread_name: String,
-    clock: Clock,
-    file_mode: u32,
+    pub(crate) on_sighup: bool,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) thread_name: String,
+    pub(crate) clock: Clock,
+    pub(crate) file_mode: u32,
 }
 
 impl fmt::Debug for Builder {
@@ -124,7 +115,7 @@ impl Builder {
     }
 
     /// Where the buffers are kept for [`Survive::Kill`]: a directory on tmpfs (`/dev/shm`). They are in a directory of this user
-    /// alone below it, `inkstone-UID`.
+    /// alone below it, `inkstone-UID` (or `inkstone-UID.1` and so on, where somebody else has that name: [`Event::StageElsewhere`]).
     #[must_use]
     pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
         Self { stage_directory: directory.into(), ..self }
@@ -162,7 +153,7 @@ impl Builder {
 
     /// Sets the hook that hears of what happens behind the writers' backs; without one, failures go to stderr. It runs in the
     /// back thread or the one that compresses. It may write to this log (a line for which there is no room is dropped then),
-    /// but not flush it.
+    /// but not flush it, and it cannot wait for its end: [`Guard::close`] is an error there.
     #[must_use]
     pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { events: Events::to(hook), ..self }
@@ -181,7 +172,8 @@ impl Builder {
         Self { on_sighup: true, ..self }
     }
 
-    /// How long closing tries to write to a disk that fails (10 s).
+    /// How long closing tries to write to a disk that fails (10 s), and opening to one that is full, where a killed process left
+    /// lines.
     #[must_use]
     pub fn drain_timeout(self, at_most: Duration) -> Self {
         Self { drain_timeout: at_most, ..self }
@@ -209,7 +201,7 @@ impl Builder {
     /// Opens the log: creates the directory and the file if they are missing, appends what a killed process left.
     ///
     /// # Errors
-    /// The directory or the file cannot be had; the log is open in another process, or twice in this one, with
+    /// The directory or the file cannot be had, but a file that is due and cannot be begun is told and no error; the log is open in another process, or twice in this one, with
     /// [`Survive::Kill`]; there is no memory for the buffers; what a killed process left cannot be written (it stays).
     pub fn open(self) -> Result<(LogWriter, Guard)> {
         self.open_on(OsDisk)
@@ -220,70 +212,12 @@ impl Builder {
     /// # Errors
     /// As [`Builder::open`].
     pub fn open_on(self, disk: impl Disk) -> Result<(LogWriter, Guard)> {
-        let fork = ForkMark::new()?;
-        let (folder, name) = self.place()?;
-        let log = folder.path().join(&name);
-        let layout = self.layout();
-        let is_durable = matches!(self.survive, Survive::PowerLoss(_));
-        let (buffers, stage, recovered) = if self.survive == Survive::Nothing {
-            (buffers_in_memory(layout)?, None, Recovered::default())
-        } else {
-            let to = Target { directory: &folder.get(), name: &name, disk: &disk, is_durable };
-            let (stage, buffers, recovered) = Stage::open(&self.stage_directory, layout, to)?;
-            (buffers, Some(stage), recovered)
-        };
-        let Recovered { recovery, failed_sync, aside } = recovered;
-        if let Some(aside) = &aside {
-            self.events.tell(&Event::StageAside(aside));
-        }
-        if let Some(recovery) = &recovery {
-            self.events.tell(&Event::Recovered(recovery));
-        }
-        let mut output = self.output(folder, name, Box::new(disk))?;
-        let sync_every = match self.survive {
-            Survive::PowerLoss(every) => Some(every),
-            _ => None,
-        };
-        let mut state = State::new(buffers.into_iter().map(Buffer::new).collect());
-        // Synced, or it failed: neither is done again.
-        output.is_dirty = false;
-        if let Some(error) = failed_sync.or_else(|| output.failed_sync.take()) {
-            state.not_durable(&error);
-            self.events.tell(&Event::SyncFailed(&error));
-        }
-        let shared = Arc::new(Shared::new(fork, self.when_full, is_durable, self.events.panics(), state));
-        let flag = self.reopen_flag()?;
-        let has_hook = self.events.has_hook();
-        let now = Instant::now();
-        let back = Back {
-            shared: Arc::clone(&shared),
-            output,
-            stage,
-            looked_around: now,
-            is_stage_gone: false,
-            may_idle: false,
-            flush_every: self.flush_every,
-            sync_every,
-            last_sync: now,
-            notice: self.notice,
-            events: self.events,
-            flag,
-            drain_timeout: self.drain_timeout,
-            tick: later(now, self.flush_every),
-            scratch: Vec::with_capacity(256),
-            failing: None,
-            closed_at: None,
-            asked_for_room: now,
-        };
-        let thread = thread::Builder::new().name(self.thread_name).spawn(move || back.run());
-        let thread = thread.map_err(|error| Error::new("start the back thread of", &log, error))?;
-        let writer = LogWriter { shared: Arc::clone(&shared) };
-        Ok((writer, Guard { shared, thread: Some(thread), recovery, has_hook }))
+        opening::open(self, Box::new(disk))
     }
 
     /// The directory, without links in its path, and the file's name: of the file that the path leads to, so that a link is
     /// left alone and what it leads to is rotated where that lies.
-    fn place(&self) -> Result<(Arc<Folder>, String)> {
+    pub(crate) fn place(&self) -> Result<(Arc<Folder>, String)> {
         let refused = |why: &str| Error::invalid("open log", &self.path, why);
         // Looked at and not opened: opening a pipe waits for its other end.
         if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
@@ -306,7 +240,7 @@ impl Builder {
         Ok((Arc::new(Folder::open(folder, self.file_mode)?), name.to_owned()))
     }
 
-    fn layout(&self) -> StageLayout {
+    pub(crate) fn layout(&self) -> StageLayout {
         // Files end between buffers: small files want small buffers.
         let most =
             self.rotation.bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes / 4).unwrap_or(usize::MAX));
@@ -320,60 +254,8 @@ impl Builder {
         }
     }
 
-    fn output(&self, folder: Arc<Folder>, name: String, disk: Box<dyn Disk>) -> Result<Output> {
-        let retention = Arc::new(Retention {
-            name: name.clone(),
-            keep: self.keep,
-            clock: self.clock.clone(),
-            forms: Mutex::default(),
-        });
-        let janitor = Janitor::start(Chores {
-            folder: Arc::clone(&folder),
-            name: name.clone(),
-            retention: Arc::clone(&retention),
-            compression: self.compression,
-            ahead_bytes: self.rotation.ahead_bytes(),
-            events: self.events.clone(),
-        });
-        let janitor = janitor.map_err(|error| Error::new("start the janitor of", folder.path(), error))?;
-        let mut output = Output {
-            disk,
-            last: newest(&folder.get(), &name),
-            folder,
-            name,
-            rotation: self.rotation,
-            is_durable: matches!(self.survive, Survive::PowerLoss(_)),
-            events: self.events.clone(),
-            janitor,
-            retention,
-            clock: self.clock.clone(),
-            file: None,
-            boundary: None,
-            not_before: None,
-            rotations: 0,
-            owner: None,
-            is_link_told: false,
-            is_owner_told: false,
-            is_dirty: false,
-            failed_sync: None,
-        };
-        let facts = output.ready()?;
-        // A process that was killed may have written to it since its last sync.
-        output.is_dirty = facts.len_bytes > 0;
-        if facts.len_bytes > 0 && (self.rotation.at_start || output.is_of_earlier(facts.modified)) {
-            output.rotate(facts)?;
-        } else {
-            output.sync_quietly();
-        }
-        output.set_boundary();
-        if let Some(link) = &self.latest {
-            point(&output.folder.get(), link, &output.name)?;
-        }
-        Ok(output)
-    }
-
     #[cfg(feature = "sighup")]
-    fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
+    pub(crate) fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
         if !self.on_sighup {
             return Ok(self.flag.clone());
         }
@@ -385,7 +267,7 @@ impl Builder {
 
     #[cfg(not(feature = "sighup"))]
     #[allow(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
-    fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
+    pub(crate) fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
         Ok(self.flag.clone())
     }
 }
@@ -406,16 +288,4 @@ fn follow(path: &Path) -> Result<Option<PathBuf>> {
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
     Ok(None)
-}
-
-/// Makes the link anew, at once; a file of that name that is no link is left alone.
-fn point(directory: &OsDirectory, link: &str, name: &str) -> Result<()> {
-    if directory.look(link)?.is_some_and(|named| !named.is_link) {
-        let path = directory.path().join(link);
-        return Err(Error::invalid("symlink", path, "there is a file of that name that is no link"));
-    }
-    let new = format!(".{link}.inkstone-new");
-    let _ = directory.remove(&new);
-    directory.make_link(&new, name)?;
-    directory.rename(&new, link)
 }

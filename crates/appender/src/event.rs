@@ -8,11 +8,11 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use inkstone_io::Error;
+use inkstone_io::{Error, NoSizeSignal};
 
 use crate::notice::Dropped;
 use crate::recover::Recovery;
@@ -48,6 +48,9 @@ pub enum Event<'a> {
     /// A killed process left lines of another log, whose directory had the numbers of this one's: they are kept where this says, and
     /// written nowhere.
     StageAside(&'a Error),
+    /// Something of somebody else's has the name of the directory for this user's stages ([`crate::Builder::stage_directory`]): it has
+    /// another name.
+    StageElsewhere(&'a Error),
     /// The log was closed, and could not be written to its end.
     Lost {
         /// Lines that were accepted and are not in the file; with `Survive::Kill` the next start appends them.
@@ -87,6 +90,7 @@ impl fmt::Display for Event<'_> {
                     "the log's stage was removed by somebody, or its directory is another one; a kill would lose lines: {error}"
                 )
             }
+            Event::StageElsewhere(error) => write!(f, "the log's stage has another directory: {error}"),
             Event::StageAside(error) => write!(f, "lines of another log were left alone: {error}"),
         }
     }
@@ -94,15 +98,16 @@ impl fmt::Display for Event<'_> {
 
 /// A write to stderr is waited for so long: once, until it has returned.
 const MOMENT: Duration = Duration::from_millis(100);
-/// A write to stderr has not returned yet.
-static IS_WRITING: AtomicBool = AtomicBool::new(false);
+/// The process of which a write to stderr has not returned yet; 0: none. A forked child has the one of its parent there, and not the
+/// thread that would take it back.
+static WRITING: AtomicU32 = AtomicU32::new(0);
 /// Events that stderr did not hear of.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
 /// A write into a pipe that is full, since nobody reads it, does not return: so a thread of its own does it, and while it
 /// does, others are counted only. Without a lock of the standard library's, which the program wants too.
 fn tell_stderr(event: &Event<'_>) {
-    if IS_WRITING.swap(true, Ordering::AcqRel) {
+    if WRITING.swap(std::process::id(), Ordering::AcqRel) == std::process::id() {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
         return;
     }
@@ -114,12 +119,13 @@ fn tell_stderr(event: &Event<'_>) {
     let text = format!("{before}inkstone-appender: {event}\n");
     let (done, is_done) = channel::<()>();
     let write = move || {
+        let _no_signal = NoSizeSignal::here();
         // It may be closed, or on a full disk.
         let out = io::stderr().as_fd().try_clone_to_owned().map(File::from);
         if out.and_then(|mut out| out.write_all(text.as_bytes())).is_err() {
             LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
         }
-        IS_WRITING.store(false, Ordering::Release);
+        WRITING.store(0, Ordering::Release);
         drop(done);
     };
     if std::thread::Builder::new().name("inkstone-stderr".into()).spawn(write).is_ok() {
@@ -127,7 +133,7 @@ fn tell_stderr(event: &Event<'_>) {
         let _ = is_done.recv_timeout(MOMENT);
     } else {
         LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
-        IS_WRITING.store(false, Ordering::Release);
+        WRITING.store(0, Ordering::Release);
     }
 }
 
@@ -207,13 +213,27 @@ mod tests {
         }
         println!("\nwent on");
         io::stdin().read_exact(&mut [0]).expect("a byte");
-        while IS_WRITING.load(Ordering::Acquire) {
+        while WRITING.load(Ordering::Acquire) != 0 {
             std::thread::yield_now();
         }
         events.tell(&Event::Resumed { after: Duration::from_secs(7) });
-        while IS_WRITING.load(Ordering::Acquire) {
+        while WRITING.load(Ordering::Acquire) != 0 {
             std::thread::yield_now();
         }
+    }
+
+    /// Forked while a write of its parent's had not returned.
+    #[test]
+    fn a_forked_child_tells_its_own() {
+        let parents = std::process::id();
+        let before = WRITING.swap(parents, Ordering::AcqRel);
+        let code = inkstone_io::host::in_forked_child(|| {
+            // Not into the parent's stderr: what counts is that nothing is left out.
+            Events::default().tell(&Event::StageGone(None));
+            u8::from(LEFT_OUT.load(Ordering::Relaxed) == 0)
+        });
+        let _ = WRITING.compare_exchange(parents, before, Ordering::AcqRel, Ordering::Relaxed);
+        assert_eq!(code.expect("a child"), 1);
     }
 
     #[test]

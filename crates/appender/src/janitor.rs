@@ -16,7 +16,8 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use inkstone_io::{
-    AppendFacts, AppendFile, Directory as _, Error, OpenFile, OsDirectory, Owner, Result, let_others_go_first,
+    AppendFacts, AppendFile, Directory as _, Error, NoSizeSignal, OpenFile, OsDirectory, Owner, Result,
+    let_others_go_first,
 };
 
 use crate::event::{Event, Events};
@@ -24,6 +25,7 @@ use crate::folder::Folder;
 use crate::names;
 use crate::options::{Compression, Keep};
 use crate::retention::{Retention, remove, rotated_files};
+use crate::shared::Shared;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Chores {
@@ -36,7 +38,7 @@ pub(crate) struct Chores {
 }
 
 /// The way to the thread; it ends when this is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Janitor {
     rotated: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -44,19 +46,26 @@ pub(crate) struct Janitor {
 }
 
 impl Janitor {
-    /// Starts it where there is anything for it to do; it begins with what an earlier process left.
-    pub(crate) fn start(chores: Chores) -> io::Result<Self> {
+    /// Starts it where there is anything for it to do; it begins with what an earlier process left. Elsewhere that is done here.
+    pub(crate) fn start(chores: Chores, shared: Arc<Shared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let is_idle = chores.retention.keep == Keep::new()
             && chores.compression == Compression::None
             && chores.ahead_bytes.is_none();
         if is_idle {
-            return Ok(Self { rotated: None, thread: None, stop });
+            chores.tell(&mut None, chores.remove_parts(&chores.folder.get()));
+            return Ok(Self::default());
         }
         let (rotated, orders) = channel();
         let theirs = Arc::clone(&stop);
-        let thread =
-            thread::Builder::new().name("log janitor".into()).spawn(move || chores.run(&orders, &theirs))?;
+        let run = move || {
+            let _no_signal = NoSizeSignal::here();
+            shared.be_own_thread();
+            // Not kept: it is for those who put lines.
+            drop(shared);
+            chores.run(&orders, &theirs);
+        };
+        let thread = thread::Builder::new().name("log janitor".into()).spawn(run)?;
         Ok(Self { rotated: Some(rotated), thread: Some(thread), stop })
     }
 

@@ -44,12 +44,14 @@
 //!
 //! # One log, one writer
 //! Two processes must not rotate one log. With [`Survive::Kill`] a second opening is refused, by whatever path it comes, as long as
-//! both see the same stage directory; else nobody looks. In a forked child every call is an error (it may open a log of its own).
+//! both see the same stage directory; else nobody looks, and nobody sees that another name in the same directory is a hard link to the
+//! same file. In a forked child every call is an error (it may open a log of its own, and this one when its parent has ended).
 //!
 //! # Your code in its threads
 //! Hooks, a [`Disk`] and a clock of your own run in the log's threads, with nothing of the log locked. What panics there is caught:
 //! a notice is then the usual one, an event hook is counted ([`Stats::hook_panics`]), a disk ends the log, and everybody who
-//! writes gets an error. What does not return holds the log up.
+//! writes gets an error. What does not return holds the log up. A hook may write to the log, but not wait for it: flushing and closing
+//! are errors there, and a log that a hook closes ends by itself.
 //!
 //! # Features
 //! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`, `zstd`: [`Compression`]. `sighup`: `Builder::reopen_on_sighup`.
@@ -67,6 +69,7 @@ mod janitor;
 mod long_line;
 mod names;
 mod notice;
+mod opening;
 mod options;
 mod output;
 mod recover;

@@ -80,10 +80,10 @@ impl fmt::Debug for Notice {
 }
 
 impl Notice {
-    /// Puts the notice into `line`, which it empties first.
-    pub(crate) fn format(&self, dropped: Dropped, line: &mut Vec<u8>) {
+    /// Puts the notice of this time into `line`, which it empties first.
+    pub(crate) fn format(&self, now: SystemTime, dropped: Dropped, line: &mut Vec<u8>) {
         line.clear();
-        let when = time::rfc3339(time::seconds(SystemTime::now()));
+        let when = time::rfc3339(time::seconds(now));
         let Dropped { lines, bytes, too_long_lines, .. } = dropped;
         let why = dropped.why();
         match self {

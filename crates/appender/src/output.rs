@@ -16,7 +16,8 @@ use crate::folder::Folder;
 use crate::janitor::Janitor;
 use crate::names;
 use crate::options::Rotation;
-use crate::retention::Retention;
+use crate::recover::{Target, ends_within_line};
+use crate::retention::{Retention, rotated_files};
 use crate::time::{self, Clock};
 
 /// After a rotation that failed, lines go on into the old file for this long.
@@ -45,6 +46,8 @@ pub(crate) struct Output {
     pub(crate) is_owner_told: bool,
     /// The event that a link is not rotated was sent.
     pub(crate) is_link_told: bool,
+    /// The file that this log has written to last.
+    pub(crate) last_written: Option<(u64, u64)>,
     /// Something was written since the last sync.
     pub(crate) is_dirty: bool,
     /// A sync that failed on the way to another file.
@@ -79,8 +82,10 @@ impl Output {
         if self.is_durable {
             directory.sync()?;
         }
-        if let Some(bytes) = self.rotation.ahead_bytes() {
-            self.tell_unless(file.reserve(bytes));
+        match self.rotation.ahead_bytes() {
+            Some(bytes) => self.tell_unless(file.reserve(bytes)),
+            None if file.has_reserve().unwrap_or(false) => self.tell_unless(file.give_back()),
+            None => {}
         }
         self.file = Some(file);
         Ok(facts)
@@ -118,18 +123,52 @@ impl Output {
         Ok(count)
     }
 
+    /// Ends the line that somebody else has left unfinished at the end of the file, or an earlier process, so that what is written next
+    /// begins a line; true if there was one. Asked once for each file, and where somebody else wrote in between (`is_cut`).
+    pub(crate) fn end_others_line(&mut self, facts: AppendFacts, is_cut: bool) -> Result<bool> {
+        let is_others = is_cut || self.last_written != Some(who(facts));
+        let is_within = is_others && ends_within_line(&self.folder.get(), &self.name, facts);
+        if is_within {
+            self.append(b"\n")?;
+        }
+        self.last_written = Some(who(facts));
+        Ok(is_within)
+    }
+
+    /// The log, as recovery needs it.
+    pub(crate) fn target<'a>(&'a self, directory: &'a Arc<OsDirectory>) -> Target<'a> {
+        Target { directory, name: &self.name, disk: &*self.disk, is_durable: self.is_durable }
+    }
+
+    /// Whose the newest rotated file is: that of the next one where a process was killed before it was there.
+    pub(crate) fn newest_owner(&self, directory: &OsDirectory) -> Option<Owner> {
+        let files = rotated_files(directory, &self.name).unwrap_or_default();
+        let whole = files.iter().filter(|rotated| !rotated.is_part()).map(|rotated| rotated.name(&self.name));
+        let named = whole.filter_map(|name| directory.look(&name).ok().flatten());
+        named.filter(|named| !named.is_link).map(|named| named.owner).next()
+    }
+
+    /// The file made ahead is of no use any more.
+    pub(crate) fn remove_next(&self, directory: &OsDirectory) {
+        self.tell_unless(AppendFile::remove_private(directory, &names::next(&self.name)));
+    }
+
     /// The file is opened again before the next buffer: under its name there may be another.
     pub(crate) fn reopen(&mut self) {
-        if let Some(file) = self.file.take() {
-            if self.rotation.ahead_bytes().is_some() {
-                self.tell_unless(file.give_back());
-            }
+        if self.file.is_some() {
+            self.give_back();
             // Who moved the file away may take it for finished: its lines must be durable first.
-            self.file = Some(file);
             self.sync_quietly();
             self.file = None;
         }
         self.folder.look_again();
+    }
+
+    /// Gives back what was reserved for the file and is not used.
+    fn give_back(&self) {
+        if let Some(file) = self.file.as_ref().filter(|_| self.rotation.ahead_bytes().is_some()) {
+            self.tell_unless(file.give_back());
+        }
     }
 
     pub(crate) fn sync_quietly(&mut self) {
@@ -188,6 +227,21 @@ impl Output {
         }
     }
 
+    /// The start: a new file is begun if one is due. `is_old`: the file was of an earlier period when it was first looked at.
+    pub(crate) fn begin(&mut self, facts: AppendFacts, is_old: bool) {
+        self.set_boundary();
+        if is_old {
+            // Past, until the file is another.
+            self.boundary = Some(UNIX_EPOCH);
+        }
+        if self.rotation.at_start && facts.len_bytes > 0 {
+            self.rotate_or_tell(facts, is_old);
+        } else {
+            self.rotate_if_due(facts, 0);
+        }
+        self.sync_quietly();
+    }
+
     /// Begins a new file before a buffer of so many bytes, if the old one is due. A failure is reported, and lines go on into
     /// the old one.
     pub(crate) fn rotate_if_due(&mut self, facts: AppendFacts, bytes: u64) {
@@ -196,6 +250,10 @@ impl Output {
         if !is_past && !is_full || self.not_before.is_some_and(|at| Instant::now() < at) {
             return;
         }
+        self.rotate_or_tell(facts, is_past);
+    }
+
+    fn rotate_or_tell(&mut self, facts: AppendFacts, is_past: bool) {
         if facts.len_bytes > 0
             && let Err(error) = self.rotate(facts)
         {
@@ -226,6 +284,8 @@ impl Output {
     /// The current file gets its last name, and the next one is opened.
     pub(crate) fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
         self.sync_quietly();
+        // Before it has its last name: a kill in between would leave the room there for good.
+        self.give_back();
         let directory = self.folder.get();
         let named = directory.look(&self.name).ok().flatten();
         if let Some(named) = named
@@ -237,9 +297,6 @@ impl Output {
             // One that is above a limit by itself.
             self.make_room(&directory, None);
             self.rotations += 1;
-            if let Some(file) = self.file.take().filter(|_| self.rotation.ahead_bytes().is_some()) {
-                self.tell_unless(file.give_back());
-            }
             self.events.tell(&Event::Rotated { to: &name });
             self.janitor.rotated();
         }
@@ -259,7 +316,7 @@ impl Output {
     }
 
     /// A failure is reported; it is no reason to stay with a file that is due.
-    fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
+    pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
         self.tell_unless(self.retention.make_room(directory, arriving));
     }
 
@@ -298,14 +355,11 @@ impl Output {
 
     /// The end: what was reserved is given back, the file made ahead is taken away.
     pub(crate) fn finish(&mut self) {
-        if self.rotation.ahead_bytes().is_some() {
-            if let Some(file) = &self.file {
-                self.tell_unless(file.give_back());
-            }
-            self.janitor.stop();
-            let _ = self.folder.get().remove(&names::next(&self.name));
-        }
+        self.give_back();
         self.janitor.stop();
+        if self.rotation.ahead_bytes().is_some() {
+            self.remove_next(&self.folder.get());
+        }
     }
 }
 

@@ -126,6 +126,8 @@ struct Pending {
     place: Option<Place>,
     /// So many of its bytes are elsewhere: only the rest has the place.
     elsewhere: usize,
+    /// Its first bytes are the beginning of a line.
+    begins: bool,
 }
 
 /// The buffers that count, in order.
@@ -139,7 +141,7 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
             })
         })
         .collect();
-    let mut found: Vec<(bool, Pending)> = Vec::new();
+    let mut found: Vec<Pending> = Vec::new();
     for (buffer, words) in words.iter().enumerate().filter(|(_, words)| words[NUMBER] != 0) {
         let at = layout.buffer_at(buffer);
         // Longer than the buffer: not ours to believe.
@@ -150,14 +152,14 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
         let elsewhere = usize::try_from(words[ELSEWHERE]).unwrap_or(0);
         let elsewhere = if place.is_some() && elsewhere <= used { elsewhere } else { 0 };
         let (words_at, bytes) = (layout.words_at(buffer), at..at + used);
-        let one = Pending { number: words[NUMBER], words_at, bytes, place, elsewhere };
-        found.push((words[CONTINUES] == 1, one));
+        let begins = words[CONTINUES] != 1;
+        found.push(Pending { number: words[NUMBER], words_at, bytes, place, elsewhere, begins });
     }
-    found.sort_by_key(|(_, pending)| pending.number);
+    found.sort_by_key(|pending| pending.number);
     let mut kept = Vec::new();
     let mut unpublished = None;
-    for (continues, pending) in found {
-        let is_cut = continues && unpublished.is_some_and(|number| number + 1 == pending.number);
+    for pending in found {
+        let is_cut = !pending.begins && unpublished.is_some_and(|number| number + 1 == pending.number);
         if pending.bytes.is_empty() || is_cut {
             unpublished = Some(pending.number);
         } else {
@@ -182,8 +184,6 @@ pub(crate) struct Recovered {
     pub(crate) recovery: Option<Recovery>,
     /// It was appended, and may be lost by a power loss.
     pub(crate) failed_sync: Option<Error>,
-    /// Lines of another log that were found, and where they are now.
-    pub(crate) aside: Option<Error>,
 }
 
 /// Whose the lines in a stage are, if there are any and they are not this log's: a directory of the same numbers may be
@@ -196,13 +196,24 @@ pub(crate) fn stranger(bytes: &[u8], log: &Identity) -> Option<String> {
         .then(|| format!("lines of process {process}, which was killed, for the log {path}"))
 }
 
-/// Appends what a killed process left in the log, if it left anything, and empties the stage.
-pub(crate) fn recover(stage: &StageFile, bytes: &[u8], to: Target<'_>) -> Result<Recovered> {
+/// Whether there is anything in a stage that a killed process left.
+pub(crate) fn has_lines(bytes: &[u8]) -> bool {
+    parse_head(bytes).is_some_and(|head| !pending(bytes, head.layout).is_empty())
+}
+
+/// Appends what a killed process left in the log, if it left anything, and empties the stage. What fails is tried again for as long
+/// as `may_try_again` says so.
+pub(crate) fn recover(
+    stage: &StageFile,
+    bytes: &[u8],
+    to: Target<'_>,
+    may_try_again: &mut dyn FnMut(&Error) -> bool,
+) -> Result<Recovered> {
     let Some(head) = parse_head(bytes) else { return Ok(Recovered::default()) };
     let pending = pending(bytes, head.layout);
     // Numbers of files and their lengths mean nothing after another start of the machine.
     let is_this_boot = head.boot == boot_id().as_bytes();
-    let mut run = Run { stage, to, bytes: 0, doubt: None, files: Vec::new() };
+    let mut run = Run { stage, to, may_try_again, bytes: 0, doubt: None, files: Vec::new() };
     if !is_this_boot && pending.iter().any(|one| one.place.is_some()) {
         run.doubt = Some("the machine was started since".into());
     }
@@ -215,7 +226,7 @@ pub(crate) fn recover(stage: &StageFile, bytes: &[u8], to: Target<'_>) -> Result
     stage.clear()?;
     let recovery = Recovery { process: head.process, bytes: run.bytes, doubt: run.doubt };
     let is_any = recovery.bytes > 0 || recovery.doubt.is_some();
-    Ok(Recovered { recovery: is_any.then_some(recovery), failed_sync, aside: None })
+    Ok(Recovered { recovery: is_any.then_some(recovery), failed_sync })
 }
 
 /// What a file has where a buffer was to be written.
@@ -243,6 +254,7 @@ impl There {
 struct Run<'a> {
     stage: &'a StageFile,
     to: Target<'a>,
+    may_try_again: &'a mut dyn FnMut(&Error) -> bool,
     bytes: u64,
     doubt: Option<String>,
     /// Those that were appended to, or have bytes that may not be durable.
@@ -266,7 +278,14 @@ impl Run<'_> {
                 // The line that somebody else's bytes cut is appended whole.
                 let line = placed[..done].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
                 let file = disk.open(directory, name)?;
-                self.place(one, file.facts()?, bytes.len() - placed.len() + line)?;
+                let elsewhere = bytes.len() - placed.len() + line;
+                // Behind somebody else's half of a line, too; where nobody was before, this goes on where its own process was.
+                let begins = one.begins || elsewhere > 0;
+                if begins && place.is_some() && ends_within_line(directory, name, file.facts()?) {
+                    self.write(&*file, b"\n")?;
+                    self.bytes -= 1;
+                }
+                self.place(one, file.facts()?, elsewhere)?;
                 (file, &placed[line..])
             }
             // Nothing can be there without a file that has it.
@@ -323,12 +342,14 @@ impl Run<'_> {
     fn write(&mut self, file: &dyn LogFile, mut rest: &[u8]) -> Result<()> {
         self.bytes += rest.len() as u64;
         while !rest.is_empty() {
-            let count = file.append(rest).map_err(|error| {
-                error.advise(
-                    "what a killed process left stays in memory; open the log again when this is put right",
-                )
-            })?;
-            rest = &rest[count.min(rest.len())..];
+            match file.append(rest) {
+                Ok(count) => rest = &rest[count.min(rest.len())..],
+                Err(error) if (self.may_try_again)(&error) => {}
+                Err(error) => {
+                    let advice = "what a killed process left stays in memory; open the log again when this is put right";
+                    return Err(error.advise(advice));
+                }
+            }
         }
         Ok(())
     }
@@ -350,6 +371,14 @@ fn read(directory: &OsDirectory, name: &str, place: Place, most: usize) -> Resul
     }
     bytes.truncate(len);
     Ok(bytes)
+}
+
+/// Whether the file's last line has no end. Where that cannot be told: no.
+pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
+    let AppendFacts { device, inode, len_bytes, .. } = facts;
+    let Some(offset) = len_bytes.checked_sub(1) else { return false };
+    let last = read(directory, name, Place { device, inode, offset }, 1);
+    last.is_ok_and(|last| last.first().is_some_and(|byte| *byte != b'\n'))
 }
 
 /// The file of the log that has this number: its name may have changed.

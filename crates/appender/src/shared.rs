@@ -42,8 +42,8 @@ pub(crate) struct Shared {
 }
 
 thread_local! {
-    /// The log whose back thread this is, by its address. Without a destructor, so that it is there in those of others.
-    static BACK_OF: Cell<usize> = const { Cell::new(0) };
+    /// The log whose own thread this is, by its address. Without a destructor, so that it is there in those of others.
+    static OWN_OF: Cell<usize> = const { Cell::new(0) };
 }
 
 type Locked<'a> = MutexGuard<'a, State>;
@@ -200,7 +200,7 @@ impl Shared {
 
     /// A line longer than all buffers together. A kill can cut it, as its beginning must be written before its end is put.
     fn put_stream<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
-        if self.when_full != WhenFull::Block || self.is_back_thread() {
+        if self.when_full != WhenFull::Block || self.is_own_thread() {
             state.drop_too_long(line.len() as u64);
             // There may be room for the notice at once.
             self.wake(state);
@@ -209,7 +209,7 @@ impl Shared {
         let state = self.take_turn(state)?;
         let (mut state, is_all) = self.put_piece(state, line, true, true);
         let is_begun = state.goes_on;
-        state.goes_on = false;
+        state.end_pieces();
         state.stats.refused_lines += u64::from(!is_all && !is_begun);
         self.end_turn(state, true);
         if is_all { Ok(()) } else { Err(closed()) }
@@ -265,7 +265,7 @@ impl Shared {
             return Err(in_child());
         }
         let mut state = self.lock();
-        if self.when_full != WhenFull::Block || self.is_back_thread() {
+        if self.when_full != WhenFull::Block || self.is_own_thread() {
             return if state.is_closed {
                 state.stats.refused_lines += 1;
                 Err(closed())
@@ -296,7 +296,7 @@ impl Shared {
             return Err(closed());
         }
         if is_taken {
-            state.goes_on = false;
+            state.end_pieces();
         } else if bytes > 0 {
             state.drop_too_long(bytes);
         }
@@ -316,14 +316,14 @@ impl Shared {
         self.wake(state);
     }
 
-    /// The calling thread is the back thread.
-    pub(crate) fn be_back_thread(&self) {
-        BACK_OF.set(std::ptr::from_ref(self).addr());
+    /// The calling thread is the log's own: the back thread, or the janitor.
+    pub(crate) fn be_own_thread(&self) {
+        OWN_OF.set(std::ptr::from_ref(self).addr());
     }
 
-    /// A hook that logs runs in the back thread; it must not wait for room that only this thread makes.
-    fn is_back_thread(&self) -> bool {
-        BACK_OF.get() == std::ptr::from_ref(self).addr()
+    /// A hook that logs runs in such a thread; it must not wait for room that only they make, nor for their end.
+    pub(crate) fn is_own_thread(&self) -> bool {
+        OWN_OF.get() == std::ptr::from_ref(self).addr()
     }
 
     /// Does what the policy says when there is no room; `Err`: the line is to be dropped.
@@ -332,7 +332,7 @@ impl Shared {
         mut state: Locked<'a>,
         patience: &mut Patience,
     ) -> Result<Locked<'a>, Locked<'a>> {
-        if self.is_back_thread() {
+        if self.is_own_thread() {
             return Err(state);
         }
         match self.when_full {
@@ -386,7 +386,7 @@ impl Shared {
         if self.is_child() {
             return Err(in_child());
         }
-        if self.is_back_thread() {
+        if self.is_own_thread() {
             return Err(io::Error::other("a hook cannot flush the log that called it"));
         }
         let deadline = Instant::now().checked_add(at_most);
@@ -429,7 +429,8 @@ impl Shared {
         (state.is_closed, state.is_plain) = (true, false);
         if std::mem::take(&mut state.has_open_line) {
             // Whoever puts it may be waiting for its next piece for ever.
-            (state.has_turn, state.goes_on) = (false, false);
+            state.has_turn = false;
+            state.end_pieces();
         }
         state.is_asleep = false;
         drop(state);

@@ -1,7 +1,7 @@
 //! The file in memory that keeps the buffers of a killed process: which one is this log's, and making it anew when somebody
 //! has removed it.
 //!
-//! *Owns*: the stage's name and head, its lock. *May not touch*: what the buffers hold ([`crate::state`]), what a killed process
+//! *Owns*: the stage's name and head, its lock, from finding it to removing it. *May not touch*: what the buffers hold ([`crate::state`]), what a killed process
 //! left in them ([`crate::recover`]).
 //!
 //! A log is known by what its directory *is* (file system, number there, time of birth) and its name in it, not by a path: two
@@ -15,6 +15,7 @@ use inkstone_io::{
     StageLock,
 };
 
+use crate::event::{Event, Events};
 use crate::recover::{self, Recovered, Target};
 
 /// A file's name has at most 255 bytes, and numbers stand in front.
@@ -53,8 +54,36 @@ pub(crate) struct Renewed {
     /// Memory for all buffers; none where they stay in what they have.
     pub(crate) buffers: Vec<StageBuffer>,
     pub(crate) recovered: Recovered,
+    pub(crate) news: News,
     /// To be removed when nothing is in it any more.
     pub(crate) old: Option<StageLock>,
+}
+
+/// What is told of a stage that was found.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Lines of another log that were there, and where they are now.
+    aside: Option<Error>,
+    /// Others have the name of this user's directory.
+    elsewhere: Option<Error>,
+}
+
+impl News {
+    pub(crate) fn tell(&self, events: &Events) {
+        if let Some(aside) = &self.aside {
+            events.tell(&Event::StageAside(aside));
+        }
+        if let Some(elsewhere) = &self.elsewhere {
+            events.tell(&Event::StageElsewhere(elsewhere));
+        }
+    }
+}
+
+/// A stage that nobody else has, as a killed process left it.
+#[derive(Debug)]
+struct Found {
+    file: StageFile,
+    bytes: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -67,29 +96,26 @@ pub(crate) struct Stage {
     layout: StageLayout,
     /// As the head of the file has it, for the reader.
     log: PathBuf,
+    /// Until the buffers are in it.
+    found: Option<Found>,
     /// Not there when it was removed and could not be made anew.
     lock: Option<StageLock>,
 }
 
 impl Stage {
-    /// Opens the stage of the log, and appends what a killed process left in it.
-    pub(crate) fn open(
-        parent: &Path,
-        layout: StageLayout,
-        to: Target<'_>,
-    ) -> Result<(Self, Vec<StageBuffer>, Recovered)> {
-        let identity = Identity::of(to.directory, to.name)?;
-        let mut stage = Self::of(parent, identity, layout, to);
-        let (buffers, recovered) = stage.make(to)?;
-        Ok((stage, buffers, recovered))
+    /// Finds the stage of the log, or makes it: nobody else has the log from here on. Nothing in it is changed yet.
+    pub(crate) fn find(parent: &Path, layout: StageLayout, of: Target<'_>) -> Result<(Self, News)> {
+        let mut stage = Self::of(parent, Identity::of(of.directory, of.name)?, layout, of);
+        let news = stage.look()?;
+        Ok((stage, news))
     }
 
     fn of(parent: &Path, identity: Identity, layout: StageLayout, to: Target<'_>) -> Self {
         let (log, directory) = (to.directory.path().join(to.name), Arc::downgrade(to.directory));
-        Self { parent: parent.to_path_buf(), identity, directory, layout, log, lock: None }
+        Self { parent: parent.to_path_buf(), identity, directory, layout, log, found: None, lock: None }
     }
 
-    fn make(&mut self, to: Target<'_>) -> Result<(Vec<StageBuffer>, Recovered)> {
+    fn look(&mut self) -> Result<News> {
         let name = self.identity.stage_name();
         let mut file = self.open_file(&name)?;
         let mut bytes = file.read()?;
@@ -100,11 +126,46 @@ impl Stage {
             file = self.open_file(&name)?;
             bytes = file.read()?;
         }
-        let recovered = Recovered { aside, ..recover::recover(&file, &bytes, to)? };
+        let elsewhere = file.elsewhere().cloned();
+        self.found = Some(Found { file, bytes });
+        Ok(News { aside, elsewhere })
+    }
+
+    /// A killed process left lines in it.
+    pub(crate) fn has_lines(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| recover::has_lines(&found.bytes))
+    }
+
+    /// Appends what a killed process left in it, and has the buffers there from now on. `is_room_awaited` is asked when the disk is
+    /// full.
+    pub(crate) fn bring_back(
+        &mut self,
+        to: Target<'_>,
+        is_room_awaited: &mut dyn FnMut(&Error) -> bool,
+    ) -> Result<(Vec<StageBuffer>, Recovered)> {
+        let Some(found) = self.found.take() else {
+            return Err(Error::invalid("open log", &self.log, "its stage was not looked for"));
+        };
+        let recovered = match recover::recover(&found.file, &found.bytes, to, is_room_awaited) {
+            Ok(recovered) => recovered,
+            Err(error) => {
+                self.found = Some(found);
+                return Err(error);
+            }
+        };
         let head = recover::head(&self.identity, &self.log, self.layout);
-        let (lock, buffers) = file.into_buffers(self.layout, &head)?;
+        let (lock, buffers) = found.file.into_buffers(self.layout, &head)?;
         self.lock = Some(lock);
         Ok((buffers, recovered))
+    }
+
+    /// The log is not opened after all: it goes, unless lines are in it.
+    pub(crate) fn let_go(self) {
+        let has_lines = self.has_lines();
+        let Self { found, lock, .. } = self;
+        let found = found.filter(|_| !has_lines).map(|found| found.file.remove());
+        // Nobody has put any line yet.
+        let _ = found.unwrap_or(Ok(())).and(lock.map_or(Ok(()), StageLock::remove));
     }
 
     fn open_file(&self, name: &str) -> Result<StageFile> {
@@ -158,9 +219,18 @@ impl Stage {
             // Given back first: this process, too, is refused a stage that it has.
             self.lock = None;
         }
-        let (buffers, recovered) = next.make(to)?;
+        let news = next.look()?;
+        // The back thread tries again by itself, and keeps the lines it has.
+        let made = next.bring_back(to, &mut |_| false);
+        let (buffers, recovered) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                next.let_go();
+                return Err(error);
+            }
+        };
         let old = std::mem::replace(self, next).lock;
-        Ok(Renewed { buffers, recovered, old })
+        Ok(Renewed { buffers, recovered, news, old })
     }
 
     /// Removes it: nothing in it is needed any more.

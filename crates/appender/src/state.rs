@@ -25,6 +25,8 @@ pub(crate) struct State {
     pub(crate) is_closed: bool,
     /// The back thread has ended.
     pub(crate) is_over: bool,
+    /// Nobody waits for that end: what is to be done then it does itself.
+    pub(crate) is_left_alone: bool,
     /// Somebody puts a line longer than a buffer; nobody else puts any.
     pub(crate) has_turn: bool,
     /// The line that the current buffer ends with is not all there yet.
@@ -43,6 +45,8 @@ pub(crate) struct State {
     pub(crate) flush_to: u64,
     /// Buffers up to this number are durable, or their only sync failed ([`State::sync_failure`]).
     pub(crate) durable_to: u64,
+    /// The first of those that were given up: neither it nor any behind it is written or durable, ever.
+    abandoned_from: Option<u64>,
     /// The first sync that failed. It stays: the kernel tells such a failure once, and no later sync is about those lines.
     pub(crate) sync_failure: Option<Error>,
     /// Why writing fails just now.
@@ -75,6 +79,7 @@ impl State {
             is_asleep: false,
             is_closed: false,
             is_over: false,
+            is_left_alone: false,
             has_turn: false,
             goes_on: false,
             current,
@@ -86,6 +91,7 @@ impl State {
             waiting: 0,
             flush_to: 0,
             durable_to: 0,
+            abandoned_from: None,
             sync_failure: None,
             trouble: None,
             stats: Stats::default(),
@@ -108,10 +114,25 @@ impl State {
         Some(buffer)
     }
 
-    /// The oldest buffer that is not written yet; everything before it is in the file, or dropped.
+    /// The oldest buffer that is not written, and may never be; everything before it is in the file, or dropped.
     pub(crate) fn oldest(&self) -> u64 {
+        let writing = || self.writing.map(|writing| writing.number);
         let queued = || self.queue.front().map(Buffer::number);
-        self.writing.map(|writing| writing.number).or_else(queued).unwrap_or(self.current.number())
+        self.abandoned_from.or_else(writing).or_else(queued).unwrap_or(self.current.number())
+    }
+
+    /// What is to be written next continues a line: no file ends here.
+    pub(crate) fn is_within_line(&self) -> bool {
+        self.queue.front().unwrap_or(&self.current).continues()
+    }
+
+    /// The line in pieces has ended.
+    pub(crate) fn end_pieces(&mut self) {
+        self.goes_on = false;
+        if self.current.is_empty() {
+            // It ended with the buffer before.
+            self.current.begins();
+        }
     }
 
     /// The last buffer with anything in it.
@@ -239,6 +260,7 @@ impl State {
 
     /// What is there will not be written any more. It is counted and not released: a stage file keeps it for the next start.
     pub(crate) fn abandon(&mut self) {
+        self.abandoned_from = Some(self.oldest());
         let writing = self.writing.take().map(|Writing { lines, told, .. }| (lines, told));
         let queue = std::mem::take(&mut self.queue);
         let current = (std::mem::take(&mut self.current.lines), std::mem::take(&mut self.current.told));

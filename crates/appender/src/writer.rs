@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use inkstone_io::Error;
+use inkstone_io::{Error, NoSizeSignal};
 
 use crate::back::{Ended, Lost};
 use crate::builder::Builder;
@@ -185,7 +185,7 @@ impl Guard {
     /// the back thread. A slow disk is waited for; one that fails, for the builder's drain timeout.
     ///
     /// # Errors
-    /// Why not everything was written or made durable. [`LogWriter::stats`] says how many lines; with [`crate::Survive::Kill`]
+    /// A hook of this log calls it: the log is closed, and nobody waits for its end. Else why not everything was written or made durable. [`LogWriter::stats`] says how many lines; with [`crate::Survive::Kill`]
     /// the next opening appends them.
     pub fn close(mut self) -> io::Result<()> {
         self.end()
@@ -198,6 +198,13 @@ impl Guard {
             return Ok(());
         }
         let Some(thread) = self.thread.take() else { return Ok(()) };
+        if self.shared.is_own_thread() {
+            self.shared.lock().is_left_alone = true;
+            self.shared.close();
+            let why =
+                "a hook cannot wait for the end of the log that called it: it is closed, and ends by itself";
+            return Err(io::Error::other(why));
+        }
         self.shared.close();
         let Ended { result, stage, lost } = thread.join().unwrap_or_else(|_| {
             let why = "it ended without a word";
@@ -240,6 +247,7 @@ impl Drop for Guard {
         if let Err(error) = self.end()
             && !self.has_hook
         {
+            let _no_signal = NoSizeSignal::here();
             let _ = writeln!(io::stderr(), "inkstone-appender: {error}");
         }
     }

@@ -199,3 +199,36 @@ fn a_disk_that_becomes_read_only_is_told_and_no_line_is_lost() {
     let (lines, others) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
     assert!(lines[&0].iter().copied().eq(0..3000) && others.is_empty(), "from {}: {others:?}", lines[&0][0]);
 }
+
+/// Killed on a full disk. By the next start files are above the limit, and their room comes back with the file system's next commit.
+#[test]
+fn a_start_on_a_full_disk_has_the_room_of_files_above_the_limits() {
+    let Some(disk) = small_disk("a start on a full disk") else { return };
+    let path = disk.path().join("a.log");
+    let old = disk.path().join("a.log.20200101T000000Z.0");
+    std::fs::write(&old, vec![b'\n'; 2 << 20]).expect("written");
+    let year_2020 = std::time::UNIX_EPOCH + Duration::from_secs(1_577_836_800);
+    std::fs::File::options()
+        .write(true)
+        .open(&old)
+        .and_then(|file| file.set_modified(year_2020))
+        .expect("dated");
+    disk.fill(0);
+    let builder = || {
+        let builder = LogWriter::builder(&path).survive(Survive::Kill).buffers_bytes(1 << 20);
+        builder.flush_every(Duration::from_millis(1)).on_event(|_| {})
+    };
+    let code = inkstone_io::host::in_forked_child(|| {
+        let (log, guard) = builder().open().expect("opened");
+        put(&log, 0..5000);
+        wait_until("an attempt", || log.stats().write_errors > 0);
+        std::mem::forget(guard);
+        1
+    });
+    assert_eq!(code.expect("a child"), 1);
+    let (_log, guard) = builder().keep(Keep::new().days(30)).open().expect("there is room by then");
+    guard.close().expect("closed");
+    assert!(!old.exists());
+    let (lines, others) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
+    assert_eq!((lines[&0].len(), others.len()), (5000, 0));
+}

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use common::{LONG, Mood, MoodyDisk, place};
 use inkstone_appender::{
-    AppendFacts, Disk, Event, LogFile, LogWriter, Notice, OsDirectory, OsDisk, Result, WhenFull,
+    AppendFacts, Disk, Event, LogFile, LogWriter, Notice, OsDirectory, OsDisk, Result, Rotation, Survive,
+    WhenFull,
 };
 
 const VICTIM: &str = "INKSTONE_TEST_WITHOUT_STDERR";
@@ -169,6 +170,25 @@ fn a_disk_that_panics_ends_the_log_and_nobody_waits_for_it() {
     assert!(stats.refused_lines >= 3 && log.trouble().is_some());
 }
 
+#[test]
+fn no_flush_says_that_lines_are_written_that_a_disk_panicked_with() {
+    let (_directory, path) = place();
+    let disk = PanickyDisk::default();
+    let builder = LogWriter::builder(&path).flush_every(Duration::from_millis(1)).on_event(|_| {});
+    let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
+    disk.0.store(true, Ordering::Relaxed);
+    log.write_all(b"one\n").expect("accepted");
+    while log.write_all(b"").is_ok() {
+        std::thread::yield_now();
+    }
+    for _ in 0..2 {
+        let error = log.flush_within(LONG).expect_err("it is not in the file").to_string();
+        assert!(error.contains("panicked: on purpose, in a disk"), "{error}");
+    }
+    assert!(guard.close().is_err() && log.flush_within(LONG).is_err());
+    assert_eq!(log.stats().unwritten_lines, log.stats().lines);
+}
+
 /// Logs while it is formatted, and then cannot be formatted.
 struct Recursive<'a>(&'a LogWriter);
 
@@ -196,6 +216,109 @@ fn a_value_that_cannot_be_formatted_is_an_error_within_another_too() {
     writeln!(log, "{}", Recursive(&writer)).expect("accepted");
     guard.close().expect("closed");
     assert_eq!(std::fs::read_to_string(&path).expect("text"), "outer\n");
+}
+
+/// A log whose janitor has something to tell as soon as it starts, and what the hook does then.
+fn with_janitor(
+    path: &std::path::Path,
+    hook: impl Fn() + Send + Sync + 'static,
+) -> inkstone_appender::Builder {
+    // So much no disk has.
+    let rotation = Rotation::new().at_bytes(1 << 62).allocate_ahead();
+    let builder = LogWriter::builder(path).buffers_bytes(8 << 10).buffer_bytes(4 << 10).rotate(rotation);
+    builder.drain_timeout(Duration::from_millis(50)).on_event(move |_| {
+        if std::thread::current().name() == Some("log janitor") {
+            hook();
+        }
+    })
+}
+
+fn taken<T>(from: &Mutex<Option<T>>) -> T {
+    loop {
+        if let Some(it) = from.lock().expect("no panic").take() {
+            return it;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Asks for the end of the closing, which may never come.
+fn closes(guard: inkstone_appender::Guard) -> std::io::Result<()> {
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || drop(ended.send(guard.close())));
+    has_ended.recv_timeout(LONG).expect("the closing ends")
+}
+
+/// It would wait for room that nobody makes, and the closing for it.
+#[test]
+fn a_hook_in_the_janitors_thread_that_logs_holds_no_closing_up() {
+    let (_directory, path) = place();
+    let handle = Arc::new(Mutex::new(None::<LogWriter>));
+    let theirs = Arc::clone(&handle);
+    let builder = with_janitor(&path, move || {
+        let _ = taken(&theirs).write_all(&[b'x'; 100_000]);
+    });
+    let disk = MoodyDisk::new(Mood::Fails(5));
+    let (log, guard) = builder.open_on(disk).expect("opened");
+    *handle.lock().expect("no panic") = Some(log.clone());
+    while log.stats().waits == 0 && log.stats().dropped_lines == 0 {
+        std::thread::yield_now();
+    }
+    assert!(closes(guard).is_err());
+    assert_eq!((log.stats().dropped_lines, log.stats().waits), (1, 0), "as in the back thread");
+}
+
+/// Its own end it cannot wait for: in whichever thread of the log.
+#[test]
+fn a_hook_that_closes_the_log_gets_an_error_and_the_log_ends_by_itself() {
+    for is_janitors in [true, false] {
+        let (_directory, path) = place();
+        let guard = Arc::new(Mutex::new(None::<inkstone_appender::Guard>));
+        let theirs = Arc::clone(&guard);
+        let (told, is_told) = std::sync::mpsc::channel();
+        let told = Mutex::new(told);
+        let close = move || {
+            let guard = theirs.lock().expect("no panic").take();
+            if let Some(guard) = guard {
+                let _ = told.lock().expect("no panic").send(guard.close());
+            }
+        };
+        let disk = MoodyDisk::new(Mood::Works);
+        let builder = if is_janitors {
+            let place = Arc::clone(&guard);
+            with_janitor(&path, move || {
+                let it = taken(&place);
+                *place.lock().expect("no panic") = Some(it);
+                close();
+            })
+        } else {
+            disk.set(Mood::Fails(28));
+            LogWriter::builder(&path).on_event(move |_| close())
+        };
+        let (mut log, opened) = builder.survive(Survive::Kill).open_on(disk.clone()).expect("opened");
+        log.write_all(b"one\n").expect("accepted");
+        *guard.lock().expect("no panic") = Some(opened);
+        if !is_janitors {
+            while log.stats().write_errors == 0 {
+                std::thread::yield_now();
+            }
+            // It may have been told before there was a guard.
+            disk.set(Mood::Works);
+            let _ = log.flush_within(LONG);
+        }
+        let error = is_told.recv_timeout(LONG).expect("told").expect_err("it cannot wait").to_string();
+        assert!(error.contains("a hook cannot wait"), "{error}");
+        while log.flush_within(LONG).is_err() || log.write_all(b"").is_ok() {
+            std::thread::yield_now();
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "one\n");
+        let stage = common::stage_of(std::path::Path::new("/dev/shm"), &path);
+        let since = std::time::Instant::now();
+        while stage.exists() {
+            assert!(since.elapsed() < LONG, "the stage stays");
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Not a test by itself: what is started with a stderr that nobody reads.

@@ -3,10 +3,12 @@
 mod common;
 
 use std::io::Write as _;
-use std::sync::Barrier;
-use std::time::Duration;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, UNIX_EPOCH};
 
-use common::{LONG, Mood, MoodyDisk, all_text, line, place};
+use common::{LONG, Mood, MoodyDisk, all_text, line, place, wait_until};
 use inkstone_appender::{LogWriter, Rotation, WhenFull};
 
 const PIECE: usize = 300_000;
@@ -47,6 +49,77 @@ fn a_line_in_pieces_is_whole_among_others_and_in_one_file() {
     }
     let stats = log.stats();
     assert_eq!((stats.lines, stats.written_lines, stats.written_bytes), (4005, 4005, text.len() as u64));
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("listed").map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<_> = entries.collect();
+    paths.sort();
+    // One that is just being renamed is there the next time.
+    paths.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect()
+}
+
+/// What is due while a line goes on is done when it has ended: a reopening, a period that is over.
+#[test]
+fn no_file_ends_within_a_line_whatever_is_due_meanwhile() {
+    const BUFFER: usize = 4 << 10;
+    for (ends_with, is_closed_first) in [("end\n", false), ("\n", true)] {
+        for is_by_time in [true, false] {
+            let (directory, path) = place();
+            let clock = Arc::new(AtomicU64::new(1_795_277_133));
+            let theirs = Arc::clone(&clock);
+            let builder = LogWriter::builder(&path).buffers_bytes(8 * BUFFER).buffer_bytes(BUFFER);
+            let builder = builder.flush_every(Duration::from_millis(1)).rotate(if is_by_time {
+                Rotation::new().every(Duration::from_secs(60))
+            } else {
+                Rotation::new()
+            });
+            let builder =
+                builder.clock(move || UNIX_EPOCH + Duration::from_secs(theirs.load(Ordering::Relaxed)));
+            let (mut log, guard) = builder.open().expect("opened");
+            log.write_all(b"before\n").expect("accepted");
+            let mut long = log.begin_line().expect("begun");
+            let mut put = 7;
+            for piece in 0..6 {
+                // The last of them ends with a buffer.
+                long.push(&[b'x'; BUFFER]).expect("accepted");
+                put += BUFFER as u64;
+                if piece == 2 {
+                    clock.fetch_add(60, Ordering::Relaxed);
+                    if !is_by_time {
+                        std::fs::rename(&path, directory.path().join("a.log.moved")).expect("moved");
+                        log.reopen();
+                    }
+                }
+                let size = || files(directory.path()).iter().map(|text| text.len() as u64).sum::<u64>();
+                wait_until("it in the files", || size() == put);
+            }
+            long.push(ends_with.as_bytes()).expect("accepted");
+            put += ends_with.len() as u64;
+            wait_until("its end in the files", || {
+                put == files(directory.path()).iter().map(|text| text.len() as u64).sum::<u64>()
+            });
+            let mut guard = Some(guard);
+            if is_closed_first {
+                guard.take().expect("open").close().expect("closed");
+                drop(long);
+            } else {
+                long.end().expect("ended");
+                wait_until("what was due", || files(directory.path()).len() == 2);
+                (&log).write_all(b"behind\n").expect("accepted");
+                guard.take().expect("open").close().expect("closed");
+            }
+            let texts = files(directory.path());
+            let line = format!("{}{ends_with}", "x".repeat(6 * BUFFER));
+            let whole = texts.iter().filter(|text| **text == format!("before\n{line}")).count();
+            let lengths: Vec<_> = texts.iter().map(String::len).collect();
+            assert_eq!(whole, 1, "by time: {is_by_time}, {lengths:?}");
+            assert!(
+                texts.len() == 2 && (is_closed_first || texts.contains(&"behind\n".to_owned())),
+                "{lengths:?}"
+            );
+        }
+    }
 }
 
 /// Not a half of it.

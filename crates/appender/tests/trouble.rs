@@ -110,6 +110,38 @@ fn closing_on_a_disk_that_fails_says_how_many_lines_it_could_not_write() {
     assert_eq!((stats.lines, stats.written_lines, stats.unwritten_lines), (7, 0, 7));
 }
 
+/// Neither one that waits while the closing gives up, nor one after it.
+#[test]
+fn no_flush_says_that_lines_are_written_that_the_closing_gave_up() {
+    // What was given up stays in the stage.
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    for survive in [Survive::Nothing, Survive::PowerLoss(Duration::from_millis(1))] {
+        let (_directory, path) = place();
+        let disk = MoodyDisk::new(Mood::Works);
+        let builder = LogWriter::builder(&path)
+            .stage_directory(memory.path())
+            .survive(survive)
+            .flush_every(Duration::from_millis(1));
+        let (builder, _told) = listening(builder.drain_timeout(Duration::from_millis(200)));
+        let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
+        log.write_all(b"written\n").expect("accepted");
+        guard.flush(LONG).expect("flushed");
+        disk.set(Mood::Fails(ENOSPC));
+        log.write_all(b"given up\n").expect("accepted");
+        wait_until("an attempt", || log.stats().write_errors > 0);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| log.flush_within(LONG));
+            assert!(guard.close().is_err());
+            let error = waiting.join().expect("no panic").expect_err("they are not in the file");
+            assert!(error.to_string().contains("append"), "{survive:?}: {error}");
+        });
+        let error = log.flush_within(LONG).expect_err("they are not in the file");
+        assert!(error.to_string().contains("append"), "{survive:?}: {error}");
+        assert_eq!(log.stats().unwritten_lines, 1);
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "written\n");
+    }
+}
+
 #[test]
 fn writers_that_wait_when_a_failing_log_is_closed_get_an_error() {
     let (_directory, path) = place();
@@ -163,20 +195,22 @@ fn a_power_loss_log_is_synced_and_a_failed_sync_is_told() {
 /// The half of a line stays where it is; behind what somebody else wrote meanwhile it is there whole.
 #[test]
 fn a_line_that_others_cut_while_the_disk_was_full_is_whole_behind_them() {
-    let (_directory, path) = place();
-    let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
-    let (builder, _told) = listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
-    let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
-    log.write_all(b"first\na line that is much longer than the first\nlast\n").expect("accepted");
-    wait_until("a failure", || log.stats().write_errors >= 1);
-    let mut others = std::fs::File::options().append(true).open(&path).expect("open");
-    others.write_all(b"\nsomebody's\n").expect("written");
-    disk.set(Mood::Works);
-    guard.close().expect("closed");
-    let text = std::fs::read_to_string(&path).expect("text");
-    let (before, behind) = text.split_once("somebody's\n").expect("theirs");
-    assert!(before.starts_with("first\na line that"), "{text}");
-    assert_eq!(behind, "a line that is much longer than the first\nlast\n");
+    for theirs in ["\nsomebody's\n", "\nsomebody's"] {
+        let (_directory, path) = place();
+        let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
+        let (builder, _told) = listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
+        let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
+        log.write_all(b"first\na line that is much longer than the first\nlast\n").expect("accepted");
+        wait_until("a failure", || log.stats().write_errors >= 1);
+        let mut others = std::fs::File::options().append(true).open(&path).expect("open");
+        others.write_all(theirs.as_bytes()).expect("written");
+        disk.set(Mood::Works);
+        guard.close().expect("closed");
+        let text = std::fs::read_to_string(&path).expect("text");
+        let (before, behind) = text.split_once("somebody's\n").expect("theirs");
+        assert!(before.starts_with("first\na line that"), "{text}");
+        assert_eq!(behind, "a line that is much longer than the first\nlast\n");
+    }
 }
 
 /// The kernel tells a failed sync once, and the next one is about other lines.

@@ -22,6 +22,10 @@ use crate::transfer::retry;
 
 /// A name is made free, and may be taken by somebody else again; it is made free this often.
 const TRIES: u32 = 100;
+/// The unit of a file's number of blocks.
+const STAT_BLOCK_BYTES: u64 = 512;
+/// More than a file system's own blocks about a file, and what it rounds up to.
+const RESERVE_BYTES: u64 = 128 << 10;
 /// What a log's file is given of the mode of another: not the bits that make a program run as its owner.
 const MODE_GIVEN: u32 = 0o777;
 
@@ -255,6 +259,26 @@ impl AppendFile {
         Ok(AppendFacts::of(&metadata))
     }
 
+    /// Whether much more room is reserved behind the end than a file system reserves by itself for one that was just opened.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn has_reserve(&self) -> Result<bool> {
+        let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
+        Ok(metadata.blocks() * STAT_BLOCK_BYTES > metadata.len().saturating_add(RESERVE_BYTES))
+    }
+
+    /// Removes the file of this name if it is one that [`AppendFile::create_private`] made, and nothing is in it.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn remove_private(directory: &OsDirectory, name: &str) -> Result<()> {
+        match Self::open_private(directory, name) {
+            Some(_) => directory.remove(name),
+            None => Ok(()),
+        }
+    }
+
     /// Writes from the front of `bytes`, once; says how many were taken, 0 only if there were none. Not durable on return.
     ///
     /// # Errors
@@ -265,9 +289,14 @@ impl AppendFile {
             answer => answer,
         }
         .map_err(|source| {
-            let is_full = source.kind() == io::ErrorKind::StorageFull;
             let error = Error::new("append", &self.path, source);
-            if is_full { error.advise("free some room; writing goes on by itself") } else { error }
+            match error.kind() {
+                _ if error.is_full() => error.advise("free some room; writing goes on by itself"),
+                io::ErrorKind::FileTooLarge => {
+                    error.advise("raise the limit (ulimit -f), or move the file away")
+                }
+                _ => error,
+            }
         })
     }
 

@@ -115,6 +115,11 @@ impl Error {
             || matches!(self.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
     }
 
+    /// Whether there is no room: on the file system, or within a quota.
+    pub fn is_full(&self) -> bool {
+        matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
     /// Whether the call was refused because this process was forked after the file or directory was opened
     /// ([`Error::forked`]).
     pub fn is_forked(&self) -> bool {

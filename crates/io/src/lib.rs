@@ -32,7 +32,9 @@ mod mapping;
 mod memory;
 mod prepare;
 pub mod seam;
+mod size_signal;
 mod stage_file;
+mod stage_list;
 mod strategy;
 mod stream;
 mod sys;
@@ -60,5 +62,6 @@ pub use seam::{
     Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind, Then,
     ThenOn,
 };
+pub use size_signal::NoSizeSignal;
 pub use stage_file::{StageFile, StageLock};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};

@@ -5,40 +5,36 @@
 //!
 //! Its lock is the process's (`F_SETLK`), not the open file's: a forked child that lives on does not keep it, so the next
 //! start of a killed process finds it free. Such a lock does not keep a process from itself, hence the list of those that
-//! this process has; nothing else here opens a stage file, as closing any descriptor of it would give the lock back.
+//! this process has (`stage_list.rs`); nothing else here opens a stage file, as closing any descriptor of it would give the lock back.
 
-use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, fcntl_lock, fstatfs};
 
 use crate::error::{Error, Result};
+use crate::fork::ForkMark;
 use crate::memory::{StageBuffer, StageLayout, buffers_in_file};
 use crate::prepare::FallocateMode;
+use crate::stage_list;
 use crate::transfer::retry;
 
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 /// A file is opened, locked, and may be gone by then; it is made again this often.
 const TRIES: u32 = 100;
-
-/// The stage files of this process.
-static MINE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-fn mine() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    MINE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// Names that a user's directory may have: others may have taken some of them.
+const DIRECTORIES_MAX: u32 = 16;
 
 /// A locked file in memory; the lock is given back when it is dropped, or by the end of the process.
 #[derive(Debug)]
 pub struct StageFile {
     file: Option<File>,
     path: PathBuf,
-    process: u32,
+    mark: ForkMark,
+    elsewhere: Option<Error>,
 }
 
 impl StageFile {
@@ -47,29 +43,48 @@ impl StageFile {
     /// # Errors
     /// It is not in memory, not a plain file of this user alone, or could not be opened or locked.
     pub fn open(path: &Path) -> Result<Option<Self>> {
-        if !mine().insert(path.to_path_buf()) {
+        let mark = ForkMark::new()?;
+        if !stage_list::take(path)? {
             return Ok(None);
         }
         let file = open_locked(path);
         if !matches!(file, Ok(Some(_))) {
-            mine().remove(path);
+            stage_list::give_back(path);
         }
-        let process = std::process::id();
-        Ok(file?.map(|file| Self { file: Some(file), path: path.to_path_buf(), process }))
+        Ok(file?.map(|file| Self { file: Some(file), path: path.to_path_buf(), mark, elsewhere: None }))
     }
 
-    /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which is created if it is missing.
+    /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which is created if it is missing:
+    /// `inkstone-UID`, or where something of somebody else's has that name, `inkstone-UID.1` and so on. One of them that has the
+    /// file already comes first.
     ///
     /// # Errors
-    /// That directory is not what this crate makes; as [`StageFile::open`].
+    /// Others have all those names, or it cannot be created; as [`StageFile::open`].
     pub fn open_below(parent: &Path, name: &str) -> Result<Option<Self>> {
-        let directory = own_directory(parent)?;
-        let opened = Self::open(&directory.join(name));
-        if opened.is_err() {
-            // Not left behind where it is of no use; it stays if anything is in it.
-            let _ = std::fs::remove_dir(&directory);
+        for _ in 0..TRIES {
+            let Some((directory, elsewhere)) = own_directory(parent, name)? else { continue };
+            match Self::open(&directory.join(name)) {
+                // Another start, which came to nothing, has removed it in between.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    // Not left behind where it is of no use; it stays if anything is in it.
+                    let _ = std::fs::remove_dir(&directory);
+                    return Err(error);
+                }
+                Ok(None) => return Ok(None),
+                Ok(Some(mut stage)) => {
+                    stage.elsewhere = elsewhere;
+                    return Ok(Some(stage));
+                }
+            }
         }
-        opened
+        let path = parent.join(directory_name(0));
+        Err(Error::invalid("open stage directory", path, "it is removed as often as it is made"))
+    }
+
+    /// Why it is not where it would be, if others have the name of this user's directory.
+    pub fn elsewhere(&self) -> Option<&Error> {
+        self.elsewhere.as_ref()
     }
 
     /// Where it is.
@@ -114,7 +129,7 @@ impl StageFile {
     /// later), puts `head` in front and maps its buffers. From here on the file can only be removed.
     ///
     /// # Errors
-    /// The layout is not sound, the head is longer than its place, or there is no room.
+    /// The layout is not sound, the head is longer than its place, or there is no room; then it is removed.
     pub fn into_buffers(self, layout: StageLayout, head: &[u8]) -> Result<(StageLock, Vec<StageBuffer>)> {
         self.check_head(head, layout.head_bytes)?;
         self.clear()?;
@@ -125,7 +140,7 @@ impl StageFile {
         match made {
             Ok(buffers) => Ok((StageLock { file: self, head_bytes: layout.head_bytes }, buffers)),
             Err(error) => {
-                let _ = self.clear();
+                let _ = self.remove();
                 Err(error)
             }
         }
@@ -211,31 +226,82 @@ impl Drop for StageFile {
     fn drop(&mut self) {
         // Closed before it leaves the list: the closing gives the lock back, also one that was taken in between.
         drop(self.file.take());
-        // In a forked child the list's lock may be held by a thread that is not there.
-        if self.process == std::process::id() {
-            mine().remove(&self.path);
+        // A forked child has a list of its own, and may have a stage of this name in it.
+        if !self.mark.is_child() {
+            stage_list::give_back(&self.path);
         }
     }
 }
 
-/// Everybody may write to a directory in memory: what is below it must be ours, and no link to anywhere else.
-fn own_directory(parent: &Path) -> Result<PathBuf> {
+fn directory_name(number: u32) -> String {
     let mine = rustix::process::geteuid().as_raw();
-    let path = parent.join(format!("inkstone-{mine}"));
-    match retry(|| DirBuilder::new().mode(0o700).create(&path)) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        made => made.map_err(|source| {
-            Error::new("create stage directory", &path, source)
-                .advise("name a tmpfs directory that you may write to")
-        })?,
+    if number == 0 { format!("inkstone-{mine}") } else { format!("inkstone-{mine}.{number}") }
+}
+
+/// Whose a name is.
+enum Whose {
+    Nobodys,
+    /// A directory of this user alone.
+    Ours,
+    Others,
+}
+
+impl Whose {
+    /// Everybody may write to a directory in memory: what is below it must be ours, and no link to anywhere else.
+    fn of(path: &Path) -> Result<Self> {
+        let facts = match retry(|| std::fs::symlink_metadata(path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobodys),
+            facts => facts.map_err(|source| Error::new("stat stage directory", path, source))?,
+        };
+        if !facts.is_dir() || facts.uid() != rustix::process::geteuid().as_raw() {
+            return Ok(Self::Others);
+        }
+        if facts.permissions().mode() & 0o077 == 0 {
+            return Ok(Self::Ours);
+        }
+        // Passed over, it would keep what a killed process left.
+        let error = Error::invalid("open stage directory", path, "others may look into it");
+        Err(error.advise("give it the mode 0700 again"))
     }
-    let facts = retry(|| std::fs::symlink_metadata(&path));
-    let facts = facts.map_err(|source| Error::new("stat stage directory", &path, source))?;
-    if facts.is_dir() && facts.uid() == mine && facts.permissions().mode() & 0o077 == 0 {
-        return Ok(path);
+}
+
+/// The directory for a stage of this name, and why it is not the first one; `None` if somebody was faster. A user's number may be
+/// that of another user in another container, and anybody may make a directory of any name: so one name is not enough.
+fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Error>)>> {
+    let (mut own, mut free, mut others) = (None, None, None);
+    for path in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
+        match Whose::of(&path)? {
+            Whose::Ours if std::fs::symlink_metadata(path.join(name)).is_ok() => {
+                own = Some(path);
+                break;
+            }
+            Whose::Ours => drop(own.get_or_insert(path)),
+            Whose::Nobodys => drop(free.get_or_insert(path)),
+            Whose::Others => drop(others.get_or_insert(path)),
+        }
     }
-    let why = "it is not a directory of this user alone (mode 0700)";
-    Err(Error::invalid("open stage directory", &path, why).advise("look who made it, and remove it"))
+    let foreign = |path| Error::invalid("open stage directory", path, "it is not a directory of this user");
+    let Some(path) = own.clone().or(free) else {
+        let path = others.unwrap_or_else(|| parent.join(directory_name(0)));
+        return Err(foreign(path).advise("look who made it, and remove it"));
+    };
+    if own.is_none() {
+        match retry(|| DirBuilder::new().mode(0o700).create(&path)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+            made => made.map_err(|source| {
+                Error::new("create stage directory", &path, source)
+                    .advise("name a tmpfs directory that you may write to")
+            })?,
+        }
+        if !matches!(Whose::of(&path)?, Whose::Ours) {
+            return Ok(None);
+        }
+    }
+    let is_first = path == parent.join(directory_name(0));
+    let others = others.filter(|_| !is_first).map(|other| {
+        foreign(other).advise(format!("the stage is in {} instead; look who made the other", path.display()))
+    });
+    Ok(Some((path, others)))
 }
 
 fn open_locked(path: &Path) -> Result<Option<File>> {
@@ -349,11 +415,88 @@ mod tests {
         assert!(own.join("a").exists(), "what is there by then is not its own");
         std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("mode");
         assert!(StageFile::open_below(&parent, "b").is_err(), "others may look into it");
-        std::fs::remove_dir_all(&own).expect("removed");
-        std::fs::create_dir(parent.join("elsewhere")).expect("made");
-        std::os::unix::fs::symlink("elsewhere", &own).expect("a link");
-        assert!(StageFile::open_below(&parent, "b").is_err(), "a link may lead anywhere");
         std::fs::remove_dir_all(&parent).expect("removed");
+    }
+
+    /// It takes the directory along, if nothing is in it.
+    #[test]
+    fn an_opening_that_fails_beside_another_does_not_have_that_fail_too() {
+        let Some(parent) = in_memory("beside") else { return };
+        std::fs::create_dir(&parent).expect("made");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert!(
+                        StageFile::open_below(&parent, &"x".repeat(300)).is_err(),
+                        "no file has such a name"
+                    );
+                }
+            });
+            let opened: Vec<_> = (0..2000)
+                .map(|_| {
+                    let stage = StageFile::open_below(&parent, "a")?.expect("free");
+                    stage.remove()
+                })
+                .collect();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let failed = opened.iter().find(|opened| opened.is_err());
+            assert!(failed.is_none(), "{failed:?}");
+        });
+        std::fs::remove_dir_all(&parent).expect("removed");
+    }
+
+    #[test]
+    fn where_others_have_the_name_of_its_directory_it_has_another() {
+        let Some(parent) = in_memory("others") else { return };
+        let own = parent.join(directory_name(0));
+        let second = own.with_added_extension("1");
+        std::fs::create_dir(&parent).expect("made");
+        std::fs::create_dir(parent.join("elsewhere")).expect("made");
+        // It may lead anywhere.
+        std::os::unix::fs::symlink("elsewhere", &own).expect("a link");
+        let stage = StageFile::open_below(&parent, "b").expect("opened").expect("free");
+        assert_eq!(stage.path(), second.join("b"));
+        let why = stage.elsewhere().expect("others have the first name").to_string();
+        assert!(why.contains("of this user") && why.contains(".1 instead"), "{why}");
+        drop(stage);
+        // What is in it is found there, though the first name is free by now.
+        std::fs::remove_file(&own).expect("removed");
+        let stage = StageFile::open_below(&parent, "b").expect("opened").expect("free");
+        assert!(stage.path().starts_with(&second) && stage.elsewhere().is_none());
+        let other = StageFile::open_below(&parent, "c").expect("opened").expect("free");
+        assert!(other.path().starts_with(&second), "there is one already");
+        assert!(StageFile::open_below(&parent, "b").expect("asked").is_none(), "it is open");
+        for number in 0..DIRECTORIES_MAX {
+            let path = parent.join(directory_name(number));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::write(path, "").expect("somebody's file");
+        }
+        assert!(StageFile::open_below(&parent, "b").is_err(), "there is an end to it");
+        std::fs::remove_dir_all(&parent).expect("removed");
+    }
+
+    /// The lock on the file decides, and not what a child has from its parent.
+    #[test]
+    fn a_forked_child_has_the_stage_when_its_parent_has_it_no_more() {
+        let Some(path) = in_memory("daemon") else { return };
+        let parents = StageFile::open(&path).expect("opened").expect("free");
+        let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+        let (mut asked, mut ask) = std::io::pipe().expect("a pipe");
+        let child = crate::host::fork_child(|| {
+            let is_refused = StageFile::open(&path).is_ok_and(|stage| stage.is_none());
+            std::io::Write::write_all(&mut ask, b"x").expect("told");
+            std::io::Read::read_exact(&mut told, &mut [0]).expect("told");
+            let stage = StageFile::open(&path);
+            let is_second_refused = StageFile::open(&path).is_ok_and(|stage| stage.is_none());
+            u8::from(is_refused && stage.is_ok_and(|stage| stage.is_some()) && is_second_refused)
+        });
+        let child = child.expect("a child");
+        std::io::Read::read_exact(&mut asked, &mut [0]).expect("told");
+        drop(parents);
+        std::io::Write::write_all(&mut tell, b"x").expect("told");
+        assert_eq!(child.wait().expect("its end"), 1);
+        std::fs::remove_file(&path).expect("removed");
     }
 
     #[test]
@@ -361,7 +504,8 @@ mod tests {
         let Some(path) = in_memory("full") else { return };
         let stage = StageFile::open(&path).expect("opened").expect("free");
         let huge = StageLayout { buffers: 1 << 30, buffer_bytes: 1 << 20, ..LAYOUT };
-        assert!(stage.into_buffers(huge, b"").is_err());
+        assert!(stage.into_buffers(huge, b"").is_err() && !path.exists());
+        drop(StageFile::open(&path).expect("opened").expect("free"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("mode");
         let error = StageFile::open(&path).expect_err("everybody may read it").to_string();
         assert!(error.contains("this user alone"), "{error}");
