@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
@@ -216,7 +217,12 @@ fn start(at: &Path, arguments: &[&str], out: Out) -> Child {
 }
 
 fn code(output: &Output) -> String {
-    assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(!said.contains("panicked"), "{said}");
+    if !output.status.success() && !said.is_empty() {
+        // Shown where the test fails.
+        eprintln!("{said}");
+    }
     output.status.code().map_or("killed".into(), |code| code.to_string())
 }
 
@@ -252,6 +258,9 @@ fn cell(made: &Path, row: &Row, column: &str) -> String {
     if line.is_empty() {
         return "-".into();
     }
+    // Those that make file systems come one after the other, as elsewhere in the tests.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = row.needs_root.then(|| ONE.lock());
     let place = tempfile::tempdir_in(made).expect("a directory");
     for name in ["first.json", "recording", "notes"] {
         if made.join(name).exists() {
