@@ -456,7 +456,7 @@ impl Back {
             let now = Instant::now();
             if state.is_closed {
                 let closed_at = *self.closed_at.get_or_insert(now);
-                if now.duration_since(closed_at) >= self.drain_timeout {
+                if now.duration_since(closed_at) >= state.drain_timeout.unwrap_or(self.drain_timeout) {
                     return false;
                 }
             }

@@ -424,6 +424,11 @@ impl Shared {
     }
 
     /// No line is taken from here on. What was taken will be written: the back thread looks once more after it saw this.
+    /// Closing is to try a disk that fails for so long, whatever the builder said.
+    pub(crate) fn drain_within(&self, at_most: Duration) {
+        self.lock().drain_timeout = Some(at_most);
+    }
+
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         (state.is_closed, state.is_plain) = (true, false);

@@ -23,6 +23,8 @@ pub(crate) struct State {
     /// The back thread sleeps.
     pub(crate) is_asleep: bool,
     pub(crate) is_closed: bool,
+    /// For how long closing tries a disk that fails, if that is not the builder's drain timeout.
+    pub(crate) drain_timeout: Option<std::time::Duration>,
     /// The back thread has ended.
     pub(crate) is_over: bool,
     /// Nobody waits for that end: what is to be done then it does itself.
@@ -78,6 +80,7 @@ impl State {
             is_idle: false,
             is_asleep: false,
             is_closed: false,
+            drain_timeout: None,
             is_over: false,
             is_left_alone: false,
             has_turn: false,

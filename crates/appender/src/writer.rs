@@ -191,6 +191,15 @@ impl Guard {
         self.end()
     }
 
+    /// As [`Guard::close`], with another time for a disk that fails than the builder's drain timeout.
+    ///
+    /// # Errors
+    /// As [`Guard::close`].
+    pub fn close_within(mut self, at_most: Duration) -> io::Result<()> {
+        self.shared.drain_within(at_most);
+        self.end()
+    }
+
     fn end(&mut self) -> io::Result<()> {
         // In a forked child there is no thread to wait for, and its parent still needs the stage.
         if self.shared.is_child() {

@@ -68,20 +68,25 @@ fn main() -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     // `tee` reads on after a signal, and listens by itself.
     let is_stopped = !matches!(arguments.command, Command::Tee(_));
-    let listening = if is_stopped { signals::stop_on_signals(&stop) } else { Ok(()) };
-    let outcome = listening.and_then(|()| match arguments.command {
-        Command::Lab(lab) => lab::lab(&lab, &stop),
-        Command::Bench(bench) => bench::bench(&bench, &stop),
-        Command::Tune(tune) => tune::tune(&tune, &stop),
-        Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
-        Command::Tee(tee) => tee::tee(*tee),
-        Command::Log(command) => log::run(&command, &stop),
-        Command::Manual(command) => manual::run(&command, Arguments::command()),
-    });
-    with_output(outcome.unwrap_or_else(|error| {
-        complain!("{}", words(&error));
-        ExitCode::FAILURE
-    }))
+    let listening = || if is_stopped { signals::stop_on_signals(&stop) } else { Ok(()) };
+    let outcome =
+        signals::outlive_size_limits().and_then(|()| listening()).and_then(|()| match arguments.command {
+            Command::Lab(lab) => lab::lab(&lab, &stop),
+            Command::Bench(bench) => bench::bench(&bench, &stop),
+            Command::Tune(tune) => tune::tune(&tune, &stop),
+            Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
+            Command::Tee(tee) => tee::tee(*tee),
+            Command::Log(command) => log::run(&command, &stop),
+            Command::Manual(command) => manual::run(&command, Arguments::command()),
+        });
+    with_output(match outcome {
+        Ok(_) if stdout::was_stopped() => ExitCode::from(signals::ENDED),
+        Ok(answer) => answer,
+        Err(error) => {
+            complain!("{}", words(&error));
+            ExitCode::FAILURE
+        }
+    })
 }
 
 /// Help that was asked for, or what makes no sense of the arguments.
@@ -99,11 +104,12 @@ fn with_output(answer: ExitCode) -> ExitCode {
     if stdout::has_failed() { ExitCode::from(stdout::FAILED_CODE) } else { answer }
 }
 
-/// An error with its causes. Many errors say their cause themselves: nothing is said twice.
+/// An error with its causes. Many errors say their cause themselves, and some causes what they are the cause of: nothing is said
+/// twice.
 fn words(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |said, cause| match cause.to_string() {
         cause if said.contains(&cause) => said,
-        cause if said.is_empty() => cause,
+        cause if said.is_empty() || cause.starts_with(&format!("{said}: ")) => cause,
         cause => format!("{said}: {cause}"),
     })
 }

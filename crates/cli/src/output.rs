@@ -10,9 +10,11 @@ use anyhow::Context as _;
 use clap::Args;
 use inkstone_lab::bench::result::BenchResult;
 use inkstone_lab::export::{to_csv, to_json};
-use inkstone_lab::progress::{Announce, Progress};
+use inkstone_lab::progress::Progress;
 use inkstone_lab::result::LabResult;
 use inkstone_lab::table::{self, TableStyle};
+
+use crate::stdout;
 
 /// Where results go.
 #[derive(Debug, Clone, Args)]
@@ -68,7 +70,8 @@ impl Output {
         if self.quiet {
             Progress::silent()
         } else {
-            Progress::new(if self.to_stdout() { Announce::Stderr } else { Announce::Stdout })
+            // Where stdout carries data the lines are for people.
+            Progress::new(if self.to_stdout() { stdout::note } else { stdout::line })
         }
     }
 
@@ -101,7 +104,7 @@ impl Output {
             write_out(path, &to_csv(result))?;
         }
         if !self.to_stdout() {
-            crate::stdout::print(text());
+            stdout::print(text());
         }
         Ok(match (result.interrupted, has_content(result)) {
             (true, _) => ExitCode::from(130),
@@ -142,7 +145,7 @@ impl BenchOutput {
             write_out(path, json)?;
         }
         if !self.as_output().to_stdout() {
-            crate::stdout::print(text);
+            stdout::print(text);
         }
         Ok(())
     }
@@ -154,7 +157,7 @@ impl BenchOutput {
         }
         if !self.as_output().to_stdout() {
             let text = table::render_bench(result, &style());
-            crate::stdout::print(text);
+            stdout::print(text);
         }
         Ok(match (result.interrupted, result.has_content()) {
             (true, _) => ExitCode::from(130),
@@ -179,7 +182,7 @@ fn is_stdout(path: &Path) -> bool {
 
 fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
     if is_stdout(path) {
-        crate::stdout::print(text);
+        stdout::print(text);
         return Ok(());
     }
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))

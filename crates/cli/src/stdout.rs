@@ -1,15 +1,17 @@
-//! stdout, as every subcommand writes to it.
+//! stdout and stderr, as every subcommand but `tee` writes to them.
 //!
-//! *Owns*: what becomes of a reader that leaves and of an output that fails. *May not touch*: what a subcommand answers.
+//! *Owns*: what becomes of a reader that leaves or stands still, and of an output that fails. *May not touch*: what a subcommand
+//! answers.
 //!
 //! What a subcommand finds out does not depend on who reads it. So writing never fails here: from the first refusal on
 //! nothing more is written, and a subcommand that only has something to show may ask ([`Stdout::takes_more`]) and end. A
-//! reader that leaves (`| head`) has seen enough: nothing is said of it. Any other refusal is said on stderr at once, and the
+//! reader that leaves (`| head`) has seen enough: nothing is said of it. One that stands still (a pager) is waited for, after a signal
+//! only while it takes something; what it has not taken then is not written. Any other refusal is said on stderr at once, and the
 //! exit code becomes [`FAILED_CODE`], whatever the answer.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The exit code where output was lost.
@@ -18,6 +20,10 @@ pub(crate) const FAILED_CODE: u8 = 2;
 const OPEN: u8 = 0;
 const LEFT: u8 = 1;
 const FAILED: u8 = 2;
+const STOPPED: u8 = 3;
+
+/// A pipe that has room at all takes as much at once: more may wait for its reader, and then no signal is heard.
+const PIECE_BYTES: usize = 4096;
 
 /// There is one stdout.
 static STATE: AtomicU8 = AtomicU8::new(OPEN);
@@ -25,8 +31,40 @@ static STATE: AtomicU8 = AtomicU8::new(OPEN);
 /// A buffer before stdout; flush it, or what is in it may be lost.
 pub(crate) struct Stdout(BufWriter<Raw>);
 
+struct Raw(Option<Output>);
+
 /// Not `std::io::Stdout`: that takes a descriptor which cannot be written to for one that takes everything.
-struct Raw(Option<File>);
+struct Output {
+    file: File,
+    /// A pipe, socket, terminal or device: a write may wait for somebody.
+    may_wait: bool,
+}
+
+impl Output {
+    fn of(descriptor: BorrowedFd<'_>) -> std::io::Result<Self> {
+        let file = File::from(descriptor.try_clone_to_owned()?);
+        let may_wait = file.metadata().is_ok_and(|facts| !facts.is_file());
+        Ok(Self { file, may_wait })
+    }
+
+    /// Writes some of it. `None`: a signal has come, and it takes nothing.
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<Option<usize>> {
+        loop {
+            let piece = if self.may_wait { &bytes[..bytes.len().min(PIECE_BYTES)] } else { bytes };
+            if self.may_wait
+                && !crate::signals::wait_to_write(&self.file)
+                    .map_err(|error| std::io::Error::new(error.kind(), error))?
+            {
+                return Ok(None);
+            }
+            match self.file.write(piece) {
+                // Somebody else has made it one that does not wait, and may want it so: the mode is the other end's too.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && self.may_wait => {}
+                answer => return answer.map(Some),
+            }
+        }
+    }
+}
 
 impl Stdout {
     pub(crate) fn new() -> Self {
@@ -34,14 +72,14 @@ impl Stdout {
     }
 
     pub(crate) fn with_capacity(bytes: usize) -> Self {
-        let file = match std::io::stdout().as_fd().try_clone_to_owned() {
-            Ok(descriptor) => Some(descriptor.into()),
+        let output = match Output::of(std::io::stdout().as_fd()) {
+            Ok(output) => Some(output),
             Err(error) => {
                 refused(&error);
                 None
             }
         };
-        Self(BufWriter::with_capacity(bytes, Raw(file)))
+        Self(BufWriter::with_capacity(bytes, Raw(output)))
     }
 
     /// Whether anything of what is written still arrives.
@@ -51,8 +89,8 @@ impl Stdout {
 
     /// Notices that the reader has left, where nothing is written from which that would be seen.
     pub(crate) fn look_for_reader(&self) {
-        let Raw(Some(file)) = self.0.get_ref() else { return };
-        if inkstone_io::has_reader(file).is_ok_and(|is_there| !is_there) {
+        let Raw(Some(output)) = self.0.get_ref() else { return };
+        if inkstone_io::has_reader(&output.file).is_ok_and(|is_there| !is_there) {
             refused(&ErrorKind::BrokenPipe.into());
         }
     }
@@ -73,31 +111,16 @@ impl Write for Raw {
         if STATE.load(Ordering::Relaxed) != OPEN {
             return Ok(bytes.len());
         }
-        let Some(file) = &mut self.0 else { return Ok(bytes.len()) };
-        let written = loop {
-            match file.write(bytes) {
-                // Somebody else has made it one that does not wait, and may want it so: the mode is the other end's too.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if let Err(error) = inkstone_io::wait_to_write(file) {
-                        break Err(std::io::Error::new(error.kind(), error));
-                    }
-                }
-                answer => break answer,
-            }
-        };
-        match written {
+        let Some(output) = &mut self.0 else { return Ok(bytes.len()) };
+        match output.write(bytes) {
             // `BufWriter` takes nothing written for an error of its own.
-            Ok(count) if count > 0 => Ok(count),
-            Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),
-            Err(error) => {
-                refused(&error);
-                Ok(bytes.len())
-            }
-            Ok(_) => {
-                refused(&ErrorKind::WriteZero.into());
-                Ok(bytes.len())
-            }
+            Ok(Some(count)) if count > 0 => return Ok(count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+            Ok(Some(_)) => refused(&ErrorKind::WriteZero.into()),
+            Ok(None) => STATE.store(STOPPED, Ordering::Relaxed),
+            Err(error) => refused(&error),
         }
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -118,6 +141,11 @@ pub(crate) fn has_failed() -> bool {
     STATE.load(Ordering::Relaxed) == FAILED
 }
 
+/// Whether a signal came while nobody took the output, so that not all of it was shown.
+pub(crate) fn was_stopped() -> bool {
+    STATE.load(Ordering::Relaxed) == STOPPED
+}
+
 /// Prints a text as it is.
 pub(crate) fn print(text: impl AsRef<[u8]>) {
     let mut out = Stdout::new();
@@ -130,14 +158,32 @@ pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     print(format!("{line}\n"));
 }
 
+/// Prints a line, from where there is only a text.
+pub(crate) fn line(text: &str) {
+    say(format_args!("{text}"));
+}
+
 /// Says what went wrong on stderr. That it may not take it either changes nothing.
 pub(crate) fn complain(what: std::fmt::Arguments<'_>) {
-    let _ = std::io::stderr().lock().write_all(format!("inkstone: {what}\n").as_bytes());
+    to_stderr(&format!("inkstone: {what}\n"));
 }
 
 /// A line on stderr as it is: how far something has come.
 pub(crate) fn note(line: &str) {
-    let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+    to_stderr(&format!("{line}\n"));
+}
+
+/// Text for stderr, which a terminal may obey. What it does not take by the time a signal comes is left out.
+pub(crate) fn to_stderr(text: &str) {
+    let Ok(mut output) = Output::of(std::io::stderr().as_fd()) else { return };
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        match output.write(rest) {
+            Ok(Some(count)) if count > 0 => rest = &rest[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
 }
 
 /// As `println!`, which would panic where stdout fails.

@@ -86,8 +86,8 @@ pub(crate) struct TeeArguments {
     /// Write every line to stdout as well; a reader that is too slow, or leaves, loses lines, and the log none
     #[arg(long)]
     echo: bool,
-    /// After SIGTERM or SIGINT: how long to read on, for the last lines of a service; at the end: how long to try a disk
-    /// that fails
+    /// From the first SIGTERM or SIGINT on: how long to read on, for the last lines of a service, to try a disk that fails, and
+    /// to wait for a slow echo, all together; without a signal: how long to try a disk that fails at the end
     #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration)]
     grace: Duration,
     /// Write the number of this process to a file, for kill -HUP, also under nohup; it is removed at the end

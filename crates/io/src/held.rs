@@ -85,6 +85,8 @@ impl Held {
                 Err(error) if may_not_write(&error) => Ok(opened),
                 synced => synced.map(|()| opened),
             },
+            // It is there, and that is not what is wrong: too many files are open, or it is none that may be searched.
+            (Err(source), Err(error)) if source.kind() == ErrorKind::AlreadyExists => Err(error),
             (Err(source), Err(_)) => Err(could_not_create(path, &Error::new("mkdir", path, source))),
         }
     }

@@ -1,6 +1,6 @@
 //! Standard input whose reader another thread can stop, and waiting until a stopped output takes bytes again.
 //!
-//! *Owns*: waiting for bytes or for the wish to stop. *May not touch*: what is read.
+//! *Owns*: waiting for bytes, for room or for the wish to stop. *May not touch*: what is read or written.
 //!
 //! A read of a pipe that is idle returns when somebody writes, which may be never. So each read waits first, for the input and
 //! for a pipe of its own whose other end is closed to stop it.
@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt as _;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
@@ -120,6 +121,22 @@ pub fn wait_to_write(file: &File) -> Result<()> {
     wait(&mut [PollFd::new(file, PollFlags::OUT)], None)
 }
 
+/// As [`wait_to_write`], but once there is something to read in `stop`, only for so long more; false when the file took no bytes by
+/// then.
+///
+/// # Errors
+/// What the kernel answers.
+pub fn wait_to_write_unless(file: &File, stop: &PipeReader, patience: Duration) -> Result<bool> {
+    let mut waited = [PollFd::new(file, PollFlags::OUT), PollFd::new(stop, PollFlags::IN)];
+    wait(&mut waited, None)?;
+    if !waited[0].revents().is_empty() {
+        return Ok(true);
+    }
+    let patience = Timespec::try_from(patience).ok();
+    wait(&mut waited[..1], patience.as_ref())?;
+    Ok(!waited[0].revents().is_empty())
+}
+
 /// Whether a pipe, socket or terminal still has somebody who reads. A file always has.
 ///
 /// # Errors
@@ -160,6 +177,29 @@ mod tests {
         assert!(!has_reader(&file).expect("an answer"));
         let file = tempfile::tempfile().expect("a file");
         assert!(has_reader(&file).expect("an answer"));
+    }
+
+    #[test]
+    fn an_output_that_stands_still_is_waited_for_until_the_wish_to_stop() {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let (stop, mut wish) = io::pipe().expect("a pipe");
+        let mut file = File::from(OwnedFd::from(writer));
+        let long = Duration::from_secs(3600);
+        assert!(wait_to_write_unless(&file, &stop, long).expect("asked"));
+        file.write_all(&vec![b'x'; 64 << 10]).expect("a pipe holds that");
+        let waits = std::thread::spawn(move || {
+            (wait_to_write_unless(&file, &stop, Duration::from_millis(10)), file, stop)
+        });
+        wish.write_all(b"x").expect("told");
+        let (answer, file, stop) = waits.join().expect("a thread");
+        assert!(!answer.expect("asked"));
+        // The wish stays. A reader that only is slow is waited for all the same, and what an output takes goes first, an error too.
+        let waits = std::thread::spawn(move || (wait_to_write_unless(&file, &stop, long), file, stop));
+        reader.read_exact(&mut [0; 64 << 10]).expect("it reads again");
+        let (answer, file, stop) = waits.join().expect("a thread");
+        assert!(answer.expect("asked"));
+        drop(reader);
+        assert!(wait_to_write_unless(&file, &stop, long).expect("asked"));
     }
 
     #[test]

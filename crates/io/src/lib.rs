@@ -54,7 +54,7 @@ pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use file::OsFile;
 pub use fork::ForkMark;
 pub use ignored::is_ignored;
-pub use input::{Got, Input, InputStop, has_reader, wait_to_write};
+pub use input::{Got, Input, InputStop, has_reader, wait_to_write, wait_to_write_unless};
 pub use lock::OsLock;
 pub use memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 pub use prepare::FallocateMode;

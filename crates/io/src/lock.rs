@@ -69,8 +69,12 @@ impl OsLock {
         }
     }
 
-    /// For people only, so it may fail: on a full disk there is no block for it. Then nobody else's note is to stay.
+    /// For people only, so it may fail: on a full disk there is no block for it. Then nobody else's note is to stay; but what is
+    /// no note at all is somebody's, and a lock needs no bytes.
     fn leave_note(&self) {
+        if !matches!(content(&self.file), Content::Nothing | Content::Note(_)) {
+            return;
+        }
         let note = format!("process {}\n", std::process::id());
         let is_left = retry(|| self.file.write_all_at(note.as_bytes(), 0)).is_ok();
         let len = if is_left { note.len() as u64 } else { 0 };
@@ -118,14 +122,41 @@ fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
     format!("{who}, which is no writer but keeps {kind} on {} (`lslocks` shows it)", path.display())
 }
 
-fn note_in(file: &File) -> String {
+/// What a lock file holds.
+enum Content {
+    /// No bytes, or only zeros: a power cut leaves those where a note was not written back.
+    Nothing,
+    Note(String),
+    SomebodysOwn,
+}
+
+fn content(file: &File) -> Content {
     let mut bytes = [0; NOTE_MAX_BYTES];
-    let count = retry(|| file.read_at(&mut bytes, 0)).unwrap_or(0);
-    let text = String::from_utf8_lossy(&bytes[..count]);
-    let line = text.lines().next().unwrap_or_default().trim();
-    // What is in the file may be anybody's: nothing that a terminal would obey.
-    let is_plain = !line.is_empty() && line.chars().all(|char| !char.is_control());
-    if is_plain { line.to_owned() } else { NO_NOTE.to_owned() }
+    let Ok(count) = retry(|| file.read_at(&mut bytes, 0)) else { return Content::SomebodysOwn };
+    let bytes = &bytes[..count];
+    if count == NOTE_MAX_BYTES {
+        return Content::SomebodysOwn;
+    }
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Content::Nothing;
+    }
+    // Behind it may stand the end of a longer one: of a process that was killed before it could cut the file.
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
+    let is_note = line.strip_prefix("process ").is_some_and(|number| number.parse::<u32>().is_ok());
+    if is_note && lines.flatten().all(u8::is_ascii_digit) {
+        Content::Note(line.to_owned())
+    } else {
+        Content::SomebodysOwn
+    }
+}
+
+/// What is in the file may be anybody's: nothing but a note is shown.
+fn note_in(file: &File) -> String {
+    match content(file) {
+        Content::Note(note) => note,
+        Content::Nothing | Content::SomebodysOwn => NO_NOTE.to_owned(),
+    }
 }
 
 fn no_locks(path: &Path, source: io::Error) -> Error {

@@ -136,16 +136,42 @@ fn asking_never_makes_a_try_fail() {
 fn a_note_that_says_nothing_is_another_process() {
     let (_made, directory) = directory();
     let lock = directory.lock("lock").unwrap().unwrap();
-    for (note, words) in
-        [("", "another process"), ("\u{1b}[2J\n", "another process"), ("host 7\nmore", "host 7")]
-    {
+    for (note, words) in [
+        ("", "another process"),
+        ("\u{1b}[2J\n", "another process"),
+        ("process 7 and more\n", "another process"),
+        ("process 7\n345\n", "process 7"),
+    ] {
         fs::write(lock.path(), note).unwrap();
         assert_eq!(directory.locked_by("lock").unwrap().as_deref(), Some(words));
     }
-    // A longer note of somebody else does not show behind ours.
+    // A longer note of somebody else does not show behind ours, nor do the zeros that a power cut may leave.
     drop(lock);
-    let lock = directory.lock("lock").unwrap().unwrap();
-    assert_eq!(fs::read_to_string(lock.path()).unwrap(), format!("process {}\n", std::process::id()));
+    for left in ["process 7\n345\n", "\0\0\0\0"] {
+        fs::write(directory.path().join("lock"), left).unwrap();
+        let lock = directory.lock("lock").unwrap().unwrap();
+        assert_eq!(fs::read_to_string(lock.path()).unwrap(), format!("process {}\n", std::process::id()));
+    }
+}
+
+#[test]
+fn a_lock_file_that_is_somebodys_own_is_locked_and_keeps_what_is_in_it() {
+    let (_made, directory) = directory();
+    let path = directory.path().join("lock");
+    for own in [
+        "precious\n".to_owned(),
+        "process of law\n".into(),
+        "process 7\nnotes\n".into(),
+        "process 7\n".repeat(50),
+        "\0".repeat(200),
+    ] {
+        fs::write(&path, &own).unwrap();
+        let lock = directory.lock("lock").unwrap().unwrap();
+        assert_eq!(directory.locked_by("lock").unwrap().as_deref(), Some("another process"));
+        assert!(directory.lock("lock").unwrap().is_none(), "it locks all the same");
+        drop(lock);
+        assert_eq!(fs::read_to_string(&path).unwrap(), own);
+    }
 }
 
 #[test]

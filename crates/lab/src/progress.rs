@@ -4,7 +4,7 @@
 //! there is no bar at all. The bar is drawn twice a second by a thread of its own, and touches no file.
 
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -14,22 +14,14 @@ const REDRAW: Duration = Duration::from_millis(500);
 /// How many steps of the caller's estimate count as much as steps really seen.
 const ESTIMATE_WEIGHT_STEPS: f64 = 2.0;
 
-/// Where [`Progress::announce`] says its lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Announce {
-    /// To stdout: the lines are part of the answer.
-    Stdout,
-    /// To stderr: stdout carries data.
-    Stderr,
-    /// Nowhere.
-    Nowhere,
-}
+/// What [`Progress::announce`] says its lines with. Whoever reads them may stand still, leave, or fail: no error of a run.
+pub type Announce = fn(&str);
 
 /// The progress of one run after another.
 #[derive(Debug)]
 pub struct Progress {
     terminal: bool,
-    announce: Announce,
+    announce: Option<Announce>,
     bar: Option<ProgressBar>,
     begun_steps: u64,
 }
@@ -37,12 +29,12 @@ pub struct Progress {
 impl Progress {
     /// A bar on stderr if that is a terminal, otherwise none; announcements go to `announce` either way.
     pub fn new(announce: Announce) -> Self {
-        Self { terminal: io::stderr().is_terminal(), announce, bar: None, begun_steps: 0 }
+        Self { terminal: io::stderr().is_terminal(), announce: Some(announce), bar: None, begun_steps: 0 }
     }
 
     /// No bar, no announcements.
     pub fn silent() -> Self {
-        Self { terminal: false, announce: Announce::Nowhere, bar: None, begun_steps: 0 }
+        Self { terminal: false, announce: None, bar: None, begun_steps: 0 }
     }
 
     /// Begins a run of `total_steps` steps, expected to take `expect_s` seconds together: the time left is by
@@ -70,21 +62,12 @@ impl Progress {
         self.begun_steps += 1;
     }
 
-    /// Says lines now, above the bar; a reader who has gone away is no error of the run.
+    /// Says lines now, above the bar.
     pub fn announce(&self, text: &str) {
-        let say = || {
-            // A closed pipe must not end a measurement: the result is still to be written.
-            let _gone = match self.announce {
-                Announce::Stdout => {
-                    writeln!(io::stdout().lock(), "{text}").and_then(|()| io::stdout().flush())
-                }
-                Announce::Stderr => writeln!(io::stderr().lock(), "{text}"),
-                Announce::Nowhere => Ok(()),
-            };
-        };
+        let Some(announce) = self.announce else { return };
         match &self.bar {
-            Some(bar) if self.announce != Announce::Nowhere => bar.suspend(say),
-            _ => say(),
+            Some(bar) => bar.suspend(|| announce(text)),
+            None => announce(text),
         }
     }
 
@@ -173,8 +156,7 @@ mod tests {
 
     #[test]
     fn a_bar_can_be_walked_through() {
-        let mut progress =
-            Progress { terminal: true, announce: Announce::Nowhere, bar: None, begun_steps: 0 };
+        let mut progress = Progress { terminal: true, announce: None, bar: None, begun_steps: 0 };
         progress.start(3, "quick", 1.0);
         for step in ["new", "zeros", "reuse"] {
             progress.step(step);

@@ -28,7 +28,7 @@ impl<R: BufRead> Records<R> {
             match self.input.fill_buf() {
                 Ok(bytes) => return Ok(!bytes.is_empty()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(anyhow::Error::from(error).context("read stdin")),
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: its arguments, the line of progress. *May not touch*: states, their judgement.
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -144,7 +144,7 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         }
     });
     if has_terminal {
-        let _ = std::io::stderr().write_all(b"\r\x1b[K");
+        crate::stdout::to_stderr("\r\x1b[K");
     }
     let certificate = report.certificate;
     let covered: u64 = certificate.classes.iter().map(|class| class.covered).sum();
@@ -167,7 +167,6 @@ fn draw(now: &Now, until: Until) {
         Until::States(states) => format!("of {states} states"),
         Until::Time(time) => format!("of {:.0} s", time.as_secs_f64()),
     };
-    // A terminal that has gone away is no reason to end.
-    let _gone =
-        write!(stderr(), "\r\x1b[K{} states, {} histories, {seconds:.0} s {left}", now.states, now.units);
+    let (states, units) = (now.states, now.units);
+    crate::stdout::to_stderr(&format!("\r\x1b[K{states} states, {units} histories, {seconds:.0} s {left}"));
 }

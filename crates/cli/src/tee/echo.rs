@@ -23,6 +23,8 @@ const PIECES_BYTES_MAX: usize = 32 << 20;
 const PIECE_BYTES: usize = 4096;
 /// At the end, a reader that takes nothing for this long is not waited for.
 const STILL: Duration = Duration::from_secs(1);
+/// How soon a signal is noticed then.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Stdout, in a thread of its own.
 #[derive(Debug, Default)]
@@ -189,12 +191,9 @@ impl Echo {
         Ok(())
     }
 
-    /// The end of the echo: waits for its reader while it takes anything, until then at most; gives what was not echoed.
-    pub(super) fn finish(
-        &self,
-        until: Option<Instant>,
-        mut is_enough: impl FnMut() -> bool,
-    ) -> Option<Missing> {
+    /// The end of the echo: waits for its reader while it takes anything; gives what was not echoed. `until` is asked again and
+    /// again, and says how long to wait at most.
+    pub(super) fn finish(&self, mut until: impl FnMut() -> Option<Instant>) -> Option<Missing> {
         let mut state = self.lock();
         // A line that is not to end any more, since the log takes no more of it.
         let rest = state.end_pieces();
@@ -208,10 +207,11 @@ impl Echo {
                 seen = (state.echoed.bytes, Instant::now());
             }
             let left = STILL.saturating_sub(seen.1.elapsed());
-            if left.is_zero() || until.is_some_and(|until| Instant::now() >= until) || is_enough() {
+            if left.is_zero() || until().is_some_and(|until| Instant::now() >= until) {
                 break;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let look = left.min(LOOK_EVERY);
+            state = self.changed.wait_timeout(state, look).unwrap_or_else(PoisonError::into_inner).0;
         }
         missing(&state)
     }
@@ -264,7 +264,7 @@ mod tests {
         let lines: String = (0..50_000).map(|line| format!("line {line}\n")).collect();
         echo.offer(lines.as_bytes(), 50_000);
         echo.offer(b"and an end", 1);
-        assert!(echo.finish(None, || false).is_none());
+        assert!(echo.finish(|| None).is_none());
         assert!(read.join().expect("a thread").expect("text") == lines + "and an end");
     }
 
@@ -275,7 +275,7 @@ mod tests {
         for _ in 0..10_000 {
             echo.offer(&line, 1);
         }
-        let missing = echo.finish(None, || false).expect("some");
+        let missing = echo.finish(|| None).expect("some");
         // What stands in the pipe was echoed, as far as anybody can know.
         let mut state = echo.lock();
         assert_eq!(state.echoed.lines + missing.amount.lines, 10_000);
@@ -327,7 +327,7 @@ mod tests {
             }
         }
         echo.offer(b"last\n", 1);
-        let missing = echo.finish(None, || false).expect("two lines");
+        let missing = echo.finish(|| None).expect("two lines");
         let too_long = PIECES_BYTES_MAX as u64 * 9 / 4 + 2;
         assert_eq!(missing.amount, Amount { lines: 2, bytes: too_long });
         assert_eq!(missing.why, "a line longer than 32 MiB is not echoed");
@@ -344,7 +344,7 @@ mod tests {
             std::thread::yield_now();
         }
         echo.offer(b"three\nfour", 2);
-        let missing = echo.finish(None, || false).expect("all");
+        let missing = echo.finish(|| None).expect("all");
         assert_eq!(missing.amount, Amount { lines: 4, bytes: 18 });
         assert!(missing.why.contains("gone"));
     }

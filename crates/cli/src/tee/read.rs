@@ -13,7 +13,7 @@ use inkstone_io::{Got, Input};
 
 use super::echo::Echo;
 
-/// After the wish to stop, what is in the input just then is read, but no more than a large pipe has.
+/// After the wish to stop, what is in a pipe or socket just then is read, and of anything else so much: a file stays.
 const LAST_BYTES_MAX: u64 = 1 << 20;
 
 /// What was read. A line without its end counts as one.
@@ -87,7 +87,8 @@ impl Reader {
 
     /// What is in the input when reading is stopped: it was given away by whoever wrote it.
     fn read_last(&mut self, way: &mut Way<'_>) -> anyhow::Result<()> {
-        let mut left = self.input.waiting_bytes().unwrap_or(0).min(LAST_BYTES_MAX);
+        let most = if self.input.is_stream() { u64::MAX } else { LAST_BYTES_MAX };
+        let mut left = self.input.waiting_bytes().unwrap_or(0).min(most);
         loop {
             let most = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, self.read_bytes);
             // The end is looked for too, and is no byte: the last read asks for one more.

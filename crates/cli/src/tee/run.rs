@@ -2,8 +2,10 @@
 //!
 //! *Owns*: its threads, what a signal does, how long the end may take, what it reports at the end. *May not touch*: lines.
 //!
-//! This thread waits for events and never for the disk, the input or the echo, each of which has a thread of its own: whatever
-//! hangs, a signal is heard, and what was read and not written is known.
+//! This thread waits for events and never for the disk, the input or the echo, each of which has a thread of its own, made at the
+//! start: whatever hangs, a signal is heard, and what was read and not written is known, also where no more threads can be made.
+//!
+//! The first signal to end sets one deadline, for reading on, for trying a disk that fails and for the echo.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,8 +28,11 @@ use crate::words;
 
 /// Some send a signal twice, to a process and to its group: within this it is the same.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
-/// What was in the input when reading was stopped is waited for so long; a disk that hangs may hold it up.
-const LAST_READ: Duration = Duration::from_secs(1);
+/// Behind the deadline: what was in the input when reading was stopped, and what the echo has left, are waited for so long; and a log
+/// into which nothing comes any more.
+const OVERTIME: Duration = Duration::from_secs(1);
+/// How soon a signal is noticed while something without events is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// One read of a full pipe.
 const READ_BYTES: usize = 256 << 10;
 /// One page of a pipe: a kill loses no more than that beside the pipe.
@@ -38,16 +43,25 @@ enum Event {
     Signal(i32),
     InputEnded(anyhow::Result<()>),
     Closed(io::Result<()>),
-    Told,
     Died(&'static str),
+}
+
+/// What the closing thread is given.
+struct Closing {
+    guard: Guard,
+    /// What the deadline has left for a disk that fails.
+    at_most: Option<Duration>,
 }
 
 struct Run {
     tell: Sender<Event>,
     events: Receiver<Event>,
-    /// Signals to end so far, and the last.
+    /// Signals to end so far, when the first came, and the last.
     signals: u32,
+    first: Option<Instant>,
     last: Option<(i32, Instant)>,
+    /// A hangup came before there was a log that could be opened again.
+    is_hangup_due: bool,
     /// The input had the time that a signal leaves it, and went on.
     is_late: bool,
     /// How reading ended, once it has.
@@ -73,7 +87,9 @@ impl Run {
         }
         let (input, stop) = Input::stdin()?;
         let arguments = Arc::new(arguments);
-        let Some((log, guard)) = self.open(&arguments)? else { return Ok(ExitCode::from(ENDED)) };
+        let closer = self.closer()?;
+        let theirs = Arc::clone(&arguments);
+        let Some((log, guard)) = self.open(move || theirs.open())? else { return Ok(ExitCode::from(ENDED)) };
         if let Some(recovery) = guard.recovery() {
             say(recovery);
         }
@@ -94,7 +110,7 @@ impl Run {
         };
         self.spawn("stdin", move || Event::InputEnded(reader.run()))?;
         self.wait_for_input(&log, stop, grace)?;
-        let closed = self.close(guard)?;
+        let closed = self.close(&closer, guard, &log, arguments.grace)?;
         let missing = echo.and_then(|echo| self.end_echo(&echo, arguments.grace));
         let signal = self.last.map(|(signal, _)| signal);
         let end = End { arguments: &arguments, log: &log, count: &count, closed, missing };
@@ -106,7 +122,16 @@ impl Run {
         let theirs = tell.clone();
         // Nobody listens any more only when the process ends.
         signals::listen(hangup_is_meant, move |signal| drop(theirs.send(Event::Signal(signal))))?;
-        Ok(Self { tell, events, signals: 0, last: None, is_late: false, input: None })
+        Ok(Self {
+            tell,
+            events,
+            signals: 0,
+            first: None,
+            last: None,
+            is_hangup_due: false,
+            is_late: false,
+            input: None,
+        })
     }
 
     /// Starts a thread that ends with an event, whatever happens in it.
@@ -142,30 +167,57 @@ impl Run {
         if signal == SIGHUP || is_same {
             return false;
         }
+        let now = Instant::now();
         self.signals += 1;
-        self.last = Some((signal, Instant::now()));
+        self.first.get_or_insert(now);
+        self.last = Some((signal, now));
         true
     }
 
+    /// When the end is to be there; `None` without a signal, and for more than there is of time.
+    fn deadline(&self, grace: Duration) -> Option<Instant> {
+        self.first.and_then(|first| first.checked_add(grace))
+    }
+
+    /// A thread that closes the log when it is given it: at the end there may be none to be had.
+    fn closer(&self) -> anyhow::Result<Sender<Closing>> {
+        let (give, given) = channel::<Closing>();
+        self.spawn("close", move || {
+            // Without an answer nothing was opened, and there is nobody who waits.
+            Event::Closed(given.recv().map_or(Ok(()), |Closing { guard, at_most }| match at_most {
+                Some(at_most) => guard.close_within(at_most),
+                None => guard.close(),
+            }))
+        })?;
+        Ok(give)
+    }
+
     /// Opens the log, which takes a while when a killed process has left much; `None` when a second signal came first.
-    fn open(&mut self, arguments: &Arc<TeeArguments>) -> anyhow::Result<Option<(LogWriter, Guard)>> {
-        let theirs = Arc::clone(arguments);
-        self.spawn("open", move || Event::Opened(theirs.open()))?;
+    fn open(
+        &mut self,
+        open: impl FnOnce() -> anyhow::Result<(LogWriter, Guard)> + Send + 'static,
+    ) -> anyhow::Result<Option<(LogWriter, Guard)>> {
+        self.spawn("open", move || Event::Opened(open()))?;
         loop {
             match self.next(None)? {
-                Some(Event::Opened(opened)) => return opened.map(Some),
+                Some(Event::Opened(opened)) => {
+                    let (log, guard) = opened?;
+                    if self.is_hangup_due {
+                        log.reopen();
+                    }
+                    return Ok(Some((log, guard)));
+                }
+                // The file may have been opened before it was moved away.
+                Some(Event::Signal(SIGHUP)) => self.is_hangup_due = true,
                 Some(Event::Signal(signal)) if self.is_wish(signal) && self.signals > 1 => return Ok(None),
                 _ => {}
             }
         }
     }
 
-    /// Until the input has ended. After the first signal it is read on for a while, after the second not at all.
+    /// Until the input has ended. After the first signal it is read on until the deadline, after the second not at all.
     fn wait_for_input(&mut self, log: &LogWriter, stop: InputStop, grace: Duration) -> anyhow::Result<()> {
-        let (mut stop, mut until) = (Some(stop), None);
-        if let Some((_, at)) = self.last {
-            until = at.checked_add(grace);
-        }
+        let (mut stop, mut until) = (Some(stop), self.deadline(grace));
         loop {
             match self.next(until)? {
                 Some(Event::InputEnded(ended)) => {
@@ -173,35 +225,58 @@ impl Run {
                     return Ok(());
                 }
                 Some(Event::Signal(SIGHUP)) => log.reopen(),
-                Some(Event::Signal(signal)) if self.is_wish(signal) => {
-                    // More than there is of time: until the end of the input.
-                    let patience = if self.signals == 1 { grace } else { Duration::ZERO };
-                    until = Instant::now().checked_add(patience);
+                // What is read last keeps its time.
+                Some(Event::Signal(signal)) if self.is_wish(signal) && stop.is_some() => {
+                    until = if self.signals == 1 { self.deadline(grace) } else { Some(Instant::now()) };
                 }
                 None if stop.take().is_some() => {
                     self.is_late = self.signals == 1 && grace > Duration::ZERO;
-                    until = Some(Instant::now() + LAST_READ);
+                    until = Some(Instant::now() + OVERTIME);
                 }
-                None => return Ok(()),
+                // Not even what was in the input just then could be read.
+                None => {
+                    self.is_late = true;
+                    return Ok(());
+                }
                 Some(_) => {}
             }
         }
     }
 
-    /// Closes the log; `None`: a signal more than was needed has ended the waiting.
-    fn close(&mut self, guard: Guard) -> anyhow::Result<Option<io::Result<()>>> {
-        self.spawn("close", move || Event::Closed(guard.close()))?;
+    /// Closes the log; `None`: it was not waited for any longer, because of a signal more than was needed, or since the deadline is
+    /// over and nothing more comes into the log.
+    fn close(
+        &mut self,
+        closer: &Sender<Closing>,
+        guard: Guard,
+        log: &LogWriter,
+        grace: Duration,
+    ) -> anyhow::Result<Option<io::Result<()>>> {
+        let at_most = self.deadline(grace).map(|until| until.saturating_duration_since(Instant::now()));
+        // The thread waits for it, unless it has died, which is the next event.
+        let _ = closer.send(Closing { guard, at_most });
         let mut closed = None;
-        let mut until = None;
+        // A slow disk is waited for while it takes anything.
+        let mut seen = (log.stats().written_bytes, Instant::now());
+        let mut until = self.deadline(grace).map(|deadline| deadline.max(seen.1) + OVERTIME);
         while closed.is_none() || self.input.is_none() {
             match self.next(until)? {
                 Some(Event::Closed(result)) => {
                     closed = Some(result);
                     // It takes no more lines, so the reader ends, unless it hangs in a read of what another has taken away.
-                    until = Some(Instant::now() + LAST_READ);
+                    until = Some(Instant::now() + OVERTIME);
                 }
                 Some(Event::InputEnded(ended)) => self.input = Some(ended),
-                Some(Event::Signal(signal)) if self.is_wish(signal) && self.signals > 1 => break,
+                Some(Event::Signal(signal)) if self.is_wish(signal) => {
+                    if self.signals > 1 {
+                        break;
+                    }
+                    until = self.deadline(grace).map(|deadline| deadline + OVERTIME);
+                }
+                None if closed.is_none() && log.stats().written_bytes != seen.0 => {
+                    seen = (log.stats().written_bytes, Instant::now());
+                    until = Some(seen.1 + OVERTIME);
+                }
                 None => break,
                 Some(_) => {}
             }
@@ -210,29 +285,27 @@ impl Run {
     }
 
     fn end_echo(&mut self, echo: &Echo, grace: Duration) -> Option<Missing> {
+        let called_at = Instant::now();
         // Without a signal nobody waits for this process but its reader.
-        let until = (self.signals > 0).then(|| Instant::now().checked_add(grace.max(LAST_READ))).flatten();
-        echo.finish(until, || match self.events.try_recv() {
-            Ok(Event::Signal(signal)) => self.is_wish(signal) && self.signals > 1,
-            _ => false,
+        echo.finish(|| {
+            if let Ok(Event::Signal(signal)) = self.events.try_recv()
+                && self.is_wish(signal)
+                && self.signals > 1
+            {
+                return Some(called_at);
+            }
+            self.deadline(grace).map(|deadline| deadline + OVERTIME)
         })
     }
 
     /// Waits until stderr has taken what was said, for a second at most; a signal that comes meanwhile ends that.
     fn end_words(&mut self) {
         let until = Instant::now() + LAST_WORDS;
-        let told = || {
-            told::finish();
-            Event::Told
-        };
-        if self.spawn("last words", told).is_err() {
-            return;
-        }
-        loop {
-            match self.next(Some(until)) {
-                Ok(Some(Event::Signal(signal))) if self.is_wish(signal) => return,
-                Ok(Some(Event::Told) | None) | Err(_) => return,
-                Ok(Some(_)) => {}
+        while Instant::now() < until && !told::finish(LOOK_EVERY) {
+            if let Ok(Event::Signal(signal)) = self.events.try_recv()
+                && self.is_wish(signal)
+            {
+                return;
             }
         }
     }
@@ -286,7 +359,7 @@ impl End<'_> {
         let why = match &self.closed {
             Some(Ok(())) => None,
             Some(Err(error)) => Some(error.to_string()),
-            None => Some("a signal came before the log was closed".to_owned()),
+            None => Some("there was no more time to close the log".to_owned()),
         };
         if lines > 0 {
             let why = why.unwrap_or_else(|| "the log was closed".to_owned());
@@ -302,5 +375,61 @@ impl End<'_> {
             say(why);
         }
         matches!(self.closed, Some(Ok(())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> Run {
+        let (tell, events) = channel();
+        Run {
+            tell,
+            events,
+            signals: 0,
+            first: None,
+            last: None,
+            is_hangup_due: false,
+            is_late: false,
+            input: None,
+        }
+    }
+
+    #[test]
+    fn a_hangup_while_the_log_is_being_opened_opens_it_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (file, moved) = (directory.path().join("s.log"), directory.path().join("s.log.1"));
+        let mut run = run();
+        let (tell, at, to) = (run.tell.clone(), file.clone(), moved.clone());
+        let opened = run.open(move || {
+            let opened = LogWriter::builder(&at).open()?;
+            // logrotate comes just then.
+            std::fs::rename(&at, &to)?;
+            tell.send(Event::Signal(SIGHUP))?;
+            Ok(opened)
+        });
+        let (mut log, guard) = opened.expect("opened").expect("not ended");
+        let since = Instant::now();
+        while !file.exists() {
+            assert!(since.elapsed() < Duration::from_secs(120), "it is not opened again");
+            std::thread::yield_now();
+        }
+        io::Write::write_all(&mut log, b"behind it\n").expect("taken");
+        guard.close().expect("written");
+        assert_eq!(std::fs::read_to_string(&file).expect("made anew"), "behind it\n");
+        assert_eq!(std::fs::read_to_string(&moved).expect("moved"), "");
+    }
+
+    #[test]
+    fn there_is_one_deadline_and_the_first_signal_sets_it() {
+        let mut run = run();
+        assert_eq!(run.deadline(Duration::from_secs(8)), None);
+        assert!(!run.is_wish(SIGHUP) && run.is_wish(15));
+        let until = run.deadline(Duration::from_secs(8)).expect("set");
+        run.last = run.last.map(|(signal, at)| (signal, at - SAME_SIGNAL));
+        assert!(run.is_wish(2) && run.signals == 2);
+        assert_eq!(run.deadline(Duration::from_secs(8)), Some(until));
+        assert_eq!(run.deadline(Duration::MAX), None, "more than there is of time");
     }
 }

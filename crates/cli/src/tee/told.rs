@@ -43,9 +43,9 @@ pub(super) fn start() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until everything is written, for [`LAST_WORDS`] at most.
-pub(super) fn finish() {
-    STDERR.wait(Instant::now() + LAST_WORDS);
+/// Waits until everything is written, for so long at most; whether it is.
+pub(super) fn finish(at_most: Duration) -> bool {
+    STDERR.wait(Instant::now() + at_most)
 }
 
 #[derive(Debug)]
@@ -117,15 +117,16 @@ impl Told {
         }
     }
 
-    fn wait(&self, until: Instant) {
+    fn wait(&self, until: Instant) -> bool {
         let mut state = self.lock();
         while state.is_writing || state.left_out > 0 || !state.waiting.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                return false;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 }
 
@@ -175,7 +176,7 @@ mod tests {
             told.push(format!("event {number}\n"), EVENTS_MAX);
         }
         assert_eq!(told.lock().left_out, 10);
-        told.wait(Instant::now());
+        assert!(!told.wait(Instant::now()));
         // What `tee` itself says has room, and says what stands before it.
         told.push("its own words\n".into(), usize::MAX);
         let mut next = || {
@@ -190,7 +191,7 @@ mod tests {
         let left_out = next();
         assert!(left_out.contains(": 10 messages are left out here"), "{left_out}");
         assert_eq!(next(), "its own words\n");
-        told.wait(Instant::now() + Duration::from_secs(120));
+        assert!(told.wait(Instant::now() + Duration::from_secs(120)));
         assert!(!told.lock().is_writing);
     }
 
@@ -215,7 +216,7 @@ mod tests {
         let (told, reader) = told();
         drop(reader);
         told.push("one\n".into(), EVENTS_MAX);
-        told.wait(Instant::now() + Duration::from_secs(120));
+        assert!(told.wait(Instant::now() + Duration::from_secs(120)));
         assert!(told.lock().waiting.is_empty());
     }
 }

@@ -8,7 +8,8 @@
 //! directory cannot take a copy that is being made for one that was left.
 //!
 //! The mark is made only where nothing has a name that is removed here ([`is_made_here`]). So whatever has such a name beside a
-//! mark that nobody has locked is what a copy that was killed has left, and the next copy into that directory removes it.
+//! mark that nobody has locked is what a copy that was killed has left, and the next copy into that directory removes it. A file of
+//! the mark's name that holds something else is somebody's, and in the way.
 
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ use crate::recover::Listing;
 /// In the mark, for people.
 const NOTE: &[u8] = b"A copy of a log into this directory has not ended, so what is here is no log.\n\
 If nobody is copying: copy again, which begins anew, or remove the directory.\n";
+
+/// As every mark has begun that was ever made.
+const NOTE_BEGINS: &[u8] = b"A copy of a log into this directory has not ended";
 
 /// A log that is being made.
 pub(super) struct Making<D: Directory> {
@@ -158,6 +162,9 @@ fn is_made_here(name: &str) -> bool {
 fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
     let listing = Listing::of_any(directory)?;
     if listing.is_incomplete {
+        if !is_mark(directory)? {
+            return Err(in_the_way(directory, names::INCOMPLETE));
+        }
         return Ok(true);
     }
     if listing.highest().is_some() {
@@ -168,6 +175,16 @@ fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
         Some(name) => Err(in_the_way(directory, name)),
         None => Ok(false),
     }
+}
+
+/// Whether the file of the mark's name is one. Its text may be missing, in part or whole: a full disk has no block for it, and a power
+/// cut may leave zeros.
+fn is_mark<D: Directory>(directory: &D) -> Result<bool> {
+    let mut bytes = [0; NOTE_BEGINS.len()];
+    let file = directory.open(names::INCOMPLETE, &OpenFile::existing().read_only())?;
+    let count = file.read_at(&mut bytes, 0)?;
+    let bytes = &bytes[..count];
+    Ok(NOTE_BEGINS.starts_with(bytes) || bytes.iter().all(|byte| *byte == 0))
 }
 
 fn in_the_way<D: Directory>(directory: &D, name: &str) -> Error {

@@ -26,6 +26,8 @@ pub const FILE: &str = "inkstone.tuned";
 /// Written first, then renamed.
 const NEW_FILE: &str = "inkstone.tuned.new";
 const FIRST_LINE: &str = "inkstone tuned 1";
+/// As it begins in every version.
+const FIRST_WORDS: &[u8] = b"inkstone tuned ";
 const SUM: &str = "crc32c ";
 /// No file that was written here is larger.
 const FILE_BYTES_MAX: u64 = 16 << 10;
@@ -62,11 +64,14 @@ impl Tuned {
     /// open there.
     ///
     /// # Errors
-    /// What the file system answers; the old file is there then, or the new one, whole.
+    /// [`Error::Invalid`] when a file of that name is somebody's; what the file system answers. The old file is there then, or the
+    /// new one, whole.
     ///
     /// # Durability
     /// On `Ok` it is on stable storage.
     pub fn write(&self, directory: &impl Directory) -> Result<()> {
+        check_is_ours(directory, FILE)?;
+        check_is_ours(directory, NEW_FILE)?;
         match directory.remove(NEW_FILE) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -172,6 +177,25 @@ impl Tuned {
             _ => Ok(()),
         }
     }
+}
+
+/// Refuses to replace what was not written here. One that was killed may have left less than the first words, or zeros.
+fn check_is_ours(directory: &impl Directory, name: &str) -> Result<()> {
+    let file = match directory.open(name, &OpenFile::existing().read_only()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        answer => answer?,
+    };
+    let mut bytes = [0; FIRST_WORDS.len()];
+    let count = file.read_at(&mut bytes, 0)?;
+    let bytes = &bytes[..count];
+    if FIRST_WORDS.starts_with(bytes) || bytes.iter().all(|byte| *byte == 0) {
+        return Ok(());
+    }
+    let path = directory.path().join(name);
+    Err(Error::Invalid(format!(
+        "{} is in the way: it is no choice of `inkstone tune`; move it away",
+        path.display()
+    )))
 }
 
 /// What lies beside a log.

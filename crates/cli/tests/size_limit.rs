@@ -1,0 +1,102 @@
+//! A limit on the size of files (`ulimit -f`, `LimitFSIZE=`): it is a disk that refuses, and ends no command by a signal.
+
+mod support;
+
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use support::{damage, directory, good, run, segments, text};
+
+/// Runs a line of the shell, in which `$I` is the command, under a limit of so many KiB, without a core.
+fn limited(at: &Path, kib: u32, line: &str, input: &[u8]) -> Output {
+    let mut command = Command::new("bash");
+    command.current_dir(at).env("I", env!("CARGO_BIN_EXE_inkstone"));
+    command.arg("-c").arg(format!("ulimit -c 0; ulimit -f {kib}; {line}"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("bash runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // It may end before it has read all.
+            let _ = stdin.write_all(input);
+        });
+        child.wait_with_output().expect("its end")
+    })
+}
+
+fn lines(count: u64) -> Vec<u8> {
+    (1..=count).flat_map(|number| format!("record {number:06}\n").into_bytes()).collect()
+}
+
+/// Ended by itself with this code, and stderr says why.
+fn ended(what: &str, output: &Output, code: i32) {
+    let said = text(&output.stderr);
+    // A shell says 128 + 25 of a command that SIGXFSZ has ended.
+    assert_eq!((output.status.signal(), output.status.code()), (None, Some(code)), "{what}: {said}");
+    assert!(said.contains("File too large"), "{what}: {said}");
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error_of_the_command() {
+    let directory = directory();
+    let at = directory.path();
+    good(at, &["append", "log", "-q", "--segment-size", "1MiB"], &lines(20_000));
+    good(at, &["copy", "log", "corrupt"], b"");
+    damage(&segments(&at.join("corrupt"))[0], b"record 000010");
+    // stdout is a file: whatever the answer is, it was not shown.
+    for line in ["cat log", "verify log", "verify corrupt", "info log", "dump log", "get log 1", "man"] {
+        let what = format!("exec \"$I\" {line} >shown");
+        ended(line, &limited(at, 0, &what, b""), 2);
+    }
+    for line in ["append new -q", "copy log copied", "salvage corrupt saved", "tune log"] {
+        ended(line, &limited(at, 8, &format!("exec \"$I\" {line}"), &lines(20_000)), 1);
+    }
+    for name in ["copied", "saved"] {
+        assert_eq!(segments(&at.join(name)).len(), 0, "{name}");
+    }
+    // And what was there is as it was.
+    assert_eq!(run(at, &["verify", "log"]).status.code(), Some(0));
+    let output = limited(at, 8, "exec \"$I\" lab write --quiet --rounds 1 --size 64KiB", b"");
+    assert!(output.status.code() == Some(1) && text(&output.stdout).contains("File too large"), "{output:?}");
+}
+
+#[test]
+fn tee_counts_what_it_cannot_write() {
+    for survive in ["nothing", "power-loss"] {
+        let directory = directory();
+        let at = directory.path();
+        // The stage of a log that survives has 8 MiB and a head.
+        let (limit, count) = if survive == "nothing" { (100, 30_000) } else { (10 << 10, 1_000_000) };
+        let what = format!("exec \"$I\" tee s.log --grace 100ms --survive {survive}");
+        let output = limited(at, limit, &what, &lines(count));
+        ended(survive, &output, 1);
+        let said = text(&output.stderr);
+        let line = said.lines().find(|line| line.contains("were not written")).expect("it is counted");
+        let numbers: Vec<u64> = line
+            .split(|other: char| !other.is_ascii_digit())
+            .filter_map(|word| word.parse().ok())
+            .take(3)
+            .collect();
+        let [read, lost, bytes] = numbers[..] else { panic!("{said}") };
+        assert!(read == count && lost > 0 && bytes > 0, "{said}");
+        let written = std::fs::read(at.join("s.log")).expect("text");
+        // A line that is there in part counts as not written, and so does a buffer.
+        assert!(lines(count).starts_with(&written) && written.len() as u64 >= 14 * (read - lost), "{said}");
+    }
+}
+
+#[test]
+fn a_program_that_a_command_starts_has_the_default_again() {
+    let directory = directory();
+    let at = directory.path();
+    // Bit 24 is SIGXFSZ, number 25.
+    let writer = format!(": {{dir}}; grep SigIgn /proc/self/status >{}/child; exit 1", at.display());
+    let arguments = ["powerloss", "any", "--writer", &writer, "--reader", ": {dir}", "--rounds", "1"];
+    run(at, &arguments);
+    let child = std::fs::read_to_string(at.join("child")).expect("the writer ran");
+    let ignored = child.trim().strip_prefix("SigIgn:").expect("a mask").trim();
+    let ignored = u64::from_str_radix(ignored, 16).expect("a number");
+    assert_eq!(ignored & 1 << 24, 0, "{child}");
+}

@@ -1,0 +1,189 @@
+//! A reader that stands still (a pager, a stopped terminal): the first signal ends every command all the same.
+
+mod support;
+
+use std::io::{PipeReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Stdio};
+
+use support::{damage, directory, good, inkstone, run, segments, signal, text, until};
+
+/// A pipe that takes nothing more; its reader is open and does not read.
+fn full_pipe() -> (PipeReader, Stdio) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(&vec![b'x'; 64 << 10]).expect("a pipe holds that");
+    (reader, writer.into())
+}
+
+/// SIGTERM is number 15: bit 14 of the signals that it catches.
+fn listens(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << 14 != 0)
+}
+
+/// Sends one SIGTERM, and gives the code with which it ends.
+fn ended_by_one_signal(mut child: Child, what: &[&str]) -> i32 {
+    until(|| listens(child.id()) || child.try_wait().expect("asked").is_some());
+    assert!(
+        child.try_wait().expect("asked").is_none(),
+        "{what:?} has ended, and nobody has read what it wrote"
+    );
+    signal(&child, "-TERM");
+    let begun = std::time::Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("asked") {
+            return status.code().expect("it ends by itself");
+        }
+        if begun.elapsed().as_secs() > 60 {
+            child.kill().and_then(|()| child.wait()).expect("killed");
+            panic!("{what:?} does not hear the signal");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+fn start(at: &Path, arguments: &[&str], out: Stdio, told: Stdio) -> (Child, ChildStdin) {
+    let mut command = inkstone();
+    command.current_dir(at).args(arguments).stdin(Stdio::piped()).stdout(out).stderr(told);
+    let mut child = command.spawn().expect("the command runs");
+    let stdin = child.stdin.take().expect("a pipe");
+    (child, stdin)
+}
+
+fn lines(count: u64) -> Vec<u8> {
+    (1..=count).flat_map(|number| format!("record {number:06}\n").into_bytes()).collect()
+}
+
+/// A log, a corrupt one, and results of the lab.
+fn made(at: &Path) {
+    good(at, &["append", "log", "-q", "--segment-size", "64KiB"], &lines(5000));
+    good(at, &["copy", "log", "corrupt"], b"");
+    damage(&segments(&at.join("corrupt"))[0], b"record 000010");
+    let measure =
+        "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet --json result.json";
+    let measure: Vec<&str> = measure.split(' ').collect();
+    assert!(run(at, &measure).status.success());
+}
+
+#[test]
+fn the_first_signal_ends_every_command_whose_output_is_not_taken() {
+    let directory = directory();
+    let at = directory.path();
+    made(at);
+    good(at, &["copy", "log", "cut"], b"");
+    let lines = [
+        "cat log",
+        "cat log --follow",
+        "get log 1",
+        "verify log",
+        "verify corrupt --json",
+        "info log",
+        "dump log",
+        "dump corrupt",
+        "append other",
+        "truncate cut --before 2",
+        "truncate log --before 3 --dry-run",
+        "copy log copied",
+        "salvage corrupt salvaged --json",
+        "tune log --dry-run",
+        "lab",
+        "lab write --size 64KiB --rounds 1 --bill-commits 0",
+        "lab compare result.json result.json",
+        "lab report result.json -o -",
+        "lab engines result.json",
+        "bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --no-changes",
+        "powerloss sim --seeds 1 --class names --all-of 4",
+        "powerloss sim --list",
+        "powerloss kill --rounds 2",
+        "completions bash",
+        "man",
+    ];
+    // A few at a time: each is waited for, for a second.
+    for some in lines.chunks(7) {
+        std::thread::scope(|scope| {
+            for line in some {
+                scope.spawn(move || {
+                    let arguments: Vec<&str> = line.split(' ').collect();
+                    let (_reader, out) = full_pipe();
+                    let (child, mut stdin) = start(at, &arguments, out, Stdio::null());
+                    // `append` has something to print, and waits for more.
+                    let _ = stdin.write_all(b"one\n");
+                    assert_eq!(ended_by_one_signal(child, &arguments), 130, "{line}");
+                });
+            }
+        });
+    }
+    // What was to be changed has been changed, and is whole.
+    for name in ["log", "cut", "other", "copied", "salvaged"] {
+        if at.join(name).join("inkstone.lock").exists() {
+            let verified = run(at, &["verify", name]);
+            assert!(verified.status.code() == Some(0) || segments_of(at, name) == 0, "{name}");
+        }
+    }
+}
+
+fn segments_of(at: &Path, name: &str) -> usize {
+    segments(&at.join(name)).len()
+}
+
+#[test]
+fn a_reader_that_stands_still_in_the_middle_is_left_too() {
+    let directory = directory();
+    let at = directory.path();
+    made(at);
+    let all = lines(100_000);
+    for line in ["cat log", "dump log --payload hex", "append more"] {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let (mut child, mut stdin) = start(at, &arguments, Stdio::piped(), Stdio::null());
+        let mut out = child.stdout.take().expect("a pipe");
+        let theirs = all.clone();
+        let feeding = std::thread::spawn(move || {
+            // It ends before it has read all, or waits for more.
+            let _ = stdin.write_all(&theirs);
+            stdin
+        });
+        // It has begun, and has more than a pipe takes.
+        out.read_exact(&mut [0; 100]).expect("its beginning");
+        assert_eq!(ended_by_one_signal(child, &arguments), 130, "{line}");
+        drop(feeding.join().expect("a thread"));
+    }
+    // What `append` was given by then is durable, and nothing of it is damaged.
+    assert!(text(&good(at, &["verify", "more"], b"")).contains("intact"));
+}
+
+#[test]
+fn a_stderr_that_nobody_reads_does_not_make_a_command_deaf() {
+    let directory = directory();
+    let at = directory.path();
+    let (_reader, told) = full_pipe();
+    let arguments = ["cat", "missing"];
+    let (child, _stdin) = start(at, &arguments, Stdio::null(), told);
+    assert_eq!(ended_by_one_signal(child, &arguments), 1);
+    // What the lab has to say while the data goes to stdout.
+    let (_reader, told) = full_pipe();
+    let measure = "lab --json -";
+    let arguments: Vec<&str> = measure.split(' ').collect();
+    let (child, _stdin) = start(at, &arguments, Stdio::null(), told);
+    assert_eq!(ended_by_one_signal(child, &arguments), 130);
+}
+
+#[test]
+fn a_slow_reader_gets_everything() {
+    let directory = directory();
+    let at = directory.path();
+    made(at);
+    let (mut child, _stdin) = start(at, &["cat", "log"], Stdio::piped(), Stdio::piped());
+    let mut out = child.stdout.take().expect("a pipe");
+    let (mut read, mut piece) = (Vec::new(), [0; 7000]);
+    loop {
+        let count = out.read(&mut piece).expect("read");
+        if count == 0 {
+            break;
+        }
+        read.extend_from_slice(&piece[..count]);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(read == lines(5000));
+    assert_eq!(child.wait_with_output().expect("its end").status.code(), Some(0));
+}

@@ -1,0 +1,57 @@
+//! Errors say what went wrong, once, and nothing that did not.
+
+mod support;
+
+use std::process::{Command, Stdio};
+
+use support::{directory, good, text};
+
+#[test]
+fn too_many_open_files_are_called_that() {
+    let directory = directory();
+    let at = directory.path();
+    good(at, &["append", "log", "-q"], b"a\n");
+    let mut refused = 0;
+    for arguments in
+        ["tee logs/s.log --survive kill", "append log", "append logs/new", "cat log", "copy log copied-"]
+    {
+        for limit in 3..24 {
+            let line = format!(
+                "ulimit -n {limit}; exec \"$I\" {arguments}{}",
+                if arguments.ends_with('-') { limit.to_string() } else { String::new() }
+            );
+            let mut command = Command::new("bash");
+            command.args(["-c", &line]).env("I", env!("CARGO_BIN_EXE_inkstone")).current_dir(at);
+            let output = command.stdin(Stdio::null()).output().expect("bash runs");
+            let said = text(&output.stderr);
+            assert!(!said.contains("File exists"), "{arguments}, {limit} descriptors: {said}");
+            // With three the loader itself may have failed.
+            if output.status.code() == Some(1) && said.contains("inkstone:") {
+                assert_eq!(
+                    said.matches("Too many open files").count(),
+                    1,
+                    "{arguments}, {limit} descriptors: {said}"
+                );
+                refused += 1;
+            }
+            // What is there for the next round: a directory that cannot be opened again.
+            let _ = std::fs::create_dir(at.join("logs"));
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
+#[test]
+fn what_cannot_be_read_is_said_once() {
+    let directory = directory();
+    let at = directory.path();
+    for arguments in [&["append", "log"][..], &["tee", "s.log"]] {
+        let mut command = support::inkstone();
+        command.args(arguments).current_dir(at);
+        let input = std::fs::File::open(at).expect("a directory");
+        let output = command.stdin(input).output().expect("it runs");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said, "inkstone: read stdin: Is a directory (os error 21)\n", "{arguments:?}");
+    }
+}
