@@ -89,6 +89,12 @@ const LAB: &[Row] = &[
         "lab filesystems nowhere",
         "lab filesystems --file-systems ext4 --loops buffered --rounds 1000 --size 64KiB --bill-commits 0",
     ),
+    root(
+        "lab zero-range",
+        "lab zero-range --file-systems ext4 --rounds 5 --size 64KiB",
+        "lab zero-range nowhere",
+        "lab zero-range --file-systems ext4 --rounds 1000 --size 64KiB",
+    ),
     row(
         "lab claims",
         "lab claims --only overwrite-twice --rounds 5 --time-scale 0.01",
