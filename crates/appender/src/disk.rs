@@ -46,14 +46,6 @@ pub trait LogFile: Send + fmt::Debug {
         Ok(())
     }
 
-    /// Whether much room is reserved behind the end: by an earlier process, which did not give it back. No, unless it is said.
-    ///
-    /// # Errors
-    /// It is left there.
-    fn has_reserve(&self) -> Result<bool> {
-        Ok(false)
-    }
-
     /// Gives back what was reserved behind the end.
     ///
     /// # Errors
@@ -88,10 +80,6 @@ impl LogFile for AppendFile {
 
     fn reserve(&self, len_bytes: u64) -> Result<()> {
         AppendFile::reserve(self, len_bytes)
-    }
-
-    fn has_reserve(&self) -> Result<bool> {
-        AppendFile::has_reserve(self)
     }
 
     fn give_back(&self) -> Result<()> {

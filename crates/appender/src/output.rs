@@ -82,10 +82,9 @@ impl Output {
         if self.is_durable {
             directory.sync()?;
         }
-        match self.rotation.ahead_bytes() {
-            Some(bytes) => self.tell_unless(file.reserve(bytes)),
-            None if file.has_reserve().unwrap_or(false) => self.tell_unless(file.give_back()),
-            None => {}
+        // What an earlier process has reserved stays: a living one may be appending there, and giving back is not safe beside it.
+        if let Some(bytes) = self.rotation.ahead_bytes() {
+            self.tell_unless(file.reserve(bytes));
         }
         self.file = Some(file);
         Ok(facts)
@@ -140,8 +139,12 @@ impl Output {
         Target { directory, name: &self.name, disk: &*self.disk, is_durable: self.is_durable }
     }
 
-    /// Whose the newest rotated file is: that of the next one where a process was killed before it was there.
+    /// Whose the newest rotated file is: that of the next one where a process was killed before it was there. Only where nobody else
+    /// could have put a file of that name.
     pub(crate) fn newest_owner(&self, directory: &OsDirectory) -> Option<Owner> {
+        if !directory.is_closed_to_others().unwrap_or(false) {
+            return None;
+        }
         let files = rotated_files(directory, &self.name).unwrap_or_default();
         let whole = files.iter().filter(|rotated| !rotated.is_part()).map(|rotated| rotated.name(&self.name));
         let named = whole.filter_map(|name| directory.look(&name).ok().flatten());

@@ -22,10 +22,6 @@ use crate::transfer::retry;
 
 /// A name is made free, and may be taken by somebody else again; it is made free this often.
 const TRIES: u32 = 100;
-/// The unit of a file's number of blocks.
-const STAT_BLOCK_BYTES: u64 = 512;
-/// More than a file system's own blocks about a file, and what it rounds up to.
-const RESERVE_BYTES: u64 = 128 << 10;
 /// What a log's file is given of the mode of another: not the bits that make a program run as its owner.
 const MODE_GIVEN: u32 = 0o777;
 
@@ -129,6 +125,18 @@ impl OsDirectory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(held.failed("stat", name, source)),
         }
+    }
+
+    /// Whether nobody but this user and root can put or rename files in it.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn is_closed_to_others(&self) -> Result<bool> {
+        let facts = rustix::fs::fstat(self.held().as_fd());
+        let facts = facts.map_err(|error| Error::new("fstat", self.held().path(), error))?;
+        let is_ours = facts.st_uid == 0 || facts.st_uid == rustix::process::geteuid().as_raw();
+        // Where there is an ACL the group's bits are the most that it gives anybody.
+        Ok(is_ours && facts.st_mode & 0o022 == 0)
     }
 
     /// Makes the symbolic link `name`, which leads to `to`; there must be nothing of that name.
@@ -257,15 +265,6 @@ impl AppendFile {
     pub fn facts(&self) -> Result<AppendFacts> {
         let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
         Ok(AppendFacts::of(&metadata))
-    }
-
-    /// Whether much more room is reserved behind the end than a file system reserves by itself for one that was just opened.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn has_reserve(&self) -> Result<bool> {
-        let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
-        Ok(metadata.blocks() * STAT_BLOCK_BYTES > metadata.len().saturating_add(RESERVE_BYTES))
     }
 
     /// Removes the file of this name if it is one that [`AppendFile::create_private`] made, and nothing is in it.
