@@ -69,16 +69,21 @@ fn main() -> ExitCode {
     // `tee` reads on after a signal, and listens by itself.
     let is_stopped = !matches!(arguments.command, Command::Tee(_));
     let listening = || if is_stopped { signals::stop_on_signals(&stop) } else { Ok(()) };
-    let outcome =
-        signals::outlive_size_limits().and_then(|()| listening()).and_then(|()| match arguments.command {
-            Command::Lab(lab) => lab::lab(&lab, &stop),
-            Command::Bench(bench) => bench::bench(&bench, &stop),
-            Command::Tune(tune) => tune::tune(&tune, &stop),
-            Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
-            Command::Tee(tee) => tee::tee(*tee),
-            Command::Log(command) => log::run(&command, &stop),
-            Command::Manual(command) => manual::run(&command, Arguments::command()),
-        });
+    if let Err(error) = signals::outlive_size_limits().and_then(|()| listening()) {
+        complain!("{}", words(&error));
+        // Of `verify` 1 would say that the log is damaged, and nothing was looked at.
+        let is_verify = matches!(arguments.command, Command::Log(log::LogCommand::Verify(_)));
+        return if is_verify { ExitCode::from(stdout::FAILED_CODE) } else { ExitCode::FAILURE };
+    }
+    let outcome = match arguments.command {
+        Command::Lab(lab) => lab::lab(&lab, &stop),
+        Command::Bench(bench) => bench::bench(&bench, &stop),
+        Command::Tune(tune) => tune::tune(&tune, &stop),
+        Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
+        Command::Tee(tee) => tee::tee(*tee),
+        Command::Log(command) => log::run(&command, &stop),
+        Command::Manual(command) => manual::run(&command, Arguments::command()),
+    };
     with_output(match outcome {
         Ok(_) if stdout::was_stopped() => ExitCode::from(signals::ENDED),
         Ok(answer) => answer,

@@ -10,8 +10,9 @@
 //! exit code becomes [`FAILED_CODE`], whatever the answer.
 
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write};
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The exit code where output was lost.
@@ -36,14 +37,15 @@ struct Raw(Option<Output>);
 /// Not `std::io::Stdout`: that takes a descriptor which cannot be written to for one that takes everything.
 struct Output {
     file: File,
-    /// A pipe, socket, terminal or device: a write may wait for somebody.
+    /// A pipe, socket or terminal: a write may wait for somebody. Other devices may not say that they can be written to.
     may_wait: bool,
 }
 
 impl Output {
     fn of(descriptor: BorrowedFd<'_>) -> std::io::Result<Self> {
         let file = File::from(descriptor.try_clone_to_owned()?);
-        let may_wait = file.metadata().is_ok_and(|facts| !facts.is_file());
+        let kind = file.metadata()?.file_type();
+        let may_wait = kind.is_fifo() || kind.is_socket() || file.is_terminal();
         Ok(Self { file, may_wait })
     }
 
