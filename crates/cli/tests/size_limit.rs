@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use support::{damage, directory, good, run, segments, text};
+use support::{damage, directory, good, run, run_with, segments, text};
 
 /// Runs a line of the shell, in which `$I` is the command, under a limit of so many KiB, without a core.
 fn limited(at: &Path, kib: u32, line: &str, input: &[u8]) -> Output {
@@ -84,6 +84,11 @@ fn tee_counts_what_it_cannot_write() {
         let written = std::fs::read(at.join("s.log")).expect("text");
         // A line that is there in part counts as not written, and so does a buffer.
         assert!(lines(count).starts_with(&written) && written.len() as u64 >= 14 * (read - lost), "{said}");
+        // Without the limit what the stage holds is brought back, and no stage stays behind.
+        let again = run_with(at, &["tee", "s.log", "--survive", survive], b"");
+        assert!(again.status.success(), "{again:?}");
+        let behind = std::fs::read(at.join("s.log")).expect("text");
+        assert!(behind.starts_with(&written) && lines(count).starts_with(&behind), "{survive}");
     }
 }
 
