@@ -7,8 +7,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Once;
 
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir};
+use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir, sweep};
 
 /// Says that a test did not run.
 pub(crate) fn not_run(test: &str, why: &str) {
@@ -62,6 +63,17 @@ pub(crate) fn image(dir: &Path, name: &str, mib: usize) -> PathBuf {
     path
 }
 
+/// Removes what killed labs left anywhere. A file system below a FUSE mount whose process is dead makes mkfs.btrfs
+/// fail for every other device: it asks where each mounted file is.
+fn sweep_once() {
+    static SWEPT: Once = Once::new();
+    SWEPT.call_once(|| {
+        for word in sweep(temporary()).expect("swept") {
+            eprintln!("{word}");
+        }
+    });
+}
+
 /// A mounted file system on a loop device. The fields go in this order.
 pub(crate) struct FileSystem {
     pub(crate) mount: Option<Mount>,
@@ -84,6 +96,7 @@ impl FileSystem {
 
     /// Makes one on such a device without mounting it.
     pub(crate) fn on_device(kind: &str, mib: usize, args: &[&str], options: LoopOptions) -> FileSystem {
+        sweep_once();
         let dir = WorkDir::create(temporary()).expect("a work directory");
         let image = image(dir.path(), "image", mib);
         let device = LoopDevice::attach(&image, options).expect("a loop device");
