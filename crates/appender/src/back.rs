@@ -73,7 +73,7 @@ pub(crate) struct Lost {
     pub(crate) untold: Dropped,
 }
 
-/// The stage for who waits for the end; where nobody does, it goes here, unless lines are in it.
+/// Gives the stage to the thread that waits for the end of the log. Where no thread waits, removes the stage here, unless it holds lines.
 fn keep(shared: &Shared, stage: Option<Stage>, lost: Lost) -> Option<Stage> {
     if !shared.lock().is_left_alone || lost.unwritten_lines > 0 {
         return stage;

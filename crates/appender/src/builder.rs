@@ -201,7 +201,8 @@ impl Builder {
     /// Opens the log: creates the directory and the file if they are missing, appends what a killed process left.
     ///
     /// # Errors
-    /// The directory or the file cannot be had, but a file that is due and cannot be begun is told and no error; the log is open in another process, or twice in this one, with
+    /// The directory or the file cannot be had (a new file that is due and cannot be made is an event and no
+    /// error: lines go into the old one); the log is open in another process, or twice in this one, with
     /// [`Survive::Kill`]; there is no memory for the buffers; what a killed process left cannot be written (it stays).
     pub fn open(self) -> Result<(LogWriter, Guard)> {
         self.open_on(OsDisk)

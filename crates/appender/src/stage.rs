@@ -59,7 +59,7 @@ pub(crate) struct Renewed {
     pub(crate) old: Option<StageLock>,
 }
 
-/// What is told of a stage that was found.
+/// What the search for a stage met: events for the listener.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Lines of another log that were there, and where they are now.

@@ -7,32 +7,20 @@ mod common;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{LONG, Mood, MoodyDisk, place, stage_of, wait_until};
+use common::{LONG, Mood, MoodyDisk, SHM, place, stage_of, turn, wait_until};
 use inkstone_appender::{Builder, Event, LogWriter, Recovery, Survive};
 use inkstone_io::host::{Mount, in_forked_child};
 use inkstone_io::is_root;
 
-const SHM: &str = "/dev/shm";
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const VICTIM: &str = "INKSTONE_TEST_IN_NAMESPACE";
 
 fn builder(path: &Path) -> Builder {
     LogWriter::builder(path).survive(Survive::Kill).flush_every(Duration::from_millis(1))
-}
-
-/// One test at a time: a forked child must find no lock that another test holds.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
-    if !Path::new(SHM).is_dir() {
-        eprintln!("NOT RUN: {test}: there is no {SHM}");
-        return None;
-    }
-    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A process that puts the text, is killed when the disk has done to it what it does, and never closes.

@@ -7,10 +7,10 @@ use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{LONG, Mood, MoodyDisk, names, place, stage_of, wait_until};
+use common::{LONG, Mood, MoodyDisk, SHM, names, place, stage_of, turn, wait_until};
 use inkstone_appender::{
     AppendFacts, Builder, Disk, Error, Event, Keep, LogFile, LogWriter, OsDirectory, OsDisk, Result,
     Rotation, Survive,
@@ -19,7 +19,6 @@ use inkstone_io::host::{fork_child, in_forked_child};
 use inkstone_io::{AppendFile, Directory as _, is_root};
 
 const DAY: Duration = Duration::from_secs(86_400);
-const SHM: &str = "/dev/shm";
 const ENOSPC: i32 = 28;
 const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 const ROTATED: &str = "a.log.20261121T160533Z.0";
@@ -38,17 +37,6 @@ fn builder(path: &Path) -> (Builder, Told) {
 
 fn kept(path: &Path) -> Builder {
     builder(path).0.survive(Survive::Kill)
-}
-
-/// One test at a time: a forked child must find no lock that another test holds.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
-    if !Path::new(SHM).is_dir() {
-        eprintln!("NOT RUN: {test}: there is no {SHM}");
-        return None;
-    }
-    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A process that puts the lines, and is killed when the disk has not taken them.
@@ -160,7 +148,7 @@ fn a_start_on_a_disk_that_stays_full_is_refused_and_its_lines_stay() {
     assert_eq!(read(&path), LINES);
 }
 
-/// While running that is told, and lines go on into the same file.
+/// A running log reports the failed rotation and goes on in the same file; so does a start.
 #[test]
 fn a_rotation_that_cannot_be_done_at_the_start_is_told_and_lines_go_on() {
     for rotation in [Rotation::new().at_start(), Rotation::new().every(DAY)] {

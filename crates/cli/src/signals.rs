@@ -21,7 +21,7 @@ pub(crate) const ENDED: u8 = 130;
 /// After a signal, a reader of the output that takes nothing for so long is not waited for.
 const STILL: Duration = Duration::from_secs(1);
 
-/// There is something in it once such a signal has come: for who waits for an output at that time.
+/// The handlers write to this pipe, so that a wait for an output ends with a signal.
 static STOP: OnceLock<PipeReader> = OnceLock::new();
 
 /// A file that may not grow further (`ulimit -f`) is an error of the write, as any disk that refuses, and ends nobody. By a handler

@@ -2,48 +2,17 @@
 //! missing there. The tables about a log are run by `exit_codes`.
 
 mod support;
+#[path = "support/exit_codes.rs"]
+mod tables;
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
-use support::{directory, good, inkstone, json, run, signal, text, until};
-
-const PAGE: &str = include_str!("../../../docs/exit-codes.md");
-
-/// Command by column; the cells of one table, by the heading above it.
-type Table = BTreeMap<(String, String), String>;
-
-fn table(heading: &str) -> Table {
-    let section = PAGE.split("\n## ").find(|section| section.starts_with(heading)).expect("the section");
-    let lines = section.lines().filter(|line| line.starts_with('|') && !line.starts_with("|--"));
-    let mut rows = lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
-    let columns = rows.next().expect("a table");
-    let mut cells = Table::new();
-    for row in rows {
-        assert_eq!(row.len(), columns.len(), "{row:?}");
-        for (column, cell) in columns.iter().zip(&row).skip(1) {
-            cells.insert((row[0].replace('`', ""), (*column).to_owned()), (*cell).to_owned());
-        }
-    }
-    cells
-}
-
-/// Fails with every cell that is otherwise, and where the page has others than were run.
-fn compare(heading: &str, found: &Table, not_run: &[&str]) {
-    let mut page = table(heading);
-    page.retain(|(command, _), _| !not_run.contains(&command.as_str()));
-    let of = |table: &Table, cell: &(String, String)| table.get(cell).cloned().unwrap_or("nothing".into());
-    let cells = page.keys().chain(found.keys()).filter(|cell| page.get(*cell) != found.get(*cell));
-    let wrong: Vec<String> = cells
-        .map(|cell| format!("{cell:?}: the page says {}, it was {}", of(&page, cell), of(found, cell)))
-        .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
+use support::{directory, good, inkstone, json, run, side_by_side, signal, text, until};
+use tables::{Out, PAGE, Table, code, compare};
 
 /// A command in the forms that its cells need; one that is empty has no such cell.
 struct Row {
@@ -200,36 +169,10 @@ fn words(line: &'static str) -> Vec<&'static str> {
         .collect()
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Out {
-    Kept,
-    ReaderLeft,
-    Full,
-}
-
 fn start(at: &Path, arguments: &[&str], out: Out) -> Child {
-    let stdout = match out {
-        Out::Kept => Stdio::piped(),
-        Out::ReaderLeft => {
-            let (reader, writer) = std::io::pipe().expect("a pipe");
-            drop(reader);
-            writer.into()
-        }
-        Out::Full => std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full").into(),
-    };
     let mut command = inkstone();
-    command.current_dir(at).args(arguments).stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped());
+    command.current_dir(at).args(arguments).stdin(Stdio::piped()).stdout(out.stdout()).stderr(Stdio::piped());
     command.spawn().expect("the command runs")
-}
-
-fn code(output: &Output) -> String {
-    let said = text(&output.stderr);
-    assert!(!said.contains("panicked"), "{said}");
-    if !output.status.success() && !said.is_empty() {
-        // Shown where the test fails.
-        eprintln!("{said}");
-    }
-    output.status.code().map_or("killed".into(), |code| code.to_string())
 }
 
 fn ended(at: &Path, arguments: &[&str], out: Out) -> String {
@@ -284,22 +227,13 @@ fn cell(made: &Path, row: &Row, column: &str) -> String {
 
 const COLUMNS: &[&str] = &["done", "missing", "unreadable", "reader left", "output full", "signal"];
 
-/// Every cell of these rows, a few at a time: most of their time they wait for a disk.
+/// Every cell of these rows.
 fn cells(made: &Path, rows: &[&Row]) -> Table {
     let jobs: Vec<_> =
         rows.iter().flat_map(|row| COLUMNS.iter().map(move |column| (*row, *column))).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Table::new();
-        while let Some((row, column)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            done.insert((row.name.to_owned(), (*column).to_owned()), cell(made, row, column));
-        }
-        done
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..6).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
-    })
+    let codes = side_by_side(&jobs, |(row, column)| cell(made, row, column));
+    let names = jobs.iter().map(|(row, column)| (row.name.to_owned(), (*column).to_owned()));
+    names.zip(codes).collect()
 }
 
 /// Runs those rows that can be run here, says loudly which cannot, and compares.

@@ -15,6 +15,17 @@ fn not_run(what: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {what}: {why}\n").as_bytes());
 }
 
+/// `None`, said loudly: its mkfs is missing here.
+fn made(test: &str, place: &Path, kind: ImageKind, mode: LoopMode) -> Option<Image> {
+    match Image::make(place, kind, mode, IMAGE_BYTES_MIN) {
+        Err(error) if error.to_string().contains("is not installed") => {
+            not_run(&format!("{test} on {kind}"), &error.to_string());
+            None
+        }
+        made => Some(made.expect("an image")),
+    }
+}
+
 #[test]
 fn a_backing_file_has_all_its_blocks_after_mkfs_and_mount() {
     const TEST: &str = "a_backing_file_has_all_its_blocks_after_mkfs_and_mount";
@@ -24,13 +35,7 @@ fn a_backing_file_has_all_its_blocks_after_mkfs_and_mount() {
     for kind in [ImageKind::Ext4, ImageKind::Ext4NoJournal, ImageKind::Xfs, ImageKind::Btrfs] {
         for &mode in LoopMode::ALL {
             let place = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a directory");
-            let image = match Image::make(place.path(), kind, mode, IMAGE_BYTES_MIN) {
-                Err(error) if error.to_string().contains("is not installed") => {
-                    not_run(&format!("{TEST} on {kind}"), &error.to_string());
-                    continue;
-                }
-                made => made.expect("an image"),
-            };
+            let Some(image) = made(TEST, place.path(), kind, mode) else { continue };
             // What a file gives back stays the image's too.
             let file = image.path().join("file");
             std::fs::write(&file, vec![7; 8 << 20]).expect("written");
@@ -78,13 +83,7 @@ fn write_zeroes_works_where_the_kernel_says_that_the_device_has_it_and_nowhere_e
     for kind in [ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs] {
         for &mode in LoopMode::ALL {
             let place = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a directory");
-            let image = match Image::make(place.path(), kind, mode, IMAGE_BYTES_MIN) {
-                Err(error) if error.to_string().contains("is not installed") => {
-                    not_run(&format!("{TEST} on {kind}"), &error.to_string());
-                    continue;
-                }
-                made => made.expect("an image"),
-            };
+            let Some(image) = made(TEST, place.path(), kind, mode) else { continue };
             // Of the three only ext4 has the mode, in 6.18.
             answer(image.path(), kind == ImageKind::Ext4, &format!("{kind}, {}", mode.name()));
             image.remove().expect("removed");

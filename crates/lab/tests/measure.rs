@@ -1,57 +1,26 @@
 //! Runs of the lab through its public commands, as an ordinary user could make them: no rights are needed here.
 
+#[path = "support/runs.rs"]
+mod runs;
+
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_io::{Access, Durability, Reuse, Strategy};
 use inkstone_lab::cell::{Cell, Pass};
 use inkstone_lab::command::{
     AaOptions, AtlasOptions, Context, LabError, MeasureOptions, aa, fallocate, measure,
 };
-use inkstone_lab::pass::Limits;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{DurableFinding, LabResult, Outcome, Verdict};
-use inkstone_lab::run::{Order, Plan, run_side_by_side};
+use inkstone_lab::run::{Plan, run_side_by_side};
 use inkstone_lab::site::{OpenSite, SiteError};
-use inkstone_lab::stage::Leftover;
+use runs::{plan, small, strategy};
 
 /// Says that a test did not run: past the test harness, which hides what a passing test prints.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
-}
-
-fn strategy(reuse: Reuse, durability: Durability) -> Strategy {
-    Strategy {
-        preparation: Preparation::None,
-        reuse,
-        access: Access::Buffered,
-        durability,
-        engine: EngineKind::Caller,
-    }
-}
-
-fn small(strategy: Strategy) -> Cell {
-    Cell { file_bytes: 128 << 10, ..Cell::of(strategy) }
-}
-
-fn plan(cells: Vec<Cell>) -> Plan {
-    Plan {
-        name: "test".into(),
-        title: "a test".into(),
-        cells,
-        baseline: 0,
-        rounds: 5,
-        order: Order::Random,
-        leftover: Leftover::Kept,
-        limits: Limits { commits: 8, time: Duration::from_secs(5) },
-        deadline: None,
-        bill_commits: 0,
-        bill_time: Duration::MAX,
-        timeline_commits: 0,
-        seed: 7,
-    }
 }
 
 fn run(directory: &Path, plan: Plan, stop: bool) -> Result<LabResult, LabError> {

@@ -1,51 +1,18 @@
 //! `lab write --precondition`: in several states of the device. Needs root, as only a file system of its own is filled or discarded.
 
+#[path = "support/runs.rs"]
+mod runs;
+
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
-use inkstone_lab::cell::Cell;
+use inkstone_io::{Durability, Reuse, is_root};
 use inkstone_lab::command::{Context, MeasureOptions, measure};
 use inkstone_lab::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
-use inkstone_lab::pass::Limits;
 use inkstone_lab::precondition::Precondition;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::Outcome;
-use inkstone_lab::run::{Order, Plan};
-use inkstone_lab::stage::Leftover;
-
-fn strategy(reuse: Reuse, durability: Durability) -> Strategy {
-    Strategy {
-        preparation: Preparation::None,
-        reuse,
-        access: Access::Buffered,
-        durability,
-        engine: EngineKind::Caller,
-    }
-}
-
-fn small(strategy: Strategy) -> Cell {
-    Cell { file_bytes: 128 << 10, ..Cell::of(strategy) }
-}
-
-fn plan(cells: Vec<Cell>) -> Plan {
-    Plan {
-        name: "test".into(),
-        title: "a test".into(),
-        cells,
-        baseline: 0,
-        rounds: 5,
-        order: Order::Random,
-        leftover: Leftover::Kept,
-        limits: Limits { commits: 8, time: Duration::from_secs(5) },
-        deadline: None,
-        bill_commits: 0,
-        bill_time: Duration::MAX,
-        timeline_commits: 0,
-        seed: 7,
-    }
-}
+use runs::{plan, small, strategy};
 
 /// On a file system of its own: nobody else's free space is filled or discarded.
 #[test]

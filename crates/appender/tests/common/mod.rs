@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use inkstone_appender::{AppendFacts, Disk, Error, LogFile, LogWriter, OsDirectory, OsDisk, Result};
@@ -15,6 +15,21 @@ use inkstone_io::Directory as _;
 pub(crate) const LINE: usize = 120;
 /// Longer than anything here takes, also on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
+
+/// Where stages are.
+pub(crate) const SHM: &str = "/dev/shm";
+
+/// One test at a time: a forked child must find no lock that another test holds.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The turn of a test that forks and needs a stage; `None`, said loudly, where there can be none.
+pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
+    if !Path::new(SHM).is_dir() {
+        eprintln!("NOT RUN: {test}: there is no {SHM}");
+        return None;
+    }
+    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
 /// What the disk does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

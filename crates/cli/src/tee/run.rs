@@ -122,7 +122,11 @@ impl Run {
         let theirs = tell.clone();
         // Nobody listens any more only when the process ends.
         signals::listen(hangup_is_meant, move |signal| drop(theirs.send(Event::Signal(signal))))?;
-        Ok(Self {
+        Ok(Self::hearing(tell, events))
+    }
+
+    fn hearing(tell: Sender<Event>, events: Receiver<Event>) -> Self {
+        Self {
             tell,
             events,
             signals: 0,
@@ -131,7 +135,7 @@ impl Run {
             is_hangup_due: false,
             is_late: false,
             input: None,
-        })
+        }
     }
 
     /// Starts a thread that ends with an event, whatever happens in it.
@@ -183,7 +187,7 @@ impl Run {
     fn closer(&self) -> anyhow::Result<Sender<Closing>> {
         let (give, given) = channel::<Closing>();
         self.spawn("close", move || {
-            // Without an answer nothing was opened, and there is nobody who waits.
+            // The sender is gone: no log was opened, and no thread waits for an answer.
             Event::Closed(given.recv().map_or(Ok(()), |Closing { guard, at_most }| match at_most {
                 Some(at_most) => guard.close_within(at_most),
                 None => guard.close(),
@@ -384,16 +388,7 @@ mod tests {
 
     fn run() -> Run {
         let (tell, events) = channel();
-        Run {
-            tell,
-            events,
-            signals: 0,
-            first: None,
-            last: None,
-            is_hangup_due: false,
-            is_late: false,
-            input: None,
-        }
+        Run::hearing(tell, events)
     }
 
     #[test]

@@ -154,16 +154,8 @@ fn on_article_1(
         |error: &dyn std::fmt::Display| format!("article 1's file systems could not be used: {error}");
     let passes = 2 * plan.cells.len() as u64 * u64::from(plan.rounds + 1);
     context.progress.start(passes, "claims, ext4 with a journal and without", ARTICLE_1.as_secs_f64());
-    let made = [ImageKind::Ext4, ImageKind::Ext4NoJournal].map(|kind| {
-        let workdir = open.site.directory.path();
-        let image =
-            Image::make(workdir, kind, LoopMode::Buffered, image_bytes()).map_err(|error| words(&error))?;
-        let name = format!("{kind}, buffered loop");
-        let mut site =
-            OpenSite::open(image.path(), &name, room_needed_bytes(&plan)).map_err(|error| words(&error))?;
-        site.site.private = true;
-        Ok::<_, String>((site, image))
-    });
+    let made = [ImageKind::Ext4, ImageKind::Ext4NoJournal]
+        .map(|kind| own_site(open, kind, LoopMode::Buffered, &plan).map_err(|error| words(&error)));
     let [with, without] = made;
     let (with, without) = (with?, without?);
     let sites = [&with.0.site, &without.0.site];
@@ -177,6 +169,20 @@ fn on_article_1(
         image.remove().map_err(|error| words(&error))?;
     }
     Ok(())
+}
+
+/// A file system that is made for a plan, in the working directory.
+fn own_site(
+    open: &OpenSite,
+    kind: ImageKind,
+    mode: LoopMode,
+    plan: &Plan,
+) -> Result<(OpenSite, Image), LabError> {
+    let image = Image::make(open.site.directory.path(), kind, mode, image_bytes())?;
+    let name = format!("{kind}, {mode} loop");
+    let mut made = OpenSite::open(image.path(), &name, room_needed_bytes(plan))?;
+    made.site.private = true;
+    Ok((made, image))
 }
 
 /// On an ext4 with a journal, if any claim needs one.
@@ -199,12 +205,8 @@ fn on_journal(
     let rows = u64::from(options.rounds) * NEIGHBOURS_ROWS as u64;
     context.progress.start(passes + rows, "claims, ext4 with a journal", JOURNAL.as_secs_f64());
     let words = |error: &dyn std::fmt::Display| format!("an ext4 with a journal could not be used: {error}");
-    let workdir = open.site.directory.path();
-    let image = Image::make(workdir, ImageKind::Ext4, LoopMode::Direct, image_bytes());
-    let image = image.map_err(|error| words(&error))?;
-    let mut made = OpenSite::open(image.path(), "ext4, direct loop", room_needed_bytes(&plan))
-        .map_err(|error| words(&error))?;
-    made.site.private = true;
+    let (made, image) =
+        own_site(open, ImageKind::Ext4, LoopMode::Direct, &plan).map_err(|error| words(&error))?;
     if !plan.cells.is_empty() {
         started.result.runs.push(run(&made.site, &plan, context.stop, context.progress));
     }

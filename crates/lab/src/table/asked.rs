@@ -23,7 +23,7 @@ pub fn render_asked(asked: &[Asked], style: &TableStyle) -> String {
     }
     if !asked.is_empty() {
         let rule = "yes and no: the whole 95% interval says so, widened for all questions of a place; no is also an effect below 1.1 \
-                    times. Where the lab warns of a run nothing is told.";
+                    times. Where the lab warns of a run it gives no answer.";
         paragraph(&mut out, style, "", rule, Tint::Dim);
     }
     out

@@ -82,8 +82,8 @@ impl Claim {
 pub enum Shape {
     /// One file, each step a record at its own place.
     Slots,
-    /// One file, each step several blocks at their own places, each by a write of its own; whether a later block is there and an
-    /// earlier one is not is told too.
+    /// One file, each step several blocks at their own places, each by a write of its own; the report also says
+    /// whether a later block is there without an earlier one.
     Batches,
     /// One file, which each step makes longer by a record; only its size counts.
     Size,

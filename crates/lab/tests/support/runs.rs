@@ -1,0 +1,43 @@
+//! A small plan of a lab's run: five rounds of cells of 128 KiB.
+//!
+//! *Owns*: what such a run is. *May not touch*: where it runs, what must come of it.
+
+use std::time::Duration;
+
+use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_lab::cell::Cell;
+use inkstone_lab::pass::Limits;
+use inkstone_lab::run::{Order, Plan};
+use inkstone_lab::stage::Leftover;
+
+pub(crate) fn strategy(reuse: Reuse, durability: Durability) -> Strategy {
+    Strategy {
+        preparation: Preparation::None,
+        reuse,
+        access: Access::Buffered,
+        durability,
+        engine: EngineKind::Caller,
+    }
+}
+
+pub(crate) fn small(strategy: Strategy) -> Cell {
+    Cell { file_bytes: 128 << 10, ..Cell::of(strategy) }
+}
+
+pub(crate) fn plan(cells: Vec<Cell>) -> Plan {
+    Plan {
+        name: "test".into(),
+        title: "a test".into(),
+        cells,
+        baseline: 0,
+        rounds: 5,
+        order: Order::Random,
+        leftover: Leftover::Kept,
+        limits: Limits { commits: 8, time: Duration::from_secs(5) },
+        deadline: None,
+        bill_commits: 0,
+        bill_time: Duration::MAX,
+        timeline_commits: 0,
+        seed: 7,
+    }
+}
