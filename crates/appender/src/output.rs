@@ -211,8 +211,7 @@ impl Output {
         }
         if let Some(file) = self.file.take() {
             // What was moved away has what was written to it; what was removed does not.
-            let is_kept = |facts: &AppendFacts| facts.names > 0;
-            if !file.facts().is_ok_and(|facts| is_kept(&facts)) {
+            if !file.facts().is_ok_and(|facts| facts.names > 0) {
                 self.lost = self.written_to.map(|place| (place.device, place.inode));
             }
         }

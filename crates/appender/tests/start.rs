@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{LONG, Mood, MoodyDisk, SHM, names, place, stage_of, turn, wait_until};
+use common::{LINE, LONG, Mood, MoodyDisk, SHM, line, names, place, put, stage_of, turn, wait_until};
 use inkstone_appender::{
     AppendFacts, Builder, Disk, Error, Event, Keep, LogFile, LogWriter, OsDirectory, OsDisk, Result,
     Rotation, Survive,
@@ -199,7 +199,16 @@ fn a_file_that_a_waiting_start_makes_is_like_the_one_before() {
     let (directory, path) = place();
     fs::write(&path, "").expect("written");
     fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("mode");
-    killed(kept(&path));
+    // In several buffers: the first of them waits, the others come to the file when it was moved.
+    let code = in_forked_child(|| {
+        let builder = kept(&path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
+        let (log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
+        put(&log, 0..100);
+        wait_until("an attempt", || log.stats().write_errors > 0);
+        std::mem::forget(guard);
+        1
+    });
+    assert_eq!(code.expect("a child"), 1);
     let reason = directory.path().join("full");
     fs::write(&reason, "").expect("written");
     let disk = FullDisk { because_of: reason.clone(), times: Arc::default(), asked: Arc::default() };
@@ -220,7 +229,8 @@ fn a_file_that_a_waiting_start_makes_is_like_the_one_before() {
         guard.close().expect("closed");
     });
     let all = [&moved, &path].map(|path| fs::read_to_string(path).unwrap_or_default()).concat();
-    assert_eq!(all, format!("{LINES}behind\n"));
+    let lines: String = (0..100).map(|number| line(0, number, LINE)).collect();
+    assert_eq!(all, format!("{lines}behind\n"));
     assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o640);
 }
 

@@ -84,7 +84,8 @@ fn tee_counts_what_it_cannot_write() {
         let written = std::fs::read(at.join("s.log")).expect("text");
         // A line that is there in part counts as not written, and no other.
         assert!(lines(count).starts_with(&written), "{said}");
-        assert_eq!((written.len() as u64 / 14, bytes), (read - lost, 14 * lost), "{said}");
+        let not_written = lines(count).len() as u64 - 14 * (read - lost);
+        assert_eq!((written.len() as u64 / 14, bytes), (read - lost, not_written), "{said}");
         // Without the limit what the stage holds is brought back, and no stage stays behind.
         let again = run_with(at, &["tee", "s.log", "--survive", survive], b"");
         assert!(again.status.success(), "{again:?}");
