@@ -13,8 +13,6 @@
 //! | 4, 5, 6 | device, inode, offset: where in which file its first byte goes, or that of word 7 |
 //! | 7 | so many of its bytes are elsewhere already: 0 unless somebody wrote behind the half of it |
 
-use std::fmt;
-
 use inkstone_io::StageBuffer;
 
 use crate::notice::Dropped;
@@ -26,8 +24,6 @@ pub(crate) const DEVICE: usize = 4;
 pub(crate) const INODE: usize = 5;
 pub(crate) const OFFSET: usize = 6;
 pub(crate) const ELSEWHERE: usize = 7;
-
-const WORD_BITS: usize = u64::BITS as usize;
 
 /// What the first bytes of a buffer are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,15 +46,6 @@ pub(crate) struct Part {
     pub(crate) bytes: u64,
     /// What the notices in it tell of.
     pub(crate) told: Dropped,
-}
-
-/// One bit for each byte: a line ends with it.
-struct Ends(Vec<u64>);
-
-impl fmt::Debug for Ends {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ends").finish_non_exhaustive()
-    }
 }
 
 /// A notice among the lines.
@@ -88,15 +75,26 @@ pub(crate) struct Buffer {
     pub(crate) line_bytes: u64,
     /// What its notices tell of: told only if it reaches the file.
     pub(crate) told: Dropped,
-    ends: Ends,
+    /// Lines that end in it.
+    ended_lines: u64,
+    /// The bytes of `line_bytes` up to the end of the last of them.
+    ended_bytes: u64,
     notices: Vec<NoticeAt>,
 }
 
 impl Buffer {
     pub(crate) fn new(memory: StageBuffer) -> Self {
-        let ends = Ends(vec![0; memory.capacity().div_ceil(WORD_BITS)]);
-        let (lines, line_bytes, told) = (0, 0, Dropped::default());
-        Self { memory, number: 0, continues: false, lines, line_bytes, told, ends, notices: Vec::new() }
+        Self {
+            memory,
+            number: 0,
+            continues: false,
+            lines: 0,
+            line_bytes: 0,
+            told: Dropped::default(),
+            ended_lines: 0,
+            ended_bytes: 0,
+            notices: Vec::new(),
+        }
     }
 
     /// Takes it into use, empty.
@@ -111,27 +109,39 @@ impl Buffer {
     }
 
     fn clear(&mut self) {
-        let used = self.memory.len().div_ceil(WORD_BITS);
-        self.ends.0[..used].fill(0);
+        (self.ended_lines, self.ended_bytes) = (0, 0);
         self.notices.clear();
         self.memory.clear();
     }
 
     /// What a file has that has so many of its bytes.
     pub(crate) fn part(&self, to: usize) -> Part {
-        let (mut lines, mut last) = (0, 0);
-        for (word, bits) in self.ends.0.iter().enumerate().take(to.div_ceil(WORD_BITS)) {
-            let left = to - word * WORD_BITS;
-            let bits = if left < WORD_BITS { bits & ((1 << left) - 1) } else { *bits };
-            lines += u64::from(bits.count_ones());
-            if bits != 0 {
-                last = (word + 1) * WORD_BITS - bits.leading_zeros() as usize;
-            }
+        if to >= self.len() {
+            return Part { to, lines: self.ended_lines, bytes: self.ended_bytes, told: self.told };
         }
+        let (lines, bytes) = self.ended_before(to);
         let told = self.notices.iter().filter(|notice| notice.end <= to);
-        let between = self.notices.iter().filter(|notice| notice.end <= last);
-        let bytes = last as u64 - between.map(|notice| notice.bytes).sum::<u64>();
         Part { to, lines, bytes, told: told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told)) }
+    }
+
+    /// The lines that end in the first bytes, and the bytes up to the end of the last of them. Where a line ends is found by looking,
+    /// so that a line costs nothing more as long as the disk takes whole buffers. Where lines have other ends than one each,
+    /// none of them counts.
+    fn ended_before(&self, to: usize) -> (u64, u64) {
+        let (mut all, mut before, mut bytes, mut skipped, mut at) = (0, 0, 0, 0, 0);
+        let notices = self.notices.iter().map(|notice| (notice.end - notice.bytes as usize, notice.end));
+        for (until, next) in notices.chain([(self.len(), self.len())]) {
+            for (end, _) in self.bytes()[at..until].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+                let end = at + end + 1;
+                all += 1;
+                if end <= to {
+                    (before, bytes) = (all, (end - skipped) as u64);
+                }
+            }
+            skipped += next - until;
+            at = next;
+        }
+        if all == self.ended_lines { (before, bytes) } else { (0, 0) }
     }
 
     /// Goes into other memory with all that is in it.
@@ -200,9 +210,9 @@ impl Buffer {
     #[inline]
     pub(crate) fn push_line(&mut self, line: &[u8]) {
         self.memory.push(line);
-        self.end_line();
         self.lines += 1;
         self.line_bytes += line.len() as u64;
+        self.end_line();
     }
 
     /// A piece of a line; `is_first` counts the line. With `published` false a kill leaves it out.
@@ -218,10 +228,8 @@ impl Buffer {
     /// The line that was put last ends here.
     #[inline]
     pub(crate) fn end_line(&mut self) {
-        // One without a byte has no last byte.
-        if let Some(last) = self.memory.len().checked_sub(1) {
-            self.ends.0[last / WORD_BITS] |= 1 << (last % WORD_BITS);
-        }
+        self.ended_lines += 1;
+        self.ended_bytes = self.line_bytes;
     }
 
     pub(crate) fn publish(&mut self) {
