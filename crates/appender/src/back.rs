@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use inkstone_io::{AppendFacts, Error, NoSizeSignal, Result, StageLock};
+use inkstone_io::{Error, NoSizeSignal, Result, StageLock};
 
 use crate::buffer::{Buffer, Place};
 use crate::event::{Event, Events};
 use crate::notice::{Dropped, Notice};
 use crate::output::Output;
+use crate::passage::{Passage, Source};
 use crate::shared::{Shared, not_durable};
 use crate::stage::{Renewed, Stage};
 use crate::state::State;
@@ -151,7 +152,7 @@ impl Back {
                         self.shared.tell_progress(state);
                     }
                     Err(error) => {
-                        self.give_up(&buffer);
+                        self.shared.lock().abandon();
                         result = Err(error);
                         break;
                     }
@@ -191,17 +192,16 @@ impl Back {
             self.is_stage_gone = false;
             return;
         }
-        match stage.renew(self.output.target(&directory)) {
-            Ok(Renewed { buffers, recovered, news, old }) => {
+        match stage.renew(&directory, &mut self.output) {
+            Ok(Renewed { buffers, recovery, news, old }) => {
                 if !buffers.is_empty() {
                     self.shared.lock().move_into(buffers, writing);
                 }
                 // A kill before this leaves what waits in both: twice, in two logs, and not lost.
                 let removed = old.map_or(Ok(()), StageLock::remove);
                 self.is_stage_gone = false;
-                self.output.failed_sync = self.output.failed_sync.take().or(recovered.failed_sync);
                 self.events.tell(&Event::StageGone(None));
-                if let Some(recovery) = &recovered.recovery {
+                if let Some(recovery) = &recovery {
                     self.events.tell(&Event::Recovered(recovery));
                 }
                 news.tell(&self.events);
@@ -371,9 +371,9 @@ impl Back {
 
     /// Writes a buffer, whole, however often it takes; an error when the log was closed and the disk still fails.
     fn write(&mut self, buffer: &mut Buffer) -> Result<()> {
-        let mut progress = Progress::default();
+        let mut passage = Passage::default();
         loop {
-            match self.attempt(buffer, &mut progress) {
+            match self.attempt(buffer, &mut passage) {
                 Ok(()) => {
                     if let Some((since, _)) = self.failing.take() {
                         self.events.tell(&Event::Resumed { after: since.elapsed() });
@@ -386,8 +386,8 @@ impl Back {
                         return Err(error);
                     }
                     self.look_at_stage(Some(buffer));
-                    // In between the file may have been moved away on request; a line that was begun ends where it began.
-                    if progress.done == 0 && !buffer.continues() && self.take_wish_to_reopen() {
+                    // Whoever asks for it may have made room so: also within a line, since nothing ends it here.
+                    if self.take_wish_to_reopen() {
                         self.output.reopen();
                     }
                 }
@@ -395,37 +395,19 @@ impl Back {
         }
     }
 
-    fn attempt(&mut self, buffer: &mut Buffer, progress: &mut Progress) -> Result<()> {
-        let mut facts = self.output.ready()?;
+    fn attempt(&mut self, buffer: &mut Buffer, passage: &mut Passage) -> Result<()> {
+        let facts = self.output.ready()?;
         // Before anything goes to another directory: it is to be kept for there.
         let directory = self.output.folder.get();
         if self.stage.as_ref().is_some_and(|stage| !stage.was_found_in(&directory)) {
             self.look_at_stage(Some(buffer));
         }
-        if progress.done > 0 && !progress.is_in(facts) {
-            // The file that has the beginning is gone, and the beginning with it.
-            *progress = Progress::default();
+        let mut source = Placed { buffer, shared: &self.shared };
+        if passage.is_between_lines(&source) {
+            let left = source.bytes().len() - passage.done;
+            self.output.rotate_if_due(facts, left as u64);
         }
-        if progress.done == 0 && !buffer.continues() {
-            self.output.rotate_if_due(facts, buffer.len() as u64);
-            facts = self.output.ready()?;
-        }
-        if !progress.is_end_of(facts) {
-            // Where somebody else wrote behind the half of a line, or cut it off, that line is written again, whole.
-            let line = buffer.bytes()[..progress.done].iter().rposition(|byte| *byte == b'\n');
-            let begin = line.map_or(0, |end| end + 1);
-            let begins = begin > 0 || !buffer.continues();
-            if begins && self.output.end_others_line(facts, progress.done > 0)? {
-                facts = self.output.ready()?;
-            }
-            let place = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
-            buffer.place(place, begin as u64);
-            *progress = Progress { done: begin, elsewhere: begin, place: Some(place) };
-        }
-        while progress.done < buffer.len() {
-            progress.done += self.output.append(&buffer.bytes()[progress.done..])?;
-        }
-        Ok(())
+        passage.advance(&mut self.output, &mut source)
     }
 
     fn failed(&mut self, error: &Error) {
@@ -468,33 +450,30 @@ impl Back {
             state = again;
         }
     }
-
-    /// What is left will not be written by this process.
-    fn give_up(&self, buffer: &Buffer) {
-        let mut state = self.shared.lock();
-        // The beginning of its first line may be in the file; all of it is not.
-        state.stats.unwritten_lines += u64::from(buffer.continues());
-        state.abandon();
-    }
 }
 
-/// How much of one buffer is in which file.
-#[derive(Default)]
-struct Progress {
-    done: usize,
-    /// So many bytes of that are not at the place, but before it.
-    elsewhere: usize,
-    place: Option<Place>,
+/// A buffer that is being written.
+struct Placed<'a> {
+    buffer: &'a mut Buffer,
+    shared: &'a Shared,
 }
 
-impl Progress {
-    /// The file ends with what is done, so that the rest goes there.
-    fn is_end_of(&self, facts: AppendFacts) -> bool {
-        let here = (self.done - self.elsewhere) as u64;
-        here > 0 && self.place.is_some_and(|place| place.offset + here == facts.len_bytes)
+impl Source for Placed<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.buffer.bytes()
     }
 
-    fn is_in(&self, facts: AppendFacts) -> bool {
-        self.place.is_some_and(|place| (place.device, place.inode) == (facts.device, facts.inode))
+    fn begins(&self) -> bool {
+        !self.buffer.continues()
+    }
+
+    fn place(&mut self, place: Place, elsewhere: usize) -> Result<()> {
+        self.buffer.place(place, elsewhere as u64);
+        Ok(())
+    }
+
+    fn in_file(&mut self, done: usize) {
+        let part = self.buffer.part(done);
+        self.shared.lock().in_file(part);
     }
 }

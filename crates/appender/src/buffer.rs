@@ -7,7 +7,8 @@
 //! |---|---|
 //! | 0 | bytes that are there ([`StageBuffer`]'s own) |
 //! | 1 | its number, from 1; 0: free, nothing in it counts. Stored last when it is taken, first when it is given back |
-//! | 2 | 1: its first bytes continue the line that ends the buffer before |
+//! | 2 | 0: its first bytes are the beginning of a line; 1: they continue the line that ends the buffer before; 2: they are a line, and
+//!      the one before it had no line end, so that the two are one line of text |
 //! | 3 | 1: words 4 to 6 are there, stored before the first byte is written to the file |
 //! | 4, 5, 6 | device, inode, offset: where in which file its first byte goes, or that of word 7 |
 //! | 7 | so many of its bytes are elsewhere already: 0 unless somebody wrote behind the half of it |
@@ -23,6 +24,37 @@ pub(crate) const DEVICE: usize = 4;
 pub(crate) const INODE: usize = 5;
 pub(crate) const OFFSET: usize = 6;
 pub(crate) const ELSEWHERE: usize = 7;
+
+/// What the first bytes of a buffer are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    Line = 0,
+    /// They continue the line that ends the buffer before.
+    Piece = 1,
+    /// They are a line, behind one that had no line end: a program may put one line of text in several.
+    Joined = 2,
+}
+
+/// What a file has of a buffer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Part {
+    /// So many of its bytes.
+    pub(crate) to: usize,
+    /// Lines that end in that.
+    pub(crate) lines: u64,
+    /// The bytes up to the end of the last of them, without notices.
+    pub(crate) bytes: u64,
+    /// What the notices in it tell of.
+    pub(crate) told: Dropped,
+}
+
+/// A notice among the lines.
+#[derive(Debug, Clone, Copy)]
+struct NoticeAt {
+    end: usize,
+    bytes: u64,
+    told: Dropped,
+}
 
 /// Where a buffer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,22 +75,73 @@ pub(crate) struct Buffer {
     pub(crate) line_bytes: u64,
     /// What its notices tell of: told only if it reaches the file.
     pub(crate) told: Dropped,
+    /// Lines that end in it.
+    ended_lines: u64,
+    /// The bytes of `line_bytes` up to the end of the last of them.
+    ended_bytes: u64,
+    notices: Vec<NoticeAt>,
 }
 
 impl Buffer {
     pub(crate) fn new(memory: StageBuffer) -> Self {
-        Self { memory, number: 0, continues: false, lines: 0, line_bytes: 0, told: Dropped::default() }
+        Self {
+            memory,
+            number: 0,
+            continues: false,
+            lines: 0,
+            line_bytes: 0,
+            told: Dropped::default(),
+            ended_lines: 0,
+            ended_bytes: 0,
+            notices: Vec::new(),
+        }
     }
 
     /// Takes it into use, empty.
-    pub(crate) fn claim(&mut self, number: u64, continues: bool) {
+    pub(crate) fn claim(&mut self, number: u64, first: First) {
         self.memory.set_word(NUMBER, 0);
-        self.memory.clear();
+        self.clear();
         self.memory.set_word(PLACED, 0);
-        self.memory.set_word(CONTINUES, u64::from(continues));
+        self.memory.set_word(CONTINUES, first as u64);
         self.memory.set_word(NUMBER, number);
-        (self.number, self.continues) = (number, continues);
+        (self.number, self.continues) = (number, first == First::Piece);
         (self.lines, self.line_bytes, self.told) = (0, 0, Dropped::default());
+    }
+
+    fn clear(&mut self) {
+        (self.ended_lines, self.ended_bytes) = (0, 0);
+        self.notices.clear();
+        self.memory.clear();
+    }
+
+    /// What a file has that has so many of its bytes.
+    pub(crate) fn part(&self, to: usize) -> Part {
+        if to >= self.len() {
+            return Part { to, lines: self.ended_lines, bytes: self.ended_bytes, told: self.told };
+        }
+        let (lines, bytes) = self.ended_before(to);
+        let told = self.notices.iter().filter(|notice| notice.end <= to);
+        Part { to, lines, bytes, told: told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told)) }
+    }
+
+    /// The lines that end in the first bytes, and the bytes up to the end of the last of them. Where a line ends is found by looking,
+    /// so that a line costs nothing more as long as the disk takes whole buffers. Where lines have other ends than one each,
+    /// none of them counts.
+    fn ended_before(&self, to: usize) -> (u64, u64) {
+        let (mut all, mut before, mut bytes, mut skipped, mut at) = (0, 0, 0, 0, 0);
+        let notices = self.notices.iter().map(|notice| (notice.end - notice.bytes as usize, notice.end));
+        for (until, next) in notices.chain([(self.len(), self.len())]) {
+            for (end, _) in self.bytes()[at..until].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+                let end = at + end + 1;
+                all += 1;
+                if end <= to {
+                    (before, bytes) = (all, (end - skipped) as u64);
+                }
+            }
+            skipped += next - until;
+            at = next;
+        }
+        if all == self.ended_lines { (before, bytes) } else { (0, 0) }
     }
 
     /// Goes into other memory with all that is in it.
@@ -75,7 +158,7 @@ impl Buffer {
     /// Nothing in it counts any more.
     pub(crate) fn release(&mut self) {
         self.memory.set_word(NUMBER, 0);
-        self.memory.clear();
+        self.clear();
     }
 
     /// Says where it goes, all but so many bytes that are elsewhere already, before it goes there.
@@ -90,7 +173,7 @@ impl Buffer {
 
     /// Nothing is in it, and no line goes on there.
     pub(crate) fn begins(&mut self) {
-        self.memory.set_word(CONTINUES, 0);
+        self.memory.set_word(CONTINUES, First::Line as u64);
         self.continues = false;
     }
 
@@ -129,6 +212,7 @@ impl Buffer {
         self.memory.push(line);
         self.lines += 1;
         self.line_bytes += line.len() as u64;
+        self.end_line();
     }
 
     /// A piece of a line; `is_first` counts the line. With `published` false a kill leaves it out.
@@ -141,6 +225,13 @@ impl Buffer {
         self.line_bytes += piece.len() as u64;
     }
 
+    /// The line that was put last ends here.
+    #[inline]
+    pub(crate) fn end_line(&mut self) {
+        self.ended_lines += 1;
+        self.ended_bytes = self.line_bytes;
+    }
+
     pub(crate) fn publish(&mut self) {
         self.memory.publish();
     }
@@ -148,6 +239,7 @@ impl Buffer {
     /// A notice that so much was dropped.
     pub(crate) fn push_notice(&mut self, notice: &[u8], told: Dropped) {
         self.memory.push(notice);
+        self.notices.push(NoticeAt { end: self.memory.len(), bytes: notice.len() as u64, told });
         self.told = self.told.plus(told);
     }
 }

@@ -139,7 +139,8 @@ impl Builder {
         Self { compression, ..self }
     }
 
-    /// A symbolic link of this name, beside the file, that leads to it.
+    /// A symbolic link of this name, beside the file, that leads to it. Where it cannot be made, that is an event
+    /// ([`Event::HousekeepingFailed`]), and it is made with the next opening.
     #[must_use]
     pub fn latest(self, link: impl Into<String>) -> Self {
         Self { latest: Some(link.into()), ..self }
@@ -202,7 +203,7 @@ impl Builder {
     ///
     /// # Errors
     /// The directory or the file cannot be had (a new file that is due and cannot be made is an event and no
-    /// error: lines go into the old one); the log is open in another process, or twice in this one, with
+    /// error, and so is the link: lines go into the old file); the log is open in another process, or twice in this one, with
     /// [`Survive::Kill`]; there is no memory for the buffers; what a killed process left cannot be written (it stays).
     pub fn open(self) -> Result<(LogWriter, Guard)> {
         self.open_on(OsDisk)

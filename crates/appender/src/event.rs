@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -36,7 +36,8 @@ pub enum Event<'a> {
         /// The name it has now.
         to: &'a str,
     },
-    /// Rotating, compressing, removing or reserving failed. Lines are written all the same.
+    /// Rotating, compressing, removing, reserving or making the link failed. Lines are written all the same. A cause is told once, and
+    /// again when it is another or comes back after it was over.
     HousekeepingFailed(&'a Error),
     /// What a killed process had not written was appended.
     Recovered(&'a Recovery),
@@ -137,6 +138,21 @@ fn tell_stderr(event: &Event<'_>) {
     }
 }
 
+/// A cause is told when it begins, when it becomes another, and when it is there again after it was over; not with each attempt.
+#[derive(Debug, Default)]
+pub(crate) struct Cause(Option<(ErrorKind, Option<i32>)>);
+
+impl Cause {
+    /// Whether this is to be told. What could be done ends the cause, and what a file system does not have is none.
+    pub(crate) fn is_news<T>(&mut self, done: &inkstone_io::Result<T>) -> bool {
+        let failure = done.as_ref().err().filter(|error| !error.is_unsupported());
+        let now = failure.map(|error| (error.kind(), error.raw_os_error()));
+        let is_news = now.is_some() && now != self.0;
+        self.0 = now;
+        is_news
+    }
+}
+
 type Hook = dyn Fn(&Event<'_>) + Send + Sync;
 
 /// Where events go: to the hook, or to stderr.
@@ -170,6 +186,15 @@ impl Events {
         // What is lost at the end is the closing's answer.
         if !matches!(event, Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. }) {
             tell_stderr(event);
+        }
+    }
+
+    /// Tells what failed in keeping files in order, if that is news.
+    pub(crate) fn tell_failure(&self, cause: &mut Cause, done: &inkstone_io::Result<()>) {
+        if cause.is_news(done)
+            && let Err(error) = done
+        {
+            self.tell(&Event::HousekeepingFailed(error));
         }
     }
 
@@ -219,6 +244,25 @@ mod tests {
         events.tell(&Event::Resumed { after: Duration::from_secs(7) });
         while WRITING.load(Ordering::Acquire) != 0 {
             std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_cause_is_news_once_and_again_when_it_is_another_or_comes_back() {
+        let failed = |code| Err::<(), _>(Error::new("rename", "a.log", io::Error::from_raw_os_error(code)));
+        let (full, denied, unsupported) = (28, 13, 95);
+        let mut cause = Cause::default();
+        for (done, is_news) in [
+            (Ok(()), false),
+            (failed(full), true),
+            (failed(full), false),
+            (failed(denied), true),
+            (failed(denied), false),
+            (Ok(()), false),
+            (failed(denied), true),
+            (failed(unsupported), false),
+        ] {
+            assert_eq!(cause.is_news(&done), is_news, "{done:?}");
         }
     }
 

@@ -7,7 +7,7 @@
 //! the next start removes, or both files, of which it removes the plain one when both hold the same.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, BufRead as _, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use inkstone_io::{
     let_others_go_first,
 };
 
-use crate::event::{Event, Events};
+use crate::event::{Cause, Event, Events};
 use crate::folder::Folder;
 use crate::names;
 use crate::options::{Compression, Keep};
@@ -53,7 +53,7 @@ impl Janitor {
             && chores.compression == Compression::None
             && chores.ahead_bytes.is_none();
         if is_idle {
-            chores.tell(&mut None, chores.remove_parts(&chores.folder.get()));
+            chores.tell(&mut Cause::default(), &chores.remove_parts(&chores.folder.get()));
             return Ok(Self::default());
         }
         let (rotated, orders) = channel();
@@ -106,28 +106,23 @@ impl Chores {
         // One directory for the whole of it, whatever its path leads to meanwhile.
         let directory = &*self.folder.get();
         // Removing comes first: it makes the room that all others need.
-        self.tell(&mut failing.removing, self.retention.make_room(directory, None));
+        self.retention.make_room(directory, None);
         let ahead = self.ahead_bytes.map_or(Ok(()), |bytes| self.make_ahead(directory, bytes));
-        self.tell(&mut failing.making_ahead, ahead);
-        self.tell(&mut failing.removing_parts, self.remove_parts(directory));
+        self.tell(&mut failing.making_ahead, &ahead);
+        self.tell(&mut failing.removing_parts, &self.remove_parts(directory));
         self.compress_all(directory, stop, failing);
     }
 
-    /// Tells a failure when it begins, and again when it is another.
-    fn tell(&self, failing: &mut Option<ErrorKind>, done: Result<()>) {
-        let kind = done.as_ref().err().map(Error::kind);
-        if let Err(error) = done
-            && *failing != kind
-        {
-            self.events.tell(&Event::HousekeepingFailed(&error));
-        }
-        *failing = kind;
+    fn tell(&self, failing: &mut Cause, done: &Result<()>) {
+        self.events.tell_failure(failing, done);
     }
 
+    /// What a killed process has not finished. What a living one is making, beside this one, stays.
     fn remove_parts(&self, directory: &OsDirectory) -> Result<()> {
         let files = rotated_files(directory, &self.name)?;
-        let parts = files.iter().filter(|rotated| rotated.is_part());
-        parts.map(|part| remove(directory, &part.name(&self.name))).fold(Ok(()), Result::and)
+        let parts = files.iter().filter(|rotated| rotated.is_part()).map(|part| part.name(&self.name));
+        let left = parts.filter(|part| !is_being_made(directory, part));
+        left.map(|part| remove(directory, &part)).fold(Ok(()), Result::and)
     }
 
     /// Newest first, as they are likely to stay; looks again after each, as others are rotated and removed meanwhile.
@@ -144,12 +139,12 @@ impl Chores {
             tried.insert((next.seconds, next.number));
             let done = self.compress(directory, &next.name(&self.name), extension, stop, failing);
             let is_full = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::StorageFull);
-            self.tell(&mut failing.compressing, done);
+            self.tell(&mut failing.compressing, &done);
             // It is tried again after the next rotation.
             if is_full {
                 return;
             }
-            self.tell(&mut failing.removing, self.retention.make_room(directory, None));
+            self.retention.make_room(directory, None);
         }
     }
 
@@ -280,6 +275,8 @@ impl Chores {
         let source = directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)?;
         let mut source = Stoppable { file: source.std_file(), stop };
         let target = AppendFile::create_private(directory, part).map_err(io::Error::other)?;
+        // Others leave it while this is locked; where there are no locks, they may take it away, and it is made again.
+        let _ = target.std_file().try_lock();
         // Of the file that is read, as another may have its name by now. Where it cannot be given the same owner, the file
         // that it was rotated from told so.
         let _ = target.give_to(Owner::of(&source.file.metadata()?));
@@ -304,6 +301,12 @@ impl Chores {
         let made = target.metadata()?;
         Ok((made.dev(), made.ino()))
     }
+}
+
+/// Whether somebody has it locked, as whoever makes it does. A kill gives the lock back.
+fn is_being_made(directory: &OsDirectory, part: &str) -> bool {
+    let file = directory.open(part, &OpenFile::existing().read_only());
+    file.is_ok_and(|file| matches!(file.std_file().try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// Neither is a failure: the janitor is to end, or the file was removed as one too many.
@@ -331,10 +334,9 @@ fn has_same_bytes(one: impl io::Read, other: impl io::Read) -> io::Result<bool> 
 /// What failed when it was last done, so that a failure is reported once and not each time.
 #[derive(Debug, Default)]
 struct Failing {
-    removing: Option<ErrorKind>,
-    removing_parts: Option<ErrorKind>,
-    making_ahead: Option<ErrorKind>,
-    compressing: Option<ErrorKind>,
+    removing_parts: Cause,
+    making_ahead: Cause,
+    compressing: Cause,
     /// What has the name of a compressed file and is not that of the plain one: told, and looked at again when it changes.
     foreign: BTreeMap<String, AppendFacts>,
 }
@@ -369,10 +371,16 @@ mod tests {
     fn chores(folder: &Path, keep: Keep, compression: Compression) -> Chores {
         let folder = Arc::new(Folder::open(folder.into(), crate::folder::FILE_MODE).expect("held"));
         let name = "a.log".to_owned();
-        let retention =
-            Retention { name: name.clone(), keep, clock: Clock::default(), forms: Mutex::default() };
-        let retention = Arc::new(retention);
-        Chores { folder, name, retention, compression, ahead_bytes: None, events: Events::to(|_| {}) }
+        let events = Events::to(|_: &Event<'_>| {});
+        let retention = Arc::new(Retention {
+            name: name.clone(),
+            keep,
+            clock: Clock::default(),
+            forms: Mutex::default(),
+            events: events.clone(),
+            failing: Mutex::default(),
+        });
+        Chores { folder, name, retention, compression, ahead_bytes: None, events }
     }
 
     #[test]
@@ -445,6 +453,22 @@ mod tests {
         fs::remove_file(whole(1)).expect("removed");
         chores.sweep(&AtomicBool::new(false), &mut failing);
         assert!(whole(1).exists() && !folder.join(plain(1)).exists());
+    }
+
+    #[test]
+    fn what_a_living_process_is_making_stays() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = directory.path();
+        let parts = [0, 1].map(|number| format!("a.log.20261121T160533Z.{number}.gz.part"));
+        let [living, _killed] = parts.each_ref().map(|name| File::create(folder.join(name)).expect("made"));
+        living.try_lock().expect("nobody else has it");
+        let chores = chores(folder, Keep::new(), Compression::None);
+        let held = chores.folder.get();
+        chores.remove_parts(&held).expect("removed");
+        assert_eq!(left(folder), parts[..1]);
+        drop(living);
+        chores.remove_parts(&held).expect("removed");
+        assert_eq!(left(folder), [""; 0]);
     }
 
     #[test]

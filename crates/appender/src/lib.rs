@@ -62,6 +62,7 @@
 mod back;
 mod buffer;
 mod builder;
+mod content;
 mod disk;
 mod event;
 mod folder;
@@ -72,6 +73,7 @@ mod notice;
 mod opening;
 mod options;
 mod output;
+mod passage;
 mod recover;
 mod retention;
 mod shared;

@@ -3,10 +3,12 @@
 //! *Owns*: what comes before what, and what an opening that fails takes back. *May not touch*: the options' meaning (`builder.rs`), how a
 //! step is done.
 //!
-//! First nobody else may have the log. Then it is looked at as it was left: whose it is, how old, and whether a new file is due; after
-//! that it has been changed. Then files above the limits go, as what comes next may need their room. Then what a killed process left is
-//! appended to the file that it was put for, and only then a new one is begun. The janitor starts when all that is done: it would
-//! compress and remove what recovery still looks at.
+//! 1. Nobody else may have the log.
+//! 2. It is looked at as it was left: whose it is, how old, and whether a new file is due; after that it has been changed.
+//! 3. It is opened, and what a killed process left is appended to the file that it was put for. Up to here the opening may be refused, and
+//!    then nothing else has been changed. Only where the disk is full do files above the limits go, since there it needs their room.
+//! 4. A new file is begun if one is due, the link is made. What fails from here on is an event, and lines go on.
+//! 5. The janitor starts. Earlier it would compress and remove what recovery still looks at.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -24,17 +26,14 @@ use crate::event::Event;
 use crate::folder::Folder;
 use crate::janitor::{Chores, Janitor};
 use crate::options::Survive;
-use crate::output::{Output, newest};
-use crate::recover::Recovered;
+use crate::output::{Failing, Output, newest};
+use crate::recover::{Patience, Recovery};
 use crate::retention::Retention;
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::state::State;
 use crate::time::later;
 use crate::writer::{Guard, LogWriter};
-
-/// How often a full disk is tried again for what a killed process left.
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Opens the log.
 pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, Guard)> {
@@ -46,7 +45,7 @@ pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, 
     let mut stage = None;
     if builder.survive != Survive::Nothing {
         let (found, news) =
-            Stage::find(&builder.stage_directory, builder.layout(), output.target(&directory))?;
+            Stage::find(&builder.stage_directory, builder.layout(), &directory, &output.name)?;
         news.tell(&builder.events);
         stage = Some(found);
     }
@@ -58,8 +57,14 @@ pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, 
 }
 
 fn output(builder: &Builder, folder: Arc<Folder>, name: String, disk: Box<dyn Disk>) -> Output {
-    let (keep, clock, forms) = (builder.keep, builder.clock.clone(), Mutex::default());
-    let retention = Arc::new(Retention { name: name.clone(), keep, clock, forms });
+    let retention = Arc::new(Retention {
+        name: name.clone(),
+        keep: builder.keep,
+        clock: builder.clock.clone(),
+        forms: Mutex::default(),
+        events: builder.events.clone(),
+        failing: Mutex::default(),
+    });
     Output {
         disk,
         last: newest(&folder.get(), &name),
@@ -77,8 +82,9 @@ fn output(builder: &Builder, folder: Arc<Folder>, name: String, disk: Box<dyn Di
         rotations: 0,
         owner: None,
         is_link_told: false,
-        is_owner_told: false,
-        last_written: None,
+        failing: Failing::default(),
+        written_to: None,
+        lost: None,
         is_dirty: false,
         failed_sync: None,
     }
@@ -92,9 +98,9 @@ fn open_output(
 ) -> Result<(LogWriter, Guard)> {
     let fork = ForkMark::new()?;
     let flag = builder.reopen_flag()?;
-    let (buffers, Recovered { recovery, failed_sync }) = bring_back(&builder, &mut output, stage)?;
+    let (buffers, recovery) = bring_back(&builder, &mut output, stage)?;
     let mut state = State::new(buffers.into_iter().map(Buffer::new).collect());
-    if let Some(error) = failed_sync.or_else(|| output.failed_sync.take()) {
+    if let Some(error) = output.failed_sync.take() {
         state.not_durable(&error);
         builder.events.tell(&Event::SyncFailed(&error));
     }
@@ -148,56 +154,47 @@ fn bring_back(
     builder: &Builder,
     output: &mut Output,
     stage: &mut Option<Stage>,
-) -> Result<(Vec<StageBuffer>, Recovered)> {
+) -> Result<(Vec<StageBuffer>, Option<Recovery>)> {
+    let memory = if stage.is_some() { None } else { Some(buffers_in_memory(builder.layout())?) };
     let directory = output.folder.get();
-    let seen = directory.look(&output.name)?.filter(|named| !named.is_link).map(|named| named.facts);
-    let is_old = seen.is_some_and(|facts| output.is_of_earlier(facts.modified));
-    if seen.is_none() {
-        output.owner = output.newest_owner(&directory);
-    }
+    let seen = directory.look(&output.name)?.filter(|named| !named.is_link);
+    let is_old = seen.is_some_and(|named| output.is_of_earlier(named.facts.modified));
+    output.owner = seen.map(|named| named.owner).or_else(|| output.newest_owner(&directory));
     let is_due = is_old || builder.rotation.at_start;
-    let arriving = seen.map(|facts| facts.len_bytes).filter(|len_bytes| is_due && *len_bytes > 0);
-    output.make_room(&directory, arriving);
-    // A killed process's lines are worth some waiting: room that was just given back is there after the file system's next commit.
+    let arriving = seen.map(|named| named.facts.len_bytes).filter(|len_bytes| is_due && *len_bytes > 0);
+    // A killed process's lines are worth some waiting.
     let has_lines = stage.as_ref().is_some_and(Stage::has_lines);
-    let until = later(Instant::now(), if has_lines { builder.drain_timeout } else { Duration::ZERO });
-    let is_room_awaited = |output: &Output, error: &Error| {
-        let is_awaited = error.is_full() && Instant::now() < until;
-        if is_awaited {
-            thread::sleep(TRY_AGAIN_AFTER);
-            output.make_room(&directory, arriving);
-        }
-        is_awaited
-    };
-    while let Err(error) = output.ready() {
-        if !is_room_awaited(output, &error) {
-            return Err(error);
-        }
-    }
-    if let Some(link) = &builder.latest {
-        point(&directory, link, &output.name)?;
-    }
-    let (buffers, recovered) = match stage {
-        None => (buffers_in_memory(builder.layout())?, Recovered::default()),
-        Some(stage) => {
-            let mut may_try_again = |error: &Error| is_room_awaited(output, error);
-            stage.bring_back(output.target(&directory), &mut may_try_again)?
+    let at_most = if has_lines { builder.drain_timeout } else { Duration::ZERO };
+    let mut patience = Patience::new(at_most, arriving);
+    let facts = loop {
+        match output.ready() {
+            Ok(facts) => break facts,
+            Err(error) if patience.awaits_room(output, &error) => {}
+            Err(error) => return Err(error),
         }
     };
-    if let Some(recovery) = &recovered.recovery {
+    // A process that was killed may have written to it since its last sync.
+    output.is_dirty = facts.len_bytes > 0;
+    let (buffers, recovery) = match stage {
+        None => (memory.unwrap_or_default(), None),
+        Some(stage) => stage.bring_back(output, &mut patience)?,
+    };
+    if let Some(recovery) = &recovery {
         builder.events.tell(&Event::Recovered(recovery));
     }
     let facts = output.ready()?;
-    // A process that was killed may have written to it since its last sync.
-    output.is_dirty = facts.len_bytes > 0;
     output.begin(facts, is_old);
-    output.ready()?;
     // Synced, or it failed: neither is done again.
     output.is_dirty = false;
     if builder.rotation.ahead_bytes().is_none() {
         output.remove_next(&directory);
     }
-    Ok((buffers, recovered))
+    if let Some(link) = &builder.latest
+        && let Err(error) = point(&directory, link, &output.name)
+    {
+        builder.events.tell(&Event::HousekeepingFailed(&error));
+    }
+    Ok((buffers, recovery))
 }
 
 /// The back thread. If there can be none, the stage comes back.
@@ -215,12 +212,16 @@ fn spawn(name: String, back: Back, stage: &mut Option<Stage>) -> std::io::Result
 
 /// Makes the link anew, at once; a file of that name that is no link is left alone.
 fn point(directory: &OsDirectory, link: &str, name: &str) -> Result<()> {
-    if directory.look(link)?.is_some_and(|named| !named.is_link) {
-        let path = directory.path().join(link);
-        return Err(Error::invalid("symlink", path, "there is a file of that name that is no link"));
-    }
-    let new = format!(".{link}.inkstone-new");
-    let _ = directory.remove(&new);
-    directory.make_link(&new, name)?;
-    directory.rename(&new, link)
+    let advice = "lines are written all the same; the link is made with the next start";
+    let made = || {
+        if directory.look(link)?.is_some_and(|named| !named.is_link) {
+            let path = directory.path().join(link);
+            return Err(Error::invalid("symlink", path, "there is a file of that name that is no link"));
+        }
+        let new = format!(".{link}.inkstone-new");
+        let _ = directory.remove(&new);
+        directory.make_link(&new, name)?;
+        directory.rename(&new, link).inspect_err(|_| drop(directory.remove(&new)))
+    };
+    made().map_err(|error: Error| error.advise(advice))
 }

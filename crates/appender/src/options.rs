@@ -48,7 +48,8 @@ impl Rotation {
     }
 
     /// Before a file would become larger than this. Files end between buffers, so each may be a buffer smaller; buffers are
-    /// made no larger than a quarter of this. Only a line longer than a buffer can make a file larger.
+    /// made no larger than a quarter of this. Only a line longer than a buffer can make a file larger. A file that may grow no more
+    /// (`ulimit -f`) is full before that, with any rotation.
     #[must_use]
     pub fn at_bytes(self, bytes: u64) -> Self {
         Self { bytes: Some(bytes.max(1)), ..self }

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use inkstone_io::{AppendFacts, AppendFile, Directory as _, Error, OsDirectory, Owner, Result};
 
+use crate::buffer::Place;
+use crate::content::ends_within_line;
 use crate::disk::{Disk, LogFile};
-use crate::event::{Event, Events};
+use crate::event::{Cause, Event, Events};
 use crate::folder::Folder;
 use crate::janitor::Janitor;
 use crate::names;
 use crate::options::Rotation;
-use crate::recover::{Target, ends_within_line};
 use crate::retention::{Retention, rotated_files};
 use crate::time::{self, Clock};
 
@@ -43,15 +44,29 @@ pub(crate) struct Output {
     pub(crate) rotations: u64,
     /// Whose the file is, for the next one.
     pub(crate) owner: Option<Owner>,
-    pub(crate) is_owner_told: bool,
     /// The event that a link is not rotated was sent.
     pub(crate) is_link_told: bool,
-    /// The file that this log has written to last.
-    pub(crate) last_written: Option<(u64, u64)>,
+    pub(crate) failing: Failing,
+    /// The file that this log has written to last, and where it ended then.
+    pub(crate) written_to: Option<Place>,
+    /// The file that had no name any more when it was given up.
+    pub(crate) lost: Option<(u64, u64)>,
     /// Something was written since the last sync.
     pub(crate) is_dirty: bool,
     /// A sync that failed on the way to another file.
     pub(crate) failed_sync: Option<Error>,
+}
+
+/// What failed when it was last done.
+#[derive(Debug, Default)]
+pub(crate) struct Failing {
+    rotating: Cause,
+    giving: Cause,
+    reserving: Cause,
+    giving_back: Cause,
+    removing_next: Cause,
+    /// Not that, but the limit that ends files early.
+    limit: Cause,
 }
 
 impl Output {
@@ -67,49 +82,79 @@ impl Output {
             if facts.names > 0 {
                 return Ok(facts);
             }
+            self.lost = Some(who(facts));
             self.file = None;
         }
         if self.folder.get().is_removed() {
             self.folder.look_again();
         }
         let directory = self.folder.get();
-        self.put_next(&directory);
+        self.put_next(&directory)?;
         let file = self.disk.open(&directory, &self.name)?;
         let facts = file.facts()?;
-        // Of a link nothing is taken over, nor of a file that has just been put there.
-        let named = directory.look(&self.name).ok().flatten().filter(|named| !named.is_link);
-        self.owner = named.filter(|named| who(named.facts) == who(facts)).map(|named| named.owner);
+        match directory.look(&self.name).ok().flatten() {
+            Some(named) if who(named.facts) == who(facts) => self.owner = Some(named.owner),
+            // Of a link nothing is taken over.
+            Some(named) if named.is_link => self.owner = None,
+            // Nor of a file that has just been put there: the next one is like the one before.
+            _ => {}
+        }
         if self.is_durable {
             directory.sync()?;
         }
         // What an earlier process has reserved stays: a living one may be appending there, and giving back is not safe beside it.
         if let Some(bytes) = self.rotation.ahead_bytes() {
-            self.tell_unless(file.reserve(bytes));
+            self.events.tell_failure(&mut self.failing.reserving, &file.reserve(bytes));
         }
         self.file = Some(file);
         Ok(facts)
     }
 
-    /// Puts a file with the owner of the one before it where there is none. A failure is reported once; the file is opened
-    /// all the same, and is then as new files are.
-    fn put_next(&mut self, directory: &OsDirectory) {
-        let Some(owner) = self.owner else { return };
+    /// Puts a file with the owner of the one before it where there is none. Where that fails the file is opened all the same, and is
+    /// then as new files are; but not where room is all that it wants.
+    fn put_next(&mut self, directory: &OsDirectory) -> Result<()> {
+        let Some(owner) = self.owner else { return Ok(()) };
         if !directory.look(&self.name).is_ok_and(|named| named.is_none()) {
-            return;
+            return Ok(());
         }
-        let next = names::next(&self.name);
-        // It may have been made ahead. Where it cannot be made, the opening reports why.
-        let Ok(file) = AppendFile::take_private(directory, &next) else { return };
-        let given = file.give_to(owner);
-        let done = match directory.rename_new(&next, &self.name) {
+        match self.put_like(directory, owner) {
+            Err(error) if error.is_full() => return Err(error),
             // Somebody has put one there by now.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => given,
-            renamed => renamed.and(given),
-        };
-        if let Err(error) = done
-            && !std::mem::replace(&mut self.is_owner_told, true)
-        {
-            self.events.tell(&Event::HousekeepingFailed(&error));
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.take_back_next(directory),
+            Err(error) if self.is_next_taken(directory) => {
+                self.events.tell_failure(&mut self.failing.giving, &Err(error));
+            }
+            // The opening reports why.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put_like(&mut self, directory: &OsDirectory, owner: Owner) -> Result<()> {
+        let next = names::next(&self.name);
+        // It may have been made ahead.
+        let given = AppendFile::take_private(directory, &next)?.give_to(owner);
+        self.events.tell_failure(&mut self.failing.giving, &given);
+        directory.rename_new(&next, &self.name)
+    }
+
+    /// The next file, under the name that it has until the one before is out of its place.
+    fn make_next(&self, directory: &OsDirectory) -> Result<()> {
+        match AppendFile::take_private(directory, &names::next(&self.name)) {
+            Err(error) if !self.is_next_taken(directory) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Something of somebody else's has that name, and is no reason not to rotate.
+    fn is_next_taken(&self, directory: &OsDirectory) -> bool {
+        directory.look(&names::next(&self.name)).is_ok_and(|named| named.is_some())
+    }
+
+    /// The next file is not needed now.
+    fn take_back_next(&mut self, directory: &OsDirectory) {
+        if self.rotation.ahead_bytes().is_none() {
+            self.remove_next(directory);
         }
     }
 
@@ -119,24 +164,24 @@ impl Output {
         };
         let count = file.append(bytes)?;
         self.is_dirty = true;
+        if let Some(written_to) = &mut self.written_to {
+            written_to.offset += count as u64;
+        }
         Ok(count)
     }
 
-    /// Ends the line that somebody else has left unfinished at the end of the file, or an earlier process, so that what is written next
-    /// begins a line; true if there was one. Asked once for each file, and where somebody else wrote in between (`is_cut`).
-    pub(crate) fn end_others_line(&mut self, facts: AppendFacts, is_cut: bool) -> Result<bool> {
-        let is_others = is_cut || self.last_written != Some(who(facts));
+    /// Ends the line that somebody else, or an earlier process, has left unfinished at the end of the file, so that what is written next
+    /// begins a line; true if there was one. Asked where the file does not end as this log has left it.
+    pub(crate) fn end_others_line(&mut self, facts: AppendFacts) -> Result<bool> {
+        let here = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
+        let is_others = self.written_to.replace(here) != Some(here);
         let is_within = is_others && ends_within_line(&self.folder.get(), &self.name, facts);
-        if is_within {
-            self.append(b"\n")?;
+        if is_within && let Err(error) = self.append(b"\n") {
+            // To be asked again.
+            self.written_to = None;
+            return Err(error);
         }
-        self.last_written = Some(who(facts));
         Ok(is_within)
-    }
-
-    /// The log, as recovery needs it.
-    pub(crate) fn target<'a>(&'a self, directory: &'a Arc<OsDirectory>) -> Target<'a> {
-        Target { directory, name: &self.name, disk: &*self.disk, is_durable: self.is_durable }
     }
 
     /// Whose the newest rotated file is: that of the next one where a process was killed before it was there. Only where nobody else
@@ -152,8 +197,9 @@ impl Output {
     }
 
     /// The file made ahead is of no use any more.
-    pub(crate) fn remove_next(&self, directory: &OsDirectory) {
-        self.tell_unless(AppendFile::remove_private(directory, &names::next(&self.name)));
+    pub(crate) fn remove_next(&mut self, directory: &OsDirectory) {
+        let removed = AppendFile::remove_private(directory, &names::next(&self.name));
+        self.events.tell_failure(&mut self.failing.removing_next, &removed);
     }
 
     /// The file is opened again before the next buffer: under its name there may be another.
@@ -162,15 +208,20 @@ impl Output {
             self.give_back();
             // Who moved the file away may take it for finished: its lines must be durable first.
             self.sync_quietly();
-            self.file = None;
+        }
+        if let Some(file) = self.file.take() {
+            // What was moved away has what was written to it; what was removed does not.
+            if !file.facts().is_ok_and(|facts| facts.names > 0) {
+                self.lost = self.written_to.map(|place| (place.device, place.inode));
+            }
         }
         self.folder.look_again();
     }
 
     /// Gives back what was reserved for the file and is not used.
-    fn give_back(&self) {
+    fn give_back(&mut self) {
         if let Some(file) = self.file.as_ref().filter(|_| self.rotation.ahead_bytes().is_some()) {
-            self.tell_unless(file.give_back());
+            self.events.tell_failure(&mut self.failing.giving_back, &file.give_back());
         }
     }
 
@@ -191,11 +242,12 @@ impl Output {
         file.sync()
     }
 
-    fn tell_unless(&self, done: Result<()>) {
-        if let Err(error) = done
-            && !error.is_unsupported()
+    /// Another file was appended to, and nobody will sync it later.
+    pub(crate) fn sync_other(&mut self, file: &dyn LogFile) {
+        if self.is_durable
+            && let Err(error) = file.sync()
         {
-            self.events.tell(&Event::HousekeepingFailed(&error));
+            self.failed_sync = Some(error);
         }
     }
 
@@ -250,19 +302,43 @@ impl Output {
     pub(crate) fn rotate_if_due(&mut self, facts: AppendFacts, bytes: u64) {
         let is_past = self.is_past_boundary();
         let is_full = bytes > 0 && self.rotation.bytes.is_some_and(|most| facts.len_bytes + bytes > most);
-        if !is_past && !is_full || self.not_before.is_some_and(|at| Instant::now() < at) {
-            return;
+        if (is_past || is_full) && !self.is_too_soon() {
+            self.rotate_or_tell(facts, is_past);
         }
-        self.rotate_or_tell(facts, is_past);
+    }
+
+    fn is_too_soon(&self) -> bool {
+        self.not_before.is_some_and(|at| Instant::now() < at)
+    }
+
+    /// The file may grow no more, while others may (`ulimit -f`).
+    pub(crate) fn is_limit(error: &Error) -> bool {
+        error.kind() == ErrorKind::FileTooLarge
+    }
+
+    /// Begins a new file where this one may grow no more, if files are rotated at all; false if there is none. Told once, as files are
+    /// smaller than somebody meant them to be.
+    pub(crate) fn end_at_limit(&mut self, error: &Error, facts: AppendFacts) -> bool {
+        if self.rotation == Rotation::new() || facts.len_bytes == 0 || self.is_too_soon() {
+            return false;
+        }
+        self.rotate_or_tell(facts, false);
+        let is_another = |now: AppendFacts| who(now) != who(facts);
+        let is_done = self.file.as_ref().is_some_and(|file| file.facts().is_ok_and(is_another));
+        if is_done {
+            self.events.tell_failure(&mut self.failing.limit, &Err(error.clone()));
+        }
+        is_done
     }
 
     fn rotate_or_tell(&mut self, facts: AppendFacts, is_past: bool) {
-        if facts.len_bytes > 0
-            && let Err(error) = self.rotate(facts)
-        {
-            self.events.tell(&Event::HousekeepingFailed(&error));
-            self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
-            return;
+        if facts.len_bytes > 0 {
+            let rotated = self.rotate(facts);
+            self.events.tell_failure(&mut self.failing.rotating, &rotated);
+            if rotated.is_err() {
+                self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
+                return;
+            }
         }
         if is_past {
             self.set_boundary();
@@ -287,8 +363,6 @@ impl Output {
     /// The current file gets its last name, and the next one is opened.
     pub(crate) fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
         self.sync_quietly();
-        // Before it has its last name: a kill in between would leave the room there for good.
-        self.give_back();
         let directory = self.folder.get();
         let named = directory.look(&self.name).ok().flatten();
         if let Some(named) = named
@@ -296,7 +370,15 @@ impl Output {
         {
             self.owner = Some(named.owner);
             self.make_room(&directory, Some(facts.len_bytes));
-            let name = self.rename_away(&directory)?;
+            // All that wants room comes before the rename: behind it lines would have no file.
+            self.make_next(&directory)?;
+            // Before it has its last name: a kill in between would leave the room there for good.
+            self.give_back();
+            let renamed = self.rename_away(&directory);
+            if renamed.is_err() {
+                self.take_back_next(&directory);
+            }
+            let name = renamed?;
             // One that is above a limit by itself.
             self.make_room(&directory, None);
             self.rotations += 1;
@@ -318,9 +400,8 @@ impl Output {
         self.ready().map(drop)
     }
 
-    /// A failure is reported; it is no reason to stay with a file that is due.
     pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
-        self.tell_unless(self.retention.make_room(directory, arriving));
+        self.retention.make_room(directory, arriving);
     }
 
     /// Gives the file a name that no file has or had, compressed or not.

@@ -9,21 +9,26 @@
 //! and released after, so a kill in the middle of this is one like any other.
 
 use std::fmt;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use inkstone_io::{
-    AppendFacts, Directory as _, DirectoryIdentity, Error, OpenFile, OsDirectory, Result, STAGE_WORDS,
-    StageFile, StageLayout,
+    Directory as _, DirectoryIdentity, Error, OsDirectory, Result, STAGE_WORDS, StageFile, StageLayout,
 };
 
-use crate::buffer::{CONTINUES, DEVICE, ELSEWHERE, INODE, NUMBER, OFFSET, PLACED, Place};
-use crate::disk::{Disk, LogFile};
+use crate::buffer::{CONTINUES, DEVICE, ELSEWHERE, First, INODE, NUMBER, OFFSET, PLACED, Place};
+use crate::content::{find, read};
+use crate::output::Output;
+use crate::passage::{Passage, Source};
 use crate::stage::Identity;
+use crate::time::later;
 
 pub(crate) const HEAD_BYTES: usize = 8192;
 const MAGIC: &[u8; 16] = b"inkstone stage 3";
+/// How often a full disk is tried again.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What was found and done.
@@ -128,6 +133,8 @@ struct Pending {
     elsewhere: usize,
     /// Its first bytes are the beginning of a line.
     begins: bool,
+    /// They are a piece of the line before.
+    is_piece: bool,
 }
 
 /// The buffers that count, in order.
@@ -152,14 +159,15 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
         let elsewhere = usize::try_from(words[ELSEWHERE]).unwrap_or(0);
         let elsewhere = if place.is_some() && elsewhere <= used { elsewhere } else { 0 };
         let (words_at, bytes) = (layout.words_at(buffer), at..at + used);
-        let begins = words[CONTINUES] != 1;
-        found.push(Pending { number: words[NUMBER], words_at, bytes, place, elsewhere, begins });
+        let begins = words[CONTINUES] == First::Line as u64;
+        let is_piece = words[CONTINUES] == First::Piece as u64;
+        found.push(Pending { number: words[NUMBER], words_at, bytes, place, elsewhere, begins, is_piece });
     }
     found.sort_by_key(|pending| pending.number);
     let mut kept = Vec::new();
     let mut unpublished = None;
     for pending in found {
-        let is_cut = !pending.begins && unpublished.is_some_and(|number| number + 1 == pending.number);
+        let is_cut = pending.is_piece && unpublished.is_some_and(|number| number + 1 == pending.number);
         if pending.bytes.is_empty() || is_cut {
             unpublished = Some(pending.number);
         } else {
@@ -169,21 +177,34 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
     kept
 }
 
-/// The log that is recovered: where it lies, and how it is opened.
-#[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
-    pub(crate) directory: &'a Arc<OsDirectory>,
-    pub(crate) name: &'a str,
-    pub(crate) disk: &'a dyn Disk,
-    /// What is appended is to be durable before anybody hears of it.
-    pub(crate) is_durable: bool,
+/// How long a start waits for room on a full disk. By default it does not.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    until: Option<Instant>,
+    /// A file of so many bytes is to be rotated.
+    arriving: Option<u64>,
+    has_looked: bool,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Recovered {
-    pub(crate) recovery: Option<Recovery>,
-    /// It was appended, and may be lost by a power loss.
-    pub(crate) failed_sync: Option<Error>,
+impl Patience {
+    pub(crate) fn new(at_most: Duration, arriving: Option<u64>) -> Self {
+        Self { until: Some(later(Instant::now(), at_most)), arriving, has_looked: false }
+    }
+
+    /// Whether it is to be tried again after this. Files above the limits are removed first: only where room is needed, as a start
+    /// that is refused is to leave them.
+    pub(crate) fn awaits_room(&mut self, output: &Output, error: &Error) -> bool {
+        let Some(until) = self.until.filter(|_| error.is_full()) else { return false };
+        if std::mem::replace(&mut self.has_looked, true) {
+            if Instant::now() >= until {
+                return false;
+            }
+            // Room that was just given back is there after the file system's next commit.
+            thread::sleep(TRY_AGAIN_AFTER);
+        }
+        output.make_room(&output.folder.get(), self.arriving);
+        true
+    }
 }
 
 /// Whose the lines in a stage are, if there are any and they are not this log's: a directory of the same numbers may be
@@ -201,19 +222,19 @@ pub(crate) fn has_lines(bytes: &[u8]) -> bool {
     parse_head(bytes).is_some_and(|head| !pending(bytes, head.layout).is_empty())
 }
 
-/// Appends what a killed process left in the log, if it left anything, and empties the stage. What fails is tried again for as long
-/// as `may_try_again` says so.
+/// Appends what a killed process left in the log, if it left anything, and empties the stage.
 pub(crate) fn recover(
     stage: &StageFile,
     bytes: &[u8],
-    to: Target<'_>,
-    may_try_again: &mut dyn FnMut(&Error) -> bool,
-) -> Result<Recovered> {
-    let Some(head) = parse_head(bytes) else { return Ok(Recovered::default()) };
+    output: &mut Output,
+    patience: &mut Patience,
+) -> Result<Option<Recovery>> {
+    let Some(head) = parse_head(bytes) else { return Ok(None) };
     let pending = pending(bytes, head.layout);
     // Numbers of files and their lengths mean nothing after another start of the machine.
     let is_this_boot = head.boot == boot_id().as_bytes();
-    let mut run = Run { stage, to, may_try_again, bytes: 0, doubt: None, files: Vec::new() };
+    let directory = output.folder.get();
+    let mut run = Run { stage, output, directory, patience, bytes: 0, doubt: None };
     if !is_this_boot && pending.iter().any(|one| one.place.is_some()) {
         run.doubt = Some("the machine was started since".into());
     }
@@ -222,11 +243,13 @@ pub(crate) fn recover(
         run.append(&bytes[one.bytes.clone()], one, place)?;
         stage.write_at(&0_u64.to_ne_bytes(), (one.words_at + NUMBER * 8) as u64)?;
     }
-    let failed_sync = run.files.iter().filter(|_| to.is_durable).find_map(|file| file.sync().err());
+    let Run { bytes, doubt, output, .. } = run;
+    // Before anybody hears that it was appended.
+    output.sync_quietly();
     stage.clear()?;
-    let recovery = Recovery { process: head.process, bytes: run.bytes, doubt: run.doubt };
+    let recovery = Recovery { process: head.process, bytes, doubt };
     let is_any = recovery.bytes > 0 || recovery.doubt.is_some();
-    Ok(Recovered { recovery: is_any.then_some(recovery), failed_sync })
+    Ok(is_any.then_some(recovery))
 }
 
 /// What a file has where a buffer was to be written.
@@ -248,58 +271,114 @@ impl There {
             some => There::Cut(some),
         }
     }
+
+    /// How many, of so many.
+    fn bytes(self, all: usize) -> usize {
+        match self {
+            There::All => all,
+            There::Begin(some) | There::Cut(some) => some,
+        }
+    }
+}
+
+/// A buffer of the stage on its way into the log.
+struct Left<'a> {
+    bytes: &'a [u8],
+    one: &'a Pending,
+    stage: &'a StageFile,
+}
+
+impl Source for Left<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    fn begins(&self) -> bool {
+        self.one.begins
+    }
+
+    fn place(&mut self, place: Place, elsewhere: usize) -> Result<()> {
+        let word = |word: usize, value: u64| {
+            self.stage.write_at(&value.to_ne_bytes(), (self.one.words_at + word * 8) as u64)
+        };
+        word(PLACED, 0)?;
+        word(DEVICE, place.device)?;
+        word(INODE, place.inode)?;
+        word(OFFSET, place.offset)?;
+        word(ELSEWHERE, elsewhere as u64)?;
+        word(PLACED, 1)
+    }
+
+    fn in_file(&mut self, _done: usize) {}
 }
 
 /// One recovery.
 struct Run<'a> {
     stage: &'a StageFile,
-    to: Target<'a>,
-    may_try_again: &'a mut dyn FnMut(&Error) -> bool,
+    output: &'a mut Output,
+    directory: Arc<OsDirectory>,
+    patience: &'a mut Patience,
     bytes: u64,
     doubt: Option<String>,
-    /// Those that were appended to, or have bytes that may not be durable.
-    files: Vec<Box<dyn LogFile>>,
 }
 
 impl Run<'_> {
     /// Appends the part of one buffer that is not there.
     fn append(&mut self, bytes: &[u8], one: &Pending, place: Option<Place>) -> Result<()> {
-        let Target { directory, name, disk, .. } = self.to;
-        let placed = &bytes[if place.is_some() { one.elsewhere } else { 0 }..];
-        let found = place.and_then(|place| find(directory, name, place).map(|file| (file, place)));
+        let elsewhere = place.map_or(0, |_| one.elsewhere);
+        let found = place.and_then(|place| {
+            find(&self.directory, &self.output.name, place).map(|file| (file, place.offset))
+        });
         if let Some(place) = place {
             self.doubt_unless_there(found.as_ref().map(|(file, _)| file.as_str()), place);
         }
-        let there = found.as_ref().map_or(There::Cut(0), |(file, place)| self.look(file, *place, placed));
-        let (file, rest) = match (there, &found) {
-            (There::All, Some((file, _))) => (disk.open(directory, file)?, &placed[placed.len()..]),
-            (There::Begin(done), Some((file, _))) => (disk.open(directory, file)?, &placed[done..]),
-            (There::Cut(done), _) => {
-                // The line that somebody else's bytes cut is appended whole.
-                let line = placed[..done].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-                let file = disk.open(directory, name)?;
-                let elsewhere = bytes.len() - placed.len() + line;
-                // Behind somebody else's half of a line, too; where nobody was before, this goes on where its own process was.
-                let begins = one.begins || elsewhere > 0;
-                if begins && place.is_some() && ends_within_line(directory, name, file.facts()?) {
-                    self.write(&*file, b"\n")?;
-                    self.bytes -= 1;
-                }
-                self.place(one, file.facts()?, elsewhere)?;
-                (file, &placed[line..])
+        let rest = &bytes[elsewhere..];
+        let there = found.as_ref().map_or(There::Cut(0), |(file, offset)| self.look(file, *offset, rest));
+        let mut done = elsewhere + there.bytes(rest.len());
+        if let (There::All | There::Begin(_), Some((file, _))) = (there, &found)
+            && *file != self.output.name
+        {
+            done += self.append_to(file, &bytes[done..])?;
+        }
+        let mut source = Left { bytes, one, stage: self.stage };
+        let mut passage = Passage::at(place, elsewhere, done);
+        if done == bytes.len() {
+            // It may not be durable.
+            self.output.is_dirty = true;
+            return Ok(());
+        }
+        let from = if matches!(there, There::Cut(_)) { passage.resumes_at(&source) } else { done };
+        self.bytes += (bytes.len() - from) as u64;
+        while let Err(error) = passage.advance(self.output, &mut source) {
+            if !self.patience.awaits_room(self.output, &error) {
+                return Err(stays(error));
             }
-            // Nothing can be there without a file that has it.
-            (_, None) => (disk.open(directory, name)?, placed),
-        };
-        self.write(&*file, rest)?;
-        self.files.push(file);
+        }
         Ok(())
+    }
+
+    /// Appends to a file that is not the log's any more: it was moved, and ends with the beginning of these bytes. Says how many it took:
+    /// all, unless it may grow no more.
+    fn append_to(&mut self, file: &str, bytes: &[u8]) -> Result<usize> {
+        let opened = self.output.disk.open(&self.directory, file)?;
+        let mut done = 0;
+        while done < bytes.len() {
+            match opened.append(&bytes[done..]) {
+                Ok(count) => done += count,
+                Err(error) if self.patience.awaits_room(self.output, &error) => {}
+                Err(error) if Output::is_limit(&error) => break,
+                Err(error) => return Err(stays(error)),
+            }
+        }
+        self.bytes += done as u64;
+        self.output.sync_other(&*opened);
+        Ok(done)
     }
 
     /// Where the file that a buffer was going to is not to be found, or was cut, nobody can tell how much of the buffer went
     /// elsewhere with it: into a compressed form, or a copy.
     fn doubt_unless_there(&mut self, file: Option<&str>, place: Place) {
-        let Target { directory, name, .. } = self.to;
+        let (directory, name) = (&self.directory, &self.output.name);
         let len =
             file.and_then(|file| directory.look(file).ok().flatten()).map(|named| named.facts.len_bytes);
         let log = directory.path().join(name);
@@ -316,8 +395,8 @@ impl Run<'_> {
     }
 
     /// What the file has at this place.
-    fn look(&mut self, file: &str, place: Place, bytes: &[u8]) -> There {
-        match read(self.to.directory, file, place, bytes.len()) {
+    fn look(&mut self, file: &str, offset: u64, bytes: &[u8]) -> There {
+        match read(&self.directory, file, offset, bytes.len()) {
             Ok(found) => There::of(&found, bytes),
             Err(error) => {
                 self.doubt = Some(format!("the log cannot be read: {error}"));
@@ -325,72 +404,10 @@ impl Run<'_> {
             }
         }
     }
-
-    /// Says where the buffer goes, all but the bytes that are elsewhere.
-    fn place(&self, one: &Pending, facts: AppendFacts, elsewhere: usize) -> Result<()> {
-        let word = |word: usize, value: u64| {
-            self.stage.write_at(&value.to_ne_bytes(), (one.words_at + word * 8) as u64)
-        };
-        word(PLACED, 0)?;
-        word(DEVICE, facts.device)?;
-        word(INODE, facts.inode)?;
-        word(OFFSET, facts.len_bytes)?;
-        word(ELSEWHERE, elsewhere as u64)?;
-        word(PLACED, 1)
-    }
-
-    fn write(&mut self, file: &dyn LogFile, mut rest: &[u8]) -> Result<()> {
-        self.bytes += rest.len() as u64;
-        while !rest.is_empty() {
-            match file.append(rest) {
-                Ok(count) => rest = &rest[count.min(rest.len())..],
-                Err(error) if (self.may_try_again)(&error) => {}
-                Err(error) => {
-                    let advice = "what a killed process left stays in memory; open the log again when this is put right";
-                    return Err(error.advise(advice));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
-/// What the file has from this place on, up to so many bytes; nothing if it is another file by now.
-fn read(directory: &OsDirectory, name: &str, place: Place, most: usize) -> Result<Vec<u8>> {
-    let file = directory.open(name, &OpenFile::existing().read_only())?;
-    let failed = |source| Error::new("read log", directory.path().join(name), source).at(place.offset);
-    let mut bytes = vec![0; most];
-    let mut len = 0;
-    while len < most {
-        match file.std_file().read_at(&mut bytes[len..], place.offset + len as u64) {
-            Ok(0) => break,
-            Ok(count) => len += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(failed(error)),
-        }
-    }
-    bytes.truncate(len);
-    Ok(bytes)
-}
-
-/// Whether the file's last line has no end. Where that cannot be told: no.
-pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
-    let AppendFacts { device, inode, len_bytes, .. } = facts;
-    let Some(offset) = len_bytes.checked_sub(1) else { return false };
-    let last = read(directory, name, Place { device, inode, offset }, 1);
-    last.is_ok_and(|last| last.first().is_some_and(|byte| *byte != b'\n'))
-}
-
-/// The file of the log that has this number: its name may have changed.
-fn find(directory: &OsDirectory, name: &str, place: Place) -> Option<String> {
-    let is_it = |name: &str| {
-        let named = directory.look(name).ok().flatten();
-        named.is_some_and(|named| (named.facts.device, named.facts.inode) == (place.device, place.inode))
-    };
-    if is_it(name) {
-        return Some(name.to_owned());
-    }
-    directory.list().ok()?.into_iter().find(|other| other.starts_with(name) && is_it(other))
+fn stays(error: Error) -> Error {
+    error.advise("what a killed process left stays in memory; open the log again when this is put right")
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use inkstone_io::{Directory as _, OsDirectory, Result};
 
+use crate::event::{Cause, Event, Events};
 use crate::names::{self, Rotated};
 use crate::options::Keep;
 use crate::time::{self, Clock};
@@ -21,23 +22,40 @@ pub(crate) struct Retention {
     pub(crate) clock: Clock,
     /// Held while a file is removed in all its forms, and while a compressed form gets its name: none comes back.
     pub(crate) forms: Mutex<()>,
+    pub(crate) events: Events,
+    /// Why something could not be removed. The thread that rotates and the janitor find the same.
+    pub(crate) failing: Mutex<Cause>,
 }
 
 impl Retention {
-    /// Removes what is above the limits. `arriving`: a file of so many bytes is about to be rotated, and counts.
-    ///
-    /// # Errors
-    /// The first one; every file that can be removed is.
-    pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) -> Result<()> {
-        if self.keep == Keep::new() {
-            return Ok(());
+    /// Removes what is above the limits. `arriving`: a file of so many bytes is about to be rotated, and counts. What cannot be removed
+    /// is told, and is no reason to stay with a file that is due.
+    pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
+        let removed = self.remove_excess(directory, arriving);
+        // Where nothing was to go, nothing is known of what keeps others from going.
+        if matches!(removed, Ok(0)) {
+            return;
         }
+        let is_news = self.failing.lock().unwrap_or_else(PoisonError::into_inner).is_news(&removed);
+        if let Err(error) = removed
+            && is_news
+        {
+            self.events.tell(&Event::HousekeepingFailed(&error));
+        }
+    }
+
+    /// How many were removed; or the first error, after every file that can be removed was.
+    fn remove_excess(&self, directory: &OsDirectory, arriving: Option<u64>) -> Result<usize> {
+        if self.keep == Keep::new() {
+            return Ok(0);
+        }
+        let excess = self.excess(directory, arriving)?;
         let mut result = Ok(());
         // Oldest first: what is left when this ends early has no hole.
-        for rotated in self.excess(directory, arriving)?.iter().rev() {
+        for rotated in excess.iter().rev() {
             result = result.and(self.remove(directory, rotated));
         }
-        result
+        result.map(|()| excess.len())
     }
 
     /// Newest first.
@@ -117,7 +135,8 @@ pub(crate) mod tests {
 
     fn retention(keep: Keep, now: SystemTime) -> Retention {
         let clock = Clock::of(move || now);
-        Retention { name: "a.log".to_owned(), keep, clock, forms: Mutex::default() }
+        let (events, failing) = (Events::to(|event: &Event<'_>| panic!("{event}")), Mutex::default());
+        Retention { name: "a.log".to_owned(), keep, clock, forms: Mutex::default(), events, failing }
     }
 
     /// The names in a directory, in order.
@@ -155,7 +174,7 @@ pub(crate) mod tests {
             }
             fs::create_dir(folder.join(names::plain("a.log", 0, 0))).expect("a directory of such a name");
             let held = OsDirectory::open(folder).expect("held");
-            retention(keep, now).make_room(&held, arriving).expect("removed");
+            retention(keep, now).make_room(&held, arriving);
             let kept: Vec<_> = (0..4).filter(|age| folder.join(&old[*age]).exists()).collect();
             assert_eq!(kept, expected, "{keep:?}");
             let others = left(folder).len() - kept.len();
@@ -173,9 +192,9 @@ pub(crate) mod tests {
         }
         let held = OsDirectory::open(folder).expect("held");
         let now = SystemTime::now();
-        retention(Keep::new().files(2), now).make_room(&held, None).expect("removed");
+        retention(Keep::new().files(2), now).make_room(&held, None);
         assert_eq!(left(folder).len(), 3);
-        retention(Keep::new().files(1), now).make_room(&held, None).expect("removed");
+        retention(Keep::new().files(1), now).make_room(&held, None);
         assert_eq!(left(folder), ["a.log.20261121T160534Z.0.gz"]);
     }
 
@@ -196,7 +215,7 @@ pub(crate) mod tests {
         let held = OsDirectory::open(folder).expect("held");
         for (days, expected) in [(2, 4), (3, 2), (4, 1), (5, 0)] {
             let now = right + Duration::from_secs(days * DAY - 60);
-            retention(Keep::new().days(2), now).make_room(&held, None).expect("removed");
+            retention(Keep::new().days(2), now).make_room(&held, None);
             assert_eq!(left(folder).len(), expected, "after {days} days: {:?}", left(folder));
         }
     }

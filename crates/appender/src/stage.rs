@@ -16,7 +16,8 @@ use inkstone_io::{
 };
 
 use crate::event::{Event, Events};
-use crate::recover::{self, Recovered, Target};
+use crate::output::Output;
+use crate::recover::{self, Patience, Recovery};
 
 /// A file's name has at most 255 bytes, and numbers stand in front.
 const NAME_BYTES_MAX: usize = 180;
@@ -53,7 +54,7 @@ impl Identity {
 pub(crate) struct Renewed {
     /// Memory for all buffers; none where they stay in what they have.
     pub(crate) buffers: Vec<StageBuffer>,
-    pub(crate) recovered: Recovered,
+    pub(crate) recovery: Option<Recovery>,
     pub(crate) news: News,
     /// To be removed when nothing is in it any more.
     pub(crate) old: Option<StageLock>,
@@ -104,14 +105,19 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Finds the stage of the log, or makes it: nobody else has the log from here on. Nothing in it is changed yet.
-    pub(crate) fn find(parent: &Path, layout: StageLayout, of: Target<'_>) -> Result<(Self, News)> {
-        let mut stage = Self::of(parent, Identity::of(of.directory, of.name)?, layout, of);
+    pub(crate) fn find(
+        parent: &Path,
+        layout: StageLayout,
+        directory: &Arc<OsDirectory>,
+        name: &str,
+    ) -> Result<(Self, News)> {
+        let mut stage = Self::of(parent, Identity::of(directory, name)?, layout, directory);
         let news = stage.look()?;
         Ok((stage, news))
     }
 
-    fn of(parent: &Path, identity: Identity, layout: StageLayout, to: Target<'_>) -> Self {
-        let (log, directory) = (to.directory.path().join(to.name), Arc::downgrade(to.directory));
+    fn of(parent: &Path, identity: Identity, layout: StageLayout, directory: &Arc<OsDirectory>) -> Self {
+        let (log, directory) = (directory.path().join(&identity.name), Arc::downgrade(directory));
         Self { parent: parent.to_path_buf(), identity, directory, layout, log, found: None, lock: None }
     }
 
@@ -136,18 +142,17 @@ impl Stage {
         self.found.as_ref().is_some_and(|found| recover::has_lines(&found.bytes))
     }
 
-    /// Appends what a killed process left in it, and has the buffers there from now on. `is_room_awaited` is asked when the disk is
-    /// full.
+    /// Appends what a killed process left in it, and has the buffers there from now on.
     pub(crate) fn bring_back(
         &mut self,
-        to: Target<'_>,
-        is_room_awaited: &mut dyn FnMut(&Error) -> bool,
-    ) -> Result<(Vec<StageBuffer>, Recovered)> {
+        output: &mut Output,
+        patience: &mut Patience,
+    ) -> Result<(Vec<StageBuffer>, Option<Recovery>)> {
         let Some(found) = self.found.take() else {
             return Err(Error::invalid("open log", &self.log, "its stage was not looked for"));
         };
-        let recovered = match recover::recover(&found.file, &found.bytes, to, is_room_awaited) {
-            Ok(recovered) => recovered,
+        let recovery = match recover::recover(&found.file, &found.bytes, output, patience) {
+            Ok(recovery) => recovery,
             Err(error) => {
                 self.found = Some(found);
                 return Err(error);
@@ -156,7 +161,7 @@ impl Stage {
         let head = recover::head(&self.identity, &self.log, self.layout);
         let (lock, buffers) = found.file.into_buffers(self.layout, &head)?;
         self.lock = Some(lock);
-        Ok((buffers, recovered))
+        Ok((buffers, recovery))
     }
 
     /// The log is not opened after all: it goes, unless lines are in it.
@@ -206,8 +211,9 @@ impl Stage {
     }
 
     /// Makes it anew, where the log is now.
-    pub(crate) fn renew(&mut self, to: Target<'_>) -> Result<Renewed> {
-        let mut next = Self::of(&self.parent, Identity::of(to.directory, to.name)?, self.layout, to);
+    pub(crate) fn renew(&mut self, directory: &Arc<OsDirectory>, output: &mut Output) -> Result<Renewed> {
+        let identity = Identity::of(directory, &output.name)?;
+        let mut next = Self::of(&self.parent, identity, self.layout, directory);
         if next.identity.stage_name() == self.identity.stage_name() {
             if let Some(lock) = self.lock.as_ref().filter(|lock| !lock.is_removed()) {
                 // A directory with the number of the one before it: what waits goes there.
@@ -221,8 +227,8 @@ impl Stage {
         }
         let news = next.look()?;
         // The back thread tries again by itself, and keeps the lines it has.
-        let made = next.bring_back(to, &mut |_| false);
-        let (buffers, recovered) = match made {
+        let made = next.bring_back(output, &mut Patience::default());
+        let (buffers, recovery) = match made {
             Ok(made) => made,
             Err(error) => {
                 next.let_go();
@@ -230,7 +236,7 @@ impl Stage {
             }
         };
         let old = std::mem::replace(self, next).lock;
-        Ok(Renewed { buffers, recovered, news, old })
+        Ok(Renewed { buffers, recovery, news, old })
     }
 
     /// Removes it: nothing in it is needed any more.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use inkstone_io::{Error, StageBuffer};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, First, Part};
 use crate::notice::Dropped;
 use crate::stats::Stats;
 
@@ -36,8 +36,10 @@ pub(crate) struct State {
     pub(crate) current: Buffer,
     pub(crate) queue: VecDeque<Buffer>,
     pub(crate) free: Vec<Buffer>,
-    /// The number of the buffer that the back thread has, and what is to be counted if that thread dies with it.
+    /// The number of the buffer that the back thread has, and what is to be counted if that thread gives it up or dies with it.
     pub(crate) writing: Option<Writing>,
+    /// The line that the last written buffer ends with, if it goes on in the next one: it is not written yet.
+    begun: Begun,
     /// All buffers.
     pub(crate) count: usize,
     next_number: u64,
@@ -65,6 +67,15 @@ pub(crate) struct Writing {
     pub(crate) number: u64,
     lines: u64,
     told: Dropped,
+    /// What of it is in a file.
+    in_file: Part,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Begun {
+    /// 0 or 1.
+    lines: u64,
+    bytes: u64,
 }
 
 impl State {
@@ -74,7 +85,7 @@ impl State {
         // The first ones are used first, and again and again: they stay in the processor's caches.
         free.reverse();
         let mut current = free.pop().expect("two buffers or more");
-        current.claim(1, false);
+        current.claim(1, First::Line);
         Self {
             is_plain: true,
             is_idle: false,
@@ -89,6 +100,7 @@ impl State {
             queue: VecDeque::with_capacity(count),
             free,
             writing: None,
+            begun: Begun::default(),
             count,
             next_number: 2,
             waiting: 0,
@@ -105,14 +117,19 @@ impl State {
 
     /// The current buffer goes into the queue, a free one takes its place; false when there is none.
     pub(crate) fn hand_over(&mut self) -> bool {
-        let Some(next) = self.take_free(self.goes_on) else { return false };
+        let first = match self.current.bytes().last() {
+            _ if self.goes_on => First::Piece,
+            None | Some(b'\n') => First::Line,
+            Some(_) => First::Joined,
+        };
+        let Some(next) = self.take_free(first) else { return false };
         self.queue.push_back(std::mem::replace(&mut self.current, next));
         true
     }
 
-    fn take_free(&mut self, continues: bool) -> Option<Buffer> {
+    fn take_free(&mut self, first: First) -> Option<Buffer> {
         let mut buffer = self.free.pop()?;
-        buffer.claim(self.next_number, continues);
+        buffer.claim(self.next_number, first);
         self.next_number += 1;
         Some(buffer)
     }
@@ -132,10 +149,22 @@ impl State {
     /// The line in pieces has ended.
     pub(crate) fn end_pieces(&mut self) {
         self.goes_on = false;
-        if self.current.is_empty() {
-            // It ended with the buffer before.
-            self.current.begins();
+        if !self.current.is_empty() {
+            self.current.end_line();
+            return;
         }
+        // It ended with the buffer before.
+        self.current.begins();
+        if self.queue.is_empty() && self.writing.is_none() {
+            self.count_begun();
+        }
+    }
+
+    /// The line that was begun is all there.
+    fn count_begun(&mut self) {
+        let Begun { lines, bytes } = std::mem::take(&mut self.begun);
+        self.stats.written_lines += lines;
+        self.stats.written_bytes += bytes;
     }
 
     /// The last buffer with anything in it.
@@ -162,6 +191,7 @@ impl State {
             assert!(handed, "the caller counted the free buffers");
             self.current.push_piece(piece, false, true);
         }
+        self.current.end_line();
         self.goes_on = false;
         let first = self.queue.get_mut(head);
         first.unwrap_or(&mut self.current).publish();
@@ -218,7 +248,7 @@ impl State {
         self.stats.dropped_lines += counted;
         self.stats.dropped_bytes += bytes;
         self.untell(told);
-        self.current.claim(self.next_number, false);
+        self.current.claim(self.next_number, First::Line);
         self.next_number += 1;
         true
     }
@@ -241,8 +271,15 @@ impl State {
 
     /// What was written is free again.
     pub(crate) fn written(&mut self, mut buffer: Buffer) {
-        self.stats.written_lines += buffer.lines;
-        self.stats.written_bytes += buffer.line_bytes;
+        let before = std::mem::take(&mut self.begun);
+        let (lines, bytes) = (before.lines + buffer.lines, before.bytes + buffer.line_bytes);
+        if self.is_within_line() {
+            let ended = buffer.part(buffer.len());
+            let bytes = if ended.lines > 0 { buffer.line_bytes - ended.bytes } else { bytes };
+            self.begun = Begun { lines: 1, bytes };
+        }
+        self.stats.written_lines += lines - self.begun.lines;
+        self.stats.written_bytes += bytes - self.begun.bytes;
         self.writing = None;
         buffer.release();
         self.free.push(buffer);
@@ -257,14 +294,32 @@ impl State {
     /// The buffer that is to be written next.
     pub(crate) fn take_next(&mut self) -> Option<Buffer> {
         let buffer = self.queue.pop_front()?;
-        self.writing = Some(Writing { number: buffer.number(), lines: buffer.lines, told: buffer.told });
+        let (number, lines, told) = (buffer.number(), buffer.lines, buffer.told);
+        self.writing = Some(Writing { number, lines, told, in_file: Part::default() });
         Some(buffer)
     }
 
-    /// What is there will not be written any more. It is counted and not released: a stage file keeps it for the next start.
+    /// What is in a file of the buffer that is being written. What was there once counts, also while it is written again; nothing, where
+    /// it was lost with its file.
+    pub(crate) fn in_file(&mut self, part: Part) {
+        if let Some(writing) = &mut self.writing
+            && (part.to == 0 || part.to > writing.in_file.to)
+        {
+            writing.in_file = part;
+        }
+    }
+
+    /// What is there will not be written any more. It is counted and not released: a stage file keeps it for the next start. A line is
+    /// written if its last byte is.
     pub(crate) fn abandon(&mut self) {
         self.abandoned_from = Some(self.oldest());
-        let writing = self.writing.take().map(|Writing { lines, told, .. }| (lines, told));
+        let in_file = self.writing.map_or(Part::default(), |writing| writing.in_file);
+        let begun = std::mem::take(&mut self.begun);
+        self.stats.written_lines += in_file.lines;
+        self.stats.written_bytes += in_file.bytes + if in_file.lines > 0 { begun.bytes } else { 0 };
+        self.stats.unwritten_lines += begun.lines;
+        let writing = self.writing.take();
+        let writing = writing.map(|Writing { lines, told, .. }| (lines, told.minus(in_file.told)));
         let queue = std::mem::take(&mut self.queue);
         let current = (std::mem::take(&mut self.current.lines), std::mem::take(&mut self.current.told));
         let queued = queue.iter().map(|buffer| (buffer.lines, buffer.told));
@@ -272,6 +327,7 @@ impl State {
             self.stats.unwritten_lines += lines;
             self.untell(told);
         }
+        self.stats.unwritten_lines -= in_file.lines;
     }
 
     /// Every buffer goes into other memory, with all that is in it. There is one for each, `writing` included.

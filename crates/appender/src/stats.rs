@@ -10,7 +10,7 @@ pub struct Stats {
     pub lines: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of those lines, how many were written to the file.
+    /// Of those lines, how many were written to the file, to their last byte.
     pub written_lines: u64,
     /// Their bytes, without notices.
     pub written_bytes: u64,
@@ -26,7 +26,7 @@ pub struct Stats {
     pub told_lines: u64,
     /// Their bytes.
     pub told_bytes: u64,
-    /// Lines that were accepted and could not be written before the writer was closed. With `Survive::Kill` the next
+    /// Lines that were accepted and could not be written, to their last byte, before the writer was closed. With `Survive::Kill` the next
     /// start appends them.
     pub unwritten_lines: u64,
     /// Calls that were refused because the writer was closed.

@@ -59,7 +59,7 @@ impl LogWriter {
     }
 
     /// Begins a line that is put piece by piece, as it is too long to be had whole in memory. Nobody else's line is put before it
-    /// ends, and no file ends within it. A policy that drops drops it whole, however long it comes to be.
+    /// ends, and no file ends within it but one that takes no more. A policy that drops drops it whole, however long it comes to be.
     ///
     /// # Errors
     /// The log is closed, or this is a forked child.

@@ -24,6 +24,10 @@ struct SmallDisk {
 }
 
 fn small_disk(test: &str) -> Option<SmallDisk> {
+    small_disk_with(test, &[])
+}
+
+fn small_disk_with(test: &str, options: &[&str]) -> Option<SmallDisk> {
     let not_run = |why: &str| eprintln!("NOT RUN: {test}: {why}");
     if !is_root() {
         not_run("a disk of its own needs root");
@@ -42,7 +46,8 @@ fn small_disk(test: &str) -> Option<SmallDisk> {
             return None;
         }
     };
-    let made = Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(device.path()).status();
+    let made =
+        Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).args(options).arg(device.path()).status();
     if !made.is_ok_and(|status| status.success()) {
         not_run("there is no mkfs.ext4");
         return None;
@@ -231,4 +236,101 @@ fn a_start_on_a_full_disk_has_the_room_of_files_above_the_limits() {
     assert!(!old.exists());
     let (lines, others) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
     assert_eq!((lines[&0].len(), others.len()), (5000, 0));
+}
+
+/// A disk with room, on which no more files can be made; one of those that take the last numbers.
+fn disk_without_numbers(test: &str, mut prepare: impl FnMut(&Path)) -> Option<(SmallDisk, PathBuf)> {
+    let disk = small_disk_with(test, &["-N", "64"])?;
+    prepare(&disk.path());
+    let fillers = disk.path().join("fillers");
+    std::fs::create_dir(&fillers).expect("made");
+    let fill = |number: u64| std::fs::File::create_new(fillers.join(number.to_string()));
+    let failed = (0..).find_map(|number| fill(number).err()).expect("it ends");
+    assert_eq!(failed.kind(), std::io::ErrorKind::StorageFull);
+    Some((disk, fillers.join("0")))
+}
+
+fn listening(path: &Path) -> (Builder, Arc<Mutex<Vec<String>>>) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&told);
+    let builder = LogWriter::builder(path).flush_every(Duration::from_millis(1));
+    (builder.on_event(move |event| theirs.lock().expect("no panic").push(event.to_string())), told)
+}
+
+/// Neither the next file nor the link can be made: lines go on in the old file.
+#[test]
+fn a_start_that_can_make_no_file_goes_on_in_the_old_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let day = Duration::from_secs(86_400);
+    for (rotation, has_link) in [(Rotation::new().at_start(), false), (Rotation::new().every(day), true)] {
+        let made = disk_without_numbers("a start that can make no file", |folder| {
+            let file = std::fs::File::create(folder.join("a.log")).expect("made");
+            (&file).write_all(b"before\n").expect("written");
+            file.set_modified(std::time::SystemTime::now() - 3 * day).expect("dated");
+            file.set_permissions(std::fs::Permissions::from_mode(0o640)).expect("mode");
+        });
+        let Some((disk, filler)) = made else { return };
+        let path = disk.path().join("a.log");
+        let (builder, told) = listening(&path);
+        let builder = if has_link { builder.latest("latest") } else { builder };
+        let (mut log, guard) = builder.rotate(rotation).open().expect("opened");
+        log.write_all(b"line\n").expect("accepted");
+        guard.flush(LONG).expect("lines go on");
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "before\nline\n");
+        {
+            let told = told.lock().expect("no panic");
+            assert_eq!(told.len(), 1 + usize::from(has_link), "{told:?}");
+            assert!(told.iter().all(|told| told.contains("No space")), "{told:?}");
+            assert!(!has_link || told[1].contains("latest"), "{told:?}");
+        }
+        if rotation == Rotation::new().every(day) {
+            std::fs::remove_file(filler).expect("removed");
+            wait_until("the rotation that is due", || log.stats().rotations == 1);
+            let facts = std::fs::metadata(&path).expect("there");
+            assert_eq!((facts.len(), facts.permissions().mode() & 0o777), (0, 0o640));
+        }
+        guard.close().expect("closed");
+    }
+}
+
+/// Room comes back in the very moment in which the log has given up to make the file like the one before.
+#[derive(Clone)]
+struct Freeing(PathBuf);
+
+impl inkstone_appender::Disk for Freeing {
+    fn open(
+        &self,
+        directory: &inkstone_appender::OsDirectory,
+        name: &str,
+    ) -> inkstone_appender::Result<Box<dyn inkstone_appender::LogFile>> {
+        if directory.look(name)?.is_none() {
+            let _ = std::fs::remove_file(&self.0);
+        }
+        inkstone_appender::OsDisk.open(directory, name)
+    }
+}
+
+#[test]
+fn a_file_that_is_made_when_there_is_room_again_is_like_the_one_before() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path_in = |folder: &Path| folder.join("a.log");
+    let made = disk_without_numbers("a file made when there is room again", |folder| {
+        let file = std::fs::File::create(path_in(folder)).expect("made");
+        file.set_permissions(std::fs::Permissions::from_mode(0o640)).expect("mode");
+    });
+    let Some((disk, filler)) = made else { return };
+    let path = path_in(&disk.path());
+    let (builder, _told) = listening(&path);
+    let (mut log, guard) = builder.open_on(Freeing(filler.clone())).expect("opened");
+    std::fs::rename(&path, disk.path().join("a.log.1")).expect("moved");
+    log.reopen();
+    // The first of them may still go to the file of before.
+    wait_until("a failure", || {
+        log.write_all(b"line\n").expect("accepted");
+        log.stats().write_errors > 0 || path.exists()
+    });
+    let _ = std::fs::remove_file(&filler);
+    guard.flush(LONG).expect("there is room");
+    guard.close().expect("closed");
+    assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{Mood, MoodyDisk, stage_of, wait_until};
-use inkstone_appender::{Builder, LogWriter, Survive};
+use inkstone_appender::{Builder, LogWriter, Rotation, Survive};
 use inkstone_io::host::in_forked_child;
 
 const VICTIM: &str = "INKSTONE_TEST_WITH_A_LIMIT";
@@ -65,6 +65,18 @@ fn victim() {
             let error = small(path, memory).survive(Survive::Kill).open().expect_err("the log is too large");
             is_limit(error.to_string());
         }
+        // The file has not room for one byte; the next one has.
+        "rotation" | "bringing-back-rotated" => {
+            let builder =
+                small(path, memory).survive(Survive::Kill).rotate(Rotation::new().at_bytes(1 << 30));
+            let (mut log, guard) = builder.open().expect("opened");
+            log.write_all(b"behind\n").expect("accepted");
+            guard.flush(common::LONG).expect("it goes on in the next file");
+            guard.close().expect("closed");
+            assert_eq!(log.stats().rotations, 1);
+            let text = std::fs::read_to_string(path).expect("text");
+            assert_eq!(text, if word == "rotation" { "behind\n" } else { "line\nbehind\n" });
+        }
         other => panic!("{other}?"),
     }
 }
@@ -75,14 +87,14 @@ fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
         eprintln!("NOT RUN: a limit and a stage: there is no {SHM}");
         return;
     }
-    let words = ["back-thread", "stage", "bringing-back", "janitor"];
-    for word in &words[..if cfg!(feature = "gzip") { 4 } else { 3 }] {
+    let words = ["back-thread", "stage", "rotation", "bringing-back-rotated", "bringing-back", "janitor"];
+    for word in &words[..words.len() - usize::from(!cfg!(feature = "gzip"))] {
         let word = *word;
         let directory = tempfile::tempdir().expect("a directory");
         let path: PathBuf = directory.path().join("a.log");
         let memory = tempfile::tempdir_in(SHM).expect("a directory in memory");
         let memory = memory.path();
-        if word == "bringing-back" {
+        if word.starts_with("bringing-back") {
             let code = in_forked_child(|| {
                 let disk = MoodyDisk::new(Mood::Fails(28));
                 let builder = small(&path, memory).survive(Survive::Kill).on_event(|_| {});

@@ -8,14 +8,14 @@ use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use common::{LONG, all_text, names, place, put, wait_until};
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use inkstone_appender::{Compression, Survive};
-use inkstone_appender::{Keep, LogWriter, Rotation};
+use inkstone_appender::{Event, Keep, LogWriter, Rotation};
 
 fn numbers_in(text: &str) -> Vec<u64> {
     text.lines().map(|line| line.split(' ').nth(3).expect("four words").parse().expect("a number")).collect()
@@ -187,7 +187,7 @@ fn a_sighup_opens_the_log_again() {
 #[test]
 fn the_link_leads_to_the_file_and_replaces_only_links() {
     let (directory, path) = place();
-    let open = || LogWriter::builder(&path).latest("latest").open();
+    let open = || LogWriter::builder(&path).latest("latest").on_event(|_| {}).open();
     for _ in 0..2 {
         let (mut log, guard) = open().expect("opened");
         log.write_all(b"one\n").expect("accepted");
@@ -197,7 +197,8 @@ fn the_link_leads_to_the_file_and_replaces_only_links() {
     assert_eq!(std::fs::read_to_string(&link).expect("text"), "one\none\n");
     std::fs::remove_file(&link).expect("removed");
     std::fs::write(&link, "mine").expect("written");
-    assert!(open().expect_err("it is no link").to_string().contains("no link"));
+    let (_log, guard) = open().expect("a link is no reason to take no lines");
+    guard.close().expect("closed");
     assert_eq!(std::fs::read_to_string(&link).expect("text"), "mine");
 }
 
@@ -278,4 +279,75 @@ fn there_are_never_more_files_than_asked_for_however_slow_compressing_is() {
     guard.close().expect("closed");
     assert!(log.stats().rotations > 100, "{:?}", log.stats());
     assert_eq!(most.load(Ordering::Relaxed), 3);
+}
+
+/// Not with each attempt: as long as lines come it is tried every second.
+#[test]
+fn a_rotation_that_cannot_be_done_is_told_once() {
+    let (directory, path) = place();
+    let last = [u32::MAX, u32::MAX - 1].map(|number| format!("a.log.99991231T235959Z.{number}"));
+    for name in &last {
+        std::fs::write(directory.path().join(name), "").expect("written");
+    }
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&told);
+    let builder = LogWriter::builder(&path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
+    let builder = builder.rotate(Rotation::new().at_bytes(16 << 10)).on_event(move |event| {
+        if matches!(event, Event::HousekeepingFailed(_)) {
+            theirs.lock().expect("no panic").push(event.to_string());
+        }
+    });
+    let (log, guard) = builder.open().expect("opened");
+    // Long enough for several attempts.
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_millis(3500) {
+        put(&log, 0..200);
+        guard.flush(LONG).expect("lines go on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let told = told.lock().expect("no panic").clone();
+    assert!(told.len() == 1 && told[0].contains("no name behind"), "{told:?}");
+    for name in &last {
+        std::fs::remove_file(directory.path().join(name)).expect("removed");
+    }
+    wait_until("a rotation", || {
+        put(&log, 0..200);
+        log.stats().rotations > 0
+    });
+    guard.close().expect("closed");
+}
+
+/// However often it is tried, and by whom.
+#[test]
+fn a_file_that_cannot_be_removed_is_told_once() {
+    let (directory, path) = place();
+    let fixed = directory.path().join("a.log.20200101T000000Z.0");
+    std::fs::write(&fixed, "old\n").expect("written");
+    let change = |how: &str| {
+        let done = std::process::Command::new("chattr").arg(how).arg(&fixed).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    if !change("+i") {
+        eprintln!(
+            "NOT RUN: a file that cannot be removed: chattr +i needs root and a file system that has it"
+        );
+        return;
+    }
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&told);
+    let builder = LogWriter::builder(&path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
+    let builder = builder.rotate(Rotation::new().at_bytes(16 << 10)).keep(Keep::new().files(2));
+    let builder = builder.on_event(move |event| {
+        if !matches!(event, Event::Rotated { .. }) {
+            theirs.lock().expect("no panic").push(event.to_string());
+        }
+    });
+    let (log, guard) = builder.open().expect("opened");
+    put(&log, 0..2000);
+    guard.close().expect("closed");
+    let is_free = change("-i");
+    let told = told.lock().expect("no panic").clone();
+    assert!(log.stats().rotations > 5 && is_free);
+    assert!(told.len() == 1 && told[0].contains("20200101T000000Z"), "{told:?}");
+    assert_eq!(names(directory.path()).len(), 4, "the others are removed");
 }

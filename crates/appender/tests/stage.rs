@@ -95,6 +95,30 @@ fn a_buffer_that_is_there_whole_is_not_there_twice() {
     assert_eq!((text, recovery), (format!("{LINES}somebody's\n"), None));
 }
 
+/// Killed before anything of it was written: it has no place yet. What its own process has put in several calls is one line.
+#[test]
+fn a_line_that_was_not_begun_does_not_go_behind_the_half_of_another() {
+    let Some(_turn) = turn("a line that was not begun") else { return };
+    for (own, theirs, expected) in [
+        ("", "half a line", format!("half a line\n{LINES}")),
+        ("first\n", "half a line", format!("first\nhalf a line\n{LINES}")),
+        ("the beginning, ", "", format!("the beginning, {LINES}")),
+    ] {
+        let (_directory, path) = place();
+        let code = in_forked_child(|| {
+            let (mut log, guard) = builder(&path).flush_every(LONG).open().expect("opened");
+            log.write_all(own.as_bytes()).expect("accepted");
+            guard.flush(LONG).expect("flushed");
+            append(&path, theirs);
+            log.write_all(LINES.as_bytes()).expect("accepted");
+            std::mem::forget(guard);
+            1
+        });
+        assert_eq!(code.expect("a child"), 1);
+        assert_eq!(next_start(&path).1, expected);
+    }
+}
+
 /// The number of a removed file is given to the next one.
 #[test]
 fn another_file_with_the_logs_number_is_not_taken_for_it() {

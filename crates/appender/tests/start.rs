@@ -6,11 +6,11 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{LONG, Mood, MoodyDisk, SHM, names, place, stage_of, turn, wait_until};
+use common::{LINE, LONG, Mood, MoodyDisk, SHM, line, names, place, put, stage_of, turn, wait_until};
 use inkstone_appender::{
     AppendFacts, Builder, Disk, Error, Event, Keep, LogFile, LogWriter, OsDirectory, OsDisk, Result,
     Rotation, Survive,
@@ -20,6 +20,8 @@ use inkstone_io::{AppendFile, Directory as _, is_root};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const ENOSPC: i32 = 28;
+const EACCES: i32 = 13;
+const EIO: i32 = 5;
 const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 const ROTATED: &str = "a.log.20261121T160533Z.0";
 
@@ -65,10 +67,12 @@ fn make_old(path: &Path) {
 struct FullDisk {
     because_of: PathBuf,
     times: Arc<AtomicU64>,
+    asked: Arc<AtomicU64>,
 }
 
 impl FullDisk {
     fn is_full(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let fewer = |times: u64| times.checked_sub(1);
         self.because_of.exists()
             || self.times.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok()
@@ -123,7 +127,7 @@ fn a_start_on_a_full_disk_makes_room_and_tries_again() {
         let old = directory.path().join("a.log.20200101T000000Z.0");
         fs::write(&old, "old\n").expect("written");
         make_old(&old);
-        let disk = FullDisk { because_of: old, times: Arc::new(AtomicU64::new(3)) };
+        let disk = FullDisk { because_of: old, times: Arc::new(AtomicU64::new(3)), asked: Arc::default() };
         let log = kept(&path).keep(Keep::new().days(1));
         let (_log, guard) = log.open_on(disk.clone()).expect("there is room by now");
         assert_eq!(guard.recovery().expect("lines").bytes, LINES.len() as u64);
@@ -132,13 +136,111 @@ fn a_start_on_a_full_disk_makes_room_and_tries_again() {
     }
 }
 
+/// Takes no file, or nothing into any.
+#[derive(Debug, Clone, Copy)]
+struct Refusing(i32);
+
+impl Disk for Refusing {
+    fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>> {
+        if self.0 == EACCES {
+            return Err(Error::new("open log", name, std::io::Error::from_raw_os_error(EACCES)));
+        }
+        MoodyDisk::new(Mood::Fails(self.0)).open(directory, name)
+    }
+}
+
+/// It is no start that wants room.
+#[test]
+fn a_start_that_is_refused_removes_no_rotated_file() {
+    let Some(_turn) = turn("a refused start") else { return };
+    for code in [EACCES, EIO] {
+        let (directory, path) = place();
+        fs::write(directory.path().join("somebodys"), "").expect("written");
+        let rotated = [0, 1, 2].map(|number| format!("a.log.20200101T000000Z.{number}"));
+        for name in &rotated {
+            fs::write(directory.path().join(name), "old\n").expect("written");
+        }
+        if code == EIO {
+            killed(kept(&path));
+        }
+        let before = names(directory.path());
+        let start = || kept(&path).keep(Keep::new().files(1)).rotate(Rotation::new().at_start());
+        start().latest("latest").open_on(Refusing(code)).expect_err("refused");
+        let mut behind = names(directory.path());
+        behind.retain(|name| name != "a.log" || before.contains(name));
+        assert_eq!(behind, before, "{code}");
+        let (_log, guard) = start().open().expect("opened");
+        guard.close().expect("closed");
+        let files = names(directory.path());
+        assert_eq!(files.iter().filter(|name| name.starts_with("a.log.")).count(), 1, "{files:?}");
+    }
+}
+
+/// What cannot be made for want of a link is told, and no reason to refuse lines.
+#[test]
+fn a_link_that_cannot_be_made_refuses_no_start() {
+    let Some(_turn) = turn("a link that cannot be made") else { return };
+    let (directory, path) = place();
+    let link = directory.path().join("latest");
+    fs::write(&link, "somebody's\n").expect("written");
+    killed(kept(&path));
+    let (builder, told) = builder(&path);
+    let (_log, guard) = builder.survive(Survive::Kill).latest("latest").open().expect("opened");
+    guard.close().expect("closed");
+    assert_eq!((read(&path).as_str(), read(&link).as_str()), (LINES, "somebody's\n"));
+    let told = told.lock().expect("no panic").clone();
+    assert!(told.len() == 2 && told[1].contains("latest") && told[1].contains("no link"), "{told:?}");
+}
+
+/// The file is moved away while a start waits for room for its lines.
+#[test]
+fn a_file_that_a_waiting_start_makes_is_like_the_one_before() {
+    let Some(_turn) = turn("a file moved while a start waits") else { return };
+    let (directory, path) = place();
+    fs::write(&path, "").expect("written");
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("mode");
+    // In several buffers: the first of them waits, the others come to the file when it was moved.
+    let code = in_forked_child(|| {
+        let builder = kept(&path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
+        let (log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
+        put(&log, 0..100);
+        wait_until("an attempt", || log.stats().write_errors > 0);
+        std::mem::forget(guard);
+        1
+    });
+    assert_eq!(code.expect("a child"), 1);
+    let reason = directory.path().join("full");
+    fs::write(&reason, "").expect("written");
+    let disk = FullDisk { because_of: reason.clone(), times: Arc::default(), asked: Arc::default() };
+    let asked = Arc::clone(&disk.asked);
+    let (flag, moved) = (Arc::new(AtomicBool::new(false)), directory.path().join("a.log.1"));
+    std::thread::scope(|scope| {
+        let start = scope.spawn(|| {
+            let builder = kept(&path).drain_timeout(LONG).reopen_when(Arc::clone(&flag));
+            builder.open_on(disk).expect("there is room by now")
+        });
+        wait_until("a start that waits", || asked.load(Ordering::Relaxed) > 0);
+        fs::rename(&path, &moved).expect("moved");
+        flag.store(true, Ordering::Relaxed);
+        fs::remove_file(&reason).expect("removed");
+        let (mut log, guard) = start.join().expect("no panic");
+        wait_until("the new file", || path.exists());
+        log.write_all(b"behind\n").expect("accepted");
+        guard.close().expect("closed");
+    });
+    let all = [&moved, &path].map(|path| fs::read_to_string(path).unwrap_or_default()).concat();
+    let lines: String = (0..100).map(|number| line(0, number, LINE)).collect();
+    assert_eq!(all, format!("{lines}behind\n"));
+    assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o640);
+}
+
 /// Nothing is lost where no room comes.
 #[test]
 fn a_start_on_a_disk_that_stays_full_is_refused_and_its_lines_stay() {
     let Some(_turn) = turn("a start on a disk that stays full") else { return };
     let (_directory, path) = place();
     killed(kept(&path));
-    let disk = FullDisk { because_of: path.clone(), times: Arc::default() };
+    let disk = FullDisk { because_of: path.clone(), times: Arc::default(), asked: Arc::default() };
     let since = Instant::now();
     let refused = kept(&path).drain_timeout(Duration::from_millis(100)).open_on(disk);
     let error = refused.expect_err("it is full").to_string();
@@ -248,18 +350,17 @@ fn lines_that_are_brought_back_keep_no_file_from_the_rotation_that_is_due() {
 fn an_opening_that_fails_leaves_a_stage_only_where_lines_are_in_it() {
     let Some(_turn) = turn("stages of openings that fail") else { return };
     let memory = tempfile::tempdir_in(SHM).expect("a directory");
-    let (directory, path) = place();
+    let (_directory, path) = place();
     let kept = || kept(&path).stage_directory(memory.path());
     let stage = stage_of(memory.path(), &path);
-    fs::write(directory.path().join("link"), "somebody's\n").expect("written");
-    let no_link = || assert!(kept().latest("link").open().is_err(), "it is no link");
-    no_link();
+    let refused = || assert!(kept().open_on(Refusing(EACCES)).is_err());
+    refused();
     assert!(!stage.exists());
     assert!(kept().buffers_bytes(1 << 50).open().is_err(), "so much memory there is not");
     assert!(!stage.exists());
     killed(kept());
-    no_link();
-    assert!(stage.exists() || read(&path) == LINES);
+    refused();
+    assert!(stage.exists());
     let (_log, guard) = kept().open().expect("opened");
     guard.close().expect("closed");
     assert_eq!(read(&path), LINES);

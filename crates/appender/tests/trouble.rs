@@ -213,6 +213,23 @@ fn a_line_that_others_cut_while_the_disk_was_full_is_whole_behind_them() {
     }
 }
 
+/// Also where somebody appends to the file while the log is open.
+#[test]
+fn no_line_goes_behind_the_half_of_somebodys() {
+    let (_directory, path) = place();
+    let (builder, _told) = listening(LogWriter::builder(&path));
+    let (mut log, guard) = builder.open().expect("opened");
+    for (own, theirs) in [("one\n", "half"), ("two", ""), (", whole\n", "whole\n"), ("three\n", "")] {
+        log.write_all(own.as_bytes()).expect("accepted");
+        guard.flush(LONG).expect("flushed");
+        let mut others = std::fs::File::options().append(true).open(&path).expect("open");
+        others.write_all(theirs.as_bytes()).expect("written");
+    }
+    guard.close().expect("closed");
+    let text = std::fs::read_to_string(&path).expect("text");
+    assert_eq!(text, "one\nhalf\ntwo, whole\nwhole\nthree\n");
+}
+
 /// The kernel tells a failed sync once, and the next one is about other lines.
 #[test]
 fn after_a_failed_sync_no_flush_and_no_close_says_that_its_lines_are_durable() {

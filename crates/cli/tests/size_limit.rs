@@ -82,13 +82,45 @@ fn tee_counts_what_it_cannot_write() {
         let [read, lost, bytes] = numbers[..] else { panic!("{said}") };
         assert!(read == count && lost > 0 && bytes > 0, "{said}");
         let written = std::fs::read(at.join("s.log")).expect("text");
-        // A line that is there in part counts as not written, and so does a buffer.
-        assert!(lines(count).starts_with(&written) && written.len() as u64 >= 14 * (read - lost), "{said}");
+        // A line that is there in part counts as not written, and no other.
+        assert!(lines(count).starts_with(&written), "{said}");
+        let not_written = lines(count).len() as u64 - 14 * (read - lost);
+        assert_eq!((written.len() as u64 / 14, bytes), (read - lost, not_written), "{said}");
         // Without the limit what the stage holds is brought back, and no stage stays behind.
         let again = run_with(at, &["tee", "s.log", "--survive", survive], b"");
         assert!(again.status.success(), "{again:?}");
         let behind = std::fs::read(at.join("s.log")).expect("text");
         assert!(behind.starts_with(&written) && lines(count).starts_with(&behind), "{survive}");
+    }
+}
+
+/// Files are smaller than was asked for, and each line is whole in one of them.
+#[test]
+fn tee_that_rotates_goes_on_in_the_next_file() {
+    for survive in ["nothing", "kill"] {
+        let directory = directory();
+        let at = directory.path();
+        let (limit, count) = if survive == "nothing" { (100, 30_000) } else { (10 << 10, 1_000_000) };
+        let what = format!("exec \"$I\" tee s.log --rotate-size 1GiB --survive {survive}");
+        let output = limited(at, limit, &what, &lines(count));
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.matches("File too large").count()), (Some(0), 1), "{said}");
+        let names = std::fs::read_dir(at).expect("listed").map(|entry| entry.expect("an entry").file_name());
+        let names = names.map(|name| name.into_string().expect("text"));
+        let mut names: Vec<_> = names.filter(|name| name.starts_with("s.log.")).collect();
+        // By stamp, then by number.
+        names.sort_by_key(|name| {
+            let (stamp, number) = name.rsplit_once('.').expect("a number");
+            (stamp.to_owned(), number.parse::<u64>().expect("a number"))
+        });
+        names.push("s.log".to_owned());
+        let mut whole = Vec::new();
+        for name in &names {
+            let text = std::fs::read(at.join(name)).expect("text");
+            let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            whole.extend_from_slice(&text[..end]);
+        }
+        assert!(names.len() > 1 && whole == lines(count), "{survive}: {} in {names:?}", whole.len());
     }
 }
 

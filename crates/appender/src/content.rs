@@ -1,0 +1,46 @@
+//! What a file of the log holds at some place.
+//!
+//! *Owns*: looking. *May not touch*: changing anything.
+
+use std::os::unix::fs::FileExt as _;
+
+use inkstone_io::{AppendFacts, Directory as _, Error, OpenFile, OsDirectory, Result};
+
+use crate::buffer::Place;
+
+/// What the file has from this place on, up to so many bytes.
+pub(crate) fn read(directory: &OsDirectory, name: &str, offset: u64, most: usize) -> Result<Vec<u8>> {
+    let file = directory.open(name, &OpenFile::existing().read_only())?;
+    let failed = |source| Error::new("read log", directory.path().join(name), source).at(offset);
+    let mut bytes = vec![0; most];
+    let mut len = 0;
+    while len < most {
+        match file.std_file().read_at(&mut bytes[len..], offset + len as u64) {
+            Ok(0) => break,
+            Ok(count) => len += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// Whether the file's last line has no end. Where that cannot be told: no.
+pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
+    let Some(offset) = facts.len_bytes.checked_sub(1) else { return false };
+    let last = read(directory, name, offset, 1);
+    last.is_ok_and(|last| last.first().is_some_and(|byte| *byte != b'\n'))
+}
+
+/// The file of the log that has this number: its name may have changed.
+pub(crate) fn find(directory: &OsDirectory, name: &str, place: Place) -> Option<String> {
+    let is_it = |name: &str| {
+        let named = directory.look(name).ok().flatten();
+        named.is_some_and(|named| (named.facts.device, named.facts.inode) == (place.device, place.inode))
+    };
+    if is_it(name) {
+        return Some(name.to_owned());
+    }
+    directory.list().ok()?.into_iter().find(|other| other.starts_with(name) && is_it(other))
+}
