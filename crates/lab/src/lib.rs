@@ -47,4 +47,5 @@ pub mod stage;
 pub mod stats;
 pub mod table;
 pub mod tune;
+pub mod twins;
 pub mod warnings;
