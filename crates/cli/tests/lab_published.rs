@@ -97,11 +97,12 @@ fn rows_against_themselves_of_any_experiment() {
     let found = json(&std::fs::read(at.join("aa.json")).expect("a result"));
     let twins = found["twins"].as_array().expect("a list");
     assert_eq!(twins.len(), 2);
-    for (one, cell) in twins.iter().zip(["wal", "log"]) {
+    // Cells have five rounds however slow the disk is, and so has the log itself; what shares the rest of its time may have fewer.
+    for (one, (cell, least)) in twins.iter().zip([("wal", 4), ("log", 1)]) {
         assert_eq!(one["cell"], cell);
-        let (pairs, different) =
-            (one["pairs"].as_u64().expect("a count"), one["different"].as_u64().expect("a count"));
-        assert!(pairs >= 4 && different <= pairs, "{one}");
+        let number = |name: &str| one[name].as_u64().expect("a count");
+        let (pairs, different) = (number("pairs"), number("different"));
+        assert!(pairs >= least && different <= pairs, "{one}");
         assert_eq!(one["speedups"].as_array().map(Vec::len), Some(pairs as usize), "{one}");
     }
     let output = run(at, &["lab", "aa", "--of", "everything"]);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, FromArgMatches as _};
 use inkstone_lab::claims::{Answer, ClaimsResult};
 use inkstone_lab::result::LabResult;
@@ -91,6 +91,13 @@ impl PublishedArguments {
         if !self.list {
             fs::create_dir_all(&self.results)
                 .with_context(|| format!("make directory {}", self.results.display()))?;
+        }
+        // Of the directory itself, so that nothing is left; a killed one holds it no more.
+        let lock = (!self.list).then(|| fs::File::open(&self.results)).transpose()?;
+        if let Some(lock) = &lock
+            && lock.try_lock().is_err()
+        {
+            bail!("{}: another `inkstone lab published` works there", self.results.display());
         }
         let commit_s = if self.small { 0.0 } else { effort::commit_s(&directory)? };
         let open = self.announce(commit_s)?;
@@ -189,7 +196,11 @@ impl PublishedArguments {
             return Ok(result);
         }
         // 2 is for output that was lost, which the end of the program says.
-        ensure!(code != ExitCode::FAILURE, "nothing could be measured: see {}", raw.display());
+        ensure!(
+            code != ExitCode::FAILURE,
+            "nothing could be measured, or the disk filled up: see {}",
+            raw.display()
+        );
         result.command = part.line(self.small);
         whole["command"] = result.command.clone().into();
         write_whole(&path, &raw, &(serde_json::to_string(&whole)? + "\n"))?;

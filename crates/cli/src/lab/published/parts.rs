@@ -85,7 +85,7 @@ pub(crate) const PARTS: &[Part] = &[
         "zero-range",
         "E2",
         "zero-range",
-        "--published",
+        "--published --rounds 7",
         "--file-systems ext4 --size 64KiB --rounds 5",
     )),
     root(part(
