@@ -214,15 +214,7 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
         // These have had their answer above.
         None | Some(LabCommand::Results(_) | LabCommand::Published(_)) => quick_tier(arguments, &mut context),
         Some(LabCommand::Write { place, selection, running, device, .. }) => {
-            let mut plan = running.plan(selection, Preset::E1, "")?;
-            plan.title = title(&plan.cells) + &running.cut(&plan.cells);
-            // The figures of so few rounds are compared with nothing.
-            let conclude = plan.rounds >= ROUNDS_MIN;
-            let options = MeasureOptions {
-                preconditions: device.precondition.clone(),
-                fill_bytes: device.fill_size,
-                ..MeasureOptions::of(place.directory.clone(), plan, conclude)
-            };
+            let options = write_options(place, selection, running, device)?;
             show(output, &measure(&options, &mut context)?, View::Runs)
         }
         Some(LabCommand::Bill { place, selection, commits, timeline, seed, .. }) => {
@@ -312,6 +304,23 @@ fn bill_cells(selection: &Selection) -> anyhow::Result<Vec<inkstone_lab::cell::C
     let mut both = selection.clone();
     both.or_write_sizes(&[4096, 512]);
     both.cells(Preset::E1)
+}
+
+fn write_options(
+    place: &Where,
+    selection: &Selection,
+    running: &Running,
+    device: &Device,
+) -> anyhow::Result<MeasureOptions> {
+    let mut plan = running.plan(selection, Preset::E1, "")?;
+    plan.title = title(&plan.cells) + &running.cut(&plan.cells);
+    // The figures of so few rounds are compared with nothing.
+    let conclude = plan.rounds >= ROUNDS_MIN;
+    Ok(MeasureOptions {
+        preconditions: device.precondition.clone(),
+        fill_bytes: device.fill_size,
+        ..MeasureOptions::of(place.directory.clone(), plan, conclude)
+    })
 }
 
 fn atlas_options(place: &Where, kinds: &[ImageKind], size: u64, published: bool) -> AtlasOptions {

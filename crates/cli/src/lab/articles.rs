@@ -47,7 +47,7 @@ fn numbers(text: &str) -> BTreeSet<String> {
 /// The rows of the table: its cells.
 fn rows() -> Vec<Vec<&'static str>> {
     let (_, section) = PAGE.split_once("## The articles, section by section").expect("the section");
-    let section = section.split("\n## ").next().expect("its end");
+    let section = section.split("\n###").next().expect("its end");
     let rows = section.lines().filter(|line| line.starts_with("| E"));
     rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }

@@ -100,14 +100,17 @@ fn the_loop_devices_worker_is_ours_and_nobody_else_is() {
         events.extend(host_write(at + 200, STRANGER, "dd", ELSEWHERE + 64, "WS"));
         events.extend(host_flush(at + 210, &[(STRANGER, "dd")]));
         events.extend(host_flush(at + 220, &[(OTHER_LOOPS_WORKER, "kworker/u8:3")]));
-        events.extend(host_write(at + 230, OTHER_LOOPS_WORKER, "kworker/u8:3", ELSEWHERE + 128, "WSM"));
+        events.extend(host_flush(at + 230, &[(OTHER_LOOPS_WORKER, "kworker/u8:3")]));
+        for (at, sector) in [(at + 240, ELSEWHERE + 128), (at + 250, ELSEWHERE + 256)] {
+            events.extend(host_write(at, OTHER_LOOPS_WORKER, "kworker/u8:3", sector, "WSM"));
+        }
     }
     for private in [true, false] {
         let bill = host_bill(events.clone(), &spans(50), private);
-        assert_eq!((bill.flushes, bill.foreign_flushes), (50, 100), "private {private}");
+        assert_eq!((bill.flushes, bill.foreign_flushes), (50, 150), "private {private}");
         assert_eq!(bill.data_writes, Tally { requests: 50, bytes: 50 * 4096 });
         assert_eq!(bill.metadata_writes.requests, 50, "the inode that the worker writes in our flush");
-        assert_eq!((bill.foreign_writes.requests, bill.unattributed_writes.requests), (50, 50));
+        assert_eq!((bill.foreign_writes.requests, bill.unattributed_writes.requests), (50, 100));
         let by = |what: &str| bill.submitters.iter().find(|by| by.what == what).map(|by| by.who.as_str());
         for what in ["data write", "metadata write", "flush"] {
             assert_eq!(by(what), Some("worker of loop0"), "{what}");
