@@ -77,6 +77,8 @@ pub(crate) fn bench(arguments: &BenchArguments, stop: &AtomicBool) -> anyhow::Re
         bill_commits: *bill_commits,
         changes: !no_changes,
         seed: *seed,
+        twins: false,
+        records: None,
     };
     output.show(&run(&BenchOptions { directory: place.directory.clone(), plan }, &mut context)?)
 }

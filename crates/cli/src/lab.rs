@@ -2,9 +2,11 @@
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering.
 
+mod aa;
 #[cfg(test)]
 mod articles;
 mod experiments;
+pub(crate) mod published;
 mod zero_range;
 
 use std::path::PathBuf;
@@ -14,15 +16,17 @@ use std::sync::atomic::AtomicBool;
 use clap::{Args, Subcommand};
 use inkstone_io::NamedChoice;
 use inkstone_lab::command::{
-    AaOptions, AtlasOptions, Context, FilesystemsOptions, MeasureOptions, aa, disks, fallocate, filesystems,
-    measure, quick,
+    AtlasOptions, Context, FilesystemsOptions, MeasureOptions, disks, fallocate, filesystems, measure, quick,
 };
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::presets::Preset;
 use inkstone_lab::result::LabResult;
+use inkstone_lab::run::ROUNDS_MIN;
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
+use self::aa::AaArguments;
 use self::experiments::ExperimentCommand;
+use self::published::PublishedArguments;
 use self::zero_range::ZeroRangeArguments;
 use crate::disks::text;
 use crate::output::{Output, View};
@@ -36,6 +40,8 @@ const IMAGE_FILE_BYTES: u64 = 1 << 20;
 /// The image of article 1.
 const PUBLISHED_IMAGE_BYTES: u64 = 2 << 30;
 const IMAGE_BYTES: u64 = 512 << 20;
+/// What article 3 wrote zeros over.
+const PUBLISHED_ZEROING_BYTES: u64 = 10 << 30;
 /// Enough to see what repeats.
 const TIMELINE_COMMITS: usize = 3;
 
@@ -56,7 +62,8 @@ Examples:
   sudo inkstone lab zero-range             whether ZERO_RANGE makes syncing faster here: the articles differ
   inkstone lab fallocate                   what each mode of fallocate does to a file
   inkstone lab report out.json             one page to look at, out.html, that needs no network
-  inkstone lab aa --pairs 200              how often two identical arms are called different";
+  inkstone lab aa --pairs 200              how often two identical arms are called different
+  inkstone lab aa --of all                 the same of every row of every experiment: 6 minutes";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
@@ -116,6 +123,9 @@ enum LabCommand {
         /// Bytes of the zeroing comparison
         #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
         size: u64,
+        /// The published size of the zeroing comparison: 10GiB
+        #[arg(long, conflicts_with = "size")]
+        published: bool,
         #[command(flatten)]
         output: Output,
     },
@@ -124,10 +134,10 @@ enum LabCommand {
     Filesystems {
         #[command(flatten)]
         place: Where,
-        /// Which file systems [default: all]
+        /// Which file systems [default: all; with --preset e2 --published ext4 with a journal and without]
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
         file_systems: Vec<ImageKind>,
-        /// Over which loop devices [default: both]
+        /// Over which loop devices [default: both; with --preset e2 --published the published, buffered one]
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
         loops: Vec<LoopMode>,
         /// Bytes of an image [default: 512MiB; with --preset e2 --published the published 2GiB, with --published room for all files]
@@ -155,19 +165,13 @@ enum LabCommand {
     Experiment(ExperimentCommand),
     /// One HTML page of a result that `--json` wrote: charts, tables, the answer in words
     Report(ReportArguments),
+    /// Every published table at its own size, one after the other, into a directory: goes on where it stopped
+    Published(PublishedArguments),
     /// Identical arms against each other: how often equal things are called different
     #[command(after_help = EXAMPLES)]
     Aa {
         #[command(flatten)]
-        place: Where,
-        /// Pairs
-        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-        pairs: u32,
-        /// Rounds in each pair
-        #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
-        rounds: u32,
-        #[command(flatten)]
-        output: Output,
+        arguments: AaArguments,
     },
 }
 
@@ -198,22 +202,19 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
     if let Some(LabCommand::Results(command)) = &arguments.command {
         return results::run(command, stop);
     }
+    if let Some(LabCommand::Published(published)) = &arguments.command {
+        return published.run(stop);
+    }
     let output = output_of(arguments);
     output.check()?;
     let mut progress = output.progress();
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut context = Context { stop, progress: &mut progress, command };
     match &arguments.command {
-        // Results have had their answer above.
-        None | Some(LabCommand::Results(_)) => quick_tier(arguments, &mut context),
+        // These have had their answer above.
+        None | Some(LabCommand::Results(_) | LabCommand::Published(_)) => quick_tier(arguments, &mut context),
         Some(LabCommand::Write { place, selection, running, device, .. }) => {
-            let mut plan = running.plan(selection, Preset::E1, "")?;
-            plan.title = title(&plan.cells);
-            let options = MeasureOptions {
-                preconditions: device.precondition.clone(),
-                fill_bytes: device.fill_size,
-                ..MeasureOptions::of(place.directory.clone(), plan, !running.too_few())
-            };
+            let options = write_options(place, selection, running, device)?;
             show(output, &measure(&options, &mut context)?, View::Runs)
         }
         Some(LabCommand::Bill { place, selection, commits, timeline, seed, .. }) => {
@@ -228,13 +229,8 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
             let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
             show(output, &measure(&options, &mut context)?, view)
         }
-        Some(LabCommand::Fallocate { place, file_systems, size, .. }) => {
-            let default = [ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
-            let options = AtlasOptions {
-                directory: place.directory.clone(),
-                kinds: or_all(file_systems, &default),
-                zeroing_bytes: *size,
-            };
+        Some(LabCommand::Fallocate { place, file_systems, size, published, .. }) => {
+            let options = atlas_options(place, file_systems, *size, *published);
             show(output, &fallocate(&options, &mut context)?, View::Fallocate)
         }
         Some(LabCommand::Filesystems {
@@ -261,10 +257,7 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
         Some(LabCommand::ZeroRange(arguments)) => arguments.run(&mut context),
         Some(LabCommand::Experiment(command)) => command.run(&mut context),
         Some(LabCommand::Report(arguments)) => report(arguments),
-        Some(LabCommand::Aa { place, pairs, rounds, .. }) => {
-            let options = AaOptions { directory: place.directory.clone(), pairs: *pairs, rounds: *rounds };
-            show(output, &aa(&options, &mut context)?, View::Aa)
-        }
+        Some(LabCommand::Aa { arguments }) => arguments.run(&mut context),
     }
 }
 
@@ -287,16 +280,18 @@ fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Re
 
 fn output_of(arguments: &LabArguments) -> &Output {
     match &arguments.command {
-        None | Some(LabCommand::Results(_) | LabCommand::Report(_)) => &arguments.output,
+        None | Some(LabCommand::Results(_) | LabCommand::Report(_) | LabCommand::Published(_)) => {
+            &arguments.output
+        }
         Some(LabCommand::ZeroRange(arguments)) => arguments.output(),
         Some(LabCommand::Experiment(command)) => command.output(),
         Some(
             LabCommand::Write { output, .. }
             | LabCommand::Bill { output, .. }
             | LabCommand::Fallocate { output, .. }
-            | LabCommand::Filesystems { output, .. }
-            | LabCommand::Aa { output, .. },
+            | LabCommand::Filesystems { output, .. },
         ) => output,
+        Some(LabCommand::Aa { arguments }) => arguments.output(),
     }
 }
 
@@ -311,6 +306,32 @@ fn bill_cells(selection: &Selection) -> anyhow::Result<Vec<inkstone_lab::cell::C
     both.cells(Preset::E1)
 }
 
+fn write_options(
+    place: &Where,
+    selection: &Selection,
+    running: &Running,
+    device: &Device,
+) -> anyhow::Result<MeasureOptions> {
+    let mut plan = running.plan(selection, Preset::E1, "")?;
+    plan.title = title(&plan.cells) + &running.cut(&plan.cells);
+    // The figures of so few rounds are compared with nothing.
+    let conclude = plan.rounds >= ROUNDS_MIN;
+    Ok(MeasureOptions {
+        preconditions: device.precondition.clone(),
+        fill_bytes: device.fill_size,
+        ..MeasureOptions::of(place.directory.clone(), plan, conclude)
+    })
+}
+
+fn atlas_options(place: &Where, kinds: &[ImageKind], size: u64, published: bool) -> AtlasOptions {
+    let default = [ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
+    AtlasOptions {
+        directory: place.directory.clone(),
+        kinds: or_all(kinds, &default),
+        zeroing_bytes: if published { PUBLISHED_ZEROING_BYTES } else { size },
+    }
+}
+
 fn filesystems_options(
     place: &Where,
     kinds: &[ImageKind],
@@ -322,8 +343,8 @@ fn filesystems_options(
     let mut selection = selection.clone();
     selection.or_size(IMAGE_FILE_BYTES);
     let mut plan = running.plan(&selection, Preset::Quick, "")?;
-    plan.title = title(&plan.cells);
-    // Article 1's two, and its image.
+    plan.title = title(&plan.cells) + &running.cut(&plan.cells);
+    // Article 1's two, its image, and its loop device.
     let is_e2 = selection.is_published(Preset::E2);
     let published = [ImageKind::Ext4, ImageKind::Ext4NoJournal];
     let files: u64 = plan.cells.iter().map(|cell| cell.file_bytes).sum();
@@ -335,7 +356,7 @@ fn filesystems_options(
     Ok(FilesystemsOptions {
         directory: place.directory.clone(),
         kinds: or_all(kinds, if is_e2 { &published } else { ImageKind::ALL }),
-        modes: or_all(modes, LoopMode::ALL),
+        modes: or_all(modes, if is_e2 { &[LoopMode::Buffered] } else { LoopMode::ALL }),
         image_bytes,
         plan,
     })

@@ -173,7 +173,10 @@ fn has_content(result: &LabResult) -> bool {
         result.runs.iter().flat_map(|run| &run.cells).any(|cell| cell.outcome.measured().is_some());
     let mut rows = result.experiments.iter().flat_map(|experiment| &experiment.rows);
     let sampled = rows.any(|row| !row.samples.is_empty());
-    measured || sampled || !result.fallocate.is_empty() || result.aa.as_ref().is_some_and(|aa| aa.pairs > 0)
+    measured
+        || sampled
+        || !result.fallocate.is_empty()
+        || result.aa.iter().chain(&result.twins).any(|aa| aa.pairs > 0)
 }
 
 fn is_stdout(path: &Path) -> bool {

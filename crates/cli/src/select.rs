@@ -11,11 +11,13 @@ use inkstone_lab::cell::{Cache, Cell, Pass, WRITE_BYTES, size_name};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::precondition::Precondition;
 use inkstone_lab::presets::Preset;
-use inkstone_lab::run::{Order, Plan, ROUNDS_MIN};
+use inkstone_lab::run::{Order, Plan};
 use inkstone_lab::stage::Leftover;
 
 use crate::parse::{duration, names, size};
 
+/// A difference of 10% shows in as many on a quiet disk.
+const ROUNDS: u32 = 7;
 /// The published size of E1 and E2, and the published pause between passes.
 pub(crate) const PUBLISHED_BYTES: u64 = 1 << 30;
 pub(crate) const PUBLISHED_PAUSE: Duration = Duration::from_secs(10);
@@ -55,7 +57,7 @@ pub(crate) struct Selection {
     /// Bytes of each file [default: 8MiB, of preset wal 1MiB; on file systems made for it 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// The published size and pause: 1GiB files, 10 s before each measured pass of e2
+    /// The published size, pause and rounds: whole files of 1GiB, 10 s before each measured pass of e2
     #[arg(long, conflicts_with = "size")]
     published: bool,
     /// Pause before each measured pass [default: none]
@@ -68,9 +70,9 @@ pub(crate) struct Selection {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Running {
-    /// Rounds; every cell runs once in each
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    rounds: u32,
+    /// Rounds; every cell runs once in each [default: 7; with --published as published: 3 of e1 and its orders, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
     /// Commits of a timed pass at most [default: the whole file]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     commits: Option<u64>,
@@ -303,7 +305,7 @@ impl Running {
             title: title.into(),
             baseline: baseline.min(cells.len().saturating_sub(1)),
             cells,
-            rounds: self.rounds,
+            rounds: self.rounds(selection),
             order,
             leftover,
             limits: Limits {
@@ -318,9 +320,25 @@ impl Running {
         })
     }
 
-    /// Why the figures of so few rounds are compared with nothing.
-    pub(crate) fn too_few(&self) -> bool {
-        self.rounds < ROUNDS_MIN
+    fn rounds(&self, selection: &Selection) -> u32 {
+        let published = selection.published.then_some(match selection.preset {
+            // Articles 2 to 4 time whole files: article 4 three times.
+            Some(Preset::E1 | Preset::E1Removed | Preset::E1Order) => 3,
+            _ => 1,
+        });
+        self.rounds.or(published).unwrap_or(ROUNDS)
+    }
+
+    /// What a timed pass was cut to, for the title: nothing where whole files are written.
+    pub(crate) fn cut(&self, cells: &[Cell]) -> String {
+        let whole = cells.iter().map(Cell::commits).max().unwrap_or(0);
+        let commits = self.commits.filter(|&commits| commits < whole);
+        let commits = commits.map(|commits| format!("after {commits} commits of {whole}"));
+        let time = self.time.map(|time| format!("after {time:?}"));
+        match [commits, time].into_iter().flatten().collect::<Vec<_>>() {
+            cuts if cuts.is_empty() => String::new(),
+            cuts => format!("; each pass cut {}", cuts.join(" or ")),
+        }
     }
 }
 

@@ -99,6 +99,12 @@ const LAB: &[Row] = &[
         "lab report notes -o -",
     ),
     row("lab aa", "lab aa --pairs 1 --rounds 5", "lab aa nowhere", "lab aa --pairs 100000"),
+    row(
+        "lab published",
+        "lab published results --small --only wal",
+        "lab published results nowhere --small",
+        "lab published results --only e10",
+    ),
 ];
 
 const POWERLOSS: &[Row] = &[

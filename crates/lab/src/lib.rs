@@ -13,6 +13,7 @@
 //! engines. [`command`] has one function for each thing that the lab can be asked to do.
 #![forbid(unsafe_code)]
 
+pub mod agree;
 pub mod asked;
 pub mod atlas;
 pub mod bench;
@@ -47,4 +48,5 @@ pub mod stage;
 pub mod stats;
 pub mod table;
 pub mod tune;
+pub mod twins;
 pub mod warnings;

@@ -10,6 +10,7 @@ use crate::experiment::Experiment;
 use crate::over_time::Slice;
 pub(crate) use crate::relative::FEW_ROUNDS;
 pub use crate::relative::{Relative, Verdict};
+pub use crate::twins::AaResult;
 
 /// Raised whenever the meaning or the name of a field changes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -42,6 +43,9 @@ pub struct LabResult {
     pub fallocate: Vec<FallocateAtlas>,
     /// Pairs of identical arms: how often two equal things are called different.
     pub aa: Option<AaResult>,
+    /// The same of each experiment: every one of its rows against itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub twins: Vec<AaResult>,
     /// Questions about two ways, answered yes, no, or cannot tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<Asked>,
@@ -539,23 +543,6 @@ pub struct ZeroingCell {
     pub answer: String,
     /// What the blocks are afterwards, in words.
     pub blocks_are: String,
-}
-
-/// Identical arms against each other.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct AaResult {
-    /// Where.
-    pub place: Place,
-    /// The arm that was paired with itself.
-    pub cell: String,
-    /// Pairs run.
-    pub pairs: u32,
-    /// Rounds in each pair.
-    pub rounds: u32,
-    /// Pairs called different: at 95% about one in twenty may be.
-    pub different: u32,
-    /// The speedup found in each pair.
-    pub speedups: Vec<f64>,
 }
 
 /// What the lab concludes, in words.

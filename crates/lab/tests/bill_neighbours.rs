@@ -3,34 +3,13 @@
 
 mod support;
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use inkstone_io::{Access, Durability, Preparation, Reuse};
-use inkstone_lab::command::{Context, MeasureOptions, measure};
+use inkstone_lab::command::{Context, FilesystemsOptions, MeasureOptions, filesystems, measure};
+use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::progress::Progress;
-use support::{can_bill, cell, not_run, plan};
-
-/// A process that writes and syncs beside the test, until it is dropped.
-struct Neighbour(std::process::Child);
-
-impl Neighbour {
-    fn start(file: &Path) -> Self {
-        let mut of = std::ffi::OsString::from("of=");
-        of.push(file);
-        let mut dd = std::process::Command::new("dd");
-        dd.args(["if=/dev/zero", "bs=4096", "oflag=dsync", "conv=notrunc", "status=none"]).arg(of);
-        Self(dd.spawn().expect("dd"))
-    }
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use support::{Neighbour, can_bill, cell, not_run, plan};
 
 /// On a device that another process writes to and syncs all the time, a commit's bill is its own.
 #[test]
@@ -41,14 +20,8 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         return;
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let beside = directory.path().join("neighbour");
-    let neighbours = [Neighbour::start(&beside), Neighbour::start(&directory.path().join("another"))];
-    // It writes before anything is measured.
-    let begun = std::time::Instant::now();
-    while std::fs::metadata(&beside).map_or(0, |facts| facts.len()) < 64 << 10 {
-        assert!(begun.elapsed() < Duration::from_secs(120), "the neighbour writes nothing");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    the_hosts_bill_below_a_loop_device(NAME);
+    let neighbours = Neighbour::two(directory.path());
     let cells = vec![
         cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync),
         cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::ODsync),
@@ -84,5 +57,45 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         // What the neighbours did is told, and apart.
         assert!(layer.foreign_writes.requests >= 20 && layer.foreign_flushes >= 20, "{seen}");
         assert!(layer.submitters.iter().any(|by| by.who == "dd"), "{seen}");
+    }
+}
+
+/// Beside the same neighbours: below a loop device the host's bill has its worker's requests, all of them and no others.
+fn the_hosts_bill_below_a_loop_device(test: &str) {
+    const BILLED: u64 = 200;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let neighbours = Neighbour::two(beside.path());
+    let stop = AtomicBool::new(false);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    let overwrite = cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::Fdatasync);
+    let options = FilesystemsOptions {
+        directory: Some(directory.path().into()),
+        kinds: vec![ImageKind::Ext4NoJournal],
+        modes: vec![LoopMode::Direct],
+        image_bytes: 336 << 20,
+        plan: plan(vec![overwrite], BILLED, 0),
+    };
+    let result = filesystems(&options, &mut context).expect("a result");
+    drop(neighbours);
+    let measured = result.runs[0].cells[0].outcome.measured();
+    let measured = measured.unwrap_or_else(|| panic!("{:?}", result.runs[0].cells[0].outcome));
+    let bill = measured.bill.as_ref().expect("a bill");
+    let Some(host) = bill.layers.get(1) else {
+        return not_run(test, "the directory of this build lies on no block device");
+    };
+    if bill.lost_events > 0 {
+        return not_run(test, &format!("the kernel dropped {} events", bill.lost_events));
+    }
+    let guest = &bill.layers[0];
+    let near = |seen: u64, wanted: u64| seen.abs_diff(wanted) * 50 <= wanted;
+    // What the loop device was given, its inodes too, is data of its file.
+    assert!(near(host.data_writes.requests, guest.all_writes.requests), "{guest:?}\n{host:?}");
+    assert!(guest.flushes == BILLED && near(host.flushes, BILLED), "{guest:?}\n{host:?}");
+    assert!(host.foreign_writes.requests >= 20 && host.foreign_flushes >= 20, "{host:?}");
+    let workers = format!("worker of {}", bill.layers[0].device);
+    for what in ["data write", "flush"] {
+        assert!(host.submitters.iter().any(|by| by.who == workers && by.what == what), "{what}: {host:?}");
     }
 }

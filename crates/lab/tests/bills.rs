@@ -12,7 +12,7 @@ use inkstone_lab::command::{Context, FilesystemsOptions, filesystems};
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{DurableFinding, LayerBill, Measured, Outcome, Run};
-use support::{can_bill, cell, not_run, plan};
+use support::{Neighbour, can_bill, cell, not_run, plan};
 
 const COMMITS: u64 = 64;
 
@@ -198,7 +198,10 @@ fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
 fn the_host_below_a_loop_device_has_a_bill_of_its_own() {
     let test = "the_host_below_a_loop_device_has_a_bill_of_its_own";
     let overwrite = cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
+    let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let neighbours = Neighbour::two(beside.path());
     let Some(run) = on(test, ImageKind::Ext4, LoopMode::Direct, vec![overwrite]) else { return };
+    drop(neighbours);
     let bill = measured(&run, "reuse fdatasync").bill.as_ref().expect("a bill");
     let Some(host) = bill.layers.get(1) else {
         not_run(test, "the directory of this build lies on no block device");
@@ -206,5 +209,6 @@ fn the_host_below_a_loop_device_has_a_bill_of_its_own() {
     };
     assert_eq!(host.role, format!("host of {}", bill.layers[0].device));
     assert!(host.data_writes.requests >= COMMITS, "{host:?}");
+    // However many others sync meanwhile, and also where one flush served both: `bill_neighbours` counts them exactly.
     assert!(host.flushes >= COMMITS, "each flush of the loop device is an fsync of its file: {host:?}");
 }

@@ -18,7 +18,7 @@ const SMALL_BYTES: u64 = 256 << 10;
 
 fn pace() -> Pace {
     // Enough for every round, on a slow and busy disk too: fewer rounds are no error, but then nothing could be counted here.
-    Pace { rounds: ROUNDS, budget: None, seed: 7 }
+    Pace { rounds: ROUNDS, budget: None, seed: 7, twins: false }
 }
 
 fn run(directory: &Path, load: Load, pace: Pace, stop: bool) -> Result<LabResult, LabError> {

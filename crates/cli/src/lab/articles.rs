@@ -4,15 +4,16 @@
 
 use std::collections::BTreeSet;
 
-use clap::{Args as _, FromArgMatches as _};
 use inkstone_io::Durability;
-use inkstone_lab::experiment::{MixedPlan, PoolPlan};
-use inkstone_lab::image::ImageKind;
+use inkstone_lab::experiment::{LogPlan, MixedPlan, PoolPlan};
+use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::presets::Preset;
 
-use super::{LabArguments, LabCommand, filesystems_options};
+use super::published::{PARTS, parse};
+use super::{LabCommand, atlas_options, filesystems_options};
 
 const PAGE: &str = include_str!("../../../../docs/lab.md");
+const NOTEBOOK: &str = include_str!("../../../../.ci/notebook");
 const ARTICLES: &str = include_str!("articles.md");
 
 /// Every number in a text, as it is written but for commas between thousands.
@@ -46,7 +47,7 @@ fn numbers(text: &str) -> BTreeSet<String> {
 /// The rows of the table: its cells.
 fn rows() -> Vec<Vec<&'static str>> {
     let (_, section) = PAGE.split_once("## The articles, section by section").expect("the section");
-    let section = section.split("\n## ").next().expect("its end");
+    let section = section.split("\n###").next().expect("its end");
     let rows = section.lines().filter(|line| line.starts_with("| E"));
     rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
@@ -61,24 +62,82 @@ fn every_command_of_the_articles_table_parses() {
         assert_eq!(row.len(), 5, "{row:?}");
         let command = row[1].trim_matches('`');
         let words: Vec<&str> = command.strip_prefix("inkstone ").expect(command).split_whitespace().collect();
-        let definition = LabArguments::augment_args(clap::Command::new("lab"));
-        if let Err(error) = definition.try_get_matches_from(&words) {
+        if let Err(error) = parse(&words[1..]) {
             panic!("{command}: {error}");
         }
     }
 }
 
 fn parsed(words: &[&str]) -> LabCommand {
-    let matches =
-        LabArguments::augment_args(clap::Command::new("lab")).try_get_matches_from(words).expect("a command");
-    LabArguments::from_arg_matches(&matches).expect("arguments").command.expect("a subcommand")
+    parse(words).expect("a command").command.expect("a subcommand")
+}
+
+/// What `inkstone lab published` runs is what the page says, and nothing of the page is left out.
+#[test]
+fn the_parts_of_lab_published_are_the_commands_of_the_articles_table() {
+    let lines: BTreeSet<String> = PARTS.iter().map(|part| part.line(false)).collect();
+    assert_eq!(lines.len(), PARTS.len(), "a command stands twice");
+    let names: BTreeSet<&str> = PARTS.iter().map(|part| part.name).collect();
+    assert_eq!(names.len(), PARTS.len(), "a name stands twice");
+    for row in rows() {
+        let command = row[1].trim_matches('`');
+        assert!(lines.contains(command), "{command} is no part of lab published");
+    }
+    for part in PARTS {
+        let line = part.line(false);
+        assert!(PAGE.contains(&format!("`{line}`")), "{line} is not on the page");
+        parse(&part.words(true)).unwrap_or_else(|error| panic!("{}: {error}", part.line(true)));
+    }
+}
+
+/// Each cell that says "not measured yet" is filled by a part that the page names for it.
+#[test]
+fn what_is_not_measured_yet_has_a_part_that_measures_it() {
+    let (_, list) = PAGE.split_once("### Not measured yet").expect("the list");
+    let list = list.split("\n## ").next().expect("its end");
+    let rows: Vec<&str> =
+        list.lines().filter(|line| line.starts_with("| ") && !line.contains("| part |")).collect();
+    let mut cells = 0;
+    for row in &rows {
+        let columns: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [_, count, part, _] = columns[..] else { panic!("{row}") };
+        cells += count.parse::<usize>().expect("a number of cells");
+        let part = part.trim_matches('`');
+        let is_step = NOTEBOOK.contains(&format!("step {part} "));
+        assert!(is_step || PARTS.iter().any(|known| known.name == part), "nothing measures {part}");
+    }
+    let said = PAGE
+        .lines()
+        .filter(|line| !line.starts_with("### "))
+        .map(|line| line.matches("not measured yet").count());
+    assert_eq!(cells, said.sum::<usize>(), "the list and the page differ");
+}
+
+/// The words of the articles that the test below stands on.
+#[test]
+fn the_sizes_are_the_articles_own() {
+    let words = ARTICLES.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "1 GiB, sequential, one thread, 4 KiB aligned writes, made durable after every write",
+        "Article 4 (an SSD, 3 rounds, ms",
+        "1 GiB, 4 KiB buffered writes; a first pass over a prepared file, a pause of 10 s",
+        "On an ext4 image of 2 GiB, through a *buffered* loop device (the published set-up",
+        "zeroing 10 GiB by writing",
+        "8 threads, 128-byte values, every write synced (`num` 1,000,000, of which fillsync does 1 in 1000)",
+        "--size=10G",
+        "--ioengine=io_uring --iodepth=16",
+        "--numjobs=8 --runtime=60",
+        "500,000 sequential 4 KiB `pwrite` + `fsync`, then 500,000 random 4 KiB `pread`",
+    ] {
+        assert!(words.contains(said), "{said}");
+    }
 }
 
 /// What `--published` and its presets come to, beside what the articles say of their sizes.
 #[test]
 fn published_means_published() {
-    let LabCommand::Write { selection, .. } =
-        parsed(&["lab", "write", "--preset", "e1", "--durability", "fsync", "--published"])
+    let LabCommand::Write { selection, running, .. } =
+        parsed(&["write", "--preset", "e1", "--durability", "fsync", "--published"])
     else {
         panic!("another command")
     };
@@ -90,8 +149,17 @@ fn published_means_published() {
     assert!(
         cells.iter().all(|cell| cell.strategy.durability == Durability::Fsync && cell.file_bytes == 1 << 30)
     );
+    assert_eq!(running.plan(&selection, Preset::E1, "").expect("a plan").rounds, 3, "article 4's rounds");
+    assert_eq!(running.cut(&cells), "", "whole files");
+    let LabCommand::Write { selection, running, .. } =
+        parsed(&["write", "--preset", "e1", "--published", "--time", "5s", "--commits", "9"])
+    else {
+        panic!("another command")
+    };
+    let cells = selection.cells(Preset::E1).expect("cells");
+    assert_eq!(running.cut(&cells), "; each pass cut after 9 commits of 262144 or after 5s");
     let LabCommand::Filesystems { place, file_systems, loops, image_size, selection, running, .. } =
-        parsed(&["lab", "filesystems", "--preset", "e2", "--published"])
+        parsed(&["filesystems", "--preset", "e2", "--published"])
     else {
         panic!("another command")
     };
@@ -101,7 +169,23 @@ fn published_means_published() {
         (options.image_bytes, options.kinds),
         (2 << 30, vec![ImageKind::Ext4, ImageKind::Ext4NoJournal])
     );
+    assert_eq!((options.modes, options.plan.rounds), (vec![LoopMode::Buffered], 1));
     assert!(options.plan.cells.iter().all(|cell| cell.file_bytes == 1 << 30 && cell.pause_ms == 10_000));
+    let LabCommand::ZeroRange(arguments) = parsed(&["zero-range", "--published"]) else {
+        panic!("another command")
+    };
+    let options = arguments.options();
+    assert_eq!((options.file_bytes, options.pause_ms), (vec![1 << 30], 10_000));
+    assert_eq!(options.kinds, Some(vec![ImageKind::Ext4, ImageKind::Ext4NoJournal]));
+    assert_eq!(options.modes, [LoopMode::Buffered]);
+    let LabCommand::Fallocate { place, file_systems, size, published, .. } =
+        parsed(&["fallocate", "--published"])
+    else {
+        panic!("another command")
+    };
+    assert_eq!(atlas_options(&place, &file_systems, size, published).zeroing_bytes, 10 << 30);
+    let log = LogPlan::published();
+    assert_eq!((log.threads, log.record_bytes, log.turn_records), (8, 128, Some(1000)));
     let mixed = MixedPlan::published();
     assert_eq!(
         (mixed.file_bytes, mixed.turn_max.as_secs(), mixed.depth, mixed.jobs, mixed.asynchronous),

@@ -166,6 +166,7 @@ impl Common {
             rounds: self.rounds.unwrap_or(if self.published { 1 } else { ROUNDS }),
             budget: self.seconds.or(default),
             seed: self.seed.unwrap_or_else(seed),
+            twins: false,
         }
     }
 
@@ -173,7 +174,12 @@ impl Common {
     fn run(&self, load: Load, default_s: u64, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         let options =
             ExperimentOptions { directory: self.place.directory.clone(), load, pace: self.pace(default_s) };
-        show(&self.output, &experiment(&options, context)?, View::Runs)
+        let mut result = experiment(&options, context)?;
+        if let Some(time) = self.seconds.filter(|_| self.published) {
+            let cut = format!("cut: the published size, but {time:?} for all rounds of all rows (--seconds)");
+            result.experiments.iter_mut().for_each(|experiment| experiment.notes.push(cut.clone()));
+        }
+        show(&self.output, &result, View::Runs)
     }
 
     fn or_published<T: Default>(&self, published: T) -> T {
@@ -212,15 +218,24 @@ impl ExperimentCommand {
 
     /// Runs it and shows what it found.
     pub(crate) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
-        match self {
-            Self::All(all) => all.run(context),
+        match (self, self.load()) {
+            (Self::All(all), _) => all.run(context),
+            (_, Some((common, load, default_s))) => common.run(load, default_s, context),
+            (_, None) => anyhow::bail!("there is no such experiment"),
+        }
+    }
+
+    /// What it does, and for how many seconds if nothing else is said; `None` of all together.
+    fn load(&self) -> Option<(&Common, Load, u64)> {
+        Some(match self {
+            Self::All(_) => return None,
             Self::Pool { common, threads, operations } => {
                 let mut plan = common.or_published(PoolPlan::published());
                 if !threads.is_empty() {
                     plan.threads.clone_from(threads);
                 }
                 plan.operations = operations.unwrap_or(plan.operations);
-                common.run(Load::Pool(plan), 40, context)
+                (common, Load::Pool(plan), 40)
             }
             Self::Read { common, order, size } => {
                 let mut plan = common.or_published(ReadPlan::published());
@@ -228,32 +243,35 @@ impl ExperimentCommand {
                 if !order.is_empty() {
                     plan.orders.clone_from(order);
                 }
-                common.run(Load::Read(plan), 30, context)
+                (common, Load::Read(plan), 30)
             }
             Self::Depth { common, size } => {
                 let mut plan = common.or_published(DepthPlan::published());
                 plan.file_bytes = size.unwrap_or(plan.file_bytes);
-                common.run(Load::Depth(plan), 25, context)
+                (common, Load::Depth(plan), 25)
             }
             Self::Practice { common, segment_size } => {
                 let mut plan = common.or_published(PracticePlan::published());
                 plan.segment_bytes = segment_size.unwrap_or(plan.segment_bytes);
-                common.run(Load::Practice(plan), 25, context)
+                (common, Load::Practice(plan), 25)
             }
             Self::Mixed { common, size } => {
                 let mut plan = common.or_published(MixedPlan::published());
                 plan.file_bytes = size.unwrap_or(plan.file_bytes);
                 // Long turns: what a turn costs once is not to weigh beside fio's.
-                common.run(Load::Mixed(plan), 60, context)
+                (common, Load::Mixed(plan), 60)
             }
             Self::Text { common, lines } => {
                 let mut plan = common.or_published(TextPlan::published());
                 plan.lines = lines.unwrap_or(plan.lines);
-                common.run(Load::Text(plan), 18, context)
+                (common, Load::Text(plan), 18)
             }
-            Self::Log { common } => {
-                common.run(Load::Log(common.or_published(LogPlan::published())), 16, context)
-            }
-        }
+            Self::Log { common } => (common, Load::Log(common.or_published(LogPlan::published())), 16),
+        })
+    }
+
+    /// What it does and how often, for whoever asks how long that takes.
+    pub(super) fn effort(&self) -> Option<(Load, Pace)> {
+        self.load().map(|(common, load, default_s)| (load, common.pace(default_s)))
     }
 }

@@ -18,22 +18,22 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo inkstone lab zero-range             here, on ext4 with a journal and without, and on xfs: some minutes
   inkstone lab zero-range /var/lib/db --size 1MiB,64MiB
-  sudo inkstone lab zero-range --file-systems ext4,ext4-nojournal --loops buffered --published --rounds 5";
+  sudo inkstone lab zero-range --published   article 1's file systems, loop device, size and pause: hours";
 
 #[derive(Debug, Args)]
 pub(crate) struct ZeroRangeArguments {
     #[command(flatten)]
     place: Where,
-    /// File systems to make beside the directory's own (root) [default: ext4, ext4-nojournal and xfs where there is root]
+    /// File systems to make beside the directory's own (root) [default: ext4, ext4-nojournal and xfs where there is root; with --published the first two]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
     file_systems: Option<Vec<ImageKind>>,
-    /// Over which loop devices [default: direct]
+    /// Over which loop devices [default: direct; with --published buffered]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
     loops: Vec<LoopMode>,
     /// Bytes of the files [default: 1MiB,4MiB]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     size: Vec<u64>,
-    /// The published size and pause: files of 1GiB, 10 s before each measured pass
+    /// The published size and place: files of 1GiB, 10 s before each measured pass, ext4 on buffered loop devices
     #[arg(long, conflicts_with_all = ["size", "pause"])]
     published: bool,
     /// Pause before each measured pass [default: none]
@@ -54,7 +54,7 @@ impl ZeroRangeArguments {
         &self.output
     }
 
-    fn options(&self) -> ZeroRangeOptions {
+    pub(super) fn options(&self) -> ZeroRangeOptions {
         let mut file_bytes = match (self.published, self.size.as_slice()) {
             (true, _) => vec![PUBLISHED_BYTES],
             (false, []) => ZERO_RANGE_BYTES.to_vec(),
@@ -65,8 +65,16 @@ impl ZeroRangeArguments {
         let pause = if self.published { PUBLISHED_PAUSE } else { self.pause.unwrap_or_default() };
         ZeroRangeOptions {
             directory: self.place.directory.clone(),
-            kinds: self.file_systems.clone(),
-            modes: if self.loops.is_empty() { vec![LoopMode::Direct] } else { self.loops.clone() },
+            // Article 1's.
+            kinds: self
+                .file_systems
+                .clone()
+                .or_else(|| self.published.then(|| vec![ImageKind::Ext4, ImageKind::Ext4NoJournal])),
+            modes: match (self.loops.as_slice(), self.published) {
+                ([], true) => vec![LoopMode::Buffered],
+                ([], false) => vec![LoopMode::Direct],
+                (given, _) => given.to_vec(),
+            },
             file_bytes,
             rounds: self.rounds,
             pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),

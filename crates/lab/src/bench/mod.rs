@@ -73,6 +73,10 @@ pub struct BenchPlan {
     pub changes: bool,
     /// Seed of the orders and of the intervals.
     pub seed: u64,
+    /// Whether the log has two turns in each round, as if it were two: they are equal.
+    pub twins: bool,
+    /// Records of each thread in a round at most, which then has no other end; `None`: as many as its time takes.
+    pub records: Option<u64>,
 }
 
 /// The largest record: several fit into a segment of the bench.

@@ -52,6 +52,9 @@ pub struct BenchRow {
     pub failed: Option<String>,
     /// Its rounds. A commit is one record acknowledged.
     pub rounds: Vec<Round>,
+    /// Of the same log once more in each round, where identical rows are asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<Round>,
     /// From before an append until its acknowledgement; nothing for the asynchronous producer.
     pub latency: Histogram,
     /// CPU time of the process, user and system, in all rounds.

@@ -106,8 +106,12 @@ fn rounds(
     row: &mut BenchRow,
 ) -> Result<(), CellError> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
-    let (rounds, time) = rounds_of(plan.time, ROUND);
-    let limits = Limits { commits: u64::MAX, time };
+    let (mut rounds, mut time) = rounds_of(plan.time, ROUND);
+    let mut limits = Limits { commits: u64::MAX, time };
+    if let Some(records) = plan.records {
+        rounds = ROUNDS_MIN;
+        limits = Limits { commits: records * workers.len() as u64, time: Duration::MAX };
+    }
     let device = site.capabilities.device.as_ref();
     let stat = || block_stat(device?.number).ok();
     let mut counted = device.map(|_| BlockStat::default());
@@ -118,12 +122,25 @@ fn rounds(
             floor.round(session, number, 0, time)?;
         }
         let (before, stat_before) = (counts(task.log), stat());
-        let slice = task.run(workers, limits);
+        let mut slice = task.run(workers, limits);
+        if plan.twins && slice.is_ok() {
+            let mut again = task.run(workers, limits);
+            if random.bool() {
+                std::mem::swap(&mut slice, &mut again);
+            }
+            row.again.extend(again.iter().map(|slice| round(number, u32::from(!log_first), slice)));
+        }
         let span = stat().zip(stat_before).map(|(after, before)| after.since(&before));
         let log = counts(task.log).since(&before);
         counted = counted.zip(span).map(|(sum, span)| added(&sum, &span));
         match slice {
-            Ok(slice) => row.rounds.push(round(number, u32::from(!log_first), &slice)),
+            Ok(slice) => {
+                row.rounds.push(round(number, u32::from(!log_first), &slice));
+                if plan.records.is_some() {
+                    // The floor has as long.
+                    time = Duration::from_nanos(slice.total_ns);
+                }
+            }
             Err(error) => {
                 ended = Err(error);
                 break;

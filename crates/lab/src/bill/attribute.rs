@@ -8,7 +8,7 @@
 //! printed.
 //!
 //! Whose flush it is: ours, if the file system is, or if our thread waited for it, or the journal for a transaction of ours, or on
-//! the disk below a loop device the kernel's worker. A flush that serves us and others at once is ours. Others' requests are
+//! the disk below a loop device its worker for a request of ours (`below`). A flush that serves us and others at once is ours. Others' requests are
 //! counted apart, everywhere.
 //!
 //! Whose journal write it is: *caused*, when the transaction began and ended inside one commit (ext4), or when our own
@@ -17,7 +17,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use inkstone_io::host::{BlockStat, RequestFlags, RequestOp, Trace, TraceKind};
+use inkstone_io::host::{BlockStat, Comm, RequestFlags, RequestOp, Trace, TraceKind};
 
 use crate::pass::CommitSpan;
 use crate::result::{
@@ -25,6 +25,7 @@ use crate::result::{
     TimelineRequest,
 };
 
+use super::below::{Below, below};
 use super::durable::covered;
 use super::layer::Layer;
 use super::requests::{DeviceRequest, pair};
@@ -89,6 +90,8 @@ struct Causes<'a> {
     own_workers: bool,
     /// Which requests are flushes that our own threads asked for.
     own_flushes: HashSet<usize>,
+    /// What loop devices' workers asked the host's devices for, for us.
+    below: Below,
     transactions: Vec<Transaction>,
     /// Times at which our own threads forced xfs's log.
     forced_ns: Vec<u64>,
@@ -121,7 +124,9 @@ pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
     let Evidence { trace, layers, commits, counted, timeline_commits, .. } = *evidence;
     let causes = Causes::from(evidence);
     let requests = pair(&trace.events, layers);
-    let causes = Causes { own_flushes: own_flushes(evidence, &requests), ..causes };
+    let own_flushes = own_flushes(evidence, &requests);
+    let below = below(evidence, &requests, &own_flushes);
+    let causes = Causes { own_flushes, below, ..causes };
     let kinds: Vec<Kind> = requests.iter().enumerate().map(|(n, request)| causes.kind(n, request)).collect();
     let mut bills: Vec<LayerBill> = layers.iter().map(empty_bill).collect();
     let mut submitters: HashMap<(usize, String, Kind), Tally> = HashMap::new();
@@ -296,6 +301,7 @@ impl<'a> Causes<'a> {
             own_threads,
             own_workers,
             own_flushes: HashSet::new(),
+            below: Below::default(),
             transactions,
             forced_ns,
         }
@@ -312,13 +318,13 @@ impl<'a> Causes<'a> {
         let range = request.range();
         match request.flags.op {
             RequestOp::Flush => self.flush_kind(number, request),
-            RequestOp::Discard | RequestOp::SecureErase if self.is_known(layer, request) => Kind::Discard,
-            RequestOp::Other | RequestOp::Zone if self.is_known(layer, request) => Kind::Zeroing,
+            RequestOp::Discard | RequestOp::SecureErase if self.is_known(number, request) => Kind::Discard,
+            RequestOp::Other | RequestOp::Zone if self.is_known(number, request) => Kind::Zeroing,
             RequestOp::Discard | RequestOp::SecureErase | RequestOp::Other | RequestOp::Zone => {
                 Kind::ForeignOther
             }
             RequestOp::Read if layer.is_file(&range) => Kind::DataRead,
-            RequestOp::Read if self.is_known(layer, request) => Kind::OtherRead,
+            RequestOp::Read if self.is_known(number, request) => Kind::OtherRead,
             RequestOp::Read => Kind::ForeignRead,
             RequestOp::Write if request.bytes == 0 => self.flush_kind(number, request),
             RequestOp::Write if layer.is_log(&range) => self.journal_kind(layer, request),
@@ -327,17 +333,17 @@ impl<'a> Causes<'a> {
             RequestOp::Write if layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/") => {
                 self.journal_kind(layer, request)
             }
-            RequestOp::Write if self.is_known(layer, request) => Kind::MetadataWrite,
-            RequestOp::Write if !is_kernels(request) => Kind::ForeignWrite,
-            // Below a loop device everything is the image's; on a disk of everybody's the kernel writes everybody's metadata.
-            RequestOp::Write if request.flags.meta && request.layer > 0 => Kind::MetadataWrite,
+            RequestOp::Write if self.is_known(number, request) => Kind::MetadataWrite,
+            RequestOp::Write if !is_kernels(&request.comm) => Kind::ForeignWrite,
+            // On a disk of everybody's the kernel writes everybody's metadata.
             RequestOp::Write => Kind::Unattributed,
         }
     }
 
-    /// Whether our own thread asked for it, or nobody but us has files there.
-    fn is_known(&self, layer: &Layer, request: &DeviceRequest) -> bool {
-        layer.private || self.own_threads.contains(&request.tid)
+    /// Whether our own thread asked for it, or a loop device's worker for us, or nobody but us has files there.
+    fn is_known(&self, number: usize, request: &DeviceRequest) -> bool {
+        let private = self.layers[request.layer].private;
+        private || self.own_threads.contains(&request.tid) || self.below.others.contains(&number)
     }
 
     fn flush_kind(&self, number: usize, request: &DeviceRequest) -> Kind {
@@ -345,20 +351,22 @@ impl<'a> Causes<'a> {
         let comm = request.comm.as_str();
         let within =
             || self.commit_at(request.issue_ns).is_some_and(|commit| request.issue_ns <= commit.ack_ns);
-        let ours = if layer.private || self.own_flushes.contains(&number) {
+        let ours = if layer.private || self.served(number) {
             true
-        } else if self.own_threads.contains(&request.tid) {
-            // Ours was the last to ask, and was served by another.
+        } else if request.layer > 0 || self.own_threads.contains(&request.tid) {
+            // Below a loop device nothing else is ours; above, ours was the last to ask, and was served by another.
             false
-        } else if request.layer > 0 {
-            // The loop device's own worker; another loop device's there looks the same.
-            is_kernels(request)
-        } else if comm.starts_with("jbd2/") || layer.file_system == "xfs" && is_kernels(request) {
+        } else if comm.starts_with("jbd2/") || layer.file_system == "xfs" && is_kernels(&request.comm) {
             self.journal_kind(layer, request) == Kind::JournalWrite
         } else {
             self.own_workers && comm.starts_with("kworker") && within()
         };
         if ours { Kind::Flush } else { Kind::ForeignFlush }
+    }
+
+    /// Whether this flush served our own thread, or a loop device's worker for us.
+    fn served(&self, number: usize) -> bool {
+        self.own_flushes.contains(&number) || self.below.flushes.contains(&number)
     }
 
     fn journal_kind(&self, layer: &Layer, request: &DeviceRequest) -> Kind {
@@ -392,15 +400,18 @@ impl<'a> Causes<'a> {
             let private = self.layers[request.layer].private;
             return if private { "this process" } else { "not known" }.into();
         }
+        if self.below.flushes.contains(&number) || self.below.others.contains(&number) {
+            return format!("worker of {}", self.layers[request.layer - 1].device);
+        }
         // A worker's number changes from request to request and says nothing.
         let name = request.comm.as_str();
         if name.starts_with("kworker") { "kworker".into() } else { name.to_owned() }
     }
 }
 
-/// Whether a thread of the kernel asked for it: those have no process of their own that could be named.
-fn is_kernels(request: &DeviceRequest) -> bool {
-    let name = request.comm.as_str();
+/// Whether this is a thread of the kernel: those have no process of their own that could be named.
+pub(super) fn is_kernels(comm: &Comm) -> bool {
+    let name = comm.as_str();
     ["kworker", "jbd2/", "loop", "xfs", "btrfs", "kswapd", "ksoftirqd", "swapper", "md", "dm"]
         .iter()
         .any(|kernel| name.starts_with(kernel))

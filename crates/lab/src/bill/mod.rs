@@ -2,9 +2,11 @@
 //!
 //! *Owns*: turning the kernel's events into counts. *May not touch*: the measuring loop; events come from
 //! `inkstone_io::host`. [`layer`] knows the devices, [`requests`] pairs the events of each request, [`attribute`] says
-//! what each request was, [`durable`] whether the acknowledgements were covered.
+//! what each request was, `below` whose requests reach the disk below a loop device,
+//! [`durable`] whether the acknowledgements were covered.
 
 pub mod attribute;
+mod below;
 pub mod durable;
 pub mod layer;
 pub mod requests;

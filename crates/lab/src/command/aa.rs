@@ -9,7 +9,7 @@ use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 
 use crate::cell::Cell;
 use crate::pass::Limits;
-use crate::result::{AaResult, LabResult, Verdict};
+use crate::result::{AaResult, LabResult};
 use crate::run::{Order, Plan, room_needed_bytes, run};
 use crate::site::{OpenSite, Site};
 use crate::stage::Leftover;
@@ -53,23 +53,15 @@ pub fn aa(options: &AaOptions, context: &mut Context<'_>) -> Result<LabResult, L
 }
 
 fn pairs(site: &Site, plan: &Plan, options: &AaOptions, context: &mut Context<'_>) -> AaResult {
-    let mut found = AaResult {
-        place: site.place.clone(),
-        cell: plan.cells.first().map(Cell::name).unwrap_or_default(),
-        rounds: options.rounds,
-        ..AaResult::default()
-    };
+    let cell = plan.cells.first().map(Cell::name).unwrap_or_default();
+    let mut found = AaResult::of(&site.place, cell, options.rounds);
     for _ in 0..options.pairs {
         let plan = Plan { seed: fastrand::u64(..), ..plan.clone() };
         let run = run(site, &plan, context.stop, context.progress);
         if context.interrupted() {
             break;
         }
-        let relative = run.cells.get(1).and_then(|cell| cell.outcome.measured()?.relative);
-        let Some(relative) = relative else { continue };
-        found.pairs += 1;
-        found.different += u32::from(matches!(relative.verdict, Verdict::Faster | Verdict::Slower));
-        found.speedups.push(relative.speedup);
+        found.take_run(&run);
     }
     found
 }

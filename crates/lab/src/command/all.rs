@@ -353,7 +353,7 @@ fn one(
             started.result.experiments.push(found);
         }
         Part::Load(load) => {
-            let pace = Pace { rounds: tier.rounds(), budget: Some(share), seed };
+            let pace = Pace { rounds: tier.rounds(), budget: Some(share), seed, twins: false };
             let found = super::experiment::measured(site, load, &pace, title, context)?;
             started.result.experiments.extend(found);
         }

@@ -290,7 +290,7 @@ impl ClaimsOptions {
     /// For an experiment that may take so long.
     fn pace(&self, seconds: f64) -> Pace {
         let budget = Some(Duration::from_secs_f64(seconds * self.time_scale));
-        Pace { rounds: self.rounds, budget, seed: self.seed }
+        Pace { rounds: self.rounds, budget, seed: self.seed, twins: false }
     }
 
     /// All cells of the claims on these grounds, side by side, each once; none where no claim needs any.

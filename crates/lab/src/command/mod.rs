@@ -12,6 +12,7 @@ mod experiment;
 mod filesystems;
 mod measure;
 mod quick;
+mod twins;
 mod zero_range;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ pub use experiment::{ExperimentOptions, experiment};
 pub use filesystems::{FilesystemsOptions, filesystems};
 pub use measure::{MeasureOptions, measure};
 pub use quick::quick;
+pub use twins::{Twin, TwinsOptions, twins};
 pub use zero_range::{ZERO_RANGE_BYTES, ZERO_RANGE_ROUNDS, ZeroRangeOptions, zero_range};
 
 use inkstone_io::host::monotonic_ns;
@@ -97,6 +99,7 @@ impl Started {
             experiments: Vec::new(),
             fallocate: Vec::new(),
             aa: None,
+            twins: Vec::new(),
             asked: Vec::new(),
             warnings,
         };

@@ -130,6 +130,18 @@ fn on_image(
 }
 
 impl ZeroRangeOptions {
+    /// Bytes of disk that it needs at the same time.
+    pub fn room_needed_bytes(&self) -> u64 {
+        let plans = self.file_bytes.iter().map(|&bytes| room_needed_bytes(&self.plan(bytes)));
+        plans.max().unwrap_or(0).max(self.image_bytes())
+    }
+
+    /// Commits of one round in one place.
+    pub fn commits(&self) -> u64 {
+        let cells = self.file_bytes.iter().flat_map(|&bytes| cells(bytes, self.pause_ms));
+        cells.map(|cell| cell.commits() * if cell.pass == Pass::Second { 2 } else { 1 }).sum()
+    }
+
     fn kinds(&self) -> Result<Vec<ImageKind>, LabError> {
         match &self.kinds {
             Some(kinds) if !kinds.is_empty() && !is_root() => Err(LabError::Refused(

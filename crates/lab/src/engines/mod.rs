@@ -95,6 +95,15 @@ impl Rule {
     }
 }
 
+/// Whether one setting is what the other says not to do.
+pub fn are_opposite(one: &str, other: &str) -> bool {
+    let rules = RULES.iter().map(|rule| [rule.faster, rule.slower]);
+    let mut pairs = rules.chain([ETCD_SETTINGS]).filter(|[faster, slower]| faster != slower);
+    pairs.any(|pair| pair == [one, other] || pair == [other, one])
+}
+
+const ETCD_SETTINGS: [&str; 2] =
+    ["its WAL can be here", "give its WAL another disk (--wal-dir): this one is too slow for it"];
 const ETCD_CELL: &str = "fallocate fdatasync";
 
 /// etcd reserves its WAL with fallocate and syncs it by fdatasync; there is no setting for that, but a limit of its own.
@@ -104,10 +113,11 @@ fn etcd(run: &Run) -> Option<Result<EngineAdvice, String>> {
         return None;
     }
     let p99_ms = commit.p99_ns as f64 / 1e6;
+    let [here, elsewhere] = ETCD_SETTINGS;
     let setting = if commit.p99_ns < ETCD_P99_NS / ETCD_MARGIN {
-        "its WAL can be here"
+        here
     } else if commit.p99_ns > ETCD_P99_NS * ETCD_MARGIN {
-        "give its WAL another disk (--wal-dir): this one is too slow for it"
+        elsewhere
     } else {
         return Some(Err(format!(
             "etcd: the 99th percentile of a sync is {p99_ms:.2} ms here, near its limit of 10 ms"

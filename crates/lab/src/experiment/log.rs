@@ -27,7 +27,7 @@ pub struct LogPlan {
     pub threads: u32,
     /// Bytes of a record.
     pub record_bytes: u64,
-    /// Of each thread in a turn with blocks reserved ahead or not, at most; `None`: as many as its time takes.
+    /// Of each thread in a turn, at most; `None`: as many as its time takes.
     pub turn_records: Option<u64>,
     /// For the log beside its floor, where there is no budget.
     pub time: Duration,
@@ -63,6 +63,8 @@ pub(crate) fn log(
         bill_commits: 0,
         changes: false,
         seed: pace.seed,
+        twins: pace.twins,
+        records: plan.turn_records,
     };
     progress.step("the log and its floor");
     let row = rows::row(site, session, &bench, Load::Closed(plan.threads), plan.record_bytes);
@@ -104,6 +106,7 @@ fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Exper
         invalid: row.failed.clone(),
         samples: per_s(&row.rounds),
         relative: relative(&carried, &row.rounds, pace.seed),
+        twin: relative(&row.rounds, &row.again, pace.seed).filter(|_| !row.again.is_empty()),
         latency: (row.latency.count > 0).then(|| row.latency.clone()),
         figures: vec![
             figure("records per flush", "per flush", per_group),
@@ -142,7 +145,10 @@ fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Exper
              log's threads get more of them than the floor's one"
                 .into(),
             format!("the log's way: {}", row.strategy),
-            "published: 1,000 records a thread; here as many as its time takes, which is more".into(),
+            match plan.turn_records {
+                Some(records) => format!("{records} records a thread in each round; published: 1,000, once"),
+                None => "published: 1,000 records a thread; here as many as its time takes, which is more".into(),
+            },
         ],
         ..Experiment::default()
     };

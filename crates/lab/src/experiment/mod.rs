@@ -87,6 +87,9 @@ pub struct ExperimentRow {
     pub samples: Vec<f64>,
     /// Against the baseline, paired by round: above 1 is more per second, or less time.
     pub relative: Option<Relative>,
+    /// Where identical rows are asked for: the row against itself, by turns of its own in the same rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub twin: Option<Relative>,
     /// Time of single operations, where they were timed one by one.
     pub latency: Option<Histogram>,
     /// What was counted or timed beside it, per operation unless the unit says otherwise.

@@ -24,6 +24,8 @@ pub struct Pace {
     pub budget: Option<Duration>,
     /// Seed of the orders and of the bytes.
     pub seed: u64,
+    /// Every row has two turns in each round, as if it were two rows, and each pair is compared: none may differ.
+    pub twins: bool,
 }
 
 /// Of a row's part of the budget this much is measured; the rest brings the file into its state.
@@ -34,9 +36,13 @@ const TURN_MIN: Duration = Duration::from_millis(10);
 const BUDGETS_MAX: f64 = 1.25;
 
 impl Pace {
+    fn turns_of_a_row(&self) -> usize {
+        if self.twins { 2 } else { 1 }
+    }
+
     /// How long one of `rows` may be measured in one turn.
     pub(crate) fn turn(&self, rows: usize) -> Duration {
-        let turns = f64::from(self.rounds.max(1)) * rows.max(1) as f64;
+        let turns = f64::from(self.rounds.max(1)) * (rows.max(1) * self.turns_of_a_row()) as f64;
         self.budget.map_or(Duration::MAX, |budget| budget.mul_f64(MEASURED_SHARE / turns).max(TURN_MIN))
     }
 }
@@ -94,6 +100,8 @@ pub(crate) struct Row<'a> {
     shown: ExperimentRow,
     arm: Option<Box<dyn Arm + 'a>>,
     rounds: Vec<Round>,
+    /// Those of its twin, where there is one.
+    again: Vec<Round>,
     figures: Vec<Vec<Figure>>,
 }
 
@@ -114,7 +122,7 @@ impl<'a> Row<'a> {
                 None
             }
         };
-        Self { shown, arm, rounds: Vec::new(), figures: Vec::new() }
+        Self { shown, arm, rounds: Vec::new(), again: Vec::new(), figures: Vec::new() }
     }
 }
 
@@ -130,7 +138,7 @@ pub(crate) struct Frame {
 
 /// Steps that [`measure`] reports to its progress.
 pub(crate) fn steps_of(pace: &Pace, rows: usize) -> u64 {
-    u64::from(pace.rounds) * rows as u64
+    u64::from(pace.rounds) * (rows * pace.turns_of_a_row()) as u64
 }
 
 /// Takes the rows through their rounds. What was measured until Ctrl-C is kept.
@@ -146,7 +154,8 @@ pub(crate) fn measure(
     let time = pace.turn(rows.len());
     let begin = Instant::now();
     let used = || pace.budget.map_or(0.0, |budget| begin.elapsed().div_duration_f64(budget));
-    let mut order: Vec<usize> = (0..rows.len()).collect();
+    let turns = pace.turns_of_a_row();
+    let mut order: Vec<usize> = (0..rows.len() * turns).collect();
     'rounds: for number in 0..pace.rounds {
         random.shuffle(&mut order);
         // A round that is begun is ended, unless it is far too slow: a row with fewer rounds than others is compared by less.
@@ -157,12 +166,12 @@ pub(crate) fn measure(
             if session.check().is_err() || used() > BUDGETS_MAX {
                 break 'rounds;
             }
-            let row = &mut rows[index];
+            let row = &mut rows[index / turns];
             progress.step(&row.shown.name);
             let seed = random.u64(..);
             let Some(arm) = &mut row.arm else { continue };
             match arm.turn(&Turn { session, time, seed }) {
-                Ok(sample) => row.take(number, turn as u32, sample),
+                Ok(sample) => row.take(number, turn as u32, index % turns > 0, sample),
                 Err(CellError::Interrupted) => break 'rounds,
                 Err(error) => row.fail(&error),
             }
@@ -172,9 +181,10 @@ pub(crate) fn measure(
 }
 
 impl Row<'_> {
-    fn take(&mut self, number: u32, turn: u32, sample: Sample) {
+    fn take(&mut self, number: u32, turn: u32, is_twin: bool, sample: Sample) {
         let Sample { amount, total_ns, figures } = sample;
-        self.rounds.push(Round { number, turn, commits: amount, total_ns, ..Round::default() });
+        let rounds = if is_twin { &mut self.again } else { &mut self.rounds };
+        rounds.push(Round { number, turn, commits: amount, total_ns, ..Round::default() });
         self.figures.push(figures);
     }
 
@@ -182,6 +192,7 @@ impl Row<'_> {
         self.shown.invalid = Some(error.reason());
         self.arm = None;
         self.rounds.clear();
+        self.again.clear();
     }
 
     fn finish(mut self, base: &[Round], is_base: bool, unit: &str, seed: u64) -> ExperimentRow {
@@ -194,6 +205,7 @@ impl Row<'_> {
             return self.shown;
         }
         self.shown.relative = if is_base { None } else { relative(base, &self.rounds, seed) };
+        self.shown.twin = relative(&self.rounds, &self.again, seed).filter(|_| !self.again.is_empty());
         self.shown.latency = self.arm.as_ref().and_then(|arm| arm.latency());
         for figure in self.figures.iter().flatten() {
             if !self.shown.figures.iter().any(|known| known.name == figure.name) {
@@ -338,6 +350,60 @@ mod tests {
         assert_eq!(knee_of(&[]), None);
     }
 
+    struct Equal;
+
+    impl Arm for Equal {
+        fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+            let total_ns = 1_000_000 + turn.seed % 1000;
+            Ok(Sample { amount: 1000, total_ns, figures: Vec::new() })
+        }
+    }
+
+    /// What a row's twin is called, when it takes so many times as long.
+    fn twin(times: u64) -> Option<Verdict> {
+        let mut row = Row::new("row", "row", None, Ok(Equal));
+        let sample = |total_ns| Sample { amount: 1000, total_ns, figures: Vec::new() };
+        for number in 0..7 {
+            row.take(number, 0, false, sample(1_000_000 + u64::from(number)));
+            row.take(number, 1, true, sample(times * 1_000_000 - u64::from(number)));
+        }
+        row.finish(&[], true, "operations/s", 1).twin.map(|twin| twin.verdict)
+    }
+
+    #[test]
+    fn a_twin_is_called_different_only_where_it_is() {
+        assert_eq!(twin(1), Some(Verdict::Tie));
+        assert_eq!(twin(2), Some(Verdict::Slower), "a planted difference");
+    }
+
+    #[test]
+    fn twins_have_their_own_turns_and_rows_without_have_none() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let open = crate::site::OpenSite::open(directory.path(), "here", 1).expect("a site");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let frame = Frame {
+            name: "equal",
+            title: String::new(),
+            x_name: None,
+            unit: "operations/s",
+            baseline: "a".into(),
+        };
+        for twins in [true, false] {
+            let pace = Pace { rounds: 7, budget: None, seed: 1, twins };
+            let rows = ["a", "b"].map(|name| Row::new(name, name, None, Ok(Equal)));
+            let session = open.site.session(&stop);
+            let mut progress = Progress::silent();
+            let found = measure(&open.site, &session, &pace, &frame, rows.into(), &mut progress);
+            for row in &found.rows {
+                assert_eq!((row.samples.len(), row.twin.is_some()), (7, twins), "{}", row.name);
+            }
+            let turn_s = Pace { budget: Some(Duration::from_secs(10)), ..pace }.turn(2).as_secs_f64();
+            let wanted_s = 6.0 / if twins { 28.0 } else { 14.0 };
+            assert!((turn_s - wanted_s).abs() < 1e-6, "{turn_s} {wanted_s}");
+        }
+        open.close().expect("closed");
+    }
+
     #[test]
     fn few_rounds_say_nothing_of_a_knee() {
         let few: Vec<Round> = rounds(100.0).into_iter().take(2).collect();
@@ -351,6 +417,7 @@ mod tests {
             let mut row = Row {
                 shown: ExperimentRow::default(),
                 arm: None,
+                again: Vec::new(),
                 rounds: rounds(100.0),
                 figures: values.map(|value| vec![figure("user time", "ns per operation", value)]).to_vec(),
             };
@@ -363,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_a_part_of_the_budget() {
-        let pace = Pace { rounds: 5, budget: Some(Duration::from_secs(10)), seed: 1 };
+        let pace = Pace { rounds: 5, budget: Some(Duration::from_secs(10)), seed: 1, twins: false };
         assert_eq!(pace.turn(6), Duration::from_millis(200));
         assert_eq!(pace.turn(10_000), TURN_MIN);
         assert_eq!(Pace { budget: None, ..pace }.turn(6), Duration::MAX);

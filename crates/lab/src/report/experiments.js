@@ -472,10 +472,10 @@ function atlasSection(atlas, n, all) {
   );
 }
 
-function pairsSection(aa) {
+function pairsSection(aa, id = "identical") {
   const speedups = sorted(list(aa.speedups));
   section(
-    "identical",
+    id,
     "Identical ways against each other",
     el(
       "p",

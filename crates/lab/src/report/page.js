@@ -202,7 +202,7 @@ const said = (value) =>
         : String(value);
 function environment() {
   const places = [];
-  for (const place of [...runs, ...list(data.experiments), ...list(data.fallocate), ...(data.aa ? [data.aa] : [])]
+  for (const place of [...runs, ...list(data.experiments), ...list(data.fallocate), ...(data.aa ? [data.aa] : []), ...list(data.twins)]
     .map((one) => one.place)
     .filter(Boolean)) {
     if (!places.some((other) => JSON.stringify(other) === JSON.stringify(place))) places.push(place);
@@ -277,6 +277,7 @@ list(data.experiments)
   .forEach(experimentSection);
 list(data.fallocate).forEach(atlasSection);
 if (data.aa) pairsSection(data.aa);
+list(data.twins).forEach((one, number) => pairsSection(one, `identical-${number}`));
 environment();
 document.body.append(tip);
 

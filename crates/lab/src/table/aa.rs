@@ -7,9 +7,7 @@ use super::numbers::{ratio, sig3};
 use super::text::{Tint, paragraph};
 use crate::result::AaResult;
 use crate::stats;
-
-/// The share of equal pairs that chance may call different.
-const BY_CHANCE: f64 = 0.05;
+use crate::twins::{BY_CHANCE, together};
 
 /// How many pairs of identical arms were called different, and whether chance explains it.
 pub fn render_aa(aa: &AaResult, style: &TableStyle) -> String {
@@ -20,16 +18,7 @@ pub fn render_aa(aa: &AaResult, style: &TableStyle) -> String {
         paragraph(&mut out, style, "  ", "No pair was measured.", Tint::Plain);
         return out;
     }
-    let share = 100.0 * f64::from(aa.different) / f64::from(aa.pairs);
-    let chance = stats::binomial_tail(aa.pairs, aa.different, BY_CHANCE);
-    let (judged, tint) = match chance {
-        chance if chance < 0.025 => {
-            ("more than chance explains: distrust the verdicts of this machine", Tint::Bad)
-        }
-        _ => ("within what chance explains at 5%", Tint::Good),
-    };
-    let text =
-        format!("{} of {} pairs called different ({}%): {judged}", aa.different, aa.pairs, sig3(share));
+    let (text, tint) = judged(aa);
     paragraph(&mut out, style, "  ", &text, tint);
     let at = |q: f64| stats::quantile(&aa.speedups, q).map_or_else(|| "-".to_owned(), ratio);
     if !aa.speedups.is_empty() {
@@ -43,6 +32,41 @@ pub fn render_aa(aa: &AaResult, style: &TableStyle) -> String {
             aa.rounds
         );
         paragraph(&mut out, style, "  ", &text, Tint::Plain);
+    }
+    out
+}
+
+fn judged(aa: &AaResult) -> (String, Tint) {
+    let (judged, tint) = match stats::binomial_tail(aa.pairs, aa.different, BY_CHANCE) {
+        chance if chance < 0.025 => {
+            ("more than chance explains: distrust the verdicts of this machine", Tint::Bad)
+        }
+        _ => ("within what chance explains at 5%", Tint::Good),
+    };
+    let share = sig3(100.0 * aa.share());
+    (format!("{} of {} pairs called different ({share}%): {judged}", aa.different, aa.pairs), tint)
+}
+
+/// Every experiment's rows against themselves, and all together.
+pub fn render_twins(all: &[AaResult], style: &TableStyle) -> String {
+    let mut out = String::new();
+    let Some(first) = all.first() else { return out };
+    paragraph(&mut out, style, "", "Identical rows: each against itself", Tint::Strong);
+    super::place_lines(&first.place, style, &mut out);
+    for one in all {
+        let (text, tint) = match one.pairs {
+            0 => ("no pair has an interval: give it more time (--seconds)".to_owned(), Tint::Plain),
+            _ => judged(one),
+        };
+        paragraph(&mut out, style, "  ", &format!("{}: {text}", one.cell), tint);
+        for called in &one.called {
+            paragraph(&mut out, style, "      ", called, Tint::Plain);
+        }
+    }
+    let sum = together(all);
+    if sum.pairs > 0 {
+        let (text, tint) = judged(&sum);
+        paragraph(&mut out, style, "  ", &format!("all together: {text}"), tint);
     }
     out
 }

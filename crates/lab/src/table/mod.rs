@@ -22,7 +22,7 @@ mod tests;
 mod text;
 mod timeline;
 
-pub use aa::render_aa;
+pub use aa::{render_aa, render_twins};
 pub use asked::render_asked;
 pub use bench::{bill_text, render_bench};
 pub use bill::render_bill;
@@ -90,7 +90,11 @@ pub fn render(result: &LabResult, style: &TableStyle) -> String {
         out.push_str(&render_aa(aa, style));
         out.push('\n');
     }
-    let has_runs = !result.runs.is_empty() || !result.experiments.is_empty();
+    if !result.twins.is_empty() {
+        out.push_str(&render_twins(&result.twins, style));
+        out.push('\n');
+    }
+    let has_runs = !result.runs.is_empty() || !result.experiments.is_empty() || !result.twins.is_empty();
     if !has_runs && result.fallocate.is_empty() && result.aa.is_none() {
         out.push_str("Nothing was measured.\n\n");
     }

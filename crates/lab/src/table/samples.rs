@@ -296,12 +296,22 @@ pub(crate) fn atlas() -> FallocateAtlas {
 
 pub(crate) fn aa() -> AaResult {
     let speedups = (0..40u32).map(|n| 0.93 + f64::from(n * 17 % 40) * 0.0035).collect();
-    AaResult { place: place(), cell: "reuse fdatasync".into(), pairs: 40, rounds: 20, different: 2, speedups }
+    let called = Vec::new();
+    AaResult {
+        place: place(),
+        cell: "reuse fdatasync".into(),
+        pairs: 40,
+        rounds: 20,
+        different: 2,
+        speedups,
+        called,
+    }
 }
 
 /// A whole result with everything in it.
 pub(crate) fn result() -> LabResult {
     LabResult {
+        twins: Vec::new(),
         schema_version: SCHEMA_VERSION,
         inkstone_version: "0.1.0".into(),
         command: "inkstone lab .".into(),

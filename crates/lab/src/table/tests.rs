@@ -328,3 +328,30 @@ fn ugly_numbers(measured: &mut Measured, index: usize) {
         bill.timeline.push(TimelineCommit { number: u64::MAX, total_ns: 0, requests: vec![] });
     }
 }
+
+#[test]
+fn rows_against_themselves_are_counted_and_named() {
+    let quiet = samples::aa();
+    let bad = AaResult {
+        cell: "pool".into(),
+        pairs: 10,
+        different: 6,
+        called: vec!["pool, 8 threads: 1.40 [1.20..1.60]".into()],
+        ..samples::aa()
+    };
+    let none =
+        AaResult { cell: "text".into(), pairs: 0, different: 0, speedups: Vec::new(), ..samples::aa() };
+    let out = render_twins(&[quiet, bad, none], &TableStyle::default());
+    for words in [
+        "reuse fdatasync: 2 of 40 pairs called different (5.00%): within what chance explains",
+        "pool: 6 of 10 pairs called different (60.0%): more than chance explains",
+        "pool, 8 threads: 1.40 [1.20..1.60]",
+        "text: no pair has an interval",
+        "all together: 8 of 50 pairs called different (16.0%): more than chance explains",
+    ] {
+        assert!(
+            out.replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ").contains(words),
+            "{words}: {out}"
+        );
+    }
+}

@@ -2,7 +2,10 @@
 //!
 //! *Owns*: what a small bill is measured with. *May not touch*: what it must say.
 
+#![allow(dead_code, reason = "each test file uses some of it")]
+
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use inkstone_io::host::can_trace;
@@ -52,5 +55,37 @@ pub(crate) fn plan(cells: Vec<Cell>, bill_commits: u64, timeline_commits: usize)
         bill_time: Duration::MAX,
         timeline_commits,
         seed: 7,
+    }
+}
+
+/// A process that writes and syncs beside the test, until it is dropped.
+pub(crate) struct Neighbour(std::process::Child);
+
+impl Neighbour {
+    /// Two of them, that write into this directory and have begun.
+    pub(crate) fn two(directory: &Path) -> [Self; 2] {
+        let beside = directory.join("neighbour");
+        let both = [Self::start(&beside), Self::start(&directory.join("another"))];
+        let begun = std::time::Instant::now();
+        while std::fs::metadata(&beside).map_or(0, |facts| facts.len()) < 64 << 10 {
+            assert!(begun.elapsed() < Duration::from_secs(120), "the neighbour writes nothing");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        both
+    }
+
+    fn start(file: &Path) -> Self {
+        let mut of = std::ffi::OsString::from("of=");
+        of.push(file);
+        let mut dd = std::process::Command::new("dd");
+        dd.args(["if=/dev/zero", "bs=4096", "oflag=dsync", "conv=notrunc", "status=none"]).arg(of);
+        Self(dd.spawn().expect("dd"))
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

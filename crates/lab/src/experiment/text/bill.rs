@@ -37,8 +37,18 @@ const SYNC_EVERY: Duration = Duration::from_millis(1);
 
 const DEMAND: &str = "on demand";
 const AHEAD: &str = "reserved ahead";
+const PRACTICE: &str = "used again, as article 1 practises it";
 /// Of each bill.
-pub(super) const ROWS: usize = 2;
+pub(super) const ROWS: usize = 3;
+
+/// Where the blocks of the files come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blocks {
+    OnDemand,
+    Ahead,
+    /// Written files, made ready before anything is counted.
+    UsedAgain,
+}
 
 /// When the lines reach the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +79,9 @@ pub(super) fn bill(
     pace: &Pace,
     progress: &mut Progress,
 ) -> Experiment {
-    let rows = [(DEMAND, false), (AHEAD, true)]
-        .map(|(name, ahead)| Row::new(name, synced.words(), None, Ok(Billed { site, lines, synced, ahead })));
+    let rows = [(DEMAND, Blocks::OnDemand), (AHEAD, Blocks::Ahead), (PRACTICE, Blocks::UsedAgain)].map(
+        |(name, blocks)| Row::new(name, synced.words(), None, Ok(Billed { site, lines, synced, blocks })),
+    );
     let frame = Frame {
         name: match synced {
             Synced::AtTheEnd => "text-bill",
@@ -108,13 +119,16 @@ struct Billed<'a> {
     site: &'a Site,
     lines: &'a Lines,
     synced: Synced,
-    ahead: bool,
+    blocks: Blocks,
 }
 
 impl Billed<'_> {
     fn open(&self, folder: &Path) -> Result<Writer, CellError> {
+        if self.blocks == Blocks::UsedAgain {
+            return Writer::practice(folder, self.synced == Synced::AsItGoes);
+        }
         let rotation = Rotation::new().at_bytes(FILE_BYTES);
-        let rotation = if self.ahead { rotation.allocate_ahead() } else { rotation };
+        let rotation = if self.blocks == Blocks::Ahead { rotation.allocate_ahead() } else { rotation };
         let survive = match self.synced {
             Synced::AtTheEnd => Survive::Nothing,
             Synced::AsItGoes => Survive::PowerLoss(SYNC_EVERY),
@@ -125,9 +139,14 @@ impl Billed<'_> {
     }
 
     /// Writes, closes and syncs; the threads that did it beside the caller.
-    fn write(&self, session: &Session<'_>, folder: &Path) -> Result<Vec<u32>, CellError> {
+    fn write(
+        &self,
+        session: &Session<'_>,
+        folder: &Path,
+        ready: Option<Writer>,
+    ) -> Result<Vec<u32>, CellError> {
         let refused = |error: std::io::Error| CellError::Invalid(format!("writing lines: {error}"));
-        let writer = self.open(folder)?;
+        let writer = ready.map_or_else(|| self.open(folder), Ok)?;
         for number in 0..TURN_BYTES / LINE_BYTES as u64 {
             if number % 4096 == 0 {
                 session.check()?;
@@ -156,9 +175,10 @@ impl Arm for Billed<'_> {
             return Err(CellError::Invalid("there is no block device to watch".into()));
         };
         layer.private = self.site.private;
+        let ready = (self.blocks == Blocks::UsedAgain).then(|| self.open(&folder)).transpose()?;
         let trace = BlockTrace::start(&layer.numbers)?;
         let start_ns = monotonic_ns();
-        let written = self.write(turn.session, &folder);
+        let written = self.write(turn.session, &folder, ready);
         let ack_ns = monotonic_ns();
         let trace = trace.stop()?;
         let own_threads = written?;
@@ -232,10 +252,12 @@ fn finding(found: &Experiment, synced: Synced, private: bool) -> Option<Finding>
         Some(format!("{} writes ({bytes}B of journal and metadata)", said.collect::<Vec<_>>().join(" and ")))
     };
     let sentence = format!(
-        "A MiB of text log that is {} takes {} with blocks taken on demand, and {} with blocks reserved ahead.",
+        "A MiB of text log that is {} takes {} with blocks taken on demand, {} with blocks reserved ahead, and {} in written files \
+         that are used again.",
         synced.words(),
         said(DEMAND)?,
         said(AHEAD)?,
+        said(PRACTICE)?,
     );
     Some(Finding { sentence, naive: Some(DEMAND.into()), ..Finding::default() })
 }

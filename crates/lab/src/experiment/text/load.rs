@@ -169,11 +169,12 @@ impl Arm for Writers<'_> {
         let cpu_before_ns = process_cpu_ns();
         let (begin_ns, done) = self.write(turn, &writer)?;
         let grown = resident_bytes().zip(resident).map(|(after, before)| after.saturating_sub(before));
-        writer.close().map_err(|error| CellError::Invalid(format!("closing: {error}")))?;
+        let closed = writer.close().map_err(|error| CellError::Invalid(format!("closing: {error}")))?;
         let total_ns = monotonic_ns() - begin_ns;
         let cpu_ns = process_cpu_ns() - cpu_before_ns;
         let lines: u64 = done.iter().map(|done| done.lines).sum();
-        self.lost_lines += lost(lines, bytes_in(&folder)?)?;
+        let bytes = closed.map_or_else(|| bytes_in(&folder), Ok)?;
+        self.lost_lines += lost(lines, bytes)?;
         take_away(&folder)?;
         let mut figures = vec![figure("CPU time", "ns per line", cpu_ns as f64 / lines.max(1) as f64)];
         let sample = match self.load {

@@ -5,6 +5,7 @@
 
 mod bill;
 mod load;
+mod practice;
 mod ways;
 
 use std::time::{Duration, Instant};
@@ -159,7 +160,8 @@ fn one(
 
 fn notes(load: Load) -> Vec<String> {
     let memory = "memory: by how much the process had grown when the last line was written; \"in files of\": the file is \
-                  rotated at that size, \"ahead\": the next one is made and its blocks reserved beforehand";
+                  rotated at that size, \"ahead\": the next one is made and its blocks reserved beforehand; \"article 1\": of its \
+                  files the last four are kept, and a line may begin in one and end in the next";
     let load = match load {
         Load::Unpaced { .. } => {
             "a turn ends when every line is in the file and it is closed; the CPU time is that of the whole process until then"

@@ -11,6 +11,8 @@ use inkstone_appender::{Guard, LogWriter, Rotation, Survive};
 
 use crate::stage::CellError;
 
+use super::practice::Practice;
+
 /// Of a line, with its end.
 pub(super) const LINE_BYTES: usize = 120;
 /// Of a file of the ways that rotate.
@@ -26,6 +28,7 @@ inkstone_io::named_choice! {
         Kill = "LogWriter, survives a kill", "its buffers in a file in memory";
         Rotating = "LogWriter, in files of 1 MiB", "a new file at each MiB";
         Ahead = "LogWriter, in files of 1 MiB, ahead", "the next file made, and its blocks reserved, beforehand";
+        Practice = "as article 1 practises it", "multiples of 4,096 bytes into written files of 1 MiB, the oldest used again";
     }
 }
 
@@ -33,6 +36,7 @@ impl Way {
     pub(super) fn series(self) -> &'static str {
         match self {
             Self::File | Self::Buffered => "standard library",
+            Self::Practice => "practice",
             _ => "text log",
         }
     }
@@ -43,6 +47,7 @@ pub(super) enum Writer {
     File(Mutex<File>),
     Buffered(Mutex<BufWriter<File>>),
     Log(LogWriter, Guard),
+    Practice(Practice),
 }
 
 impl Writer {
@@ -55,6 +60,7 @@ impl Writer {
         let log = match way {
             Way::File => return Ok(Self::File(Mutex::new(made(&path)?))),
             Way::Buffered => return Ok(Self::Buffered(Mutex::new(BufWriter::new(made(&path)?)))),
+            Way::Practice => return Self::practice(folder, false),
             Way::Log => log,
             Way::Kill => log.survive(Survive::Kill),
             Way::Rotating => log.rotate(rotating),
@@ -62,6 +68,16 @@ impl Writer {
         };
         let (log, guard) = log.open()?;
         Ok(Self::Log(log, guard))
+    }
+
+    /// Article 1's; synced after each buffer or not.
+    ///
+    /// # Errors
+    /// What the file system answers, in words.
+    pub(super) fn practice(folder: &Path, is_synced: bool) -> Result<Self, CellError> {
+        let opened = Practice::open(folder, is_synced);
+        let opened = opened.map_err(|error| inkstone_io::Error::new("make files ready in", folder, error))?;
+        Ok(Self::Practice(opened))
     }
 
     /// One line. It never shares the file's line with another.
@@ -74,15 +90,19 @@ impl Writer {
                 let mut log = log;
                 log.write_all(line)
             }
+            Self::Practice(log) => log.put(line),
         }
     }
 
-    /// Every line is in the file afterwards.
-    pub(super) fn close(self) -> io::Result<()> {
+    /// Every line is in the file afterwards. Gives the bytes of lines where the files no longer have all of them.
+    pub(super) fn close(self) -> io::Result<Option<u64>> {
         match self {
-            Self::File(_) => Ok(()),
-            Self::Buffered(file) => file.into_inner().unwrap_or_else(PoisonError::into_inner).flush(),
-            Self::Log(_, guard) => guard.close(),
+            Self::File(_) => Ok(None),
+            Self::Buffered(file) => {
+                file.into_inner().unwrap_or_else(PoisonError::into_inner).flush().map(|()| None)
+            }
+            Self::Log(_, guard) => guard.close().map(|()| None),
+            Self::Practice(log) => log.close().map(Some),
         }
     }
 }

@@ -1,0 +1,91 @@
+//! `inkstone lab aa`.
+//!
+//! *Owns*: its arguments. *May not touch*: measuring, counting, rendering.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use inkstone_io::NamedChoice as _;
+use inkstone_lab::command::{AaOptions, Context, Twin, TwinsOptions, aa, twins};
+
+use super::show;
+use crate::output::{Output, View};
+use crate::parse::duration;
+use crate::select::{Where, seed};
+
+#[derive(Debug, Args)]
+pub(crate) struct AaArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Pairs [default: 200]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pairs: Option<u32>,
+    /// Instead of pairs of one overwrite: every row of these experiments against itself; all for all of them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = of, conflicts_with = "pairs")]
+    of: Vec<Of>,
+    /// For each experiment of --of
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "of")]
+    seconds: Duration,
+    /// Rounds in each pair
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    rounds: u32,
+    /// Seed of orders and bytes, for --of [default: another one each time]
+    #[arg(long, value_name = "N", requires = "of")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    All,
+    One(Twin),
+}
+
+fn of(text: &str) -> Result<Of, String> {
+    if text == "all" {
+        return Ok(Of::All);
+    }
+    let names: Vec<&str> = Twin::ALL.iter().map(|twin| twin.name()).collect();
+    let known = Twin::ALL.iter().find(|twin| twin.name() == text);
+    known
+        .map(|&twin| Of::One(twin))
+        .ok_or_else(|| format!("{text:?}: take all, or some of {}", names.join(", ")))
+}
+
+impl AaArguments {
+    pub(super) fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Runs it and shows what it found.
+    pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+        const PAIRS: u32 = 200;
+        let directory = self.place.directory.clone();
+        if self.of.is_empty() {
+            let options = AaOptions { directory, pairs: self.pairs.unwrap_or(PAIRS), rounds: self.rounds };
+            return show(&self.output, &aa(&options, context)?, View::Aa);
+        }
+        let mut of: Vec<Twin> = Vec::new();
+        for named in &self.of {
+            let these = match named {
+                Of::All => Twin::ALL,
+                Of::One(twin) => std::slice::from_ref(twin),
+            };
+            for twin in these {
+                if !of.contains(twin) {
+                    of.push(*twin);
+                }
+            }
+        }
+        let options = TwinsOptions {
+            directory,
+            of,
+            rounds: self.rounds,
+            time: self.seconds,
+            seed: self.seed.unwrap_or_else(seed),
+        };
+        show(&self.output, &twins(&options, context)?, View::Aa)
+    }
+}

@@ -1,0 +1,254 @@
+//! `inkstone lab published`: every published table at its own size, one after the other, into a directory.
+//!
+//! *Owns*: the order of parts, which of them are done, what is said before and after. *May not touch*: how any of them measures: each is
+//! the command that a person would type.
+//!
+//! A part is done when its result has its name. Until then it is written under another, so that a kill at any time leaves either a
+//! whole result or none, and the next start goes on with the first part that has none.
+
+mod effort;
+mod parts;
+mod summary;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, FromArgMatches as _};
+use inkstone_lab::claims::{Answer, ClaimsResult};
+use inkstone_lab::result::LabResult;
+
+use self::effort::{Effort, human_bytes, human_s};
+pub(crate) use self::parts::{PARTS, Part};
+use self::summary::Seen;
+use super::LabArguments;
+
+const EXAMPLES: &str = "\
+Examples:
+  inkstone lab published results --list    what there is to do, how long each takes about, and how much space
+  sudo inkstone lab published results      hours; stop it whenever you like: the same command goes on
+  sudo inkstone lab published results --only e5,e7
+  sudo inkstone lab published try --small  the same commands at sizes that take seconds
+
+Each part leaves NAME.json, with everything, and the end is table.md. To do a part again, remove its NAME.json. Exits with 1
+where a part could not be done, with 130 where a signal ended it.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PublishedArguments {
+    /// Where the results go; made if it is not there
+    #[arg(value_name = "RESULTS")]
+    results: PathBuf,
+    /// Directory on the disk to measure [default: the current one]
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Only these parts
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = part)]
+    only: Vec<&'static Part>,
+    /// All parts but these
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = part, conflicts_with = "only")]
+    skip: Vec<&'static Part>,
+    /// Say what there is to do, and do nothing
+    #[arg(long)]
+    list: bool,
+    /// The same commands at sizes that take seconds, to try it out
+    #[arg(long)]
+    small: bool,
+    /// No tables and no progress of the parts: only what is begun and done
+    #[arg(long)]
+    quiet: bool,
+}
+
+fn part(text: &str) -> Result<&'static Part, String> {
+    let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+    let known = PARTS.iter().find(|part| part.name == text);
+    known.ok_or_else(|| format!("{text:?}: there are {}", names.join(", ")))
+}
+
+/// What became of a part.
+#[derive(Debug)]
+enum Done {
+    Before(Box<LabResult>),
+    Now(Box<LabResult>),
+    Not(String),
+}
+
+impl PublishedArguments {
+    fn parts(&self) -> impl Iterator<Item = &'static Part> {
+        let named = |list: &[&Part], part: &Part| list.iter().any(|named| named.name == part.name);
+        PARTS.iter().filter(move |part| match self.only.as_slice() {
+            [] => !named(&self.skip, part),
+            only => named(only, part),
+        })
+    }
+
+    /// Does what is not done yet.
+    pub(super) fn run(&self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+        let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
+        ensure!(directory.is_dir(), "{}: there is no such directory", directory.display());
+        if !self.list {
+            fs::create_dir_all(&self.results)
+                .with_context(|| format!("make directory {}", self.results.display()))?;
+        }
+        // Of the directory itself, so that nothing is left; a killed one holds it no more.
+        let lock = (!self.list).then(|| fs::File::open(&self.results)).transpose()?;
+        if let Some(lock) = &lock
+            && lock.try_lock().is_err()
+        {
+            bail!("{}: another `inkstone lab published` works there", self.results.display());
+        }
+        let commit_s = if self.small { 0.0 } else { effort::commit_s(&directory)? };
+        let open = self.announce(commit_s)?;
+        if self.list {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut found = Vec::new();
+        for part in self.parts() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(ExitCode::from(130));
+            }
+            let done = match self.known(part) {
+                Some(result) => Done::Before(Box::new(result)),
+                None => {
+                    let at = open.iter().position(|name| *name == part.name).map_or(0, |at| at + 1);
+                    say!("[{at}/{}] {}: {}", open.len(), part.name, part.line(self.small));
+                    match self.one(part, &directory, stop) {
+                        Ok(result) if result.interrupted => return Ok(ExitCode::from(130)),
+                        Ok(result) => Done::Now(Box::new(result)),
+                        Err(error) => Done::Not(format!("{error:#}")),
+                    }
+                }
+            };
+            match &done {
+                Done::Not(why) => say!("{}: not done: {why}", part.name),
+                Done::Now(result) => {
+                    say!("{}: done in {}", part.name, human_s(result.elapsed_ns as f64 / 1e9))
+                }
+                Done::Before(_) => {}
+            }
+            found.push((part, done));
+        }
+        self.sum_up(&found)
+    }
+
+    /// Says what is done, and what each of the others takes; gives the names of those.
+    fn announce(&self, commit_s: f64) -> anyhow::Result<Vec<&'static str>> {
+        let mut open = Vec::new();
+        let mut sum = Effort::default();
+        if !self.small {
+            say!(
+                "A durable commit of 4 KiB takes {:.0} us here now; times are rough, by it.",
+                commit_s * 1e6
+            );
+        }
+        for part in self.parts() {
+            if self.known(part).is_some() {
+                say!("  {:<12} done before ({})", part.name, self.path(part).display());
+                continue;
+            }
+            open.push(part.name);
+            let takes = if self.small {
+                "seconds".into()
+            } else {
+                let effort = Effort::of(&parse(&part.words(false))?, commit_s)?;
+                sum.seconds += effort.seconds;
+                sum.bytes = sum.bytes.max(effort.bytes);
+                format!("about {}, {} of disk", human_s(effort.seconds), human_bytes(effort.bytes))
+            };
+            let root = if part.needs_root { ", root" } else { "" };
+            say!("  {:<12} {takes}{root}: {}", part.name, part.line(self.small));
+        }
+        if !self.small && !open.is_empty() {
+            say!("Together about {}; {} of disk at a time.", human_s(sum.seconds), human_bytes(sum.bytes));
+        }
+        Ok(open)
+    }
+
+    fn path(&self, part: &Part) -> PathBuf {
+        self.results.join(format!("{}.json", part.name))
+    }
+
+    /// The result of a part that is done, by the same command.
+    fn known(&self, part: &Part) -> Option<LabResult> {
+        let text = fs::read_to_string(self.path(part)).ok()?;
+        let result: LabResult = serde_json::from_str(&text).ok()?;
+        (!result.interrupted && result.command == part.line(self.small)).then_some(result)
+    }
+
+    fn one(&self, part: &Part, directory: &Path, stop: &AtomicBool) -> anyhow::Result<LabResult> {
+        // `fallocate` and the others take it as their last word.
+        let (path, raw) = (self.path(part), self.results.join(format!("{}.part", part.name)));
+        let named = [raw.display().to_string(), directory.display().to_string()];
+        let mut words = part.words(self.small);
+        words.extend(["--json", named[0].as_str()]);
+        if self.quiet {
+            words.push("--quiet");
+        }
+        words.push(named[1].as_str());
+        let code = super::dispatch(&parse(&words)?, stop)?;
+        let text = fs::read_to_string(&raw).with_context(|| format!("read {}", raw.display()))?;
+        let mut whole: serde_json::Value = serde_json::from_str(&text)?;
+        let mut result: LabResult = serde_json::from_str(&text)?;
+        if result.interrupted {
+            fs::remove_file(&raw).with_context(|| format!("remove {}", raw.display()))?;
+            return Ok(result);
+        }
+        // 2 is for output that was lost, which the end of the program says.
+        ensure!(
+            code != ExitCode::FAILURE,
+            "nothing could be measured, or the disk filled up: see {}",
+            raw.display()
+        );
+        result.command = part.line(self.small);
+        whole["command"] = result.command.clone().into();
+        write_whole(&path, &raw, &(serde_json::to_string(&whole)? + "\n"))?;
+        Ok(result)
+    }
+
+    /// The answers of a part that has any.
+    fn claims(&self, part: &Part) -> Vec<Answer> {
+        let text = fs::read_to_string(self.path(part)).unwrap_or_default();
+        serde_json::from_str::<ClaimsResult>(&text).map(|found| found.claims).unwrap_or_default()
+    }
+
+    fn sum_up(&self, found: &[(&'static Part, Done)]) -> anyhow::Result<ExitCode> {
+        let measured = found.iter().filter_map(|(part, done)| match done {
+            Done::Before(result) | Done::Now(result) => {
+                Some(Seen { part, result, claims: self.claims(part) })
+            }
+            Done::Not(_) => None,
+        });
+        let table = self.results.join("table.md");
+        let text = summary::table(&measured.collect::<Vec<_>>(), self.small);
+        write_whole(&table, &self.results.join("table.part"), &text)?;
+        let missing: Vec<&str> = found
+            .iter()
+            .filter(|(_, done)| matches!(done, Done::Not(_)))
+            .map(|(part, _)| part.name)
+            .collect();
+        say!("{} of {} parts are done: {}", found.len() - missing.len(), found.len(), table.display());
+        if missing.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        say!("Not done: {} (the reasons stand above; the same command tries them again)", missing.join(", "));
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// Under its own name only when all of it is on the disk.
+fn write_whole(path: &Path, beside: &Path, text: &str) -> anyhow::Result<()> {
+    let written = || format!("write {}", path.display());
+    fs::write(beside, text).with_context(written)?;
+    fs::File::open(beside).and_then(|file| file.sync_all()).with_context(written)?;
+    fs::rename(beside, path).with_context(written)
+}
+
+/// The arguments of `inkstone lab` that these words are.
+pub(super) fn parse(words: &[&str]) -> anyhow::Result<LabArguments> {
+    let definition = LabArguments::augment_args(clap::Command::new("lab"));
+    let all = std::iter::once("lab").chain(words.iter().copied());
+    let matches = definition.try_get_matches_from(all)?;
+    Ok(LabArguments::from_arg_matches(&matches)?)
+}

@@ -1,0 +1,111 @@
+//! `inkstone lab published`: what a kill in the middle leaves, and that it goes on where it stopped.
+
+mod support;
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use support::{directory, good, json, run, spawn, text, until};
+
+const PARTS: &str = "e1-order,wal,e5,e10,e6";
+
+fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["lab", "published", "results", "--small", "--quiet", "--only", PARTS], more].concat()
+}
+
+fn written(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
+}
+
+/// Killed with some parts done: they are not done again, and the others are.
+#[test]
+fn a_kill_in_the_middle_loses_only_the_part_that_was_running() {
+    let directory = directory();
+    let at = directory.path();
+    let result = |name: &str| at.join("results").join(format!("{name}.json"));
+    let mut child = spawn(at, &arguments(&[]));
+    // In the order of the whole: e6, wal, e5, e10, e1-order.
+    until(|| result("wal").exists());
+    child.kill().expect("killed");
+    child.wait().expect("an end");
+    let done: Vec<&str> =
+        ["e6", "wal", "e5", "e10", "e1-order"].into_iter().filter(|name| result(name).exists()).collect();
+    assert!(done.len() >= 2 && done[..2] == ["e6", "wal"], "{done:?}");
+    let before: Vec<_> = done.iter().map(|name| written(&result(name))).collect();
+    for name in &done {
+        assert!(
+            json(&std::fs::read(result(name)).expect("a result"))["schema_version"].is_number(),
+            "{name}"
+        );
+    }
+
+    let said = text(&good(at, &arguments(&[]), b""));
+    for (name, before) in done.iter().zip(before) {
+        assert_eq!(written(&result(name)), before, "{name} was done again");
+        assert!(said.contains(&format!("{name:<12} done before")), "{name}: {said}");
+        assert!(!said.contains(&format!("] {name}: ")), "{name}: {said}");
+    }
+    assert!(said.contains("5 of 5 parts are done: results/table.md"), "{said}");
+    let table = std::fs::read_to_string(at.join("results/table.md")).expect("the table");
+    for line in [
+        "| E1 | `inkstone lab write --preset e1-order --size 64KiB --rounds 1 --bill-commits 0` |",
+        "| reuse fdatasync |",
+        "| inkstone |",
+    ] {
+        assert!(table.contains(line), "{line}: {table}");
+    }
+    // Nothing but results, and nothing of the killed one in the measured directory.
+    let mut names: Vec<String> = std::fs::read_dir(at.join("results"))
+        .expect("the results")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["e1-order.json", "e10.json", "e5.json", "e6.json", "table.md", "wal.json"]);
+    let left: Vec<_> = std::fs::read_dir(at).expect("it").map(|e| e.expect("one").file_name()).collect();
+    assert_eq!(left, ["results"]);
+
+    let again = text(&good(at, &arguments(&[]), b""));
+    assert!(!again.contains("] e"), "everything was done: {again}");
+    // Another command, so another result.
+    let said = text(&run(at, &["lab", "published", "results", "--list", "--only", "wal"]).stdout);
+    assert!(said.contains("wal          about") && !said.contains("done before"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_done_is_said_and_the_others_are() {
+    let directory = directory();
+    let at = directory.path();
+    // The result of one part cannot get its name.
+    std::fs::create_dir_all(at.join("results/wal.json")).expect("a directory");
+    let output = run(at, &["lab", "published", "results", "--small", "--quiet", "--only", "wal,e5"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("wal: not done: write results/wal.json"), "{said}");
+    assert!(said.contains("1 of 2 parts are done") && said.contains("Not done: wal"), "{said}");
+    let output = run(at, &["lab", "published", "results", "nowhere", "--small"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("nowhere: there is no such directory"));
+}
+
+#[test]
+fn rows_against_themselves_of_any_experiment() {
+    let directory = directory();
+    let at = directory.path();
+    let arguments = ["lab", "aa", "--of", "wal,log", "--seconds", "3s", "--quiet", "--json", "aa.json"];
+    let said = text(&good(at, &arguments, b""));
+    assert!(said.contains("all together: "), "{said}");
+    let found = json(&std::fs::read(at.join("aa.json")).expect("a result"));
+    let twins = found["twins"].as_array().expect("a list");
+    assert_eq!(twins.len(), 2);
+    // Cells have five rounds however slow the disk is, and so has the log itself; what shares the rest of its time may have fewer.
+    for (one, (cell, least)) in twins.iter().zip([("wal", 4), ("log", 1)]) {
+        assert_eq!(one["cell"], cell);
+        let number = |name: &str| one[name].as_u64().expect("a count");
+        let (pairs, different) = (number("pairs"), number("different"));
+        assert!(pairs >= least && different <= pairs, "{one}");
+        assert_eq!(one["speedups"].as_array().map(Vec::len), Some(pairs as usize), "{one}");
+    }
+    let output = run(at, &["lab", "aa", "--of", "everything"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("take all, or some of quick"), "{}", text(&output.stderr));
+}

@@ -1,0 +1,173 @@
+//! Several results of one command: whether they contradict each other.
+//!
+//! *Owns*: what a contradiction is. *May not touch*: the advice (`engines`), the comparison (`stats`).
+//!
+//! Advice is reversed where one result names a setting and another its opposite; that one says nothing, or "either", is no contradiction.
+//! Two rows change places where each is called faster than the other by some result; the intervals are as wide as all pairs of rows in all
+//! results need at once (Bonferroni), as a reader looks at all of them.
+
+use std::collections::BTreeMap;
+
+use crate::engines::{advise_all, are_opposite};
+use crate::experiment::{Experiment, ExperimentRow, less_is_better};
+use crate::result::{LabResult, Round, Verdict};
+use crate::stats::relative_of_several;
+
+/// What several results agreed on, and where they did not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// How often anything was said, of all results together.
+    pub said: usize,
+    /// Each contradiction, in words.
+    pub reversed: Vec<String>,
+}
+
+/// Of named results: the settings that two of them set differently.
+pub fn advice(results: &[(String, LabResult)]) -> Agreement {
+    // What a setting is about: its run, its engine, and the part before what it is set to.
+    let mut said: BTreeMap<(String, String, String), BTreeMap<String, Vec<String>>> = BTreeMap::new();
+    let mut found = Agreement::default();
+    for (name, result) in results {
+        for (run, answer) in advise_all(result) {
+            for advice in answer.advice {
+                found.said += 1;
+                let about = (run.name.clone(), advice.engine, advice.source);
+                said.entry(about).or_default().entry(advice.setting).or_default().push(name.clone());
+            }
+        }
+    }
+    for ((run, engine, _), settings) in said {
+        let names: Vec<&String> = settings.keys().collect();
+        if names.iter().any(|one| names.iter().any(|other| are_opposite(one, other))) {
+            let each = settings.iter().map(|(setting, by)| format!("`{setting}` by {}", by.join(", ")));
+            found.reversed.push(format!("{run}, {engine}: {}", each.collect::<Vec<_>>().join("; ")));
+        }
+    }
+    found
+}
+
+/// Of named results: rows of an experiment that change places.
+pub fn order(results: &[(String, LabResult)]) -> Agreement {
+    let mut named: BTreeMap<&str, Vec<(&str, &Experiment)>> = BTreeMap::new();
+    for (name, result) in results {
+        for experiment in &result.experiments {
+            named.entry(&experiment.name).or_default().push((name, experiment));
+        }
+    }
+    let asked: usize = named.values().flatten().map(|(_, experiment)| pairs(experiment).count()).sum();
+    let mut found = Agreement::default();
+    for (experiment, all) in named {
+        // By which results the first is called faster, and by which the second.
+        let mut faster: BTreeMap<(&str, &str), [Vec<&str>; 2]> = BTreeMap::new();
+        for (by, one) in all {
+            for (first, second) in pairs(one) {
+                let (base, other) = (rounds(first, &one.unit), rounds(second, &one.unit));
+                let relative = relative_of_several(&base, &other, one.seed, asked);
+                let place = match relative.map(|relative| relative.verdict) {
+                    Some(Verdict::Slower) => 0,
+                    Some(Verdict::Faster) => 1,
+                    _ => continue,
+                };
+                found.said += 1;
+                faster.entry((&first.name, &second.name)).or_default()[place].push(by);
+            }
+        }
+        for ((first, second), [by_first, by_second]) in faster {
+            if !by_first.is_empty() && !by_second.is_empty() {
+                let (one, other) = (by_first.join(", "), by_second.join(", "));
+                found.reversed.push(format!(
+                    "{experiment}: `{first}` is faster than `{second}` by {one}, slower by {other}"
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// Every two rows that were measured, the one whose name comes first in the alphabet first: results may list them in another order.
+fn pairs(experiment: &Experiment) -> impl Iterator<Item = (&ExperimentRow, &ExperimentRow)> {
+    let measured = |row: &&ExperimentRow| row.invalid.is_none() && !row.samples.is_empty();
+    let mut rows: Vec<&ExperimentRow> = experiment.rows.iter().filter(measured).collect();
+    rows.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let all = (0..rows.len()).flat_map(move |first| {
+        let rows = rows.clone();
+        (first + 1..rows.len()).map(move |second| (rows[first], rows[second]))
+    });
+    all.collect::<Vec<_>>().into_iter()
+}
+
+/// The rounds again, from what they came to.
+fn rounds(row: &ExperimentRow, unit: &str) -> Vec<Round> {
+    const COMMITS: u64 = 1_000_000;
+    let one = |(number, &value): (u32, &f64)| {
+        let each_ns = if less_is_better(unit) { value } else { 1e9 / value };
+        Round { number, commits: COMMITS, total_ns: (COMMITS as f64 * each_ns) as u64, ..Round::default() }
+    };
+    (0..).zip(&row.samples).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::tests::{cell, run};
+    use crate::result::DurableFinding;
+
+    fn empty() -> LabResult {
+        LabResult {
+            runs: Vec::new(),
+            experiments: Vec::new(),
+            fallocate: Vec::new(),
+            warnings: Vec::new(),
+            ..crate::table::samples::result()
+        }
+    }
+
+    fn engines(reuse_us: f64) -> LabResult {
+        let seen = || DurableFinding::Seen { commits: 10 };
+        let cells = vec![cell("zeros fdatasync", 100.0, seen()), cell("reuse fdatasync", reuse_us, seen())];
+        LabResult { runs: vec![run(cells)], ..empty() }
+    }
+
+    fn named<T>(results: impl IntoIterator<Item = T>) -> Vec<(String, T)> {
+        results.into_iter().enumerate().map(|(number, one)| (format!("{number}.json"), one)).collect()
+    }
+
+    #[test]
+    fn advice_is_reversed_only_where_two_say_different_things() {
+        let same = advice(&named([engines(50.0), engines(48.0), engines(51.0)]));
+        assert!(same.said >= 3 && same.reversed.is_empty(), "{same:?}");
+        let either = advice(&named([engines(50.0), engines(100.0)]));
+        assert!(either.reversed.is_empty(), "either is no opposite: {either:?}");
+        let reversed = advice(&named([engines(50.0), engines(200.0)]));
+        assert_eq!(reversed.reversed.len(), 1, "{reversed:?}");
+        assert!(reversed.reversed[0].contains("PostgreSQL") && reversed.reversed[0].contains("1.json"));
+    }
+
+    fn reads(rates: &[(&str, f64)]) -> LabResult {
+        let row = |&(name, rate): &(&str, f64)| ExperimentRow {
+            name: name.into(),
+            samples: (0..7).map(|n| rate * (1.0 + f64::from(n % 3) * 0.01)).collect(),
+            ..ExperimentRow::default()
+        };
+        let experiment = Experiment {
+            name: "read".into(),
+            rows: rates.iter().map(row).collect(),
+            ..Experiment::default()
+        };
+        LabResult { experiments: vec![experiment], ..empty() }
+    }
+
+    #[test]
+    fn rows_change_places_only_where_both_are_told() {
+        let one = || reads(&[("read", 100.0), ("mmap", 200.0), ("fread", 100.5)]);
+        let other = reads(&[("mmap", 210.0), ("fread", 101.0), ("read", 99.0)]);
+        let same = order(&named([one(), other]));
+        assert_eq!((same.said, same.reversed.len()), (4, 0), "ties are no order: {same:?}");
+        let turned = order(&named([one(), reads(&[("read", 300.0), ("mmap", 100.0)])]));
+        assert_eq!(
+            turned.reversed,
+            ["read: `mmap` is faster than `read` by 0.json, slower by 1.json"],
+            "{turned:?}"
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Below a loop device: which of the host's requests its worker made for this process.
+//!
+//! *Owns*: that split. *May not touch*: what a request was (`attribute`).
+//!
+//! A loop device serves a request by a thread of the kernel (`kworker`, before Linux 5.7 `loopN`), whose number says nothing: the same
+//! thread works for everybody, and each flush may have another. What says whose it is, is time: while a request of ours on the loop
+//! device is under way, its worker asks the host's device, and waits. So a flush is ours if it served what a thread of the kernel
+//! asked for within a flush of ours above; and a thread that did so, or moved bytes of the backing file within a request of ours,
+//! is the loop device's worker for as long as a request of ours is under way. What a process of somebody else's asks for meanwhile stays
+//! that process's, also where one flush served both.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use inkstone_io::host::{Comm, RequestOp, TraceEvent, TraceKind};
+
+use super::attribute::Evidence;
+use super::requests::DeviceRequest;
+
+/// What the workers below did for us, as places in the list of requests.
+#[derive(Debug, Default)]
+pub(super) struct Below {
+    /// Flushes that served them.
+    pub(super) flushes: HashSet<usize>,
+    /// Everything else that they asked for.
+    pub(super) others: HashSet<usize>,
+}
+
+/// Finds them, layer by layer. `own_flushes` are those that our own threads asked for.
+pub(super) fn below(
+    evidence: &Evidence<'_>,
+    requests: &[DeviceRequest],
+    own_flushes: &HashSet<usize>,
+) -> Below {
+    let mut found = Below::default();
+    for layer in 1..evidence.layers.len() {
+        let above = ours_above(evidence, requests, own_flushes, &found, layer - 1);
+        one_layer(evidence, requests, &above, layer, &mut found);
+    }
+    found
+}
+
+/// A request of ours on the device above, while it was under way.
+struct Above {
+    during: RangeInclusive<u64>,
+    /// It ends only when the medium has it.
+    flushes: bool,
+}
+
+fn ours_above(
+    evidence: &Evidence<'_>,
+    requests: &[DeviceRequest],
+    own_flushes: &HashSet<usize>,
+    found: &Below,
+    layer: usize,
+) -> Vec<Above> {
+    let private = evidence.layers[layer].private;
+    let is_own = |number: usize, request: &DeviceRequest| {
+        let known = found.flushes.contains(&number) || found.others.contains(&number);
+        let own_data = !request.is_flush() && evidence.own_threads.contains(&request.tid);
+        private || known || own_data || own_flushes.contains(&number)
+    };
+    let here = requests.iter().enumerate().filter(|(_, request)| request.layer == layer);
+    let own = here.filter(|(number, request)| is_own(*number, request));
+    own.filter_map(|(_, request)| {
+        let during = request.issue_ns..=request.complete_ns?;
+        Some(Above { during, flushes: request.is_flush() || request.flags.fua })
+    })
+    .collect()
+}
+
+fn one_layer(
+    evidence: &Evidence<'_>,
+    requests: &[DeviceRequest],
+    above: &[Above],
+    layer: usize,
+    found: &mut Below,
+) {
+    let known = &evidence.layers[layer];
+    let flushes: Vec<usize> =
+        (0..requests.len()).filter(|&n| requests[n].layer == layer && requests[n].is_flush()).collect();
+    let mut workers = HashSet::new();
+    let asked: Vec<&TraceEvent> = evidence.trace.events.iter().filter(|e| asks_for_flush(e, known)).collect();
+    for window in above.iter().filter(|window| window.flushes) {
+        let since = asked.partition_point(|event| event.time_ns < *window.during.start());
+        let within = || asked[since..].iter().take_while(|event| event.time_ns <= *window.during.end());
+        let Some(first) = within().next() else { continue };
+        workers.extend(within().map(|event| event.tid));
+        let from = flushes.partition_point(|&n| requests[n].issue_ns < first.time_ns);
+        let after = || flushes[from..].iter().copied();
+        let ended = |n: &usize| requests[*n].complete_ns.is_some_and(|end_ns| end_ns <= *window.during.end());
+        let sent_within = |n: &usize| requests[*n].issue_ns <= *window.during.end();
+        // As with our own: who waits for it goes on when it has ended.
+        let served = after().take_while(sent_within).filter(ended).last().or_else(|| after().next());
+        found.flushes.extend(served);
+    }
+    let spans = merged(above);
+    let during = |request: &DeviceRequest| {
+        let after = spans.partition_point(|span| *span.start() <= request.issue_ns);
+        after.checked_sub(1).is_some_and(|at| spans[at].contains(&request.issue_ns))
+    };
+    let of_worker = |request: &DeviceRequest| {
+        request.layer == layer && !request.is_flush() && is_worker(&request.comm) && during(request)
+    };
+    for request in requests.iter().filter(|request| of_worker(request) && known.is_file(&request.range())) {
+        workers.insert(request.tid);
+    }
+    let theirs = requests.iter().enumerate().filter(|(_, request)| of_worker(request));
+    found.others.extend(theirs.filter(|(_, request)| workers.contains(&request.tid)).map(|(n, _)| n));
+}
+
+/// When anything of ours was under way, by time and without overlaps.
+fn merged(above: &[Above]) -> Vec<RangeInclusive<u64>> {
+    let mut spans: Vec<RangeInclusive<u64>> = above.iter().map(|one| one.during.clone()).collect();
+    spans.sort_unstable_by_key(|span| *span.start());
+    let mut all: Vec<RangeInclusive<u64>> = Vec::new();
+    for span in spans {
+        match all.last_mut() {
+            Some(last) if span.start() <= last.end() => *last = *last.start()..=*last.end().max(span.end()),
+            _ => all.push(span),
+        }
+    }
+    all
+}
+
+/// A thread of the kernel asks this device for a flush: the worker, or the host's journal that the worker waits for.
+fn asks_for_flush(event: &TraceEvent, layer: &super::Layer) -> bool {
+    let TraceKind::BioQueue { device, flags, comm, .. } = event.what else { return false };
+    let is_flush = flags.preflush || flags.op == RequestOp::Flush;
+    is_flush && layer.numbers.contains(&device) && super::attribute::is_kernels(&comm)
+}
+
+fn is_worker(comm: &Comm) -> bool {
+    let name = comm.as_str();
+    name.starts_with("kworker") || name.starts_with("loop")
+}
+
+#[cfg(test)]
+mod tests;

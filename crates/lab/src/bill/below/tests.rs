@@ -1,0 +1,144 @@
+//! A loop device on a disk that others use too, as a trace has it.
+
+use inkstone_io::host::{DeviceNumber, Trace, TraceEvent};
+
+use super::super::layer::Layer;
+use super::super::requests::tests::{bio, complete, issue, layer};
+use super::*;
+use crate::bill::bill_of;
+use crate::pass::CommitSpan;
+use crate::result::{LayerBill, Tally};
+
+const ME: u32 = 5;
+const WORKER: u32 = 40;
+const SECOND_WORKER: u32 = 41;
+const STRANGER: u32 = 50;
+const OTHER_LOOPS_WORKER: u32 = 60;
+const HOST: DeviceNumber = DeviceNumber { major: 254, minor: 0 };
+const BACKING: u64 = 8_000;
+const ELSEWHERE: u64 = 90_000;
+
+fn host() -> Layer {
+    Layer {
+        device: "vda".into(),
+        numbers: vec![HOST],
+        file: std::iter::once(BACKING * 512..(BACKING + 4096) * 512).collect(),
+        volatile_cache: true,
+        one_flush: true,
+        ..Layer::default()
+    }
+}
+
+/// The same event on the host's device.
+fn below(mut event: TraceEvent, name: &str) -> TraceEvent {
+    match &mut event.what {
+        TraceKind::BioQueue { device, comm, .. } | TraceKind::RequestIssue { device, comm, .. } => {
+            (*device, *comm) = (HOST, Comm::new(name.as_bytes()));
+        }
+        TraceKind::RequestComplete { device, .. } => *device = HOST,
+        _ => {}
+    }
+    event
+}
+
+fn host_write(at: u64, tid: u32, name: &str, sector: u64, rwbs: &str) -> [TraceEvent; 3] {
+    let events =
+        [bio(at, tid, sector, 8, rwbs), issue(at + 1, sector, 8, rwbs), complete(at + 2, sector, 8, rwbs)];
+    events.map(|event| below(event, name))
+}
+
+fn host_flush(at: u64, asked: &[(u32, &str)]) -> Vec<TraceEvent> {
+    let asks = asked.iter().map(|&(tid, name)| below(bio(at, tid, 0, 0, "FWS"), name));
+    let mut events: Vec<TraceEvent> = asks.collect();
+    events.extend([issue(at + 1, 0, 0, "FF"), complete(at + 4, 0, 0, "FF")].map(|event| below(event, "dd")));
+    events
+}
+
+/// A commit of ours from `at` to `at + 100`: its write and its flush on the loop device, and what the worker does for them.
+fn commit(at: u64, flush_asked: &[(u32, &str)]) -> Vec<TraceEvent> {
+    let mut events = vec![bio(at + 1, ME, 800, 8, "WS"), issue(at + 2, 800, 8, "WS")];
+    events.extend(host_write(at + 5, WORKER, "kworker/u8:1", BACKING + 800, "WS"));
+    events.extend([
+        complete(at + 10, 800, 8, "WS"),
+        bio(at + 20, ME, 0, 0, "FWS"),
+        issue(at + 21, 0, 0, "FF"),
+    ]);
+    // The inode of the backing file, before the flush.
+    events.extend(host_write(at + 25, SECOND_WORKER, "kworker/u8:2", ELSEWHERE, "WS"));
+    events.extend(host_flush(at + 30, flush_asked));
+    events.extend([complete(at + 60, 0, 0, "FF")]);
+    events
+}
+
+fn host_bill(events: Vec<TraceEvent>, commits: &[CommitSpan], private: bool) -> LayerBill {
+    let trace = Trace { events, lost: 0 };
+    let layers = [Layer { private, ..layer() }, host()];
+    let evidence = Evidence {
+        trace: &trace,
+        layers: &layers,
+        commits,
+        own_threads: &[ME],
+        own_workers: false,
+        counted: &vec![None, None],
+        timeline_commits: 0,
+    };
+    bill_of(&evidence).0.layers.remove(1)
+}
+
+fn spans(count: u64) -> Vec<CommitSpan> {
+    (0..count).map(|n| CommitSpan { start_ns: n * 1000, ack_ns: n * 1000 + 100 }).collect()
+}
+
+/// Others sync all the time: with us, between us, and on a loop device of their own.
+#[test]
+fn the_loop_devices_worker_is_ours_and_nobody_else_is() {
+    let mut events = Vec::new();
+    for n in 0..50 {
+        let at = n * 1000;
+        // The neighbour asks last, and one flush serves both: the pairing alone would call it the neighbour's.
+        events.extend(commit(at, &[(SECOND_WORKER, "kworker/u8:2"), (STRANGER, "dd")]));
+        events.extend(host_write(at + 200, STRANGER, "dd", ELSEWHERE + 64, "WS"));
+        events.extend(host_flush(at + 210, &[(STRANGER, "dd")]));
+        events.extend(host_flush(at + 220, &[(OTHER_LOOPS_WORKER, "kworker/u8:3")]));
+        events.extend(host_flush(at + 230, &[(OTHER_LOOPS_WORKER, "kworker/u8:3")]));
+        for (at, sector) in [(at + 240, ELSEWHERE + 128), (at + 250, ELSEWHERE + 256)] {
+            events.extend(host_write(at, OTHER_LOOPS_WORKER, "kworker/u8:3", sector, "WSM"));
+        }
+    }
+    for private in [true, false] {
+        let bill = host_bill(events.clone(), &spans(50), private);
+        assert_eq!((bill.flushes, bill.foreign_flushes), (50, 150), "private {private}");
+        assert_eq!(bill.data_writes, Tally { requests: 50, bytes: 50 * 4096 });
+        assert_eq!(bill.metadata_writes.requests, 50, "the inode that the worker writes in our flush");
+        assert_eq!((bill.foreign_writes.requests, bill.unattributed_writes.requests), (50, 100));
+        let by = |what: &str| bill.submitters.iter().find(|by| by.what == what).map(|by| by.who.as_str());
+        for what in ["data write", "metadata write", "flush"] {
+            assert_eq!(by(what), Some("worker of loop0"), "{what}");
+        }
+    }
+}
+
+/// Where a process of somebody else's has files on the loop device too, the worker works for it as well.
+#[test]
+fn what_the_worker_does_for_others_is_not_ours() {
+    let mut events = commit(0, &[(SECOND_WORKER, "kworker/u8:2")]);
+    events.extend([
+        bio(501, STRANGER, 5000, 8, "WS"),
+        issue(502, 5000, 8, "WS"),
+        complete(510, 5000, 8, "WS"),
+    ]);
+    events.extend([bio(520, STRANGER, 0, 0, "FWS"), issue(521, 0, 0, "FF")]);
+    events.extend(host_flush(530, &[(SECOND_WORKER, "kworker/u8:2")]));
+    events.push(complete(560, 0, 0, "FF"));
+    let bill = host_bill(events.clone(), &spans(1), false);
+    assert_eq!((bill.flushes, bill.foreign_flushes), (1, 1));
+    let bill = host_bill(events, &spans(1), true);
+    assert_eq!((bill.flushes, bill.foreign_flushes), (2, 0), "nobody else has files there");
+}
+
+#[test]
+fn spans_are_merged() {
+    let above = |start: u64, end: u64| Above { during: start..=end, flushes: false };
+    let all = merged(&[above(10, 20), above(1, 3), above(15, 30), above(30, 31), above(40, 41)]);
+    assert_eq!(all, [1..=3, 10..=31, 40..=41]);
+}

@@ -1,0 +1,204 @@
+//! The text log as article 1 practises it: lines gathered in aligned buffers, written by a thread of their own in multiples of 4,096 bytes
+//! into files that were made ready beforehand, the oldest of which is used again when the newest is full.
+//!
+//! *Owns*: that way of writing. *May not touch*: threads that log, clocks.
+//!
+//! It is an arm of the lab, and no option of the text log: a file that is used again has its old lines behind the newest ones, and a
+//! line may begin in one file and end in the next, so that neither `tail -f` nor a start after a kill can tell where the log ends
+//! (docs/text-log.md promises both). What it would gain is measured here.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use inkstone_io::{AlignedBuf, BLOCK_BYTES};
+
+use super::ways::FILE_BYTES;
+
+/// As much as the text log gathers before it writes.
+const BUFFER_BYTES: usize = 256 << 10;
+/// With those that wait for the disk: as much memory as the text log has.
+const BUFFERS: usize = 32;
+/// Files that are kept; the oldest is the next to be written.
+const FILES: usize = 4;
+
+/// An open log of that kind.
+pub(super) struct Practice {
+    front: Mutex<Front>,
+    back: JoinHandle<io::Result<u64>>,
+}
+
+struct Front {
+    buffer: AlignedBuf,
+    len: usize,
+    full: Sender<Full>,
+    spare: Receiver<AlignedBuf>,
+}
+
+struct Full {
+    buffer: AlignedBuf,
+    len: usize,
+}
+
+impl Practice {
+    /// With its files written and on the disk, and its memory touched.
+    pub(super) fn open(folder: &Path, is_synced: bool) -> io::Result<Self> {
+        let files = Files::ready(folder)?;
+        let (full, fulls) = channel();
+        let (spares, spare) = channel();
+        for _ in 1..BUFFERS {
+            // The receiver is here.
+            let _ = spares.send(AlignedBuf::zeroed(BUFFER_BYTES));
+        }
+        let back = std::thread::Builder::new().name("lab-practice".into());
+        let back = back.spawn(move || write_all(files, &fulls, &spares, is_synced))?;
+        let front = Front { buffer: AlignedBuf::zeroed(BUFFER_BYTES), len: 0, full, spare };
+        Ok(Self { front: Mutex::new(front), back })
+    }
+
+    /// One line; waits for the disk only when every buffer is full.
+    pub(super) fn put(&self, mut line: &[u8]) -> io::Result<()> {
+        let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
+        while !line.is_empty() {
+            let at = front.len;
+            let taken = line.len().min(BUFFER_BYTES - at);
+            front.buffer[at..at + taken].copy_from_slice(&line[..taken]);
+            front.len += taken;
+            line = &line[taken..];
+            if front.len == BUFFER_BYTES {
+                front.hand_over()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and cuts the last file to its lines; gives the bytes of lines that were written.
+    pub(super) fn close(self) -> io::Result<u64> {
+        let mut front = self.front.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if front.len > 0 {
+            front.hand_over()?;
+        }
+        drop(front);
+        self.back.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread panicked")))
+    }
+}
+
+impl Front {
+    fn hand_over(&mut self) -> io::Result<()> {
+        // The back thread ends early only when it failed: closing says why.
+        let gone = || io::Error::other("the writing thread has ended");
+        let spare = self.spare.recv().map_err(|_| gone())?;
+        let buffer = std::mem::replace(&mut self.buffer, spare);
+        let len = std::mem::take(&mut self.len);
+        self.full.send(Full { buffer, len }).map_err(|_| gone())
+    }
+}
+
+/// The files in turn.
+struct Files {
+    folder: PathBuf,
+    /// The oldest first.
+    ring: VecDeque<PathBuf>,
+    current: Option<(File, PathBuf)>,
+    offset: u64,
+    begun: u64,
+}
+
+impl Files {
+    /// Made, written from front to back and synced.
+    fn ready(folder: &Path) -> io::Result<Self> {
+        let zeros = vec![0; FILE_BYTES as usize];
+        let mut ring = VecDeque::new();
+        for number in 0..FILES {
+            let path = folder.join(format!("practice-ready-{number}"));
+            let file = File::create_new(&path)?;
+            file.write_all_at(&zeros, 0)?;
+            file.sync_all()?;
+            ring.push_back(path);
+        }
+        File::open(folder)?.sync_all()?;
+        Ok(Self { folder: folder.into(), ring, current: None, offset: 0, begun: 0 })
+    }
+
+    /// The file that has room, and from where: the newest, or the oldest under a new name.
+    fn with_room(&mut self) -> io::Result<(&File, u64)> {
+        if self.offset == FILE_BYTES {
+            if let Some((_, path)) = self.current.take() {
+                self.ring.push_back(path);
+            }
+            self.offset = 0;
+        }
+        if self.current.is_none() {
+            let oldest = self.ring.pop_front().ok_or_else(|| io::Error::other("there is no file"))?;
+            let path = self.folder.join(format!("practice-{:06}", self.begun));
+            self.begun += 1;
+            fs::rename(&oldest, &path)?;
+            self.current = Some((OpenOptions::new().write(true).open(&path)?, path));
+        }
+        let current = self.current.as_ref().ok_or_else(|| io::Error::other("there is no file"))?;
+        Ok((&current.0, self.offset))
+    }
+}
+
+/// The thread at the back; gives the bytes of lines that it wrote.
+fn write_all(
+    mut files: Files,
+    fulls: &Receiver<Full>,
+    spares: &Sender<AlignedBuf>,
+    is_synced: bool,
+) -> io::Result<u64> {
+    let mut lines_bytes = 0;
+    while let Ok(Full { mut buffer, len }) = fulls.recv() {
+        // Only the last one is not full: its last block is filled up, and cut below.
+        let padded = len.next_multiple_of(BLOCK_BYTES);
+        buffer[len..padded].fill(0);
+        let (file, offset) = files.with_room()?;
+        file.write_all_at(&buffer[..padded], offset)?;
+        if len < BUFFER_BYTES {
+            // The old lines behind it go with the padding.
+            file.set_len(offset + len as u64)?;
+        }
+        if is_synced {
+            file.sync_data()?;
+        }
+        files.offset = offset + padded as u64;
+        lines_bytes += len as u64;
+        // Nobody takes it any more once the log is being closed.
+        let _ = spares.send(buffer);
+    }
+    Ok(lines_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_there_in_order_and_only_so_many_files_are_kept() {
+        for is_synced in [false, true] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let log = Practice::open(directory.path(), is_synced).expect("open");
+            let line = |number: u64| format!("{number:0119}\n").into_bytes();
+            // Six files and a piece: every file is used again, the first two a third time.
+            let lines = 6 * FILE_BYTES / 120 + 1234;
+            (0..lines).for_each(|number| log.put(&line(number)).expect("put"));
+            assert_eq!(log.close().expect("closed"), lines * 120);
+            let mut names: Vec<PathBuf> = fs::read_dir(directory.path())
+                .expect("the directory")
+                .map(|entry| entry.expect("an entry").path())
+                .collect();
+            names.sort();
+            assert_eq!(names.len(), FILES, "{names:?}");
+            let mut kept = Vec::new();
+            names.iter().for_each(|name| kept.extend(fs::read(name).expect("a file")));
+            let first = 3 * FILE_BYTES as usize;
+            let all: Vec<u8> = (0..lines).flat_map(line).collect();
+            assert!(kept == all[first..], "the last {FILES} files are the end of what was written");
+        }
+    }
+}
