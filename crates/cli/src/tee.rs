@@ -212,7 +212,6 @@ impl TeeArguments {
 
 /// Writes stdin into a rotating log, until it ends or a signal comes.
 pub(crate) fn tee(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
-    told::start()?;
     run::run(arguments)
 }
 
