@@ -98,6 +98,7 @@ impl Run {
         if let Some(path) = &arguments.pid_file {
             pid_file::check_is_not(&arguments.file, path)?;
         }
+        super::refuse_own_input(&arguments.file)?;
         let (input, stop) = Input::stdin()?;
         let arguments = Arc::new(arguments);
         let closer = self.closer()?;

@@ -39,7 +39,7 @@ pub use discard::trim_free_space;
 pub use layout::log_area;
 pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
 pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};
-pub use mount::{Mount, MountPoint, mount_points, mounts_under};
+pub use mount::{Mount, MountPoint, mount_points, mounts_under, unmount};
 pub use signal::{Signal, has_ended, signal_group, signal_process};
 pub use terminal::raw_terminal;
 pub use trace::{BlockTrace, Trace};
