@@ -27,6 +27,7 @@ mod select;
 mod signals;
 mod tee;
 mod tune;
+mod writer;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

@@ -1,17 +1,16 @@
 //! The signals that end a command, and those that `tee` listens to.
 //!
-//! *Owns*: which are listened to. *May not touch*: what a command does then.
+//! *Owns*: which are listened to, how long an output is waited for after one. *May not touch*: what a command does then.
 //!
 //! A signal that was ignored when the process began (`nohup`, a shell's `&`) stays ignored.
 
-use std::fs::File;
 use std::io::PipeReader;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use inkstone_io::is_ignored;
+use inkstone_io::{WaitingSignals, is_ignored};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
@@ -20,6 +19,12 @@ pub(crate) const ENDED: u8 = 130;
 
 /// After a signal, a reader of the output that takes nothing for so long is not waited for.
 const STILL: Duration = Duration::from_secs(1);
+/// And one that takes something, but slowly: for so long in all.
+const SLOW: Duration = Duration::from_secs(5);
+const LEAST: Duration = Duration::from_millis(100);
+
+/// How long this process has waited for its outputs after a signal.
+static WAITED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// The handlers write to this pipe, so that a wait for an output ends with a signal.
 static STOP: OnceLock<PipeReader> = OnceLock::new();
@@ -37,6 +42,8 @@ pub(crate) fn outlive_size_limits() -> anyhow::Result<()> {
 /// stays then is removed by the next start.
 pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let (reader, writer) = std::io::pipe().context("listen for signals")?;
+    // One that comes while some of this is done only would end nothing, and be forgotten.
+    let _waiting = WaitingSignals::here();
     for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register_conditional_shutdown(signal, i32::from(ENDED), Arc::clone(stop))?;
         signal_hook::flag::register(signal, Arc::clone(stop))?;
@@ -48,11 +55,28 @@ pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until an output takes bytes; false when a signal has asked this command to end, and it takes none for a while.
-pub(crate) fn wait_to_write(file: &File) -> Result<bool, inkstone_io::Error> {
-    match STOP.get() {
-        Some(stop) => inkstone_io::wait_to_write_unless(file, stop, STILL),
-        None => inkstone_io::wait_to_write(file).map(|()| true),
+/// Waits until there is something in `done`. False when a signal has asked this command to end, and what `moved` gives stays the same
+/// for [`STILL`], or this process has waited for [`SLOW`] since.
+pub(crate) fn wait_for(done: &PipeReader, moved: impl Fn() -> u64) -> Result<bool, inkstone_io::Error> {
+    let stop = STOP.get();
+    let both: Vec<&PipeReader> = [Some(done), stop].into_iter().flatten().collect();
+    if inkstone_io::wait_to_read(&both, None)? == Some(0) {
+        return Ok(true);
+    }
+    let mut seen = moved();
+    loop {
+        let waited = Duration::from_nanos(WAITED_NS.load(Ordering::Relaxed));
+        // However long others took: an output that takes everything at once is always written to.
+        let at_most = SLOW.saturating_sub(waited).clamp(LEAST, STILL);
+        let begun = Instant::now();
+        let is_done = inkstone_io::wait_to_read(&[done], Some(at_most))?.is_some();
+        let lasted = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        WAITED_NS.fetch_add(lasted, Ordering::Relaxed);
+        let now = moved();
+        if is_done || now == seen || waited >= SLOW {
+            return Ok(is_done);
+        }
+        seen = now;
     }
 }
 
@@ -61,7 +85,9 @@ pub(crate) fn wait_to_write(file: &File) -> Result<bool, inkstone_io::Error> {
 pub(crate) fn listen(hangup_is_meant: bool, tell: impl Fn(i32) + Send + 'static) -> anyhow::Result<()> {
     let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter();
     let wanted = wanted.filter(|signal| !is_ignored(*signal) || *signal == SIGHUP && hangup_is_meant);
+    let waiting = WaitingSignals::here();
     let mut signals = Signals::new(wanted).context("listen for signals")?;
+    drop(waiting);
     let listen = move || signals.forever().for_each(tell);
     std::thread::Builder::new().name("signals".into()).spawn(listen).context("start a thread")?;
     Ok(())

@@ -6,7 +6,7 @@
 //! What a subcommand finds out does not depend on who reads it. So writing never fails here: from the first refusal on
 //! nothing more is written, and a subcommand that only has something to show may ask ([`Stdout::takes_more`]) and end. A
 //! reader that leaves (`| head`) has seen enough: nothing is said of it. One that stands still (a pager) is waited for, after a signal
-//! only while it takes something; what it has not taken then is not written. Any other refusal is said on stderr at once, and the
+//! only while it takes something, and not for long; what it has not taken then is not written. Any other refusal is said on stderr at once, and the
 //! exit code becomes [`FAILED_CODE`], whatever the answer.
 
 use std::fs::File;
@@ -14,6 +14,8 @@ use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::writer::Writer;
 
 /// The exit code where output was lost.
 pub(crate) const FAILED_CODE: u8 = 2;
@@ -23,11 +25,10 @@ const LEFT: u8 = 1;
 const FAILED: u8 = 2;
 const STOPPED: u8 = 3;
 
-/// A pipe that has room at all takes as much at once: more may wait for its reader, and then no signal is heard.
-const PIECE_BYTES: usize = 4096;
-
 /// There is one stdout.
 static STATE: AtomicU8 = AtomicU8::new(OPEN);
+static STDOUT: Writer = Writer::new();
+static STDERR: Writer = Writer::new();
 
 /// A buffer before stdout; flush it, or what is in it may be lost.
 pub(crate) struct Stdout(BufWriter<Raw>);
@@ -37,33 +38,23 @@ struct Raw(Option<Output>);
 /// Not `std::io::Stdout`: that takes a descriptor which cannot be written to for one that takes everything.
 struct Output {
     file: File,
-    /// A pipe, socket or terminal: a write may wait for somebody. Other devices may not say that they can be written to.
-    may_wait: bool,
+    /// Of a pipe, socket or terminal: a write may wait for somebody.
+    writer: Option<&'static Writer>,
 }
 
 impl Output {
-    fn of(descriptor: BorrowedFd<'_>) -> std::io::Result<Self> {
+    fn of(descriptor: BorrowedFd<'_>, writer: &'static Writer) -> std::io::Result<Self> {
         let file = File::from(descriptor.try_clone_to_owned()?);
         let kind = file.metadata()?.file_type();
         let may_wait = kind.is_fifo() || kind.is_socket() || file.is_terminal();
-        Ok(Self { file, may_wait })
+        Ok(Self { file, writer: may_wait.then_some(writer) })
     }
 
     /// Writes some of it. `None`: a signal has come, and it takes nothing.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<Option<usize>> {
-        loop {
-            let piece = if self.may_wait { &bytes[..bytes.len().min(PIECE_BYTES)] } else { bytes };
-            if self.may_wait
-                && !crate::signals::wait_to_write(&self.file)
-                    .map_err(|error| std::io::Error::new(error.kind(), error))?
-            {
-                return Ok(None);
-            }
-            match self.file.write(piece) {
-                // Somebody else has made it one that does not wait, and may want it so: the mode is the other end's too.
-                Err(error) if error.kind() == ErrorKind::WouldBlock && self.may_wait => {}
-                answer => return answer.map(Some),
-            }
+        match self.writer {
+            Some(writer) => Ok(writer.write_all(&self.file, bytes)?.then_some(bytes.len())),
+            None => self.file.write(bytes).map(Some),
         }
     }
 }
@@ -74,7 +65,7 @@ impl Stdout {
     }
 
     pub(crate) fn with_capacity(bytes: usize) -> Self {
-        let output = match Output::of(std::io::stdout().as_fd()) {
+        let output = match Output::of(std::io::stdout().as_fd(), &STDOUT) {
             Ok(output) => Some(output),
             Err(error) => {
                 refused(&error);
@@ -177,7 +168,7 @@ pub(crate) fn note(line: &str) {
 
 /// Text for stderr, which a terminal may obey. What it does not take by the time a signal comes is left out.
 pub(crate) fn to_stderr(text: &str) {
-    let Ok(mut output) = Output::of(std::io::stderr().as_fd()) else { return };
+    let Ok(mut output) = Output::of(std::io::stderr().as_fd(), &STDERR) else { return };
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
         match output.write(rest) {

@@ -9,7 +9,10 @@ mod read;
 mod run;
 mod told;
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -210,9 +213,19 @@ impl TeeArguments {
     }
 }
 
+/// What is read from a file and appended to it has no end, but the disk's.
+fn refuse_own_input(log: &Path) -> anyhow::Result<()> {
+    let input =
+        std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());
+    if let (Ok(input), Ok(facts)) = (input, std::fs::metadata(log)) {
+        let is_same = (input.dev(), input.ino()) == (facts.dev(), facts.ino());
+        anyhow::ensure!(!is_same, "stdin is the log {} itself: name another", log.display());
+    }
+    Ok(())
+}
+
 /// Writes stdin into a rotating log, until it ends or a signal comes.
 pub(crate) fn tee(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
-    told::start()?;
     run::run(arguments)
 }
 

@@ -115,6 +115,46 @@ fn without_nohup_a_hangup_ends_a_command_in_order() {
 }
 
 /// A tee whose number is in a file; gives it when it listens.
+/// SIGTERM is number 15: bit 14 of the signals that it catches.
+fn catches_the_end(process: u32) -> bool {
+    let of = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
+    let status = of("status");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    of("comm").trim() == "inkstone"
+        && u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << 14 != 0)
+}
+
+/// strace draws the setting up of each handler out, so that the signal comes in the middle of it.
+#[test]
+fn a_signal_that_comes_while_handlers_are_set_up_is_not_lost() {
+    let directory = directory();
+    let at = directory.path();
+    good(at, &["append", "log", "-q"], b"one\n");
+    let slow = "strace -D -f -o /dev/null -e trace=rt_sigaction -e inject=rt_sigaction:delay_exit=50000";
+    let words: Vec<&str> = slow.split(' ').chain(["env", "--default-signal=HUP,INT,TERM"]).collect();
+    let can_trace = Command::new("strace").args(&words[1..words.len() - 2]).arg("true").output();
+    if !can_trace.is_ok_and(|output| output.status.success()) {
+        let why = "\nNOT RUN: a signal while handlers are set up: strace is not there, or may not trace\n";
+        let _ = std::io::stderr().write_all(why.as_bytes());
+        return;
+    }
+    for arguments in [&["cat", "log", "--follow"][..], &["tee", "s.log", "--grace", "0s"]] {
+        let (mut child, stdin, _out) = start(at, &mut behind(&words, arguments));
+        wait_until("it listens", || catches_the_end(child.id()));
+        signal(&child, "-TERM");
+        let since = Instant::now();
+        while child.try_wait().expect("asked").is_none() {
+            if since.elapsed() > Duration::from_secs(60) {
+                child.kill().and_then(|()| child.wait()).expect("killed");
+                panic!("{arguments:?} does not hear it");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(child.wait().expect("its end").code(), Some(130), "{arguments:?}");
+        drop(stdin);
+    }
+}
+
 fn tee_with_pid_file(at: &Path, words: &[&str]) -> (Child, ChildStdin) {
     let arguments = ["tee", "s.log", "--flush-every", "1ms", "--pid-file", "s.pid"];
     let mut command = if words.is_empty() { inkstone() } else { behind(words, &[]) };

@@ -152,6 +152,82 @@ fn a_reader_that_stands_still_in_the_middle_is_left_too() {
     assert!(text(&good(at, &["verify", "more"], b"")).contains("intact"));
 }
 
+/// A terminal says that it takes bytes when it takes one, and a longer write waits for the rest.
+#[test]
+fn a_raw_terminal_that_nobody_reads_makes_no_command_deaf() {
+    let directory = directory();
+    let at = directory.path();
+    made(at);
+    let names = ["cat log", "cat log --follow", "dump log", "dump log --payload hex", "append more"];
+    good(at, &["append", "log", "-q"], &lines(20_000));
+    // What it has room for at the end differs with what was in it before.
+    let jobs: Vec<_> =
+        (0..4_usize).flat_map(|before| names.iter().map(move |line| (*line, before * 1111))).collect();
+    for some in jobs.chunks(5) {
+        std::thread::scope(|scope| {
+            for &(line, before) in some {
+                scope.spawn(move || {
+                    let arguments: Vec<&str> = line.split(' ').collect();
+                    let (_own, mut terminal) = inkstone_io::host::raw_terminal().expect("a terminal");
+                    terminal.write_all(&vec![b'x'; before]).expect("it holds that");
+                    let full = Stdio::from(terminal.try_clone().expect("a descriptor"));
+                    let (child, mut stdin) = start(at, &arguments, terminal.into(), full);
+                    let feeding = std::thread::spawn(move || {
+                        // `append` ends before it has read all.
+                        let _ = stdin.write_all(&lines(100_000));
+                        stdin
+                    });
+                    until_it_waits(child.id());
+                    assert_eq!(ended_by_one_signal(child, &arguments), 130, "{line}, {before}");
+                    drop(feeding.join().expect("a thread"));
+                });
+            }
+        });
+    }
+}
+
+/// How many bytes it has written, if none of its threads runs.
+fn written_asleep(process: u32) -> Option<u64> {
+    let io = std::fs::read_to_string(format!("/proc/{process}/io")).ok()?;
+    let written = io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()?;
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
+    let mut states = threads.map(|thread| std::fs::read_to_string(thread.path().join("stat")));
+    states.all(|state| state.is_ok_and(|state| state.contains(") S "))).then_some(written)
+}
+
+/// Waits until it seems to wait for its output. Were it not so, the test would only show less.
+fn until_it_waits(process: u32) {
+    let (mut seen, mut same) = (None, 0);
+    until(|| {
+        let written = written_asleep(process).filter(|written| *written > 4000);
+        same = if written.is_some() && written == seen { same + 1 } else { 0 };
+        seen = written;
+        same > 50
+    });
+}
+
+/// Each piece comes in time, and all of it would take minutes.
+#[test]
+fn what_is_left_for_a_slow_reader_after_a_signal_has_an_end() {
+    let directory = directory();
+    let at = directory.path();
+    made(at);
+    let (mut child, mut stdin) = start(at, &["append", "more"], Stdio::piped(), Stdio::null());
+    let mut out = child.stdout.take().expect("a pipe");
+    // Its reader begins when all has been taken: 3.4 MB of numbers.
+    stdin.write_all(&lines(500_000)).expect("it reads");
+    let (over, is_over) = std::sync::mpsc::channel::<()>();
+    let reading = std::thread::spawn(move || {
+        let pace = std::time::Duration::from_millis(300);
+        while is_over.recv_timeout(pace).is_err() && out.read(&mut [0; 4096]).expect("read") > 0 {}
+        out
+    });
+    assert_eq!(ended_by_one_signal(child, &["append", "more"]), 130);
+    over.send(()).expect("it reads still");
+    drop(reading.join().expect("a thread"));
+    assert!(text(&good(at, &["verify", "more"], b"")).contains("intact"));
+}
+
 #[test]
 fn a_stderr_that_nobody_reads_does_not_make_a_command_deaf() {
     let directory = directory();

@@ -70,6 +70,118 @@ fn a_disk_that_fails_gets_what_reading_on_has_left_of_the_deadline() {
     panic!("with a grace of {grace:?} it took {took:?}");
 }
 
+/// A pipe that takes nothing more; its reader is open and does not read.
+fn full_pipe() -> (std::io::PipeReader, Stdio) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(&vec![b'x'; 64 << 10]).expect("a pipe holds that");
+    (reader, writer.into())
+}
+
+/// Beside the grace there is one second for all of it: 10 s after a signal Docker kills.
+#[test]
+fn a_full_disk_a_stuck_echo_and_a_stuck_stderr_share_one_second_behind_the_grace() {
+    let grace = Duration::from_secs(2);
+    let mut took = Vec::new();
+    // Where this machine is too slow to tell one second from two: again.
+    for _ in 0..4 {
+        let directory = directory();
+        let mut tee = Command::new("bash");
+        tee.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$@\"", "bash", "env", "--default-signal=TERM"]);
+        tee.arg(env!("CARGO_BIN_EXE_inkstone")).args(["tee", "s.log", "--buffers", "64KiB", "--echo"]);
+        tee.args(["--grace", "2s"]).current_dir(directory.path());
+        let ((_one, out), (_other, told)) = (full_pipe(), full_pipe());
+        let mut tee = tee.stdin(Stdio::piped()).stdout(out).stderr(told).spawn().expect("bash");
+        let mut stdin = tee.stdin.take().expect("a pipe");
+        let writer =
+            std::thread::spawn(
+                move || while stdin.write_all(&[b'x'; 99]).and(stdin.write_all(b"\n")).is_ok() {},
+            );
+        let file = directory.path().join("s.log");
+        until(|| len(&file) == 100 << 10);
+        signal(&tee, "-TERM");
+        let lasted = end(&mut tee);
+        writer.join().expect("the writer");
+        assert_eq!(tee.wait().expect("its end").code(), Some(1));
+        if lasted < grace + Duration::from_millis(1500) {
+            return;
+        }
+        took.push(lasted);
+    }
+    panic!("with a grace of {grace:?} it took {took:?}");
+}
+
+/// It ends in order at once, and each line that it has read is in the log or counted.
+#[test]
+fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
+    for survive in ["nothing", "kill"] {
+        let directory = directory();
+        let mut command = inkstone();
+        command.current_dir(directory.path()).args(["tee", "s.log", "--grace", "0s", "--survive", survive]);
+        let mut tee = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("inkstone");
+        let mut stdin = tee.stdin.take().expect("a pipe");
+        // It stands still, so that something waits in the pipe; what is handed over is counted by the byte.
+        let file = directory.path().join("s.log");
+        let line = b"one of many lines\n";
+        (0..10_000).for_each(|_| stdin.write_all(line).expect("it reads"));
+        until(|| len(&file) > 0);
+        signal(&tee, "-STOP");
+        (0..1000).for_each(|_| stdin.write_all(line).expect("a pipe holds that"));
+        signal(&tee, "-TERM");
+        signal(&tee, "-CONT");
+        let lasted = end(&mut tee);
+        drop(stdin);
+        let output = tee.wait_with_output().expect("its end");
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), told.as_str()), (Some(130), ""));
+        assert_eq!(len(&file), 11_000 * line.len() as u64, "{lasted:?}");
+    }
+    // A disk that is full: nothing is tried again, and everything is counted.
+    let directory = directory();
+    let mut tee = Command::new("bash");
+    tee.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$@\"", "bash", env!("CARGO_BIN_EXE_inkstone")]);
+    tee.args(["tee", "s.log", "--grace", "0s"]).current_dir(directory.path());
+    let mut tee = tee.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
+    let mut stdin = tee.stdin.take().expect("a pipe");
+    stdin
+        .write_all(&b"x".repeat(99).iter().chain(b"\n").copied().collect::<Vec<u8>>().repeat(5000))
+        .expect("it reads");
+    drop(stdin);
+    end(&mut tee);
+    let output = tee.wait_with_output().expect("its end");
+    let counted = numbers(&text(&output.stderr), "were not written");
+    assert_eq!((output.status.code(), counted[0]), (Some(1), 5000), "{}", text(&output.stderr));
+    // A whole buffer of which the disk took a part counts as not written.
+    assert!(counted[2] + len(&directory.path().join("s.log")) >= 500_000, "{}", text(&output.stderr));
+}
+
+/// Whoever moved the file away compresses it as soon as the signal is sent.
+#[test]
+fn a_hangup_while_the_log_is_being_closed_sends_what_is_left_to_the_new_file() {
+    let directory = directory();
+    let (file, moved) = (directory.path().join("s.log"), directory.path().join("s.log.1"));
+    let mut tee = Command::new("bash");
+    // A disk that is full until the limit is raised.
+    tee.args(["-c", "trap '' XFSZ; ulimit -S -f 100; exec \"$@\"", "bash", "env", "--default-signal=HUP"]);
+    tee.arg(env!("CARGO_BIN_EXE_inkstone")).args(["tee", "s.log", "--grace", "10m", "--flush-every", "1h"]);
+    let mut tee =
+        tee.current_dir(directory.path()).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
+    let mut stdin = tee.stdin.take().expect("a pipe");
+    std::fs::write(&file, vec![b'\n'; 100 << 10]).expect("full");
+    stdin.write_all(b"the last words\n").expect("it reads");
+    drop(stdin);
+    let mut told = std::io::BufReader::new(tee.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut told, &mut line).expect("text");
+    assert!(line.contains("cannot be written"), "{line}");
+    std::fs::rename(&file, &moved).expect("moved");
+    signal(&tee, "-HUP");
+    until(|| file.exists() || tee.try_wait().expect("asked").is_some());
+    let ended = tee.wait().expect("its end");
+    assert!(ended.success(), "{line}");
+    assert_eq!(std::fs::read_to_string(&file).expect("made anew"), "the last words\n");
+    assert_eq!(len(&moved), 100 << 10);
+}
+
 #[test]
 fn a_signal_ends_the_echo_also_when_the_input_and_the_log_have_ended() {
     let directory = directory();

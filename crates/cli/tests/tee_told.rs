@@ -108,6 +108,20 @@ fn an_error_says_its_cause_once() {
     }
 }
 
+#[test]
+fn a_log_is_not_its_own_input() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("s.log");
+    // Less would be read to its end before any of it is written.
+    let lines = b"a line\n".repeat(4 << 20);
+    std::fs::write(&file, &lines).expect("written");
+    let mut tee = tee(&file, &[]).stdin(File::open(&file).expect("opened")).spawn().expect("inkstone");
+    assert_eq!(ends(&mut tee), Some(1));
+    let told = said(&tee.wait_with_output().expect("its end"));
+    assert!(told.contains("stdin is the log"), "{told}");
+    assert_eq!(std::fs::metadata(&file).expect("there").len(), lines.len() as u64);
+}
+
 /// What was echoed, in lines, and what was said; with a reader that reads at once.
 fn echo_of(input: &[u8], arguments: &[&str]) -> (Vec<usize>, Output) {
     let directory = tempfile::tempdir().expect("a directory");

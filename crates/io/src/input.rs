@@ -1,4 +1,4 @@
-//! Standard input whose reader another thread can stop, and waiting until a stopped output takes bytes again.
+//! Standard input whose reader another thread can stop, waiting for pipes, and until a stopped output takes bytes again.
 //!
 //! *Owns*: waiting for bytes, for room or for the wish to stop. *May not touch*: what is read or written.
 //!
@@ -121,20 +121,17 @@ pub fn wait_to_write(file: &File) -> Result<()> {
     wait(&mut [PollFd::new(file, PollFlags::OUT)], None)
 }
 
-/// As [`wait_to_write`], but once there is something to read in `stop`, only for so long more; false when the file took no bytes by
-/// then.
+/// Sleeps until there is something to read in one of the pipes, or it is time. Gives the first of them that has something; `None`: it
+/// is time.
 ///
 /// # Errors
 /// What the kernel answers.
-pub fn wait_to_write_unless(file: &File, stop: &PipeReader, patience: Duration) -> Result<bool> {
-    let mut waited = [PollFd::new(file, PollFlags::OUT), PollFd::new(stop, PollFlags::IN)];
-    wait(&mut waited, None)?;
-    if !waited[0].revents().is_empty() {
-        return Ok(true);
-    }
-    let patience = Timespec::try_from(patience).ok();
-    wait(&mut waited[..1], patience.as_ref())?;
-    Ok(!waited[0].revents().is_empty())
+pub fn wait_to_read(pipes: &[&PipeReader], at_most: Option<Duration>) -> Result<Option<usize>> {
+    let mut waited: Vec<_> = pipes.iter().map(|pipe| PollFd::new(*pipe, PollFlags::IN)).collect();
+    // More than the kernel counts is for ever.
+    let at_most = at_most.and_then(|at_most| Timespec::try_from(at_most).ok());
+    wait(&mut waited, at_most.as_ref())?;
+    Ok(waited.iter().position(|pipe| !pipe.revents().is_empty()))
 }
 
 /// Whether a pipe, socket or terminal still has somebody who reads. A file always has.
@@ -180,26 +177,18 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_stands_still_is_waited_for_until_the_wish_to_stop() {
-        let (mut reader, writer) = io::pipe().expect("a pipe");
-        let (stop, mut wish) = io::pipe().expect("a pipe");
-        let mut file = File::from(OwnedFd::from(writer));
-        let long = Duration::from_secs(3600);
-        assert!(wait_to_write_unless(&file, &stop, long).expect("asked"));
-        file.write_all(&vec![b'x'; 64 << 10]).expect("a pipe holds that");
-        let waits = std::thread::spawn(move || {
-            (wait_to_write_unless(&file, &stop, Duration::from_millis(10)), file, stop)
-        });
-        wish.write_all(b"x").expect("told");
-        let (answer, file, stop) = waits.join().expect("a thread");
-        assert!(!answer.expect("asked"));
-        // The wish stays. A reader that only is slow is waited for all the same, and what an output takes goes first, an error too.
-        let waits = std::thread::spawn(move || (wait_to_write_unless(&file, &stop, long), file, stop));
-        reader.read_exact(&mut [0; 64 << 10]).expect("it reads again");
-        let (answer, file, stop) = waits.join().expect("a thread");
-        assert!(answer.expect("asked"));
-        drop(reader);
-        assert!(wait_to_write_unless(&file, &stop, long).expect("asked"));
+    fn the_first_pipe_that_has_something_is_found_or_that_it_is_time() {
+        let (one, mut to_one) = io::pipe().expect("a pipe");
+        let (two, mut to_two) = io::pipe().expect("a pipe");
+        let soon = Some(Duration::from_millis(1));
+        assert_eq!(wait_to_read(&[&one, &two], soon).expect("asked"), None);
+        to_two.write_all(b"x").expect("told");
+        assert_eq!(wait_to_read(&[&one, &two], None).expect("asked"), Some(1));
+        assert_eq!(wait_to_read(&[&one], soon).expect("asked"), None);
+        to_one.write_all(b"x").expect("told");
+        assert_eq!(wait_to_read(&[&one, &two], Some(Duration::MAX)).expect("asked"), Some(0));
+        drop(to_two);
+        assert_eq!(wait_to_read(&[&two], None).expect("asked"), Some(0), "its end is something, too");
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //! start of a killed process finds it free. Such a lock does not keep a process from itself, hence the list of those that
 //! this process has (`stage_list.rs`); nothing else here opens a stage file, as closing any descriptor of it would give the lock back.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, fcntl_lock, fstatfs};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_OMIT, fcntl_lock, fstatfs, utimensat,
+};
 
 use crate::error::{Error, Result};
 use crate::fork::ForkMark;
@@ -253,15 +255,33 @@ impl Whose {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobodys),
             facts => facts.map_err(|source| Error::new("stat stage directory", path, source))?,
         };
-        if !facts.is_dir() || facts.uid() != rustix::process::geteuid().as_raw() {
+        let is_named_ours = facts.is_dir() && facts.uid() == rustix::process::geteuid().as_raw();
+        if !is_named_ours || !is_owner(path, &facts)? {
             return Ok(Self::Others);
         }
-        if facts.permissions().mode() & 0o077 == 0 {
-            return Ok(Self::Ours);
-        }
+        let why = match facts.permissions().mode() & 0o777 {
+            0o700 => return Ok(Self::Ours),
+            mode if mode & 0o077 != 0 => "others may look into it",
+            _ => "this user may not use it",
+        };
         // Passed over, it would keep what a killed process left.
-        let error = Error::invalid("open stage directory", path, "others may look into it");
-        Err(error.advise("give it the mode 0700 again"))
+        Err(Error::invalid("open stage directory", path, why).advise("give it the mode 0700 again"))
+    }
+}
+
+/// Whether the kernel takes this user for the owner. Numbers do not tell: in a user namespace every user that it does not know has
+/// the number of `nobody`, which the process itself may have, too. Only an owner may give a directory the time that it has.
+fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
+    let accessed = Timespec { tv_sec: facts.atime(), tv_nsec: facts.atime_nsec() as _ };
+    let modified = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
+    let times = Timestamps { last_access: accessed, last_modification: modified };
+    match retry(|| utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)) {
+        Ok(()) => Ok(true),
+        // Gone by now: it was of no use to anybody.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOENT)) => {
+            Ok(false)
+        }
+        Err(source) => Err(Error::new("utimensat stage directory", path, source)),
     }
 }
 
@@ -271,7 +291,7 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Er
     let (mut own, mut free, mut others) = (None, None, None);
     for path in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
         match Whose::of(&path)? {
-            Whose::Ours if std::fs::symlink_metadata(path.join(name)).is_ok() => {
+            Whose::Ours if is_there(&path.join(name))? => {
                 own = Some(path);
                 break;
             }
@@ -302,6 +322,16 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Er
         foreign(other).advise(format!("the stage is in {} instead; look who made the other", path.display()))
     });
     Ok(Some((path, others)))
+}
+
+/// An error is not taken for a stage that is not there: it would not be found again.
+fn is_there(path: &Path) -> Result<bool> {
+    match retry(|| std::fs::symlink_metadata(path)) {
+        Ok(_) => Ok(true),
+        // A name that no file can have: the opening says so.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENAMETOOLONG)) => Ok(false),
+        Err(source) => Err(Error::new("stat stage", path, source)),
+    }
 }
 
 fn open_locked(path: &Path) -> Result<Option<File>> {
@@ -414,7 +444,12 @@ mod tests {
         lock.remove().expect("nothing to remove");
         assert!(own.join("a").exists(), "what is there by then is not its own");
         std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("mode");
-        assert!(StageFile::open_below(&parent, "b").is_err(), "others may look into it");
+        let error = StageFile::open_below(&parent, "b").expect_err("others may look into it").to_string();
+        assert!(error.contains("may look into it") && error.contains("0700"), "{error}");
+        // Root can, and is no better for it: a service of this user cannot.
+        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o500)).expect("mode");
+        let error = StageFile::open_below(&parent, "b").expect_err("nobody may use it").to_string();
+        assert!(error.contains("may not use it") && error.contains("0700"), "{error}");
         std::fs::remove_dir_all(&parent).expect("removed");
     }
 

@@ -46,6 +46,25 @@ fn mark(recording: &Recording, text: &str) -> usize {
     recording.entries.iter().position(|entry| *entry == Entry::Mark(text.into())).unwrap()
 }
 
+/// A scan of all directories, or the kernel, which lets go of a loop device's file a little behind the device.
+#[test]
+fn a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment() {
+    if kinds("a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment").is_empty() {
+        return;
+    }
+    let _one = ONE.lock().unwrap();
+    let machine = machine();
+    let disks = machine.target().parent().unwrap().join("disks");
+    let looking = File::open(&disks).unwrap();
+    let looks = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        drop(looking);
+    });
+    machine.remove().unwrap();
+    looks.join().unwrap();
+    assert!(!disks.exists());
+}
+
 #[test]
 fn what_was_synced_is_there_in_every_state() {
     let _one = ONE.lock();

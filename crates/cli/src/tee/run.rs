@@ -5,7 +5,8 @@
 //! This thread waits for events and never for the disk, the input or the echo, each of which has a thread of its own, made at the
 //! start: whatever hangs, a signal is heard, and what was read and not written is known, also where no more threads can be made.
 //!
-//! The first signal to end sets one deadline, for reading on, for trying a disk that fails and for the echo.
+//! The first signal to end sets one deadline, for reading on, for trying a disk that fails and for the echo. [`OVERTIME`] behind it
+//! everything has ended, the last words too, unless a disk is slow and takes something.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,9 +29,17 @@ use crate::words;
 
 /// Some send a signal twice, to a process and to its group: within this it is the same.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
-/// Behind the deadline: what was in the input when reading was stopped, and what the echo has left, are waited for so long; and a log
-/// into which nothing comes any more.
+/// Behind the deadline, all together: what was in the input when reading was stopped, a disk that does not answer, what the echo has
+/// left, the last words.
 const OVERTIME: Duration = Duration::from_secs(1);
+/// Of that, for the log and the echo: the rest is for the last words.
+const LATE: Duration = Duration::from_millis(750);
+/// What was in the input is waited for while any of it comes, or goes to the disk, within this.
+const READ_STILL: Duration = Duration::from_millis(500);
+/// And a disk behind all that, while it takes anything within this.
+const DISK_STILL: Duration = Duration::from_millis(250);
+/// The last words have so long in any case.
+const WORDS_LEAST: Duration = Duration::from_millis(100);
 /// How soon a signal is noticed while something without events is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// One read of a full pipe.
@@ -54,6 +63,8 @@ struct Closing {
 }
 
 struct Run {
+    /// `--grace`.
+    grace: Duration,
     tell: Sender<Event>,
     events: Receiver<Event>,
     /// Signals to end so far, when the first came, and the last.
@@ -70,7 +81,9 @@ struct Run {
 
 /// Writes stdin into the log until it ends or a signal comes.
 pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
-    let mut run = Run::start(arguments.pid_file.is_some())?;
+    // First: while there is one thread, no signal is lost between two steps.
+    let mut run = Run::start(arguments.pid_file.is_some(), arguments.grace)?;
+    told::start()?;
     let code = run.work(arguments).unwrap_or_else(|error| {
         say(words(&error));
         ExitCode::FAILURE
@@ -85,6 +98,7 @@ impl Run {
         if let Some(path) = &arguments.pid_file {
             pid_file::check_is_not(&arguments.file, path)?;
         }
+        super::refuse_own_input(&arguments.file)?;
         let (input, stop) = Input::stdin()?;
         let arguments = Arc::new(arguments);
         let closer = self.closer()?;
@@ -98,7 +112,7 @@ impl Run {
         let echo = if arguments.echo { Some(Echo::start()?) } else { None };
         let count = Count::default();
         // Only who writes into a pipe loses something when it is not read: a file stays, and a terminal has somebody before it.
-        let grace = if input.is_stream() { arguments.grace } else { Duration::ZERO };
+        let is_read_on = input.is_stream();
         let is_kept = !matches!(arguments.survive, Survives::Nothing);
         let reader = Reader {
             input,
@@ -109,24 +123,25 @@ impl Run {
             piece_bytes: usize::try_from(arguments.buffers).unwrap_or(usize::MAX),
         };
         self.spawn("stdin", move || Event::InputEnded(reader.run()))?;
-        self.wait_for_input(&log, stop, grace)?;
-        let closed = self.close(&closer, guard, &log, arguments.grace)?;
-        let missing = echo.and_then(|echo| self.end_echo(&echo, arguments.grace));
+        self.wait_for_input(&log, &count, stop, is_read_on)?;
+        let closed = self.close(&closer, guard, &log)?;
+        let missing = echo.and_then(|echo| self.end_echo(&echo));
         let signal = self.last.map(|(signal, _)| signal);
         let end = End { arguments: &arguments, log: &log, count: &count, closed, missing };
         Ok(end.tell(self.input.take(), signal, self.is_late))
     }
 
-    fn start(hangup_is_meant: bool) -> anyhow::Result<Self> {
+    fn start(hangup_is_meant: bool, grace: Duration) -> anyhow::Result<Self> {
         let (tell, events) = channel();
         let theirs = tell.clone();
         // Nobody listens any more only when the process ends.
         signals::listen(hangup_is_meant, move |signal| drop(theirs.send(Event::Signal(signal))))?;
-        Ok(Self::hearing(tell, events))
+        Ok(Self::hearing(tell, events, grace))
     }
 
-    fn hearing(tell: Sender<Event>, events: Receiver<Event>) -> Self {
+    fn hearing(tell: Sender<Event>, events: Receiver<Event>, grace: Duration) -> Self {
         Self {
+            grace,
             tell,
             events,
             signals: 0,
@@ -179,8 +194,13 @@ impl Run {
     }
 
     /// When the end is to be there; `None` without a signal, and for more than there is of time.
-    fn deadline(&self, grace: Duration) -> Option<Instant> {
-        self.first.and_then(|first| first.checked_add(grace))
+    fn deadline(&self) -> Option<Instant> {
+        self.first.and_then(|first| first.checked_add(self.grace))
+    }
+
+    /// So long behind it.
+    fn behind_deadline(&self, by: Duration) -> Option<Instant> {
+        self.deadline().and_then(|until| until.checked_add(by))
     }
 
     /// A thread that closes the log when it is given it: at the end there may be none to be had.
@@ -196,14 +216,15 @@ impl Run {
         Ok(give)
     }
 
-    /// Opens the log, which takes a while when a killed process has left much; `None` when a second signal came first.
+    /// Opens the log, which takes a while when a killed process has left much; `None` when a second signal came first. An error when
+    /// the time that the first one leaves is over.
     fn open(
         &mut self,
         open: impl FnOnce() -> anyhow::Result<(LogWriter, Guard)> + Send + 'static,
     ) -> anyhow::Result<Option<(LogWriter, Guard)>> {
         self.spawn("open", move || Event::Opened(open()))?;
         loop {
-            match self.next(None)? {
+            match self.next(self.behind_deadline(LATE))? {
                 Some(Event::Opened(opened)) => {
                     let (log, guard) = opened?;
                     if self.is_hangup_due {
@@ -214,14 +235,24 @@ impl Run {
                 // The file may have been opened before it was moved away.
                 Some(Event::Signal(SIGHUP)) => self.is_hangup_due = true,
                 Some(Event::Signal(signal)) if self.is_wish(signal) && self.signals > 1 => return Ok(None),
-                _ => {}
+                None => anyhow::bail!("a signal came, and the log could not be opened in time"),
+                Some(_) => {}
             }
         }
     }
 
     /// Until the input has ended. After the first signal it is read on until the deadline, after the second not at all.
-    fn wait_for_input(&mut self, log: &LogWriter, stop: InputStop, grace: Duration) -> anyhow::Result<()> {
-        let (mut stop, mut until) = (Some(stop), self.deadline(grace));
+    fn wait_for_input(
+        &mut self,
+        log: &LogWriter,
+        count: &Count,
+        stop: InputStop,
+        is_read_on: bool,
+    ) -> anyhow::Result<()> {
+        let is_read_on = is_read_on && !self.grace.is_zero();
+        let read_until = |run: &Self| if is_read_on { run.deadline() } else { run.first };
+        let moved = || (count.read().bytes, log.stats().written_bytes);
+        let (mut stop, mut until, mut seen) = (Some(stop), read_until(self), moved());
         loop {
             match self.next(until)? {
                 Some(Event::InputEnded(ended)) => {
@@ -231,11 +262,16 @@ impl Run {
                 Some(Event::Signal(SIGHUP)) => log.reopen(),
                 // What is read last keeps its time.
                 Some(Event::Signal(signal)) if self.is_wish(signal) && stop.is_some() => {
-                    until = if self.signals == 1 { self.deadline(grace) } else { Some(Instant::now()) };
+                    until = if self.signals == 1 { read_until(self) } else { Some(Instant::now()) };
                 }
                 None if stop.take().is_some() => {
-                    self.is_late = self.signals == 1 && grace > Duration::ZERO;
-                    until = Some(Instant::now() + OVERTIME);
+                    self.is_late = self.signals == 1 && is_read_on;
+                    seen = moved();
+                    until = Some(Instant::now() + READ_STILL);
+                }
+                None if moved() != seen => {
+                    seen = moved();
+                    until = Some(Instant::now() + READ_STILL);
                 }
                 // Not even what was in the input just then could be read.
                 None => {
@@ -254,32 +290,34 @@ impl Run {
         closer: &Sender<Closing>,
         guard: Guard,
         log: &LogWriter,
-        grace: Duration,
     ) -> anyhow::Result<Option<io::Result<()>>> {
-        let at_most = self.deadline(grace).map(|until| until.saturating_duration_since(Instant::now()));
+        let at_most = self.deadline().map(|until| until.saturating_duration_since(Instant::now()));
         // The thread waits for it, unless it has died, which is the next event.
         let _ = closer.send(Closing { guard, at_most });
         let mut closed = None;
         // A slow disk is waited for while it takes anything.
-        let mut seen = (log.stats().written_bytes, Instant::now());
-        let mut until = self.deadline(grace).map(|deadline| deadline.max(seen.1) + OVERTIME);
+        let mut seen = log.stats().written_bytes;
+        let still = |run: &Self| run.behind_deadline(LATE).map(|end| end.max(Instant::now() + DISK_STILL));
+        let mut until = still(self);
         while closed.is_none() || self.input.is_none() {
             match self.next(until)? {
                 Some(Event::Closed(result)) => {
                     closed = Some(result);
                     // It takes no more lines, so the reader ends, unless it hangs in a read of what another has taken away.
-                    until = Some(Instant::now() + OVERTIME);
+                    until = still(self).or_else(|| Some(Instant::now() + OVERTIME));
                 }
                 Some(Event::InputEnded(ended)) => self.input = Some(ended),
+                // What is still to be written goes to the new file: who moved the old one away may be compressing it.
+                Some(Event::Signal(SIGHUP)) => log.reopen(),
                 Some(Event::Signal(signal)) if self.is_wish(signal) => {
                     if self.signals > 1 {
                         break;
                     }
-                    until = self.deadline(grace).map(|deadline| deadline + OVERTIME);
+                    until = still(self);
                 }
-                None if closed.is_none() && log.stats().written_bytes != seen.0 => {
-                    seen = (log.stats().written_bytes, Instant::now());
-                    until = Some(seen.1 + OVERTIME);
+                None if closed.is_none() && log.stats().written_bytes != seen => {
+                    seen = log.stats().written_bytes;
+                    until = still(self);
                 }
                 None => break,
                 Some(_) => {}
@@ -288,7 +326,7 @@ impl Run {
         Ok(closed)
     }
 
-    fn end_echo(&mut self, echo: &Echo, grace: Duration) -> Option<Missing> {
+    fn end_echo(&mut self, echo: &Echo) -> Option<Missing> {
         let called_at = Instant::now();
         // Without a signal nobody waits for this process but its reader.
         echo.finish(|| {
@@ -298,13 +336,16 @@ impl Run {
             {
                 return Some(called_at);
             }
-            self.deadline(grace).map(|deadline| deadline + OVERTIME)
+            self.behind_deadline(LATE)
         })
     }
 
-    /// Waits until stderr has taken what was said, for a second at most; a signal that comes meanwhile ends that.
+    /// Waits until stderr has taken what was said, for a second at most, or what the deadline leaves of it; a signal that comes
+    /// meanwhile ends that.
     fn end_words(&mut self) {
-        let until = Instant::now() + LAST_WORDS;
+        let now = Instant::now();
+        let end = self.behind_deadline(OVERTIME).map_or(now + LAST_WORDS, |end| end.min(now + LAST_WORDS));
+        let until = end.max(now + WORDS_LEAST);
         while Instant::now() < until && !told::finish(LOOK_EVERY) {
             if let Ok(Event::Signal(signal)) = self.events.try_recv()
                 && self.is_wish(signal)
@@ -388,7 +429,7 @@ mod tests {
 
     fn run() -> Run {
         let (tell, events) = channel();
-        Run::hearing(tell, events)
+        Run::hearing(tell, events, Duration::from_secs(8))
     }
 
     #[test]
@@ -419,12 +460,13 @@ mod tests {
     #[test]
     fn there_is_one_deadline_and_the_first_signal_sets_it() {
         let mut run = run();
-        assert_eq!(run.deadline(Duration::from_secs(8)), None);
+        assert_eq!(run.deadline(), None);
         assert!(!run.is_wish(SIGHUP) && run.is_wish(15));
-        let until = run.deadline(Duration::from_secs(8)).expect("set");
+        let until = run.deadline().expect("set");
         run.last = run.last.map(|(signal, at)| (signal, at - SAME_SIGNAL));
         assert!(run.is_wish(2) && run.signals == 2);
-        assert_eq!(run.deadline(Duration::from_secs(8)), Some(until));
-        assert_eq!(run.deadline(Duration::MAX), None, "more than there is of time");
+        assert_eq!(run.deadline(), Some(until));
+        run.grace = Duration::MAX;
+        assert_eq!(run.deadline(), None, "more than there is of time");
     }
 }

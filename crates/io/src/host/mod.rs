@@ -7,7 +7,7 @@
 //! others, and the log: it knows files, devices and sectors.
 //!
 //! Most of it needs root. What does not: [`block_stat`], [`monotonic_ns`], [`mount_points`], [`WorkDir`],
-//! [`loops_backed_under`].
+//! [`loops_backed_under`], [`raw_terminal`].
 
 mod child;
 mod device;
@@ -20,6 +20,7 @@ mod mount;
 mod owner;
 mod ring_page;
 mod signal;
+mod terminal;
 mod trace;
 mod trace_decode;
 mod trace_event;
@@ -38,8 +39,9 @@ pub use discard::trim_free_space;
 pub use layout::log_area;
 pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
 pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};
-pub use mount::{Mount, MountPoint, mount_points, mounts_under};
+pub use mount::{Mount, MountPoint, mount_points, mounts_under, unmount};
 pub use signal::{Signal, has_ended, signal_group, signal_process};
+pub use terminal::raw_terminal;
 pub use trace::{BlockTrace, Trace};
 pub use trace_event::{Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};

@@ -114,8 +114,11 @@ impl Drop for Mount {
     }
 }
 
-/// Unmounts the uppermost mount at `target`; never by force, never detached.
-pub(super) fn unmount(target: &Path, patience: Duration) -> Result<()> {
+/// Unmounts the uppermost mount at `target`, and waits for so long until nobody uses it; never by force, never detached.
+///
+/// # Errors
+/// It is still busy, or what the kernel answers.
+pub fn unmount(target: &Path, patience: Duration) -> Result<()> {
     let start = Instant::now();
     loop {
         match retry(|| Ok(rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?)) {

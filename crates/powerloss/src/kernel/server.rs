@@ -18,10 +18,14 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
 };
 
+use inkstone_io::host::unmount;
+
 use super::disk::{Disk, Failure};
 
 /// Nothing is remembered by the kernel: disks come and go under one name.
 const TTL: Duration = Duration::ZERO;
+/// Somebody may have a file of it open for so long.
+const BUSY_FOR: Duration = Duration::from_secs(3);
 const FALLOCATE_PUNCH_HOLE: i32 = 2;
 const FALLOCATE_ZERO_RANGE: i32 = 16;
 const FALLOCATE_KEEP_SIZE: i32 = 1;
@@ -64,7 +68,9 @@ impl DiskServer {
     /// # Errors
     /// Somebody still uses a disk.
     pub fn unmount(mut self) -> io::Result<()> {
-        self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join)
+        // The kernel lets go of a loop device's file a little behind the device, and others look around: a scan of all directories.
+        unmount(&self.target, BUSY_FOR).map_err(|error| io::Error::new(error.kind(), error))?;
+        self.session.take().map_or(Ok(()), BackgroundSession::join)
     }
 }
 
