@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use inkstone_io::NamedChoice;
+use inkstone_io::host::sweep;
 use inkstone_powerloss::kernel::disk::Disk;
 use inkstone_powerloss::kernel::fault::{Access, Effect, Rule};
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
@@ -63,6 +64,65 @@ fn a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment() {
     machine.remove().unwrap();
     looks.join().unwrap();
     assert!(!disks.exists());
+}
+
+/// Where a victim has its machine.
+const VICTIM: &str = "INKSTONE_TEST_VICTIM";
+
+/// In the process of its own: mounts and unmounts a file system on a disk that it serves itself, until it is killed.
+#[test]
+fn victim() {
+    let Some(place) = std::env::var_os(VICTIM) else { return };
+    let machine = Machine::new(Path::new(&place)).unwrap();
+    let disk = machine.new_disk(FsKind::Ext4).unwrap();
+    let mut number = 0_u64;
+    loop {
+        let running = machine.boot(&disk, FsKind::Ext4).unwrap();
+        for _ in 0..20 {
+            fs::write(machine.target().join("file"), number.to_le_bytes()).unwrap();
+            File::open(machine.target().join("file")).unwrap().sync_all().unwrap();
+            number += 1;
+        }
+        drop(running);
+    }
+}
+
+/// A thread that waits for the disk when the kill comes would wait for ever: the disk's server was killed with it.
+#[test]
+fn a_killed_process_does_not_wait_for_the_disk_that_it_served() {
+    if kinds("a_killed_process_does_not_wait_for_the_disk_that_it_served").is_empty() {
+        return;
+    }
+    let _one = ONE.lock();
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for round in 0..12_u64 {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "victim"]).env(VICTIM, place).stdout(std::process::Stdio::null());
+        let mut victim = command.spawn().unwrap();
+        let work = place.join(format!(".inkstone-lab-{}-0", victim.id()));
+        let until = |what: &str, is_so: &mut dyn FnMut() -> bool| {
+            let since = std::time::Instant::now();
+            while !is_so() {
+                if since.elapsed() > std::time::Duration::from_secs(60) {
+                    // Or nobody could look at a loop device here any more.
+                    let _ = std::process::Command::new("umount").arg("-f").arg(work.join("disks")).status();
+                    panic!("round {round}: {what}");
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        };
+        until("it did not mount its disk", &mut || {
+            fs::read_to_string("/proc/self/mountinfo")
+                .unwrap()
+                .contains(&format!("{}/mounted ", work.display()))
+        });
+        std::thread::sleep(std::time::Duration::from_millis(round * 3));
+        victim.kill().unwrap();
+        until("it did not end", &mut || victim.try_wait().unwrap().is_some());
+    }
+    sweep(place).unwrap();
+    let left = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!left.contains(&format!("{}/.inkstone-lab-", place.display())), "{left}");
 }
 
 #[test]

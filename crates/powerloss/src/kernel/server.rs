@@ -18,7 +18,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
 };
 
-use inkstone_io::host::unmount;
+use inkstone_io::host::{ServedMount, unmount};
 
 use super::disk::{Disk, Failure};
 
@@ -38,6 +38,8 @@ pub struct DiskServer {
     target: PathBuf,
     disks: Disks,
     session: Option<BackgroundSession>,
+    /// A killed process must not wait for its own answers.
+    _watch: ServedMount,
 }
 
 impl DiskServer {
@@ -50,7 +52,8 @@ impl DiskServer {
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("inkstone-powerloss".into()), MountOption::NoAtime];
         let session = Session::new(Files { disks: Arc::clone(&disks) }, target, &config)?.spawn()?;
-        Ok(Self { target: target.to_path_buf(), disks, session: Some(session) })
+        let watch = ServedMount::watch(target).map_err(|error| io::Error::new(error.kind(), error))?;
+        Ok(Self { target: target.to_path_buf(), disks, session: Some(session), _watch: watch })
     }
 
     /// Serves a disk; gives its file. A disk of the same name is replaced.

@@ -1,0 +1,116 @@
+//! A FUSE mount whose server is this process: aborted when the process is killed.
+//!
+//! *Owns*: a child process that waits for the killing, and the thread that made it. *May not touch*: the mount as long as this
+//! process lives.
+//!
+//! The kernel closes a killed process's descriptors when its last thread has ended. A thread that waits for a disk which the process
+//! itself serves ends when the disk answers, and the disk fails its requests when the descriptor of `/dev/fuse` is closed: each
+//! waits for the other, for ever. And whoever looks at that loop device waits with them. A thread that waits for nothing does end
+//! at once, and `PR_SET_PDEATHSIG` tells its child.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use crate::error::{Error, Result};
+use crate::transfer::retry;
+
+/// What the kernel sends the child when the thread that made it has ended.
+const ENDED: libc::c_int = libc::SIGUSR1;
+
+/// As long as it lives, a kill of this process aborts the mount; dropped, the mount is left alone.
+#[derive(Debug)]
+#[must_use = "dropped, a kill may leave this process in the kernel for ever"]
+pub struct ServedMount {
+    /// Dropped, it ends the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ServedMount {
+    /// Watches over the mount at `target`. One process more, with this one's memory as it is now: best before it holds much.
+    ///
+    /// # Errors
+    /// No room for a thread or a process.
+    pub fn watch(target: &Path) -> Result<Self> {
+        let fail = |what, error| Error::new(what, target, error);
+        let path = CString::new(target.as_os_str().as_bytes())
+            .map_err(|error| fail("watch over", io::Error::from(error)))?;
+        let (stop, stopped) = channel();
+        let (tell, told) = channel();
+        let thread = thread::Builder::new()
+            .name("inkstone-mount".into())
+            .spawn(move || keep(&path, &tell, &stopped))
+            .map_err(|error| fail("start a thread for", error))?;
+        match told.recv() {
+            Ok(Ok(())) => Ok(Self { stop: Some(stop), thread: Some(thread) }),
+            Ok(Err(error)) => Err(fail("fork for", error)),
+            Err(_) => Err(Error::invalid("watch over", target, "its thread ended")),
+        }
+    }
+}
+
+impl Drop for ServedMount {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes the child and lives as long as it is wanted: the child hears of the end of this very thread.
+fn keep(path: &CString, tell: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
+    let process = std::process::id().cast_signed();
+    // SAFETY: no memory is passed.
+    let thread = unsafe { libc::gettid() };
+    // SAFETY: the child calls only what may be called after a fork of a process with threads (system calls on memory that
+    // was there before), and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        wait_and_abort(path, process, thread);
+    }
+    if child < 0 {
+        let _ = tell.send(Err(io::Error::last_os_error()));
+        return;
+    }
+    let _ = tell.send(Ok(()));
+    // It never comes; the end of the sender does.
+    let _ = stopped.recv();
+    // SAFETY: the child is ours and not yet waited for, so that the number is its own.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    let _ = retry(|| {
+        // SAFETY: the kernel writes no status where there is no place for one.
+        match unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    });
+}
+
+/// The child: holds nothing of its parent's, not even its process group, whose signals are not for it.
+fn wait_and_abort(path: &CString, process: libc::pid_t, thread: libc::pid_t) -> ! {
+    // SAFETY: `signals` and `path` live through the calls that get them; all others are passed numbers. Closing every descriptor
+    // takes none from anybody: this is a copy of the process, and nothing but this function runs in it.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut signals);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const signals, std::ptr::null_mut());
+        libc::setsid();
+        libc::prctl(libc::PR_SET_PDEATHSIG, ENDED);
+        libc::close_range(0, libc::c_uint::MAX, 0);
+        libc::sigemptyset(&raw mut signals);
+        libc::sigaddset(&raw mut signals, ENDED);
+        // It may have ended before anybody was to be told.
+        if libc::syscall(libc::SYS_tgkill, process, thread, 0) == 0 {
+            let mut signal = 0;
+            while libc::sigwait(&raw const signals, &raw mut signal) != 0 {}
+        }
+        // Busy it is, and stays mounted; the force aborts its connection before the kernel looks.
+        libc::umount2(path.as_ptr(), libc::MNT_FORCE | libc::UMOUNT_NOFOLLOW);
+        libc::_exit(0)
+    }
+}
