@@ -16,6 +16,7 @@ use rustix::io::ReadWriteFlags;
 use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 use crate::cached::Residency;
 use crate::capability::DioAlignment;
+use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::extents;
 use crate::fork::ForkMark;
@@ -141,15 +142,10 @@ impl OsFile {
     /// transferred so (larger sectors), or, for reading only, would come from the page cache all the same (ext4 with data=journal),
     /// it is [unsupported](Error::is_unsupported).
     pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
-        let open = || {
-            StdFile::options()
-                .read(true)
-                .write(!how.read_only)
-                .create_new(how.create_new)
-                .custom_flags(flags_of(how))
-                .open(path)
-        };
-        let file = retry(open).map_err(|source| explained(Error::new("open", path, source), how))?;
+        let mut options = StdFile::options();
+        options.read(true).write(!how.read_only).create_new(how.create_new).custom_flags(flags_of(how));
+        let file = retry(|| above_standard(options.open(path)?))
+            .map_err(|source| explained(Error::new("open", path, source), how))?;
         Self::with(file, path.to_path_buf(), how, None, ForkMark::new()?)
     }
 
@@ -226,7 +222,11 @@ impl OsFile {
             Some((held, name)) => {
                 held.open_file(name, OFlags::WRONLY | OFlags::from_bits_retain(flags.cast_unsigned()), 0)?
             }
-            None => retry(|| StdFile::options().write(true).custom_flags(flags).open(&self.path))?,
+            None => {
+                let mut options = StdFile::options();
+                options.write(true).custom_flags(flags);
+                retry(|| above_standard(options.open(&self.path)?))?
+            }
         };
         let [mine, its] = [self.file.metadata()?, again.metadata()?].map(|facts| (facts.dev(), facts.ino()));
         if mine != its {

@@ -16,6 +16,7 @@ mod bell;
 mod buffer;
 mod cached;
 mod capability;
+mod descriptor;
 mod directory;
 pub mod engine;
 mod error;

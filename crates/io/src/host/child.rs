@@ -1,6 +1,6 @@
-//! A child made by fork alone, for tests of what must hold in one.
+//! A child made by fork alone, and a process without standard descriptors, for tests of what must hold in one.
 //!
-//! *Owns*: making it and waiting for it. *May not touch*: what it does.
+//! *Owns*: making it, waiting for it, closing the three. *May not touch*: what it does.
 
 use std::path::Path;
 
@@ -67,6 +67,16 @@ pub fn fork_child(work: impl FnOnce() -> u8) -> Result<ForkedChild> {
 /// As [`fork_child`] and [`ForkedChild::wait`].
 pub fn in_forked_child(work: impl FnOnce() -> u8) -> Result<u8> {
     fork_child(work)?.wait()
+}
+
+/// Closes stdin, stdout and stderr, as a daemon does: who opens something next gets their numbers. For a process of a test's own,
+/// whose standard library writes to stderr by its number only.
+pub fn close_standard_descriptors() {
+    for number in 0..3 {
+        // SAFETY: no memory is passed. Nobody here owns the three: the standard library uses their numbers, and takes it that
+        // nobody may be there.
+        unsafe { libc::close(number) };
+    }
 }
 
 #[cfg(test)]
