@@ -91,6 +91,17 @@ fn says_nothing_is_dirty(code: i32, file_system: FsWord) -> bool {
     code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
 }
 
+/// Whether this answer to a sync of what is open there only means that the file system is mounted read-only, so that nothing is
+/// dirty.
+pub(crate) fn is_clean_by_mount(open: impl AsFd, answer: &io::Error) -> bool {
+    let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
+    let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&open), rustix::fs::fstatfs(&open)) else {
+        return false;
+    };
+    let is_read_only = mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+    is_read_only && says_nothing_is_dirty(code, kind.f_type)
+}
+
 /// What O_DIRECT needs of this file.
 pub(crate) fn dio_alignment(file: &StdFile) -> DioAlignment {
     let Ok(answer) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
@@ -396,17 +407,6 @@ impl OsFile {
         if self.how.durability.with_the_write() { self.flush_stream(&mut stream) } else { Ok(()) }
     }
 
-    /// Whether this answer to a sync only means that the file system is mounted read-only, so that nothing is dirty.
-    fn is_clean_by_mount(&self, answer: &io::Error) -> bool {
-        let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
-        let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&self.file), rustix::fs::fstatfs(&self.file))
-        else {
-            return false;
-        };
-        let is_read_only = mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
-        is_read_only && says_nothing_is_dirty(code, kind.f_type)
-    }
-
     fn flush_stream(&self, stream: &mut CStream) -> Result<()> {
         stream.flush().map_err(|source| Error::new("fflush", &self.path, source))
     }
@@ -507,7 +507,7 @@ impl File for OsFile {
             SyncKind::Data => ("fdatasync", retry(|| self.file.sync_data())),
         };
         match answer {
-            Err(source) if self.how.read_only && self.is_clean_by_mount(&source) => Ok(()),
+            Err(source) if self.how.read_only && is_clean_by_mount(&self.file, &source) => Ok(()),
             answer => answer.map_err(|source| Error::new(name, &self.path, source)),
         }
     }

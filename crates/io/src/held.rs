@@ -15,6 +15,7 @@ use rustix::fs::{
 
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
+use crate::file::is_clean_by_mount;
 use crate::transfer::retry;
 
 /// The directory part of what an opened file may be asked for again.
@@ -229,7 +230,8 @@ impl Held {
     }
 
     /// Makes creations, renames and removals in it durable. Always through the one descriptor: it has been there since
-    /// before the changes, so that the kernel gives it every error that they met.
+    /// before the changes, so that the kernel gives it every error that they met. In a file system mounted read-only there is
+    /// nothing to do.
     pub(crate) fn sync(&self) -> Result<()> {
         let failed = |source| self.failed("fsync directory", "", source);
         if !self.is_readable {
@@ -237,7 +239,10 @@ impl Held {
             let opened = self.fresh().map_err(failed)?;
             return retry(|| Ok(rustix::fs::fsync(&opened)?)).map_err(failed);
         }
-        retry(|| Ok(rustix::fs::fsync(&self.descriptor)?)).map_err(failed)
+        match retry(|| Ok(rustix::fs::fsync(&self.descriptor)?)) {
+            Err(error) if is_clean_by_mount(&self.descriptor, &error) => Ok(()),
+            answer => answer.map_err(failed),
+        }
     }
 }
 
