@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{AtFlags, FsWord, OFlags, StatxFlags, statx};
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 use crate::cached::Residency;
@@ -33,6 +33,11 @@ use crate::transfer::{Direction, Transfer, retry};
 const EXT4: FsWord = 0xEF53;
 const BTRFS: FsWord = 0x9123_683E_u32 as FsWord;
 const XFS: FsWord = 0x5846_5342;
+const F2FS: FsWord = 0xF2F5_2010_u32 as FsWord;
+const TMPFS: FsWord = 0x0102_1994;
+
+/// Those in which a sync of a new file is known to be one (ext2 and ext3 have the number of ext4). Below an overlay there can be any.
+const SYNCS_NEW_FILES: [FsWord; 4] = [EXT4, XFS, F2FS, TMPFS];
 
 /// The open flags that access and durability need.
 fn flags_of(how: &OpenFile) -> i32 {
@@ -211,20 +216,31 @@ impl OsFile {
         *self.file_system.get_or_init(|| file_system_of(&self.file).unwrap_or(0))
     }
 
+    /// Changes the file's times, and so its inode.
     fn set_times_to_now(&self) -> Result<()> {
         // Both to now, or only the file's owner might.
         let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
-        rustix::fs::futimens(&self.file, &times).map_err(|error| Error::new("futimens", &self.path, error))
+        match rustix::fs::futimens(&self.file, &times) {
+            // It goes by who asks now, and a daemon that opened the file may have given up root since. What changes the times too
+            // and goes by the descriptor, as writing does, is setting the size that the file has.
+            Err(Errno::ACCESS | Errno::PERM) => self.set_len(self.len_bytes()?),
+            answer => answer.map_err(|error| Error::new("futimens", &self.path, error)),
+        }
     }
 
     /// Has btrfs sync a file that was created through this handle. Linux 6.18 takes it for synced already, and answers yes
     /// without doing anything, if its directory was synced since and the last to come before that was a write with `O_DIRECT`
     /// beside another file's sync (docs/powerloss.md, "The sync that btrfs skips"). A change of its inode, after which comes
-    /// no write, is always seen. Labs, which open by a path, measure the bare sync.
+    /// no write, is always seen. An overlay over btrfs does the same under another name, so all are helped but those that are
+    /// known not to need it. Labs, which open by a path, measure the bare sync.
     fn change_what_was_created(&self) -> Result<()> {
         let is_created = self.how.create_new && self.place.is_some();
-        if is_created && self.file_system() == BTRFS { self.set_times_to_now() } else { Ok(()) }
+        if is_created && !SYNCS_NEW_FILES.contains(&self.file_system()) {
+            self.set_times_to_now()
+        } else {
+            Ok(())
+        }
     }
 
     /// The same file through another descriptor, with these flags and no others.
