@@ -9,6 +9,7 @@ mod history;
 #[path = "support/watched.rs"]
 mod watched;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -254,4 +255,32 @@ fn a_copy_that_is_told_to_stop_leaves_nothing() {
     let stopped = copy_in(Arc::clone(&old), new, &small(), &stop);
     assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
     assert_eq!(disk.directory(NEW).list().unwrap(), ["inkstone.lock"]);
+}
+
+/// At each of its calls once, on whichever thread that is.
+#[test]
+fn a_copy_whose_listener_panics_removes_what_it_has_made() {
+    let old = old();
+    for how in [How::Copy, How::Salvage] {
+        for nth in 1.. {
+            let disk = SimDisk::new(nth, DiskOptions::default());
+            let calls = Arc::new(AtomicU64::new(0));
+            let options = {
+                let calls = Arc::clone(&calls);
+                // From then on at every call: also at those that giving up makes.
+                small()
+                    .listener(move |_| assert!(calls.fetch_add(1, Ordering::SeqCst) + 1 < nth, "on purpose"))
+            };
+            let made = catch_unwind(AssertUnwindSafe(|| make(how, &old, &disk, &options)));
+            if calls.load(Ordering::SeqCst) < nth {
+                made.expect("no panic").unwrap();
+                assert!(nth > 3, "{how:?}: {nth} calls");
+                break;
+            }
+            // The last of them may come when the copy is whole.
+            let names = disk.directory(NEW).list().unwrap();
+            let is_failed = !matches!(made, Ok(Ok(())));
+            assert!(!is_failed || names == ["inkstone.lock"], "{how:?}, call {nth}: {names:?}");
+        }
+    }
 }
