@@ -17,6 +17,7 @@ use rustix::fs::{
     AtFlags, Mode, OFlags, StatVfsMountFlags, StatxFlags, fstat, fstatfs, fstatvfs, openat, statx,
 };
 
+use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::held::Held;
 use crate::host::{DeviceNumber, MountPoint, mount_points};
@@ -389,8 +390,8 @@ fn chosen(text: &str) -> String {
 
 fn dio_alignment(directory: &Held) -> DioAlignment {
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let unnamed = openat(directory, ".", flags, Mode::RUSR | Mode::WUSR);
-    let Ok(file) = unnamed else { return DioAlignment::NotTold };
+    let unnamed = || above_standard(openat(directory, ".", flags, Mode::RUSR | Mode::WUSR)?);
+    let Ok(file) = unnamed() else { return DioAlignment::NotTold };
     crate::file::dio_alignment(&file.into())
 }
 

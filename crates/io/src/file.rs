@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{AtFlags, FsWord, OFlags, StatxFlags, statx};
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 use crate::cached::Residency;
 use crate::capability::DioAlignment;
+use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::extents;
 use crate::fork::ForkMark;
@@ -32,6 +33,11 @@ use crate::transfer::{Direction, Transfer, retry};
 const EXT4: FsWord = 0xEF53;
 const BTRFS: FsWord = 0x9123_683E_u32 as FsWord;
 const XFS: FsWord = 0x5846_5342;
+const F2FS: FsWord = 0xF2F5_2010_u32 as FsWord;
+const TMPFS: FsWord = 0x0102_1994;
+
+/// Those in which a sync of a new file is known to be one (ext2 and ext3 have the number of ext4). Below an overlay there can be any.
+const SYNCS_NEW_FILES: [FsWord; 4] = [EXT4, XFS, F2FS, TMPFS];
 
 /// The open flags that access and durability need.
 fn flags_of(how: &OpenFile) -> i32 {
@@ -90,6 +96,17 @@ fn says_nothing_is_dirty(code: i32, file_system: FsWord) -> bool {
     code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
 }
 
+/// Whether this answer to a sync of what is open there only means that the file system is mounted read-only, so that nothing is
+/// dirty.
+pub(crate) fn is_clean_by_mount(open: impl AsFd, answer: &io::Error) -> bool {
+    let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
+    let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&open), rustix::fs::fstatfs(&open)) else {
+        return false;
+    };
+    let is_read_only = mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+    is_read_only && says_nothing_is_dirty(code, kind.f_type)
+}
+
 /// What O_DIRECT needs of this file.
 pub(crate) fn dio_alignment(file: &StdFile) -> DioAlignment {
     let Ok(answer) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
@@ -141,15 +158,10 @@ impl OsFile {
     /// transferred so (larger sectors), or, for reading only, would come from the page cache all the same (ext4 with data=journal),
     /// it is [unsupported](Error::is_unsupported).
     pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
-        let open = || {
-            StdFile::options()
-                .read(true)
-                .write(!how.read_only)
-                .create_new(how.create_new)
-                .custom_flags(flags_of(how))
-                .open(path)
-        };
-        let file = retry(open).map_err(|source| explained(Error::new("open", path, source), how))?;
+        let mut options = StdFile::options();
+        options.read(true).write(!how.read_only).create_new(how.create_new).custom_flags(flags_of(how));
+        let file = retry(|| above_standard(options.open(path)?))
+            .map_err(|source| explained(Error::new("open", path, source), how))?;
         Self::with(file, path.to_path_buf(), how, None, ForkMark::new()?)
     }
 
@@ -204,20 +216,31 @@ impl OsFile {
         *self.file_system.get_or_init(|| file_system_of(&self.file).unwrap_or(0))
     }
 
+    /// Changes the file's times, and so its inode.
     fn set_times_to_now(&self) -> Result<()> {
         // Both to now, or only the file's owner might.
         let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
-        rustix::fs::futimens(&self.file, &times).map_err(|error| Error::new("futimens", &self.path, error))
+        match rustix::fs::futimens(&self.file, &times) {
+            // It goes by who asks now, and a daemon that opened the file may have given up root since. What changes the times too
+            // and goes by the descriptor, as writing does, is setting the size that the file has.
+            Err(Errno::ACCESS | Errno::PERM) => self.set_len(self.len_bytes()?),
+            answer => answer.map_err(|error| Error::new("futimens", &self.path, error)),
+        }
     }
 
     /// Has btrfs sync a file that was created through this handle. Linux 6.18 takes it for synced already, and answers yes
     /// without doing anything, if its directory was synced since and the last to come before that was a write with `O_DIRECT`
     /// beside another file's sync (docs/powerloss.md, "The sync that btrfs skips"). A change of its inode, after which comes
-    /// no write, is always seen. Labs, which open by a path, measure the bare sync.
+    /// no write, is always seen. An overlay over btrfs does the same under another name, so all are helped but those that are
+    /// known not to need it. Labs, which open by a path, measure the bare sync.
     fn change_what_was_created(&self) -> Result<()> {
         let is_created = self.how.create_new && self.place.is_some();
-        if is_created && self.file_system() == BTRFS { self.set_times_to_now() } else { Ok(()) }
+        if is_created && !SYNCS_NEW_FILES.contains(&self.file_system()) {
+            self.set_times_to_now()
+        } else {
+            Ok(())
+        }
     }
 
     /// The same file through another descriptor, with these flags and no others.
@@ -226,7 +249,11 @@ impl OsFile {
             Some((held, name)) => {
                 held.open_file(name, OFlags::WRONLY | OFlags::from_bits_retain(flags.cast_unsigned()), 0)?
             }
-            None => retry(|| StdFile::options().write(true).custom_flags(flags).open(&self.path))?,
+            None => {
+                let mut options = StdFile::options();
+                options.write(true).custom_flags(flags);
+                retry(|| above_standard(options.open(&self.path)?))?
+            }
         };
         let [mine, its] = [self.file.metadata()?, again.metadata()?].map(|facts| (facts.dev(), facts.ino()));
         if mine != its {
@@ -396,17 +423,6 @@ impl OsFile {
         if self.how.durability.with_the_write() { self.flush_stream(&mut stream) } else { Ok(()) }
     }
 
-    /// Whether this answer to a sync only means that the file system is mounted read-only, so that nothing is dirty.
-    fn is_clean_by_mount(&self, answer: &io::Error) -> bool {
-        let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
-        let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&self.file), rustix::fs::fstatfs(&self.file))
-        else {
-            return false;
-        };
-        let is_read_only = mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
-        is_read_only && says_nothing_is_dirty(code, kind.f_type)
-    }
-
     fn flush_stream(&self, stream: &mut CStream) -> Result<()> {
         stream.flush().map_err(|source| Error::new("fflush", &self.path, source))
     }
@@ -507,7 +523,7 @@ impl File for OsFile {
             SyncKind::Data => ("fdatasync", retry(|| self.file.sync_data())),
         };
         match answer {
-            Err(source) if self.how.read_only && self.is_clean_by_mount(&source) => Ok(()),
+            Err(source) if self.how.read_only && is_clean_by_mount(&self.file, &source) => Ok(()),
             answer => answer.map_err(|source| Error::new(name, &self.path, source)),
         }
     }

@@ -13,7 +13,9 @@ use rustix::fs::{
     renameat, renameat_with, statat, unlinkat,
 };
 
+use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
+use crate::file::is_clean_by_mount;
 use crate::transfer::retry;
 
 /// The directory part of what an opened file may be asked for again.
@@ -39,7 +41,7 @@ impl Held {
     }
 
     fn open_at(directory: impl AsFd, name: &Path, path: &Path) -> Result<Self> {
-        let open = |flags| retry(|| Ok(openat(&directory, name, flags | OPEN, Mode::empty())?));
+        let open = |flags| retry(|| above_standard(openat(&directory, name, flags | OPEN, Mode::empty())?));
         let (opened, is_readable) = match open(OFlags::RDONLY) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => (open(OFlags::PATH), false),
             answer => (answer, true),
@@ -127,8 +129,8 @@ impl Held {
     /// As [`Held::open_file`], but for a link, which is followed.
     pub(crate) fn open_plain(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
         let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let open =
-            |flags| retry(|| Ok(openat(&self.descriptor, name, flags, Mode::from_raw_mode(mode & 0o7777))?));
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let open = |flags| retry(|| above_standard(openat(&self.descriptor, name, flags, mode)?));
         let file = match open(flags | OFlags::NONBLOCK) {
             // A file that somebody has leased: the kernel has asked for it back, and a plain opening waits for it.
             Err(error) if error.kind() == ErrorKind::WouldBlock && self.is_file(name)? => open(flags)?,
@@ -194,11 +196,16 @@ impl Held {
             .map_err(|source| self.failed("unlink", name, source))
     }
 
+    /// The same directory through a descriptor of its own, for reading.
+    fn fresh(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OPEN;
+        retry(|| above_standard(openat(&self.descriptor, ".", flags, Mode::empty())?))
+    }
+
     /// The names of its plain files, sorted. Each listing has a position of its own.
     pub(crate) fn list(&self) -> Result<Vec<String>> {
         let failed = |source| self.failed("list directory", "", source);
-        let fresh = retry(|| Ok(openat(&self.descriptor, ".", OFlags::RDONLY | OPEN, Mode::empty())?));
-        let entries = Dir::new(fresh.map_err(failed)?).map_err(|error| failed(error.into()))?;
+        let entries = Dir::new(self.fresh().map_err(failed)?).map_err(|error| failed(error.into()))?;
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| failed(error.into()))?;
@@ -223,17 +230,19 @@ impl Held {
     }
 
     /// Makes creations, renames and removals in it durable. Always through the one descriptor: it has been there since
-    /// before the changes, so that the kernel gives it every error that they met.
+    /// before the changes, so that the kernel gives it every error that they met. In a file system mounted read-only there is
+    /// nothing to do.
     pub(crate) fn sync(&self) -> Result<()> {
         let failed = |source| self.failed("fsync directory", "", source);
         if !self.is_readable {
             // It fails as it would have at the first opening, or may be read by now.
-            let flags = OFlags::RDONLY | OPEN;
-            let opened =
-                retry(|| Ok(openat(&self.descriptor, ".", flags, Mode::empty())?)).map_err(failed)?;
+            let opened = self.fresh().map_err(failed)?;
             return retry(|| Ok(rustix::fs::fsync(&opened)?)).map_err(failed);
         }
-        retry(|| Ok(rustix::fs::fsync(&self.descriptor)?)).map_err(failed)
+        match retry(|| Ok(rustix::fs::fsync(&self.descriptor)?)) {
+            Err(error) if is_clean_by_mount(&self.descriptor, &error) => Ok(()),
+            answer => answer.map_err(failed),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 
+use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::transfer::retry;
 
@@ -55,6 +56,7 @@ impl Input {
             let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
             let kind = file.metadata()?.file_type();
             let (stop, open) = io::pipe()?;
+            let (stop, open) = (above_standard(stop)?, above_standard(open)?);
             let is_stream = kind.is_fifo() || kind.is_socket();
             Ok((Self { file, is_stream, stop }, InputStop { _open: open }))
         };

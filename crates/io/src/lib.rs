@@ -16,6 +16,7 @@ mod bell;
 mod buffer;
 mod cached;
 mod capability;
+mod descriptor;
 mod directory;
 pub mod engine;
 mod error;
@@ -62,6 +63,6 @@ pub use seam::{
     Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind, Then,
     ThenOn,
 };
-pub use size_signal::NoSizeSignal;
+pub use size_signal::{NoSizeSignal, file_bytes_max};
 pub use stage_file::{StageFile, StageLock};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};

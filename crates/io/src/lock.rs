@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::fork::ForkMark;
 use crate::held::Held;
 use crate::lock_table::{Entry, while_no_fork};
+use crate::size_signal::NoSizeSignal;
 use crate::sys;
 use crate::transfer::retry;
 
@@ -75,6 +76,7 @@ impl OsLock {
         if !matches!(content(&self.file), Content::Nothing | Content::Note(_)) {
             return;
         }
+        let _no_signal = NoSizeSignal::here();
         let note = format!("process {}\n", std::process::id());
         let is_left = retry(|| self.file.write_all_at(note.as_bytes(), 0)).is_ok();
         let len = if is_left { note.len() as u64 } else { 0 };

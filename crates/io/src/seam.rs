@@ -353,7 +353,8 @@ pub trait Directory: Send + Sync + 'static {
     /// What the file system answers.
     fn list(&self) -> Result<Vec<String>>;
 
-    /// Makes creations, renames and removals durable on return.
+    /// Makes creations, renames and removals durable on return, whoever made them. In a file system mounted read-only there is
+    /// nothing to do.
     ///
     /// # Errors
     /// What the file system answers.

@@ -1,10 +1,17 @@
 //! The signal that a write beyond the greatest size of a file raises (SIGXFSZ, `ulimit -f`): it ends the process, unless it is kept away.
 //!
-//! *Owns*: keeping it from one thread. *May not touch*: what the process does with its signals.
+//! *Owns*: keeping it from one thread; what the limit is. *May not touch*: what the process does with its signals.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
+
+use rustix::process::{Resource, getrlimit};
+
+/// How large files this process may write (`ulimit -f`), in bytes: also over bytes that a file has behind that, no write is taken.
+pub fn file_bytes_max() -> u64 {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+}
 
 /// Keeps SIGXFSZ from the calling thread until it is dropped there: a write beyond the limit is an error (`EFBIG`) and nothing else.
 #[derive(Debug)]

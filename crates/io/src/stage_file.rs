@@ -16,6 +16,7 @@ use rustix::fs::{
     AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_OMIT, fcntl_lock, fstatfs, utimensat,
 };
 
+use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::fork::ForkMark;
 use crate::memory::{StageBuffer, StageLayout, buffers_in_file};
@@ -345,6 +346,7 @@ fn open_locked(path: &Path) -> Result<Option<File>> {
                 .mode(0o600)
                 .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
                 .open(path)
+                .and_then(above_standard)
         };
         let file = retry(how).map_err(|source| {
             Error::new("open stage", path, source).advise("name a tmpfs directory that you may write to")

@@ -397,6 +397,7 @@ fn a_read_only_mount_can_be_asked_and_synced_until_an_error_made_it_so() {
     let file = directory.open("a", &OpenFile::existing().read_only()).unwrap();
     file.sync(SyncKind::All).unwrap();
     file.sync(SyncKind::Data).unwrap();
+    directory.sync().unwrap();
     assert_eq!(directory.locked_by("lock").unwrap(), None);
     assert!(directory.lock("lock").is_err());
     OsDirectory::create(made.target()).unwrap();
@@ -407,7 +408,7 @@ fn a_read_only_mount_can_be_asked_and_synced_until_an_error_made_it_so() {
     file.write_at(b"lost", 0).unwrap();
     run("mount", &["-o", "remount,abort", target]);
     let to_read = directory.open("a", &OpenFile::existing().read_only()).unwrap();
-    assert!(to_read.sync(SyncKind::Data).is_err());
+    assert!(to_read.sync(SyncKind::Data).is_err() && directory.sync().is_err());
     drop((file, to_read, directory));
     made.remove();
 }
@@ -427,7 +428,9 @@ fn a_read_only_file_system_that_has_no_sync_is_clean() {
         let file = OsFile::open(&target.join("version"), &OpenFile::existing().read_only()).unwrap();
         assert_eq!(file.std_file().sync_data().unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert_eq!(file.sync(SyncKind::Data).is_ok(), is_clean, "{options}");
-        drop(file);
+        let directory = OsDirectory::open(&target).unwrap();
+        assert_eq!(directory.sync().is_ok(), is_clean, "{options}");
+        drop((file, directory));
         mount.unmount().unwrap();
     }
     work.remove().unwrap();

@@ -224,9 +224,9 @@ impl Error {
     }
 }
 
-/// Whether this is the answer of a full disk or a used-up quota.
+/// Whether this is the answer of a full disk or a used-up quota, or a process may not write files that large (`ulimit -f`).
 pub(crate) fn is_full(error: &inkstone_io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+    error.is_full() || error.kind() == std::io::ErrorKind::FileTooLarge
 }
 
 impl From<inkstone_io::Error> for Error {

@@ -3,7 +3,6 @@
 //! *Owns*: the events. *May not touch*: what a listener does; it is called without any lock held, on the thread to which
 //! it happened, so that it should be quick.
 
-use std::any::Any;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,8 +51,11 @@ pub enum Event {
     Poisoned(Poison),
 }
 
-/// A segment that is full. As long as this is held (or a clone of it) its file is not used for anything else, also when
-/// `truncate_before` has given its records up: an archiver can copy it in its own time. The disk budget counts it.
+/// A segment that is full. As long as this is held (or a clone of it), and the log is open, its file is not used for anything
+/// else, also when `truncate_before` has given its records up: an archiver can copy it in its own time. The disk budget counts it.
+///
+/// When the log was closed, or dropped, the next opening may use the file for other records: it may be another process's. Whoever
+/// asks [`SealedSegment::is_kept`] *after* reading the file knows whether all of that was the segment.
 #[derive(Clone)]
 pub struct SealedSegment {
     /// Its number.
@@ -65,7 +67,20 @@ pub struct SealedSegment {
     /// Its last.
     pub last: Lsn,
     /// Holding it keeps the file.
-    pub(crate) _pin: Arc<dyn Any + Send + Sync>,
+    pub(crate) pin: Arc<dyn Pin>,
+}
+
+impl SealedSegment {
+    /// Whether the file was kept until now: the log that told of it has not been closed or dropped. In a forked child it is
+    /// false: there nothing is known of the parent's log.
+    pub fn is_kept(&self) -> bool {
+        self.pin.is_kept()
+    }
+}
+
+/// What keeps a segment's file while its log is open.
+pub(crate) trait Pin: Send + Sync {
+    fn is_kept(&self) -> bool;
 }
 
 impl fmt::Debug for SealedSegment {

@@ -29,7 +29,7 @@ use crate::shared::{Shared, start};
 use crate::stats::Stats;
 use crate::steward;
 use crate::strategy::Choice;
-use crate::sync::{JoinHandle, lock, this_thread};
+use crate::sync::{JoinHandle, Ordering, lock, this_thread};
 use crate::waking::Guard;
 
 /// A log, open for writing. One at a time, in one process; share it between threads behind an [`Arc`] or a reference.
@@ -57,6 +57,12 @@ impl Log {
     ///
     /// A full disk is no error for a log that is there: where even the first group of the opening finds no room, the log can
     /// be read ([`Recovery::waits_for_room`]).
+    ///
+    /// A limit on the size of files (`ulimit -f`) below the size of the last segment is [`Error::NoRoom`] too.
+    ///
+    /// The log keeps descriptors open, none of them 0, 1 or 2. A program that closes descriptors that are not its own (`closefrom`,
+    /// `close_range`) while the log is open has it write into whatever gets their numbers next. Who gives up root does so before
+    /// this call: later files could not be opened.
     ///
     /// # Durability
     /// Everything that the opened log shows is on stable storage on return.
@@ -387,6 +393,7 @@ impl<D: Directory> Log<D> {
         if result.is_ok() {
             self.shared.pool.remove_all();
         }
+        self.shared.has_ended.store(true, Ordering::Release);
         let lock = self.writer_lock.take();
         if let Some(payload) = panic.filter(|_| !panicking()) {
             drop(lock);
@@ -439,6 +446,7 @@ impl<D: Directory> Log<D> {
             return self.leave_to_parent();
         }
         self.end();
+        self.shared.has_ended.store(true, Ordering::Release);
         self.writer_lock = None;
     }
 

@@ -189,7 +189,14 @@ pub(crate) fn look<D: Directory>(
         let result =
             if lives { beside(directory, options, known).map(Some) } else { alone(directory, options) };
         match result {
-            Ok(Some(look)) => return Ok(look),
+            Ok(Some(look)) => {
+                // Whoever ended a copy may have died, or be, between removing its mark and making that durable. The mark was
+                // not in the listing, so this sync covers its removal. It is not made again: no mark comes beside a log.
+                if known.is_none() {
+                    directory.sync()?;
+                }
+                return Ok(look);
+            }
             // A writer came: there is always one more who has got further.
             Ok(None) => {}
             Err(error) => {

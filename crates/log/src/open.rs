@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::filling::{Filling, memory_for};
 use crate::mistake::Mistake;
 use crate::options::Options;
-use crate::pool::{ObtainError, Pool, open_for_groups};
+use crate::pool::{ObtainError, Pool, check_limit, open_for_groups};
 use crate::recover::{Found, Listing, past_the_cache, recover};
 use crate::recovery::Recovery;
 use crate::room::refused;
@@ -127,6 +127,7 @@ fn go_on<D: Directory>(
     let tail = found.tail;
     let raised = if options.makes(Mistake::EpochNotRaised) { Some(found.epoch) } else { found.epoch.next() };
     let epoch = raised.ok_or(Error::UsedUp)?;
+    check_limit(&*directory, header.segment_bytes)?;
     // The block in which the log ends is written again with the next group.
     let mut window =
         Window::new(Arc::new(past_the_cache(&*directory, &options, header.number)?), BLOCK_BYTES);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::{Directory, File, OpenFile, SyncKind};
+use inkstone_io::{Directory, File, OpenFile, SyncKind, file_bytes_max};
 
 use crate::error::{Error, Result, is_full};
 use crate::mistake::Mistake;
@@ -189,6 +189,7 @@ impl<D: Directory> Pool<D> {
     /// The next file of `bytes` bytes with a segment's name, durably: one that is ready, else one with old blocks, else a
     /// new one whose blocks are made in the way of the options, or only reserved where the file system can do that.
     pub(crate) fn obtain(&self, bytes: u64, options: &Options, reserve: bool) -> Obtained<Ready<D::File>> {
+        check_limit(self.directory.as_ref(), bytes).map_err(ObtainError::Retry)?;
         if let Some(ready) = self.take_ready(bytes) {
             return Ok(ready);
         }
@@ -245,6 +246,7 @@ impl<D: Directory> Pool<D> {
         reserve: bool,
         rest: Rest<'_>,
     ) -> Obtained<bool> {
+        check_limit(self.directory.as_ref(), bytes).map_err(ObtainError::Retry)?;
         let mut is_stopped = false;
         let made = match self.take_free(bytes, options) {
             Some(spare) => Made::of(spare),
@@ -302,6 +304,8 @@ impl<D: Directory> Pool<D> {
             }
         };
         if !options.makes(Mistake::NoDirectorySync) {
+            // Before anybody opens it to write. That is not only for the name: btrfs may skip the sync of a file whose directory is
+            // synced after a write into it, and where the file is no new one, nothing else helps (docs/powerloss.md).
             self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
         }
         let file = match self.directory.open(&name, &open_for_groups(options)) {
@@ -507,8 +511,23 @@ fn no_room<D: Directory>(directory: &D, needed_bytes: u64, why: &str) -> Error {
     }
 }
 
+/// Refuses a segment that this process may not write to its end (`ulimit -f`): a commit there would end the process by a signal, or
+/// poison the log.
+pub(crate) fn check_limit<D: Directory>(directory: &D, bytes: u64) -> Result<()> {
+    if file_bytes_max() >= bytes {
+        return Ok(());
+    }
+    let cause = std::io::Error::from(ErrorKind::FileTooLarge);
+    Err(no_room_or(bytes, inkstone_io::Error::new("use a segment in", directory.path(), cause)))
+}
+
 fn no_room_or(needed_bytes: u64, error: inkstone_io::Error) -> Error {
-    if is_full(&error) { Error::NoRoom { needed_bytes, cause: error } } else { error.into() }
+    if !is_full(&error) {
+        return error.into();
+    }
+    let is_limit = error.kind() == ErrorKind::FileTooLarge;
+    let advice = "raise the limit on the size of files (`ulimit -f`), or choose smaller segments";
+    Error::NoRoom { needed_bytes, cause: if is_limit { error.advise(advice) } else { error } }
 }
 
 /// `true`: there was no room for it.

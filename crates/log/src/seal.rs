@@ -12,12 +12,12 @@ use inkstone_format::Lsn;
 use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File, Operation, Persist, Request, SyncKind};
 
 use crate::error::{Result, is_full};
-use crate::event::{Event, SealedSegment};
+use crate::event::{Event, Pin, SealedSegment};
 use crate::filling::Frozen;
 use crate::names;
 use crate::segment::Segment;
 use crate::shared::Shared;
-use crate::sync::lock;
+use crate::sync::{AtomicBool, Ordering, lock};
 
 /// A seal that is to be written. It holds its segment: the file is used for nothing else meanwhile.
 #[derive(Debug)]
@@ -85,7 +85,24 @@ impl<D: Directory> Shared<D> {
             path: self.directory.path().join(names::segment(segment.number())),
             first: segment.header.first_lsn,
             last,
-            _pin: segment,
+            pin: Arc::new(Kept {
+                _segment: segment,
+                directory: Arc::clone(&self.directory),
+                has_ended: Arc::clone(&self.has_ended),
+            }),
         })
+    }
+}
+
+/// Keeps a segment's file from being used for something else, while the log is open.
+struct Kept<D: Directory> {
+    _segment: Arc<Segment<D::File>>,
+    directory: Arc<D>,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl<D: Directory> Pin for Kept<D> {
+    fn is_kept(&self) -> bool {
+        !self.directory.is_forked() && !self.has_ended.load(Ordering::Acquire)
     }
 }

@@ -76,6 +76,8 @@ pub(crate) struct Shared<D: Directory> {
     /// cleared with the lock held when a group is frozen. `Relaxed` is enough: whoever sets it for a record had the lock after
     /// the group before that record was frozen, so a `true` that is seen here was set for this group or a later one.
     pub(crate) unclaimed: AtomicBool,
+    /// The lock was given back, or is about to be: nobody keeps the files. `Release` before that, `Acquire` by those who ask.
+    pub(crate) has_ended: Arc<AtomicBool>,
     /// A thread panicked that the log cannot go on without. `Release` while unwinding, `Acquire` after each locking.
     panicked: AtomicBool,
 }
@@ -155,6 +157,7 @@ impl<D: Directory> Shared<D> {
             durable,
             changes: AtomicU64::new(0),
             unclaimed: AtomicBool::new(false),
+            has_ended: Arc::new(AtomicBool::new(false)),
             panicked: AtomicBool::new(false),
         }
     }

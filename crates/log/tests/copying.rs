@@ -6,14 +6,18 @@
 
 #[path = "support/history.rs"]
 mod history;
+#[path = "support/watched.rs"]
+mod watched;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use history::{record, small};
-use inkstone::inspect::{copy_in, salvage_in, verify_in};
+use inkstone::inspect::{Keep, copy_in, dump_in, first_to_keep_in, salvage_in, verify_in};
 use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+use watched::Watched;
 
 const RECORDS: u64 = 400;
 const NEW: &str = "/new";
@@ -110,6 +114,77 @@ fn a_power_cut_at_any_moment_of_a_copy_leaves_no_log_or_all_of_it() {
     }
 }
 
+/// What shows something of a log that it does not write.
+#[derive(Debug, Clone, Copy)]
+enum Shows {
+    Reader,
+    Verify,
+    Dump,
+    FirstToKeep,
+}
+
+const SHOWS: [Shows; 4] = [Shows::Reader, Shows::Verify, Shows::Dump, Shows::FirstToKeep];
+
+/// Looks at the copy; if something of it was shown, it is there after any crash. Gives whether it was.
+fn check_what_is_shown(disk: &SimDisk, by: Shows, what: &str) -> bool {
+    let directory = disk.directory(NEW);
+    let shown = match by {
+        Shows::Reader => Reader::open_in(Arc::new(directory), Options::new()).map(drop),
+        Shows::Verify => verify_in(&directory).map(drop),
+        Shows::Dump => dump_in(Arc::new(directory), 10).map(drop),
+        Shows::FirstToKeep => {
+            first_to_keep_in(&directory, Keep::Records(1), std::time::SystemTime::now()).map(drop)
+        }
+    };
+    match shown {
+        Ok(()) => {
+            let is_there = |sample| is_whole(&disk.crash(sample), what);
+            assert!((0..8).all(is_there), "{what}: {by:?} has shown it, and a power cut took it away");
+            true
+        }
+        Err(Error::NoLog { .. } | Error::Incomplete { .. }) => false,
+        Err(error) => panic!("{what}: {by:?}: {error}"),
+    }
+}
+
+/// With somebody who looks before each step of a copy, beside it, and after one that was killed.
+#[test]
+fn what_is_shown_of_a_copy_is_there_after_a_power_cut() {
+    let old = old();
+    for by in SHOWS {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let [looked, shown] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        let look = {
+            let (disk, looked, shown) = (disk.clone(), Arc::clone(&looked), Arc::clone(&shown));
+            move |call| {
+                let is_shown = check_what_is_shown(&disk, by, &format!("beside a copy, before {call:?}"));
+                looked.fetch_add(1, Ordering::Relaxed);
+                shown.fetch_add(u64::from(is_shown), Ordering::Relaxed);
+            }
+        };
+        let new = || Ok(Arc::new(Watched::new(disk.directory(NEW), look)));
+        copy_in(Arc::clone(&old), new, &small(), &AtomicBool::new(false)).unwrap();
+        assert!(looked.load(Ordering::Relaxed) > 20);
+        assert!(
+            shown.load(Ordering::Relaxed) > 0,
+            "{by:?} saw nothing between the mark's removal and its sync"
+        );
+        let mut killed = 0;
+        for nth in 1.. {
+            let disk = SimDisk::new(nth, DiskOptions::default());
+            let fault = Fault::new(Effect::Error(errno::EIO)).on(OperationKind::SyncDirectory);
+            disk.inject(fault.nth(nth).times(u64::MAX));
+            let made = make(How::Copy, &old, &disk, &small());
+            disk.clear_faults();
+            killed += u64::from(check_what_is_shown(&disk, by, &format!("directory sync {nth} failed")));
+            if made.is_ok() {
+                break;
+            }
+        }
+        assert!(killed > 1, "{by:?}: {killed}");
+    }
+}
+
 #[test]
 fn a_copy_that_fails_anywhere_leaves_nothing_that_opens_and_the_next_one_begins_anew() {
     let old = old();
@@ -180,4 +255,32 @@ fn a_copy_that_is_told_to_stop_leaves_nothing() {
     let stopped = copy_in(Arc::clone(&old), new, &small(), &stop);
     assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
     assert_eq!(disk.directory(NEW).list().unwrap(), ["inkstone.lock"]);
+}
+
+/// At each of its calls once, on whichever thread that is.
+#[test]
+fn a_copy_whose_listener_panics_removes_what_it_has_made() {
+    let old = old();
+    for how in [How::Copy, How::Salvage] {
+        for nth in 1.. {
+            let disk = SimDisk::new(nth, DiskOptions::default());
+            let calls = Arc::new(AtomicU64::new(0));
+            let options = {
+                let calls = Arc::clone(&calls);
+                // From then on at every call: also at those that giving up makes.
+                small()
+                    .listener(move |_| assert!(calls.fetch_add(1, Ordering::SeqCst) + 1 < nth, "on purpose"))
+            };
+            let made = catch_unwind(AssertUnwindSafe(|| make(how, &old, &disk, &options)));
+            if calls.load(Ordering::SeqCst) < nth {
+                made.expect("no panic").unwrap();
+                assert!(nth > 3, "{how:?}: {nth} calls");
+                break;
+            }
+            // The last of them may come when the copy is whole.
+            let names = disk.directory(NEW).list().unwrap();
+            let is_failed = !matches!(made, Ok(Ok(())));
+            assert!(!is_failed || names == ["inkstone.lock"], "{how:?}, call {nth}: {names:?}");
+        }
+    }
 }

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use inkstone::{Error, Event, Log, Lsn, Options};
+use inkstone::{Error, Event, Log, Lsn, Options, SealedSegment};
+use inkstone_io::host::in_forked_child;
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 use wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
 use watch::{ENOUGH, becomes, must_end};
@@ -254,4 +255,37 @@ fn a_listener_that_drops_the_log_leaves_no_seal_to_be_written_after_its_end() {
         assert_eq!(shown, 300);
         log.close().expect("closed");
     });
+}
+
+/// An archiver that takes its time, while the log is closed and opened again.
+#[test]
+fn a_held_segment_says_whether_its_file_was_kept() {
+    let made = tempfile::tempdir().expect("a directory");
+    for ends in [Log::abandon, |log: Log| log.close().expect("closed"), drop] {
+        let held: Arc<Mutex<Vec<SealedSegment>>> = Arc::default();
+        let holds = Arc::clone(&held);
+        let options = Options::small().own_thread(true).prepare_ahead(true);
+        let listener = move |event: &Event| {
+            if let Event::SegmentSealed(segment) = event {
+                holds.lock().expect("sound").push(segment.clone());
+            }
+        };
+        let log = Log::open(made.path(), options.clone().listener(listener)).expect("opened");
+        let append = |log: &Log| (0..20).for_each(|_| _ = log.append_durable(&[7; 20_000]).expect("durable"));
+        append(&log);
+        assert!(becomes(|| !held.lock().expect("sound").is_empty()), "a segment was sealed");
+        let segment = held.lock().expect("sound").remove(0);
+        log.truncate_before(log.last()).expect("given up");
+        append(&log);
+        assert!(segment.path.exists() && segment.is_kept());
+        assert_eq!(in_forked_child(|| u8::from(segment.is_kept())).expect("a child"), 0);
+        ends(log);
+        assert!(!segment.is_kept() && !segment.clone().is_kept());
+        held.lock().expect("sound").clear();
+        // Another opening, perhaps another process's, uses it.
+        let log = Log::open(made.path(), options).expect("opened");
+        append(&log);
+        log.close().expect("closed");
+        assert!(!segment.path.exists() && !segment.is_kept());
+    }
 }

@@ -77,7 +77,8 @@ impl Directory for Meddled {
     }
 
     fn sync(&self) -> Result<()> {
-        panic!("a reader that syncs the directory")
+        self.step();
+        self.inner.sync()
     }
 
     fn lock(&self, name: &str) -> Result<Option<SimLock>> {

@@ -1,13 +1,13 @@
 //! What happens to a process that has a log open: it is stopped, it becomes another program, it ends without a word.
 
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use inkstone::{Error, Log, Lsn, Options, Reader};
-use inkstone_io::host::{Signal, signal_process};
+use inkstone::{Access, Error, Log, Lsn, Options, Reader};
+use inkstone_io::host::{Signal, close_standard_descriptors, signal_process};
 
 const ROLE: &str = "INKSTONE_PROCESSES_ROLE";
 const PLACE: &str = "INKSTONE_PROCESSES_PLACE";
@@ -121,4 +121,53 @@ fn a_process_that_exits_without_closing_loses_nothing_acknowledged() {
     writer.wait().expect("ended");
     let log = Log::open(&path, Options::small()).expect("opened");
     assert_eq!(log.last(), Lsn::new(last));
+}
+
+/// Records of the test of closed descriptors: several segments of them.
+const MANY: u64 = 200;
+
+/// A daemon: its stderr is closed, and some library of its has a lot to say.
+fn warn_on_a_closed_stderr(role: &str) -> ! {
+    let path = std::env::var_os(PLACE).expect("a place");
+    // Past the page cache a warning would be refused, as no whole block.
+    let open = || Log::open(&path, Options::small().access(Access::Buffered)).expect("opened");
+    let early = (role == "closed before").then(close_standard_descriptors);
+    let log = open();
+    if early.is_none() {
+        close_standard_descriptors();
+    }
+    for lsn in 1..=MANY {
+        assert_eq!(log.append_durable(&[7; 20_000]).expect("durable"), Lsn::new(lsn));
+        // Whatever is said when nobody hears it.
+        for _ in 0..100 {
+            let said = std::io::stderr()
+                .write_all(b"warning: a library has something to say, and says it on stderr\n");
+            drop(said);
+        }
+    }
+    log.close().expect("closed");
+    std::process::exit(0)
+}
+
+#[test]
+fn what_is_said_on_a_closed_stderr_is_written_into_no_file_of_the_log() {
+    let test = "what_is_said_on_a_closed_stderr_is_written_into_no_file_of_the_log";
+    if let Ok(role) = std::env::var(ROLE) {
+        warn_on_a_closed_stderr(&role);
+    }
+    for role in ["closed before", "closed after"] {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("log");
+        let (mut writer, _lines) = start(test, role, &path);
+        assert!(writer.wait().expect("ended").success(), "{role}");
+        let log = Log::open(&path, Options::small()).unwrap_or_else(|error| panic!("{role}: {error}"));
+        assert_eq!(log.last(), Lsn::new(MANY));
+        let reader = log.reader();
+        assert!(reader.records(Lsn::FIRST).all(|record| record.expect("sound").bytes == [7; 20_000]));
+        let in_files = |entry: std::io::Result<std::fs::DirEntry>| {
+            let bytes = std::fs::read(entry.expect("listed").path()).expect("read");
+            bytes.windows(8).any(|bytes| bytes == b"warning:")
+        };
+        assert!(!std::fs::read_dir(&path).expect("listed").any(in_files), "{role}");
+    }
 }

@@ -13,9 +13,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use host_support::{not_run, run, temporary};
-use inkstone::{Log, Lsn, Options, Reader, inspect};
-use inkstone_io::host::Mount;
+use host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, temporary};
+use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
+use inkstone_io::host::{Mount, give_up_root};
 
 /// Where the child of a test opens a log.
 const CHILD: &str = "INKSTONE_TEST_SURROUNDINGS_IN";
@@ -166,5 +166,107 @@ fn an_overlay_that_never_syncs_is_warned_about() {
         log.close().unwrap();
         mount.unmount().unwrap();
         assert_eq!(warnings.contains("is a volatile overlay"), is_warned, "{warnings}");
+    }
+}
+
+/// Segments of up to 4 MiB; the first has 1 MiB.
+fn growing() -> Options {
+    options().segment_bytes(4 << 20)
+}
+
+/// Run by [`a_limit_on_the_size_of_files_is_no_room_and_no_signal`], with a limit of 2,048,000 bytes.
+#[test]
+fn child_uses_a_log_with_a_limit_on_the_size_of_files() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let path = Path::new(&path);
+    assert_eq!(inkstone_io::file_bytes_max(), 2_048_000);
+    let check = |refused: Error| {
+        assert!(matches!(refused, Error::NoRoom { .. }), "{refused}");
+        assert!(refused.to_string().contains("ulimit -f"), "{refused}");
+    };
+    // A signal would end this process at the change of the segment.
+    for (name, options) in
+        [("threads", growing()), ("alone", growing().own_thread(false).prepare_ahead(false))]
+    {
+        let log = Log::open(path.join(name), options.clone()).unwrap();
+        let refused = loop {
+            if let Err(refused) = log.append_durable(&[7; 8000]) {
+                break refused;
+            }
+        };
+        check(refused);
+        let last = log.last();
+        assert!(last > Lsn::new(100), "{last}");
+        assert_eq!(log.reader().records(Lsn::FIRST).filter_map(Result::ok).count() as u64, last.get());
+        log.truncate_before(Lsn::new(50)).unwrap();
+        log.close().unwrap();
+        let log = Log::open(path.join(name), options.segment_bytes(1 << 20)).unwrap();
+        assert_eq!(
+            log.append_durable(&[7; 8000]).unwrap().get(),
+            last.get() + 1,
+            "smaller segments have room"
+        );
+        log.close().unwrap();
+    }
+    // Made where there was no limit.
+    let large = path.join("large");
+    check(Log::open(&large, growing()).unwrap_err());
+    assert_eq!(Reader::open(&large, &growing()).unwrap().records(Lsn::FIRST).count(), 150);
+    check(inspect::copy(&large, path.join("copied"), &growing()).unwrap_err());
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_no_room_and_no_signal() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let log = Log::open(made.path().join("large"), growing()).unwrap();
+    (0..150).for_each(|_| drop(log.append(&[7; 8000]).unwrap()));
+    log.close().unwrap();
+    let name = "child_uses_a_log_with_a_limit_on_the_size_of_files";
+    check(&in_child("ulimit -f 4000;", name, made.path(), "default"));
+}
+
+/// Run by [`a_daemon_that_gives_up_root_keeps_its_log`].
+#[test]
+fn child_gives_up_root() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let log = Log::open(Path::new(&path).join("log"), Options::new()).unwrap();
+    log.append_durable(b"as root").unwrap();
+    give_up_root().unwrap();
+    for lsn in 2..=20 {
+        assert_eq!(log.append_durable(b"as nobody").unwrap(), Lsn::new(lsn));
+    }
+    log.close().unwrap();
+}
+
+#[test]
+fn a_daemon_that_gives_up_root_keeps_its_log() {
+    for (kind, mib, args) in [("btrfs", 128, BTRFS), ("ext4", 64, EXT4)] {
+        let test = format!("a_daemon_that_gives_up_root_keeps_its_log on {kind}");
+        if !can_run(&test, &[&format!("mkfs.{kind}")]) {
+            continue;
+        }
+        let made = FileSystem::new(kind, mib, args);
+        // Over ext4 an overlay, of which as little is known.
+        let layer = |name: &str| {
+            fs::create_dir_all(made.target().join(name)).unwrap();
+            made.target().join(name)
+        };
+        let over = (kind == "ext4").then(|| {
+            let [lower, upper, work] = ["lower", "upper", "work"].map(layer);
+            let layers = format!(
+                "lowerdir={},upperdir={},workdir={}",
+                lower.display(),
+                upper.display(),
+                work.display()
+            );
+            Mount::new(Path::new("overlay"), &layer("merged"), "overlay", &layers).unwrap()
+        });
+        let path = over.as_ref().map_or(made.target(), Mount::target).to_path_buf();
+        let output = in_child("", "child_gives_up_root", &path, "default");
+        let last = Log::open(path.join("log"), Options::new()).map(|log| log.last());
+        over.map_or(Ok(()), Mount::unmount).unwrap();
+        made.remove();
+        check(&output);
+        assert_eq!(last.unwrap(), Lsn::new(20), "{kind}");
     }
 }

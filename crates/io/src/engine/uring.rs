@@ -23,6 +23,7 @@ use io_uring::{IoUring, Probe, opcode};
 use super::progress::{CallNames, Outcome, Progress, Span, Step};
 use super::queue::{Answer, Kernel, answer_of};
 use super::registered::{Registered, Used};
+use crate::descriptor::FIRST_NUMBER;
 use crate::error::{Error, Result};
 use crate::seam::SyncKind;
 use crate::strategy::{EngineKind, NamedChoice};
@@ -352,8 +353,20 @@ fn memory(progress: &Progress, span: Span) -> (*mut u8, u32) {
     (buffer.start().as_ptr().wrapping_add(span.start), len)
 }
 
-/// Asks for the flags wanted, and without the newest of them for as long as the kernel does not know one.
+/// A ring with a number of its own ([`crate::descriptor`]): those with low ones take up their places until one has another.
 fn set_up(entries: u32) -> io::Result<IoUring> {
+    let mut low = Vec::new();
+    loop {
+        let ring = build(entries)?;
+        if ring.as_raw_fd() >= FIRST_NUMBER {
+            return Ok(ring);
+        }
+        low.push(ring);
+    }
+}
+
+/// Asks for the flags wanted, and without the newest of them for as long as the kernel does not know one.
+fn build(entries: u32) -> io::Result<IoUring> {
     let mut wanted = 2;
     loop {
         let mut builder = IoUring::builder();

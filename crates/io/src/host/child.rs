@@ -1,6 +1,6 @@
-//! A child made by fork alone, for tests of what must hold in one.
+//! A child made by fork alone, and a process without standard descriptors, for tests of what must hold in one.
 //!
-//! *Owns*: making it and waiting for it. *May not touch*: what it does.
+//! *Owns*: making it, waiting for it, closing the three; giving up root. *May not touch*: what it does.
 
 use std::path::Path;
 
@@ -67,6 +67,45 @@ pub fn fork_child(work: impl FnOnce() -> u8) -> Result<ForkedChild> {
 /// As [`fork_child`] and [`ForkedChild::wait`].
 pub fn in_forked_child(work: impl FnOnce() -> u8) -> Result<u8> {
     fork_child(work)?.wait()
+}
+
+/// Closes stdin, stdout and stderr, as a daemon does: who opens something next gets their numbers. For a process of a test's own,
+/// whose standard library writes to stderr by its number only.
+pub fn close_standard_descriptors() {
+    for number in 0..3 {
+        // SAFETY: no memory is passed. Nobody here owns the three: the standard library uses their numbers, and takes it that
+        // nobody may be there.
+        unsafe { libc::close(number) };
+    }
+}
+
+/// The user and group that have no rights, on every Linux.
+const NOBODY: libc::c_uint = 65534;
+
+/// Makes this process nobody's, for good, as daemons do that are started by root.
+///
+/// # Errors
+/// It is not root's.
+pub fn give_up_root() -> Result<()> {
+    // SAFETY: no memory is passed to any of the three; the C library has all threads make the change.
+    let answers =
+        unsafe { [libc::setgroups(0, std::ptr::null()), libc::setgid(NOBODY), libc::setuid(NOBODY)] };
+    given_up(answers.iter().all(|answer| *answer == 0))
+}
+
+/// Makes the calling thread nobody's, for good, and no other.
+///
+/// # Errors
+/// It is not root's.
+pub fn give_up_root_on_this_thread() -> Result<()> {
+    // SAFETY: no memory is passed. By the system call itself, which is about one thread.
+    let answer = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+    given_up(answer == 0)
+}
+
+fn given_up(is_done: bool) -> Result<()> {
+    let failed = || Error::new("setuid", Path::new("this process"), std::io::Error::last_os_error());
+    if is_done { Ok(()) } else { Err(failed()) }
 }
 
 #[cfg(test)]

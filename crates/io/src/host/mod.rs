@@ -31,7 +31,10 @@ mod tree;
 mod usage;
 mod workdir;
 
-pub use child::{ForkedChild, fork_child, in_forked_child};
+pub use child::{
+    ForkedChild, close_standard_descriptors, fork_child, give_up_root, give_up_root_on_this_thread,
+    in_forked_child,
+};
 pub use device::{
     BlockStat, DeviceNumber, NotADeviceNumber, block_stat, drop_cached_pages, monotonic_ns, own_threads,
     process_cpu_ns,

@@ -85,13 +85,9 @@ pub fn copy_in<D: Directory, N: Directory>(
     let reader = Reader::open_in(from, Options::new())?;
     let first = reader.first();
     let making = Making::begin(to()?, options_for(options, largest).begin_at(first))?;
-    match fill(&reader, first, &making, stop) {
-        Ok(copied) => making.finish(None).map(|()| copied),
-        Err(error) => {
-            making.give_up();
-            Err(error)
-        }
-    }
+    let copied = fill(&reader, first, &making, stop)?;
+    making.finish(None)?;
+    Ok(copied)
 }
 
 /// Appends what is durable now.

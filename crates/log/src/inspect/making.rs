@@ -11,9 +11,11 @@
 //! mark that nobody has locked is what a copy that was killed has left, and the next copy into that directory removes it. A file of
 //! the mark's name that holds something else is somebody's, and in the way.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::thread::panicking;
 
-use inkstone_io::{Directory, File as _, OpenFile, SyncKind};
+use inkstone_io::{Directory, File as _, NoSizeSignal, OpenFile, SyncKind};
 
 use crate::error::{Error, Result};
 use crate::log::{Log, take_lock};
@@ -36,10 +38,13 @@ pub(super) struct Making<D: Directory> {
     log: Option<Log<D>>,
     /// The map of a salvage is there, and this made it.
     has_map: bool,
+    /// Nothing is removed when this is dropped: nothing was made yet, or it became a log, or stays marked.
+    is_over: bool,
 }
 
 impl<D: Directory> Making<D> {
-    /// Begins a log that nobody can open yet. What an earlier copy has left is removed.
+    /// Begins a log that nobody can open yet. What an earlier copy has left is removed. Dropped before it is finished, it removes
+    /// what it has made.
     ///
     /// # Errors
     /// [`Error::Invalid`] when there is a log already, or a file of a name that is made here; [`Error::Locked`] when another
@@ -48,16 +53,13 @@ impl<D: Directory> Making<D> {
         // Looked at first without the lock: looking creates nothing.
         check_is_free(&*directory)?;
         let lock = take_lock(&*directory)?;
-        let mut making = Self { directory, lock: Some(lock), log: None, has_map: false };
+        let mut making = Self { directory, lock: Some(lock), log: None, has_map: false, is_over: true };
         let is_left = check_is_free(&*making.directory)?;
-        let begun = making.mark(is_left).and_then(|()| making.open(options));
-        match begun {
-            Ok(()) => Ok(making),
-            Err(error) => {
-                making.give_up();
-                Err(error)
-            }
-        }
+        // What was there until here is somebody's.
+        making.is_over = false;
+        making.mark(is_left)?;
+        making.open(options)?;
+        Ok(making)
     }
 
     fn mark(&self, is_there: bool) -> Result<()> {
@@ -66,6 +68,7 @@ impl<D: Directory> Making<D> {
             self.remove_log(true)?;
         } else {
             let mark = self.directory.open(names::INCOMPLETE, &OpenFile::new_file())?;
+            let _no_signal = NoSizeSignal::here();
             // For people, so it may fail: on a full disk there is no block for it.
             let _ = mark.write_at(NOTE, 0);
         }
@@ -92,14 +95,11 @@ impl<D: Directory> Making<D> {
     /// # Errors
     /// As [`Log::close`]; what the file system answers. Then what was made is removed, or stays marked.
     pub(super) fn finish(mut self, beside: Option<(&str, Vec<u8>)>) -> Result<()> {
-        let closed = self.close().and_then(|()| match beside {
-            Some((name, bytes)) => self.write(name, &bytes),
-            None => Ok(()),
-        });
-        if let Err(error) = closed {
-            self.give_up();
-            return Err(error);
+        self.close()?;
+        if let Some((name, bytes)) = beside {
+            self.write(name, &bytes)?;
         }
+        self.is_over = true;
         self.directory.remove(names::INCOMPLETE)?;
         Ok(self.directory.sync()?)
     }
@@ -119,6 +119,7 @@ impl<D: Directory> Making<D> {
             answer => answer?,
         };
         self.has_map = true;
+        let _no_signal = NoSizeSignal::here();
         file.set_len(bytes.len() as u64)?;
         file.write_at(bytes, 0)?;
         file.sync(SyncKind::All)?;
@@ -126,9 +127,7 @@ impl<D: Directory> Making<D> {
     }
 
     /// Removes what was made, as far as that can be done: what stays, stays marked.
-    pub(super) fn give_up(mut self) {
-        // What it failed of is the error that counts.
-        let _ = self.close();
+    fn give_up(&mut self) {
         let directory = &*self.directory;
         // An opening that failed has dropped it. Then it may be somebody else's by now, or whole.
         let lock = self.lock.take().or_else(|| take_lock(directory).ok());
@@ -148,6 +147,23 @@ impl<D: Directory> Making<D> {
             self.directory.remove(name)?;
         }
         Ok(self.directory.sync()?)
+    }
+}
+
+impl<D: Directory> Drop for Making<D> {
+    /// Also where the caller's listener panicked: it may do so again while the log is closed.
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        // What the copy failed of is the error that counts.
+        let closed = catch_unwind(AssertUnwindSafe(|| drop(self.close())));
+        self.give_up();
+        if let Err(payload) = closed
+            && !panicking()
+        {
+            resume_unwind(payload);
+        }
     }
 }
 

@@ -143,7 +143,7 @@ fn salvage_between<D: Directory, N: Directory>(
     let last_number = surveyed.pieces.last().map(|piece| piece.header.number);
     // A file above the last segment that cannot be read is one that the log had gone on to.
     let mut is_end_lost = report.damage.iter().any(|damage| damage.segment > last_number);
-    let read = surveyed.pieces.iter().try_for_each(|piece| {
+    let read: Result<()> = surveyed.pieces.iter().try_for_each(|piece| {
         let ends_in_damage = read_sound(from, piece, &mut |lsn, record| {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::Stopped);
@@ -166,10 +166,7 @@ fn salvage_between<D: Directory, N: Directory>(
             None => Error::NoLog { path: from.path().to_path_buf() },
         });
     };
-    if let Err(error) = read {
-        new.give_up();
-        return Err(error);
-    }
+    read?;
     let gaps = saved.gaps(&report);
     let saved_last = saved.runs.last().map(|run| run.last);
     let salvage = Salvage {

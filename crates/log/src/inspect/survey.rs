@@ -91,6 +91,8 @@ pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBoo
 fn survey<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let options = Options::default();
     let listing = Listing::of(directory)?;
+    // No mark of a copy was there: that is to be so also after a power cut (`look.rs`).
+    directory.sync()?;
     let headers = Headers::read(directory, &options, &listing.segments)?;
     let mut found = Surveyed { report: nothing(directory)?, pieces: Vec::new() };
     let head = match headers.head() {

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, Preparation, SyncKind};
+use inkstone_io::{Access, AlignedBuf, Directory, File, NoSizeSignal, OpenFile, Preparation, SyncKind};
 
 use super::{Blocks, Made, ObtainError, Obtained, Pool, no_room, no_room_or};
 use crate::error::Error;
@@ -80,6 +80,7 @@ impl<D: Directory> Pool<D> {
         rest: Rest<'_>,
     ) -> Obtained<Blocks> {
         let retry = |error| ObtainError::Retry(no_room_or(bytes, error));
+        let _no_signal = NoSizeSignal::here();
         let file = self.directory.open(name, &OpenFile::new_file()).map_err(retry)?;
         let is_synced = !options.makes(Mistake::ZerosUnsynced) && !options.makes(Mistake::RenamedFirst);
         let blocks = if options.makes(Mistake::SizeNotAllocated) {

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the file that keeps room; in which order blocks are given up. *May not touch*: when that is (`room.rs`).
 
-use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
+use inkstone_io::{Directory, File, NoSizeSignal, OpenFile, Preparation, SyncKind};
 
 use super::{Pool, Ready, is_refused_for_room};
 use crate::error::Result;
@@ -52,6 +52,7 @@ impl<D: Directory> Pool<D> {
 
     /// The file with its blocks, durably; `false` if it cannot be had.
     fn make_room(&self, bytes: u64) -> Result<bool> {
+        let _no_signal = NoSizeSignal::here();
         // One that is too small.
         let _ = self.directory.remove(names::ROOM);
         let Ok(file) = self.directory.open(names::ROOM, &OpenFile::new_file()) else { return Ok(false) };

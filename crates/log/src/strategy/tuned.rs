@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use inkstone_format::checksum::crc32c;
 use inkstone_io::{
     Access, Barriers, Capabilities, DioAlignment, Directory, Durability, EngineKind, File, NamedChoice,
-    OpenFile, Preparation, Reuse, Strategy, SyncKind,
+    NoSizeSignal, OpenFile, Preparation, Reuse, Strategy, SyncKind,
 };
 
 use super::{in_words, no_direct};
@@ -76,6 +76,7 @@ impl Tuned {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
+        let _no_signal = NoSizeSignal::here();
         let file = directory.open(NEW_FILE, &OpenFile::new_file())?;
         file.write_at(self.to_text().as_bytes(), 0)?;
         file.sync(SyncKind::All)?;

@@ -1,0 +1,112 @@
+//! Descriptors with numbers of their own: never 0, 1 or 2.
+//!
+//! *Owns*: that one step of every opening. *May not touch*: what is opened.
+//!
+//! A program that has closed its stderr (daemons do) gives the number 2 to whoever opens something next. Were that a segment,
+//! every warning of a library and the message of every panic would be written into it. A descriptor that has moved away is
+//! safe also from a later `dup2` onto the three.
+//!
+//! For the moment between the two calls the low number is there, open. What another thread writes to it in that moment lies at the
+//! front of the file, where a header is written afterwards, or has two copies.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::io::fcntl_dupfd_cloexec;
+
+/// The first number that is not stdin's, stdout's or stderr's.
+pub(crate) const FIRST_NUMBER: RawFd = 3;
+
+/// What was just opened, under a number that is not one of the first three. It costs a system call only where it was.
+pub(crate) fn above_standard<T: From<OwnedFd> + Into<OwnedFd>>(opened: T) -> io::Result<T> {
+    let opened = opened.into();
+    if opened.as_raw_fd() >= FIRST_NUMBER {
+        return Ok(opened.into());
+    }
+    Ok(fcntl_dupfd_cloexec(&opened, FIRST_NUMBER)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::OsEngine;
+    use crate::host::{close_standard_descriptors, in_forked_child};
+    use crate::{
+        Access, AppendFile, Directory as _, Engine as _, EngineKind, File as _, Input, NamedChoice as _,
+        OpenFile, OsDirectory, OsFile, Preparation, StageFile, SyncKind,
+    };
+
+    /// The three that are open.
+    fn standard() -> Vec<RawFd> {
+        (0..FIRST_NUMBER)
+            .filter(|number| std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok())
+            .collect()
+    }
+
+    /// Says on the parent's stderr, which is what `said` was cloned from, what has taken one of the three.
+    fn check(said: &std::fs::File, what: &str) {
+        let taken = standard();
+        if !taken.is_empty() {
+            let _ = std::io::Write::write_all(&mut &*said, format!("{what}: took {taken:?}\n").as_bytes());
+        }
+        assert!(taken.is_empty());
+    }
+
+    #[test]
+    fn nothing_that_is_opened_has_a_number_of_the_first_three() {
+        let made = tempfile::tempdir().expect("a directory");
+        let said = std::io::stderr();
+        let said = std::fs::File::from(std::os::fd::AsFd::as_fd(&said).try_clone_to_owned().expect("cloned"));
+        let code = in_forked_child(|| {
+            // Reading from it needs one that is there: the two pipes' ends could only be 1 and 2.
+            // SAFETY: as in `close_standard_descriptors`.
+            unsafe { (libc::close(1), libc::close(2)) };
+            let input = Input::stdin().expect("stdin");
+            assert!(standard() == [0], "{:?}", standard());
+            close_standard_descriptors();
+            let directory = OsDirectory::create(made.path().join("a/b")).expect("a directory");
+            check(&said, "directory");
+            let mut open = Vec::new();
+            for (access, name) in Access::ALL.iter().zip('a'..) {
+                let name = name.to_string();
+                let by_name = directory.open(&name, &OpenFile::new_file());
+                open.push(by_name.expect("created"));
+                open.last().expect("one").prepare(Preparation::Zeros, 4096).expect("prepared");
+                // Where there is no O_DIRECT, it is not opened.
+                open.extend(directory.open(&name, &OpenFile::existing().access(*access)));
+                open.extend(OsFile::open(
+                    &directory.path().join(&name),
+                    &OpenFile::existing().access(*access),
+                ));
+                check(&said, &format!("file, access {access}"));
+            }
+            let by_path = directory.path().join("path");
+            let by_path = OsFile::open(&by_path, &OpenFile::new_file()).expect("created");
+            by_path.prepare(Preparation::Zeros, 4096).expect("prepared");
+            check(&said, "file by its path");
+            let lock = directory.lock("lock").expect("asked").expect("free");
+            directory.locked_by("lock").expect("asked");
+            check(&said, "lock");
+            let log = AppendFile::open(&directory, "log").expect("opened");
+            let private = AppendFile::create_private(&directory, "private").expect("created");
+            check(&said, "text log");
+            // Only in memory.
+            let memory = tempfile::tempdir_in("/dev/shm");
+            let stage = memory.as_ref().map(|memory| StageFile::open(&memory.path().join("stage")));
+            check(&said, "stage");
+            directory.list().expect("listed");
+            directory.sync().expect("synced");
+            directory.capabilities().expect("asked");
+            open.iter().for_each(|file| drop(file.sync(SyncKind::All)));
+            check(&said, "what is open for a moment");
+            // One that this machine or build has not is not opened.
+            let engines: Vec<_> =
+                EngineKind::ALL.iter().filter_map(|kind| OsEngine::open(*kind, 2).ok()).collect();
+            check(&said, "engine");
+            assert!(engines.iter().all(|engine| engine.in_flight() == 0));
+            drop((input, open, by_path, lock, log, private, stage, engines));
+            1
+        });
+        assert_eq!(code.expect("a child"), 1);
+    }
+}

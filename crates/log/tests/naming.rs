@@ -1,0 +1,69 @@
+//! The order in which a file becomes a segment: its name is durable before anybody can write into it.
+//!
+//! *Owns*: looking on while a log changes segments. *May not touch*: the crate's insides.
+//!
+//! More hangs on the order than the name: on btrfs the sync of a file that was synced and renamed before may be skipped if its directory is
+//! synced after a write into it (docs/powerloss.md, "The sync that btrfs skips").
+
+#[path = "support/history.rs"]
+mod history;
+#[path = "support/watched.rs"]
+mod watched;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use history::{LOG, record, small};
+use inkstone::mistake::Mistake;
+use inkstone::{Log, Options};
+use inkstone_sim::{DiskOptions, SimDisk};
+use watched::{Call, Watched};
+
+/// What was seen.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Segments whose name waits for a sync.
+    waits: BTreeSet<String>,
+    named: usize,
+    opened_too_early: usize,
+}
+
+fn look_on(options: &Options) -> Seen {
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    let sees = Arc::clone(&seen);
+    let onlooker = move |call| {
+        let mut seen = sees.lock().expect("sound");
+        match call {
+            Call::Rename { to } if to.ends_with(".ink") => {
+                seen.named += 1;
+                seen.waits.insert(to);
+            }
+            Call::Sync => seen.waits.clear(),
+            Call::Open { name, how } if !how.read_only && seen.waits.contains(&name) => {
+                seen.opened_too_early += 1;
+            }
+            _ => {}
+        }
+    };
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let directory = Arc::new(Watched::new(disk.directory(LOG), onlooker));
+    let log = Log::open_in(directory, options.clone()).expect("opened");
+    for lsn in 1..=400 {
+        let appended = log.append_durable(&record(lsn)).expect("durable");
+        if lsn % 100 == 0 {
+            log.truncate_before(appended).expect("given up");
+        }
+    }
+    log.close().expect("closed");
+    std::mem::take(&mut seen.lock().expect("sound"))
+}
+
+#[test]
+fn a_segments_name_is_durable_before_the_segment_is_opened_to_write() {
+    for options in [small(), small().free_segments_max(4), small().prepare_ahead(true)] {
+        let seen = look_on(&options);
+        assert!(seen.named > 3 && seen.opened_too_early == 0, "{seen:?}");
+    }
+    let seen = look_on(&small().with_mistake(Mistake::NoDirectorySync));
+    assert!(seen.opened_too_early > 3, "this shows nothing: {seen:?}");
+}

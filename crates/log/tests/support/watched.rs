@@ -1,0 +1,90 @@
+//! A directory in which something may look on: before each of its calls that change or show names.
+//!
+//! *Owns*: passing the calls on. *May not touch*: what the onlooker does.
+
+use std::path::Path;
+
+use inkstone::Directory;
+use inkstone_io::{EngineKind, OpenFile, Result};
+use inkstone_sim::{SimDirectory, SimEngine, SimFile, SimLock};
+
+/// A call, before it is passed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Call {
+    Open { name: String, how: OpenFile },
+    Rename { to: String },
+    Remove { name: String },
+    Sync,
+}
+
+type Onlooker = Box<dyn Fn(Call) + Send + Sync>;
+
+pub(crate) struct Watched {
+    inner: SimDirectory,
+    onlooker: Onlooker,
+}
+
+impl Watched {
+    pub(crate) fn new(inner: SimDirectory, onlooker: impl Fn(Call) + Send + Sync + 'static) -> Self {
+        Self { inner, onlooker: Box::new(onlooker) }
+    }
+}
+
+impl Directory for Watched {
+    type File = SimFile;
+    type Engine = SimEngine;
+    type Lock = SimLock;
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
+        (self.onlooker)(Call::Open { name: name.to_owned(), how: *how });
+        self.inner.open(name, how)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        (self.onlooker)(Call::Rename { to: to.to_owned() });
+        self.inner.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        (self.onlooker)(Call::Rename { to: to.to_owned() });
+        self.inner.rename_new(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        (self.onlooker)(Call::Remove { name: name.to_owned() });
+        self.inner.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn sync(&self) -> Result<()> {
+        (self.onlooker)(Call::Sync);
+        self.inner.sync()
+    }
+
+    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
+        self.inner.lock(name)
+    }
+
+    fn locked_by(&self, name: &str) -> Result<Option<String>> {
+        self.inner.locked_by(name)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.inner.free_bytes()
+    }
+
+    fn random_bytes(&self) -> Result<[u8; 16]> {
+        self.inner.random_bytes()
+    }
+
+    fn engine(&self, kind: EngineKind, depth: usize) -> Result<SimEngine> {
+        self.inner.engine(kind, depth)
+    }
+}
