@@ -5,9 +5,8 @@
 //! (`inkstone_io::host::sweep`).
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount};
+use inkstone_io::host::{LoopDevice, LoopOptions, Mount, run_on_device};
 use inkstone_io::{
     Access, AlignedBuf, ExtentMap, ExtentState, File, NamedChoice, OpenFile, OsFile, Preparation, SyncKind,
     named_choice,
@@ -218,7 +217,7 @@ fn fill_holes(path: &Path, mode: LoopMode) -> Result<(), CellError> {
 
 fn make_file_system(kind: ImageKind, device: &Path) -> Result<(), CellError> {
     let (tool, package, arguments) = kind.mkfs();
-    let answer = Command::new(tool).args(arguments).arg(device).output();
+    let answer = run_on_device(Path::new(tool), arguments, device);
     match answer {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir, sweep};
+use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
 
 /// Says that a test did not run.
 pub(crate) fn not_run(test: &str, why: &str) {
@@ -100,9 +100,9 @@ impl FileSystem {
         let dir = WorkDir::create(temporary()).expect("a work directory");
         let image = image(dir.path(), "image", mib);
         let device = LoopDevice::attach(&image, options).expect("a loop device");
-        let path = device.path().to_str().expect("text").to_string();
-        let args: Vec<&str> = args.iter().copied().chain([path.as_str()]).collect();
-        run(&format!("mkfs.{kind}"), &args);
+        let tool = format!("mkfs.{kind}");
+        let made = run_on_device(&find_tool(&tool).expect(&tool), args, device.path()).expect(&tool);
+        assert!(made.status.success(), "{tool} {}: {made:?}", device.path().display());
         FileSystem { mount: None, device, dir }
     }
 

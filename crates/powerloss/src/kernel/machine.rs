@@ -7,9 +7,8 @@
 //! then its loop device, then the dead FUSE mount below.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir, sweep};
+use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
 use inkstone_io::named_choice;
 
 use super::disk::Disk;
@@ -110,7 +109,7 @@ pub(crate) fn run(
     accept: fn(i32) -> bool,
 ) -> Result<(), String> {
     let program = tool(name).ok_or_else(|| format!("{name} is not installed"))?;
-    let output = Command::new(program).args(arguments).arg(device).output();
+    let output = run_on_device(&program, arguments, device);
     let output = output.map_err(|error| format!("{name}: {error}"))?;
     if output.status.code().is_some_and(accept) {
         return Ok(());

@@ -1,0 +1,63 @@
+//! Running a tool (mkfs, fsck) on a device, beside others who attach and mount devices.
+//!
+//! *Owns*: when it is run again. *May not touch*: which tool, and what a failure means.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+/// What mkfs.btrfs says when a device that was mounted has gone while it looked: it asks where the file of each is.
+const LOOKED_AWAY: &str = "cannot check mount status";
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs a tool on a device, with these arguments before it; again, for some seconds, while it stumbles over somebody else's device.
+///
+/// # Errors
+/// It could not be run. What it answers is the caller's to judge.
+pub fn run_on_device(program: &Path, arguments: &[&str], device: &Path) -> io::Result<Output> {
+    let run = || Command::new(program).args(arguments).arg(device).output();
+    again(run, || thread::sleep(PAUSE))
+}
+
+fn again(mut run: impl FnMut() -> io::Result<Output>, mut pause: impl FnMut()) -> io::Result<Output> {
+    for _ in 1..TRIES {
+        let output = run()?;
+        if output.status.success() || !String::from_utf8_lossy(&output.stderr).contains(LOOKED_AWAY) {
+            return Ok(output);
+        }
+        pause();
+    }
+    run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &str) -> io::Result<Output> {
+        Command::new("sh").args(["-c", "echo \"$0\" >&2; exit 1", words]).output()
+    }
+
+    #[test]
+    fn what_others_did_is_tried_again_and_nothing_else() {
+        for (words, runs) in [("cannot check mount status of /dev/loop0", TRIES), ("not a block device", 1)] {
+            let (mut count, mut pauses) = (0, 0);
+            let run = || {
+                count += 1;
+                said(words)
+            };
+            let output = again(run, || pauses += 1).expect("run");
+            assert!(String::from_utf8_lossy(&output.stderr).contains(words));
+            assert_eq!((count, pauses), (runs, runs - 1), "{words}");
+        }
+        let mut count = 0;
+        let run = || {
+            count += 1;
+            if count < 3 { said(LOOKED_AWAY) } else { Command::new("true").output() }
+        };
+        assert!(again(run, || ()).expect("run").status.success() && count == 3);
+    }
+}
