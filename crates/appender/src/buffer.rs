@@ -125,10 +125,11 @@ impl Buffer {
     }
 
     /// The lines that end in the first bytes, and the bytes up to the end of the last of them. Where a line ends is found by looking,
-    /// so that a line costs nothing more as long as the disk takes whole buffers. Where lines have other ends than one each,
-    /// none of them counts.
+    /// so that a line costs nothing more as long as the disk takes whole buffers. The last line may have none (the input ended). Where
+    /// others have not exactly one, none of them counts.
     fn ended_before(&self, to: usize) -> (u64, u64) {
         let (mut all, mut before, mut bytes, mut skipped, mut at) = (0, 0, 0, 0, 0);
+        let mut last = b'\n';
         let notices = self.notices.iter().map(|notice| (notice.end - notice.bytes as usize, notice.end));
         for (until, next) in notices.chain([(self.len(), self.len())]) {
             for (end, _) in self.bytes()[at..until].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
@@ -138,10 +139,13 @@ impl Buffer {
                     (before, bytes) = (all, (end - skipped) as u64);
                 }
             }
+            last = self.bytes()[at..until].last().copied().unwrap_or(last);
             skipped += next - until;
             at = next;
         }
-        if all == self.ended_lines { (before, bytes) } else { (0, 0) }
+        let has_ended = self.ended_bytes == self.line_bytes;
+        let without_end = u64::from(has_ended && last != b'\n');
+        if all + without_end == self.ended_lines { (before, bytes) } else { (0, 0) }
     }
 
     /// Goes into other memory with all that is in it.

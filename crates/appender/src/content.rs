@@ -26,10 +26,13 @@ pub(crate) fn read(directory: &OsDirectory, name: &str, offset: u64, most: usize
     Ok(bytes)
 }
 
-/// Whether the file's last line has no end. Where that cannot be told: no.
+/// Whether the last line of the open file has no end: its name may have changed, and another file may have the log's. Where it cannot
+/// be found: yes, since an empty line too many is better than two lines in one. Where it cannot be read: no.
 pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
     let Some(offset) = facts.len_bytes.checked_sub(1) else { return false };
-    let last = read(directory, name, offset, 1);
+    let place = Place { device: facts.device, inode: facts.inode, offset };
+    let Some(name) = find(directory, name, place) else { return true };
+    let last = read(directory, &name, offset, 1);
     last.is_ok_and(|last| last.first().is_some_and(|byte| *byte != b'\n'))
 }
 

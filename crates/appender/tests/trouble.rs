@@ -230,6 +230,36 @@ fn no_line_goes_behind_the_half_of_somebodys() {
     assert_eq!(text, "one\nhalf\ntwo, whole\nwhole\nthree\n");
 }
 
+/// logrotate has moved the file away, and perhaps made another of its name, when they append to it.
+#[test]
+fn no_line_goes_behind_the_half_of_somebodys_in_a_file_that_was_moved_away() {
+    for (new_file, moved_to, expected) in [
+        (None, "a.log.1", "one\nhalf\ntwo\nwhole\nthree\n"),
+        (Some(""), "a.log.1", "one\nhalf\ntwo\nwhole\nthree\n"),
+        (Some("a longer text of another file\n"), "a.log.1", "one\nhalf\ntwo\nwhole\nthree\n"),
+        // There it is not looked for.
+        (None, "old", "one\nhalf\ntwo\nwhole\n\nthree\n"),
+    ] {
+        let (_directory, path) = place();
+        let (builder, _told) = listening(LogWriter::builder(&path));
+        let (mut log, guard) = builder.open().expect("opened");
+        let moved = path.with_file_name(moved_to);
+        for (own, theirs) in [("one\n", "half"), ("two\n", "whole\n"), ("three\n", "")] {
+            log.write_all(own.as_bytes()).expect("accepted");
+            guard.flush(LONG).expect("flushed");
+            if own == "one\n" {
+                std::fs::rename(&path, &moved).expect("moved");
+                new_file.inspect(|text| std::fs::write(&path, text).expect("written"));
+            }
+            let mut others = std::fs::File::options().append(true).open(&moved).expect("open");
+            others.write_all(theirs.as_bytes()).expect("written");
+        }
+        guard.close().expect("closed");
+        let text = std::fs::read_to_string(&moved).expect("text");
+        assert_eq!(text, expected, "{new_file:?}, {moved_to}");
+    }
+}
+
 /// The kernel tells a failed sync once, and the next one is about other lines.
 #[test]
 fn after_a_failed_sync_no_flush_and_no_close_says_that_its_lines_are_durable() {
