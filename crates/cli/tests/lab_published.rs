@@ -109,3 +109,35 @@ fn rows_against_themselves_of_any_experiment() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("take all, or some of quick"), "{}", text(&output.stderr));
 }
+
+/// Changes a result, and says what `--list` makes of it.
+fn listed_after(at: &Path, change: impl FnOnce(&mut serde_json::Value)) -> std::process::Output {
+    let path = at.join("results/e6.json");
+    let mut result = json(&std::fs::read(&path).expect("a result"));
+    change(&mut result);
+    std::fs::write(&path, result.to_string()).expect("written");
+    run(at, &["lab", "published", "results", "--small", "--list", "--only", "e6"])
+}
+
+#[test]
+fn a_result_that_lacks_something_is_not_done() {
+    let directory = directory();
+    let at = directory.path();
+    good(at, &["lab", "published", "results", "--small", "--quiet", "--only", "e6"], b"");
+    let output = listed_after(at, |_| {});
+    assert!(text(&output.stdout).contains("done before"), "{}", text(&output.stdout));
+    let warning = serde_json::json!({"name": "part-failed", "text": "half of it is missing", "cure": "x"});
+    let output = listed_after(at, |result| {
+        result["warnings"].as_array_mut().expect("warnings").push(warning);
+    });
+    let said = text(&output.stdout);
+    assert!(!said.contains("done before") && said.contains("not whole (half of it is missing)"), "{said}");
+    let output = listed_after(at, |result| {
+        result["warnings"] = serde_json::json!([]);
+        for cell in result["runs"][0]["cells"].as_array_mut().expect("cells") {
+            cell["outcome"] = serde_json::json!({"kind": "invalid", "reason": "the mount discards"});
+        }
+    });
+    let said = text(&output.stdout);
+    assert!(!said.contains("done before") && said.contains("the mount discards"), "{said}");
+}

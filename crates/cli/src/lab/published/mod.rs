@@ -9,6 +9,7 @@
 mod effort;
 mod parts;
 mod summary;
+mod whole;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use inkstone_lab::result::LabResult;
 use self::effort::{Effort, human_bytes, human_s};
 pub(crate) use self::parts::{PARTS, Part};
 use self::summary::Seen;
+use self::whole::Here;
 use super::LabArguments;
 
 const EXAMPLES: &str = "\
@@ -67,6 +69,14 @@ fn part(text: &str) -> Result<&'static Part, String> {
     known.ok_or_else(|| format!("{text:?}: there are {}", names.join(", ")))
 }
 
+/// What there is of a part from before.
+enum Known {
+    Whole(Box<LabResult>),
+    /// Something that was asked for is not in it.
+    Lacks(String),
+    Nothing,
+}
+
 /// What became of a part.
 #[derive(Debug)]
 enum Done {
@@ -100,7 +110,8 @@ impl PublishedArguments {
             bail!("{}: another `inkstone lab published` works there", self.results.display());
         }
         let commit_s = if self.small { 0.0 } else { effort::commit_s(&directory)? };
-        let open = self.announce(commit_s)?;
+        let here = Here::of(&directory)?;
+        let open = self.announce(commit_s, &here)?;
         if self.list {
             return Ok(ExitCode::SUCCESS);
         }
@@ -109,9 +120,10 @@ impl PublishedArguments {
             if stop.load(Ordering::Relaxed) {
                 return Ok(ExitCode::from(130));
             }
-            let done = match self.known(part) {
-                Some(result) => Done::Before(Box::new(result)),
-                None => {
+            let done = match (self.known(part), here.refuses(part, self.small)?) {
+                (Known::Whole(result), _) => Done::Before(result),
+                (_, Some(why)) => Done::Not(why),
+                (_, None) => {
                     let at = open.iter().position(|name| *name == part.name).map_or(0, |at| at + 1);
                     say!("[{at}/{}] {}: {}", open.len(), part.name, part.line(self.small));
                     match self.one(part, &directory, stop) {
@@ -134,7 +146,7 @@ impl PublishedArguments {
     }
 
     /// Says what is done, and what each of the others takes; gives the names of those.
-    fn announce(&self, commit_s: f64) -> anyhow::Result<Vec<&'static str>> {
+    fn announce(&self, commit_s: f64, here: &Here) -> anyhow::Result<Vec<&'static str>> {
         let mut open = Vec::new();
         let mut sum = Effort::default();
         if !self.small {
@@ -144,8 +156,16 @@ impl PublishedArguments {
             );
         }
         for part in self.parts() {
-            if self.known(part).is_some() {
-                say!("  {:<12} done before ({})", part.name, self.path(part).display());
+            let again = match self.known(part) {
+                Known::Whole(_) => {
+                    say!("  {:<12} done before ({})", part.name, self.path(part).display());
+                    continue;
+                }
+                Known::Lacks(what) => format!("; again, as its result is not whole ({what})"),
+                Known::Nothing => String::new(),
+            };
+            if let Some(why) = here.refuses(part, self.small)? {
+                say!("  {:<12} cannot be done: {why}", part.name);
                 continue;
             }
             open.push(part.name);
@@ -158,7 +178,7 @@ impl PublishedArguments {
                 format!("about {}, {} of disk", human_s(effort.seconds), human_bytes(effort.bytes))
             };
             let root = if part.needs_root { ", root" } else { "" };
-            say!("  {:<12} {takes}{root}: {}", part.name, part.line(self.small));
+            say!("  {:<12} {takes}{root}: {}{again}", part.name, part.line(self.small));
         }
         if !self.small && !open.is_empty() {
             say!("Together about {}; {} of disk at a time.", human_s(sum.seconds), human_bytes(sum.bytes));
@@ -170,11 +190,17 @@ impl PublishedArguments {
         self.results.join(format!("{}.json", part.name))
     }
 
-    /// The result of a part that is done, by the same command.
-    fn known(&self, part: &Part) -> Option<LabResult> {
-        let text = fs::read_to_string(self.path(part)).ok()?;
-        let result: LabResult = serde_json::from_str(&text).ok()?;
-        (!result.interrupted && result.command == part.line(self.small)).then_some(result)
+    /// The result of a part, by the same command.
+    fn known(&self, part: &Part) -> Known {
+        let text = fs::read_to_string(self.path(part)).ok();
+        let result = text.and_then(|text| serde_json::from_str::<LabResult>(&text).ok());
+        match result.filter(|found| !found.interrupted && found.command == part.line(self.small)) {
+            None => Known::Nothing,
+            Some(result) => match whole::missing(&result) {
+                Some(what) => Known::Lacks(what),
+                None => Known::Whole(Box::new(result)),
+            },
+        }
     }
 
     fn one(&self, part: &Part, directory: &Path, stop: &AtomicBool) -> anyhow::Result<LabResult> {
@@ -201,6 +227,11 @@ impl PublishedArguments {
             "nothing could be measured, or the disk filled up: see {}",
             raw.display()
         );
+        if let Some(what) = whole::missing(&result) {
+            let kept = self.results.join(format!("{}.incomplete.json", part.name));
+            fs::rename(&raw, &kept).with_context(|| format!("rename {}", raw.display()))?;
+            bail!("{what} (what was measured is in {})", kept.display());
+        }
         result.command = part.line(self.small);
         whole["command"] = result.command.clone().into();
         write_whole(&path, &raw, &(serde_json::to_string(&whole)? + "\n"))?;
