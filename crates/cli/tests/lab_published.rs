@@ -141,3 +141,20 @@ fn a_result_that_lacks_something_is_not_done() {
     let said = text(&output.stdout);
     assert!(!said.contains("done before") && said.contains("the mount discards"), "{said}");
 }
+
+#[test]
+fn results_of_another_machine_or_disk_are_refused() {
+    let directory = directory();
+    let at = directory.path();
+    good(at, &["lab", "published", "results", "--small", "--quiet", "--only", "e6"], b"");
+    let table = std::fs::read_to_string(at.join("results/table.md")).expect("the table");
+    assert!(table.contains("Measured on "), "{table}");
+    let said = |output: std::process::Output| {
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    let device = said(listed_after(at, |result| result["runs"][0]["place"]["device"] = "sdx".into()));
+    assert!(device.contains("results/e6.json was measured on ") && device.contains("RESULTS"), "{device}");
+    let kernel = said(listed_after(at, |result| result["machine"]["kernel"] = "1.2.3".into()));
+    assert!(kernel.contains("Linux 1.2.3"), "{kernel}");
+}

@@ -111,6 +111,7 @@ impl PublishedArguments {
         }
         let commit_s = if self.small { 0.0 } else { effort::commit_s(&directory)? };
         let here = Here::of(&directory)?;
+        self.check_same_disk(&here, &directory)?;
         let open = self.announce(commit_s, &here)?;
         if self.list {
             return Ok(ExitCode::SUCCESS);
@@ -143,6 +144,22 @@ impl PublishedArguments {
             found.push((part, done));
         }
         self.sum_up(&found)
+    }
+
+    /// Results of two disks, or of two machines, make no table.
+    fn check_same_disk(&self, here: &Here, directory: &Path) -> anyhow::Result<()> {
+        for part in self.parts() {
+            if let Known::Whole(result) = self.known(part)
+                && let Some(what) = here.is_not_of(&result)
+            {
+                bail!(
+                    "{} was measured on {what}: give another RESULTS directory for {}, or the DIR that the results there are of",
+                    self.path(part).display(),
+                    directory.display()
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Says what is done, and what each of the others takes; gives the names of those.

@@ -11,6 +11,7 @@ use inkstone_lab::stats::{median, per_commit_ns};
 
 use super::Part;
 use super::effort::human_s;
+use super::whole::measured_on;
 
 /// A part that is done.
 pub(super) struct Seen<'a> {
@@ -27,8 +28,7 @@ pub(super) fn table(seen: &[Seen<'_>], is_small: bool) -> String {
         out.push_str("**Tried out at small sizes (`--small`): no figure here means anything.**\n\n");
     }
     if let Some(first) = seen.first() {
-        let machine = &first.result.machine;
-        let _ = writeln!(out, "{} CPUs, Linux {}.\n", machine.cpus, machine.kernel);
+        let _ = writeln!(out, "{}.\n", measured_on(first.result));
     }
     out.push_str("| section | command | seen here | took |\n|---|---|---|---|\n");
     for one in seen {

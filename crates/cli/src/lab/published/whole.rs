@@ -1,13 +1,15 @@
-//! Whether a part can be done here, and whether its result is a whole one.
+//! Whether a part can be done here, whether its result is a whole one, and whether it is of this disk.
 //!
-//! *Owns*: those two answers, in words. *May not touch*: what becomes of a part that is not done.
+//! *Owns*: those answers, in words. *May not touch*: what becomes of a part that is not done.
 
 use std::path::Path;
 
 use anyhow::Context as _;
 use inkstone_io::{Capabilities, is_root};
+use inkstone_lab::machine::machine;
 use inkstone_lab::precondition::{Precondition, discards};
-use inkstone_lab::result::{LabResult, Outcome, Run};
+use inkstone_lab::result::{LabResult, Machine, Outcome, Place, Run};
+use inkstone_lab::site::place_of;
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use super::{Part, parse};
@@ -42,13 +44,34 @@ fn unmeasured(run: &Run) -> Option<String> {
 pub(super) struct Here {
     is_root: bool,
     mount_options: Option<String>,
+    place: Place,
+    machine: Machine,
 }
 
 impl Here {
     pub(super) fn of(directory: &Path) -> anyhow::Result<Self> {
         let found =
             Capabilities::of(directory).with_context(|| format!("look at {}", directory.display()))?;
-        Ok(Self { is_root: is_root(), mount_options: found.mount.options })
+        let place = place_of(&found, ".");
+        Ok(Self { is_root: is_root(), mount_options: found.mount.options, place, machine: machine() })
+    }
+
+    /// What the result was measured on, where that is another disk, another mount or another machine than this.
+    pub(super) fn is_not_of(&self, result: &LabResult) -> Option<String> {
+        let its = &result.machine;
+        let same = (&its.kernel, &its.cpu, its.cpus);
+        if same != (&self.machine.kernel, &self.machine.cpu, self.machine.cpus) {
+            return Some(format!("{}, which is not this machine as it is now", machine_words(its)));
+        }
+        // An image of the lab's own lies on the disk; memory is beside it.
+        let mut chains =
+            places(result).map(|place| std::iter::successors(Some(place), |one| one.host.as_deref()));
+        if chains.any(|mut chain| chain.any(|place| mounted(place) == mounted(&self.place))) {
+            return None;
+        }
+        let first = places(result).next()?;
+        let bottom = std::iter::successors(Some(first), |one| one.host.as_deref()).last()?;
+        Some(format!("{}, and this is {}", disk_words(bottom), disk_words(&self.place)))
     }
 
     /// Why the part cannot be done here, with what to do about it.
@@ -69,6 +92,41 @@ impl Here {
             )
         }))
     }
+}
+
+/// Every place that something was measured in.
+fn places(result: &LabResult) -> impl Iterator<Item = &Place> {
+    let runs = result.runs.iter().map(|run| &run.place);
+    let experiments = result.experiments.iter().map(|experiment| &experiment.place);
+    let all = runs.chain(experiments).chain(result.fallocate.iter().map(|atlas| &atlas.place));
+    // One that could not be made has none.
+    all.filter(|place| !place.file_system.is_empty())
+}
+
+/// What makes two mounts of two devices the same one. Whether free blocks are discarded is changed for a single part.
+fn mounted(place: &Place) -> (&str, Option<&str>, Option<&str>, Vec<&str>) {
+    let is_discard = |option: &&str| option.trim_start_matches("no").starts_with("discard");
+    let options = place.mount_options.split(',').filter(|option| !is_discard(option)).collect();
+    (&place.file_system, place.device.as_deref(), place.model.as_deref(), options)
+}
+
+/// `vda (ext4, rw,relatime)`.
+fn disk_words(place: &Place) -> String {
+    let device = place.device.as_deref().unwrap_or("no device");
+    let model = place.model.as_deref().map_or_else(String::new, |model| format!(", {model}"));
+    format!("{device} ({}, {}{model})", place.file_system, place.mount_options)
+}
+
+fn machine_words(machine: &Machine) -> String {
+    format!("{} CPUs ({}), Linux {}", machine.cpus, machine.cpu, machine.kernel)
+}
+
+/// For the head of a table: the machine, and the disk below everything that was measured.
+pub(super) fn measured_on(result: &LabResult) -> String {
+    let on = places(result).find(|place| place.device.is_some()).or_else(|| places(result).next());
+    let bottom = on.and_then(|place| std::iter::successors(Some(place), |one| one.host.as_deref()).last());
+    let disk = bottom.map_or_else(|| "a disk that is not known".into(), disk_words);
+    format!("Measured on {disk}; {}", machine_words(&result.machine))
 }
 
 #[cfg(test)]
@@ -100,7 +158,12 @@ mod tests {
     #[test]
     fn a_part_that_cannot_be_done_here_is_refused_before_it_starts() {
         let part = |name: &str| PARTS.iter().find(|part| part.name == name).expect("a part");
-        let here = |is_root, options: &str| Here { is_root, mount_options: Some(options.into()) };
+        let here = |is_root, options: &str| Here {
+            is_root,
+            mount_options: Some(options.into()),
+            place: Place::default(),
+            machine: Machine::default(),
+        };
         let refuses = |here: &Here, name| here.refuses(part(name), false).expect("arguments");
         let user = here(false, "rw");
         assert!(refuses(&user, "zero-range").is_some_and(|why| why.contains("sudo")));
@@ -109,5 +172,38 @@ mod tests {
         assert!(refuses(&root, "e1-device").is_some_and(|why| why.contains("remount it with nodiscard")));
         assert_eq!(refuses(&root, "e1-removed"), None);
         assert_eq!(refuses(&here(true, "rw,relatime"), "e1-device"), None);
+    }
+
+    #[test]
+    fn a_result_of_another_disk_or_machine_is_told_from_one_of_this() {
+        let place = |device: &str, options: &str| Place {
+            file_system: "ext4".into(),
+            device: Some(device.into()),
+            mount_options: options.into(),
+            ..Place::default()
+        };
+        let with = |place: Place| {
+            let mut made = result(r#""runs":[],"warnings":[]"#);
+            made.runs.push(Run { place, ..Run::default() });
+            made
+        };
+        let here = Here {
+            is_root: true,
+            mount_options: None,
+            place: place("vda", "rw,relatime"),
+            machine: with(Place::default()).machine,
+        };
+        assert_eq!(here.is_not_of(&with(place("vda", "rw,relatime"))), None);
+        assert_eq!(here.is_not_of(&with(place("vda", "rw,relatime,nodiscard"))), None);
+        let image = Place { host: Some(Box::new(place("vda", "rw,relatime"))), ..place("loop3", "rw") };
+        assert_eq!(here.is_not_of(&with(image)), None);
+        for (device, options) in [("vdb", "rw,relatime"), ("vda", "rw,relatime,nobarrier")] {
+            let said = here.is_not_of(&with(place(device, options))).expect("another");
+            assert!(said.contains(&format!("{device} (ext4, {options})")), "{said}");
+        }
+        let mut other = with(place("vda", "rw,relatime"));
+        other.machine.kernel = "1.0".into();
+        assert!(here.is_not_of(&other).is_some_and(|said| said.contains("Linux 1.0")));
+        assert!(measured_on(&other).starts_with("Measured on vda (ext4, rw,relatime); 1 CPUs"));
     }
 }
