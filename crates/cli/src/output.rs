@@ -97,15 +97,15 @@ impl Output {
         result: &LabResult,
         text: impl FnOnce() -> String,
     ) -> anyhow::Result<ExitCode> {
-        if let Some(path) = &self.json {
-            write_out(path, json)?;
-        }
-        if let Some(path) = &self.csv {
-            write_out(path, &to_csv(result))?;
-        }
+        // The table first: a file that cannot be written must not cost what took hours.
         if !self.to_stdout() {
             stdout::print(text());
         }
+        let csv = self.csv.as_ref().map(|path| (path, to_csv(result)));
+        write_all([
+            self.json.as_ref().map(|path| (path, json)),
+            csv.as_ref().map(|(path, csv)| (*path, csv.as_str())),
+        ])?;
         Ok(match (result.interrupted, has_content(result)) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
@@ -141,24 +141,16 @@ impl BenchOutput {
 
     /// Writes the JSON where it was asked for, else or besides the text.
     pub(crate) fn write(&self, json: &str, text: &str) -> anyhow::Result<()> {
-        if let Some(path) = &self.json {
-            write_out(path, json)?;
-        }
         if !self.as_output().to_stdout() {
             stdout::print(text);
         }
-        Ok(())
+        self.json.as_ref().map_or(Ok(()), |path| write_out(path, json))
     }
 
     /// As [`Output::show`].
     pub(crate) fn show(&self, result: &BenchResult) -> anyhow::Result<ExitCode> {
-        if let Some(path) = &self.json {
-            write_out(path, &result.to_json().context("make the JSON")?)?;
-        }
-        if !self.as_output().to_stdout() {
-            let text = table::render_bench(result, &style());
-            stdout::print(text);
-        }
+        let json = result.to_json().context("make the JSON")?;
+        self.write(&json, &table::render_bench(result, &style()))?;
         Ok(match (result.interrupted, result.has_content()) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
@@ -189,6 +181,11 @@ fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+/// Each of them, also when one before it could not be written.
+fn write_all<'a>(files: impl IntoIterator<Item = Option<(&'a PathBuf, &'a str)>>) -> anyhow::Result<()> {
+    files.into_iter().flatten().map(|(path, text)| write_out(path, text)).fold(Ok(()), Result::and)
 }
 
 fn render(result: &LabResult, view: View, style: &TableStyle) -> String {

@@ -158,3 +158,31 @@ fn results_of_another_machine_or_disk_are_refused() {
     let kernel = said(listed_after(at, |result| result["machine"]["kernel"] = "1.2.3".into()));
     assert!(kernel.contains("Linux 1.2.3"), "{kernel}");
 }
+
+/// As after `rm -r results` while a part ran: its figures are shown, and the next part is not begun.
+#[test]
+fn results_that_cannot_be_written_end_the_whole_and_cost_no_figures() {
+    let directory = directory();
+    let at = directory.path();
+    let mut child = spawn(at, &["lab", "published", "results", "--small", "--only", "e6,wal,e5"]);
+    until(|| at.join("results/e6.json").exists());
+    std::fs::rename(at.join("results"), at.join("elsewhere")).expect("moved");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("an end");
+    let (said, failed) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(failed.contains("results: no result can be written there"), "{failed}");
+    assert!(!said.contains("e5: "), "the next part was begun: {said}");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_shown() {
+    let directory = directory();
+    let at = directory.path();
+    std::fs::create_dir(at.join("out.json")).expect("a directory");
+    let arguments = ["lab", "read", "--seconds", "1s", "--rounds", "1", "--quiet", "--json", "out.json"];
+    let output = run(at, &arguments);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("write out.json"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("read"), "the table: {}", text(&output.stdout));
+}

@@ -12,6 +12,7 @@ mod summary;
 mod whole;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,6 +126,7 @@ impl PublishedArguments {
                 (Known::Whole(result), _) => Done::Before(result),
                 (_, Some(why)) => Done::Not(why),
                 (_, None) => {
+                    self.check_writable()?;
                     let at = open.iter().position(|name| *name == part.name).map_or(0, |at| at + 1);
                     say!("[{at}/{}] {}: {}", open.len(), part.name, part.line(self.small));
                     match self.one(part, &directory, stop) {
@@ -144,6 +146,25 @@ impl PublishedArguments {
             found.push((part, done));
         }
         self.sum_up(&found)
+    }
+
+    /// A part takes hours: without a place for its result none is begun.
+    fn check_writable(&self) -> anyhow::Result<()> {
+        const ROOM_BYTES: usize = 4 << 20;
+        let path = self.results.join("room.part");
+        let written = fs::File::create(&path).and_then(|mut file| {
+            file.write_all(&vec![0; ROOM_BYTES])?;
+            file.sync_all()
+        });
+        // What is left of one that failed takes room as well.
+        let removed = fs::remove_file(&path);
+        written.and(removed).with_context(|| {
+            format!(
+                "{}: no result can be written there, so no part is begun: free some room or make the directory again, and start the \
+                 same command",
+                self.results.display()
+            )
+        })
     }
 
     /// Results of two disks, or of two machines, make no table.
