@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::time::SystemTime;
 
-use support::{directory, good, json, run, spawn, text, until};
+use support::{directory, good, json, run, signal, spawn, text, until};
 
 const PARTS: &str = "e1-order,wal,e5,e10,e6";
 
@@ -185,4 +185,23 @@ fn a_result_that_cannot_be_written_is_shown() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("write out.json"), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("read"), "the table: {}", text(&output.stdout));
+}
+
+#[test]
+fn the_figures_of_an_interrupted_part_are_kept_and_it_is_not_done() {
+    let directory = directory();
+    let at = directory.path();
+    // The slowest of the small ones: its result is not there when the first of it is.
+    let mut child = spawn(at, &["lab", "published", "results", "--small", "--only", "wal"]);
+    until(|| at.join("results").exists());
+    until(|| std::fs::read_dir(at).expect("it").count() > 1);
+    signal(&child, "-INT");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stdout));
+    let kept = at.join("results/wal.interrupted.json");
+    assert_eq!(json(&std::fs::read(&kept).expect("the figures"))["interrupted"], true);
+    let said = text(&good(at, &["lab", "published", "results", "--small", "--quiet", "--only", "wal"], b""));
+    assert!(said.contains("1 of 1 parts are done") && !said.contains("done before"), "{said}");
+    assert!(!kept.exists());
 }

@@ -35,7 +35,8 @@ Examples:
   sudo inkstone lab published results --only e5,e7
   sudo inkstone lab published try --small  the same commands at sizes that take seconds
 
-Each part leaves NAME.json, with everything, and the end is table.md. To do a part again, remove its NAME.json. Exits with 1
+Each part leaves NAME.json, with everything, and the end is table.md. To do a part again, remove its NAME.json. Of a part that a
+signal ended NAME.interrupted.json has the figures, of one that lacks something NAME.incomplete.json; both are done again. Exits with 1
 where a part could not be done, with 130 where a signal ended it.";
 
 #[derive(Debug, Args)]
@@ -228,6 +229,11 @@ impl PublishedArguments {
         self.results.join(format!("{}.json", part.name))
     }
 
+    /// Of a result that is not whole: never taken as done.
+    fn beside(&self, part: &Part, state: &str) -> PathBuf {
+        self.results.join(format!("{}.{state}.json", part.name))
+    }
+
     /// The result of a part, by the same command.
     fn known(&self, part: &Part) -> Known {
         let text = fs::read_to_string(self.path(part)).ok();
@@ -256,7 +262,9 @@ impl PublishedArguments {
         let mut whole: serde_json::Value = serde_json::from_str(&text)?;
         let mut result: LabResult = serde_json::from_str(&text)?;
         if result.interrupted {
-            fs::remove_file(&raw).with_context(|| format!("remove {}", raw.display()))?;
+            let kept = self.beside(part, "interrupted");
+            fs::rename(&raw, &kept).with_context(|| format!("rename {}", raw.display()))?;
+            say!("{}: interrupted; what was measured is in {}", part.name, kept.display());
             return Ok(result);
         }
         // 2 is for output that was lost, which the end of the program says.
@@ -266,13 +274,17 @@ impl PublishedArguments {
             raw.display()
         );
         if let Some(what) = whole::missing(&result) {
-            let kept = self.results.join(format!("{}.incomplete.json", part.name));
+            let kept = self.beside(part, "incomplete");
             fs::rename(&raw, &kept).with_context(|| format!("rename {}", raw.display()))?;
             bail!("{what} (what was measured is in {})", kept.display());
         }
         result.command = part.line(self.small);
         whole["command"] = result.command.clone().into();
         write_whole(&path, &raw, &(serde_json::to_string(&whole)? + "\n"))?;
+        // What there was of it is of no more use.
+        for state in ["interrupted", "incomplete"] {
+            let _ = fs::remove_file(self.beside(part, state));
+        }
         Ok(result)
     }
 
