@@ -28,6 +28,9 @@ pub(crate) struct Output {
     /// No progress, no first answer: only the table
     #[arg(long)]
     quiet: bool,
+    /// Not even the table; `lab published --quiet` runs its parts so
+    #[arg(long, hide = true)]
+    no_table: bool,
 }
 
 /// Which part of a result a subcommand shows.
@@ -97,15 +100,15 @@ impl Output {
         result: &LabResult,
         text: impl FnOnce() -> String,
     ) -> anyhow::Result<ExitCode> {
-        // The table first: a file that cannot be written must not cost what took hours.
-        if !self.to_stdout() {
+        let csv = self.csv.as_ref().map(|path| (path, to_csv(result)));
+        let json = self.json.as_ref().map(|path| (path, json));
+        let write = || write_all([json, csv.as_ref().map(|(path, csv)| (*path, csv.as_str()))]);
+        // The table first: a file that cannot be written must not cost what took hours, nor where no table was wanted.
+        let before = self.no_table.then(write);
+        if !self.to_stdout() && !matches!(before, Some(Ok(()))) {
             stdout::print(text());
         }
-        let csv = self.csv.as_ref().map(|path| (path, to_csv(result)));
-        write_all([
-            self.json.as_ref().map(|path| (path, json)),
-            csv.as_ref().map(|(path, csv)| (*path, csv.as_str())),
-        ])?;
+        before.unwrap_or_else(write)?;
         Ok(match (result.interrupted, has_content(result)) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
@@ -127,7 +130,7 @@ pub(crate) struct BenchOutput {
 
 impl BenchOutput {
     fn as_output(&self) -> Output {
-        Output { json: self.json.clone(), csv: None, quiet: self.quiet }
+        Output { json: self.json.clone(), csv: None, quiet: self.quiet, no_table: false }
     }
 
     /// As [`Output::check`].

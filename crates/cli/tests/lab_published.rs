@@ -203,5 +203,7 @@ fn the_figures_of_an_interrupted_part_are_kept_and_it_is_not_done() {
     assert_eq!(json(&std::fs::read(&kept).expect("the figures"))["interrupted"], true);
     let said = text(&good(at, &["lab", "published", "results", "--small", "--quiet", "--only", "wal"], b""));
     assert!(said.contains("1 of 1 parts are done") && !said.contains("done before"), "{said}");
+    // What is begun and done, and no table.
+    assert!(said.lines().all(|line| line.contains("wal") || line.contains("parts are done")), "{said}");
     assert!(!kept.exists());
 }

@@ -254,7 +254,7 @@ impl PublishedArguments {
         let mut words = part.words(self.small);
         words.extend(["--json", named[0].as_str()]);
         if self.quiet {
-            words.push("--quiet");
+            words.extend(["--quiet", "--no-table"]);
         }
         words.push(named[1].as_str());
         let code = super::dispatch(&parse(&words)?, stop)?;
