@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 
 use crate::engines::{advise_all, are_opposite};
-use crate::experiment::{Experiment, ExperimentRow, less_is_better};
-use crate::result::{LabResult, Round, Verdict};
+use crate::experiment::{Experiment, ExperimentRow, rounds_of};
+use crate::result::{LabResult, Verdict};
 use crate::stats::relative_of_several;
 
 /// What several results agreed on, and where they did not.
@@ -61,7 +61,7 @@ pub fn order(results: &[(String, LabResult)]) -> Agreement {
         let mut faster: BTreeMap<(&str, &str), [Vec<&str>; 2]> = BTreeMap::new();
         for (by, one) in all {
             for (first, second) in pairs(one) {
-                let (base, other) = (rounds(first, &one.unit), rounds(second, &one.unit));
+                let (base, other) = (rounds_of(first, &one.unit), rounds_of(second, &one.unit));
                 let relative = relative_of_several(&base, &other, one.seed, asked);
                 let place = match relative.map(|relative| relative.verdict) {
                     Some(Verdict::Slower) => 0,
@@ -94,16 +94,6 @@ fn pairs(experiment: &Experiment) -> impl Iterator<Item = (&ExperimentRow, &Expe
         (first + 1..rows.len()).map(move |second| (rows[first], rows[second]))
     });
     all.collect::<Vec<_>>().into_iter()
-}
-
-/// The rounds again, from what they came to.
-fn rounds(row: &ExperimentRow, unit: &str) -> Vec<Round> {
-    const COMMITS: u64 = 1_000_000;
-    let one = |(number, &value): (u32, &f64)| {
-        let each_ns = if less_is_better(unit) { value } else { 1e9 / value };
-        Round { number, commits: COMMITS, total_ns: (COMMITS as f64 * each_ns) as u64, ..Round::default() }
-    };
-    (0..).zip(&row.samples).map(one).collect()
 }
 
 #[cfg(test)]
