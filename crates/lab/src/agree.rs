@@ -18,6 +18,8 @@ use crate::stats::relative_of_several;
 pub struct Agreement {
     /// How often anything was said, of all results together.
     pub said: usize,
+    /// Of these, how many by each result that said any.
+    pub said_by: BTreeMap<String, usize>,
     /// Each contradiction, in words.
     pub reversed: Vec<String>,
 }
@@ -31,6 +33,7 @@ pub fn advice(results: &[(String, LabResult)]) -> Agreement {
         for (run, answer) in advise_all(result) {
             for advice in answer.advice {
                 found.said += 1;
+                *found.said_by.entry(name.clone()).or_default() += 1;
                 let about = (run.name.clone(), advice.engine, advice.source);
                 said.entry(about).or_default().entry(advice.setting).or_default().push(name.clone());
             }
@@ -69,6 +72,7 @@ pub fn order(results: &[(String, LabResult)]) -> Agreement {
                     _ => continue,
                 };
                 found.said += 1;
+                *found.said_by.entry(by.to_owned()).or_default() += 1;
                 faster.entry((&first.name, &second.name)).or_default()[place].push(by);
             }
         }
@@ -126,6 +130,7 @@ mod tests {
     fn advice_is_reversed_only_where_two_say_different_things() {
         let same = advice(&named([engines(50.0), engines(48.0), engines(51.0)]));
         assert!(same.said >= 3 && same.reversed.is_empty(), "{same:?}");
+        assert_eq!(same.said_by.len(), 3, "{same:?}");
         let either = advice(&named([engines(50.0), engines(100.0)]));
         assert!(either.reversed.is_empty(), "either is no opposite: {either:?}");
         let reversed = advice(&named([engines(50.0), engines(200.0)]));
