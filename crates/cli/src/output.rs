@@ -69,6 +69,15 @@ impl Output {
         Ok(())
     }
 
+    /// Refuses a CSV of a command that measures no cells, before it measures.
+    pub(crate) fn check_has_no_csv(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.csv.is_none(),
+            "--csv has a row for each cell, and this command measures none: it would be a header only; take --json FILE"
+        );
+        Ok(())
+    }
+
     pub(crate) fn progress(&self) -> Progress {
         if self.quiet {
             Progress::silent()
