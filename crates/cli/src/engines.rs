@@ -50,7 +50,7 @@ pub(crate) fn engines(arguments: &EnginesArguments) -> anyhow::Result<ExitCode> 
 }
 
 fn text(run: &Run, answer: &Answer) -> String {
-    let mut text = format!("{} on {}\n", run.title, run.place.name);
+    let mut text = format!("{} on {}{}\n", run.title, run.place.name, run.state_words());
     for advice in &answer.advice {
         text.push_str(&format!(
             "\n  {}: {}\n    {}.\n    [{}]\n",

@@ -207,6 +207,9 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
     }
     let output = output_of(arguments);
     output.check()?;
+    if !has_cells(arguments) {
+        output.check_has_no_csv()?;
+    }
     let mut progress = output.progress();
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut context = Context { stop, progress: &mut progress, command };
@@ -292,6 +295,15 @@ fn output_of(arguments: &LabArguments) -> &Output {
             | LabCommand::Filesystems { output, .. },
         ) => output,
         Some(LabCommand::Aa { arguments }) => arguments.output(),
+    }
+}
+
+/// Whether the command's result has cells, which are the rows of a CSV.
+fn has_cells(arguments: &LabArguments) -> bool {
+    match &arguments.command {
+        Some(LabCommand::Aa { .. } | LabCommand::Fallocate { .. }) => false,
+        Some(LabCommand::Experiment(command)) => matches!(command, ExperimentCommand::All(_)),
+        _ => true,
     }
 }
 

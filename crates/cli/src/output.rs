@@ -28,6 +28,9 @@ pub(crate) struct Output {
     /// No progress, no first answer: only the table
     #[arg(long)]
     quiet: bool,
+    /// Not even the table; `lab published --quiet` runs its parts so
+    #[arg(long, hide = true)]
+    no_table: bool,
 }
 
 /// Which part of a result a subcommand shows.
@@ -66,6 +69,15 @@ impl Output {
         Ok(())
     }
 
+    /// Refuses a CSV of a command that measures no cells, before it measures.
+    pub(crate) fn check_has_no_csv(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.csv.is_none(),
+            "--csv has a row for each cell, and this command measures none: it would be a header only; take --json FILE"
+        );
+        Ok(())
+    }
+
     pub(crate) fn progress(&self) -> Progress {
         if self.quiet {
             Progress::silent()
@@ -97,15 +109,15 @@ impl Output {
         result: &LabResult,
         text: impl FnOnce() -> String,
     ) -> anyhow::Result<ExitCode> {
-        if let Some(path) = &self.json {
-            write_out(path, json)?;
-        }
-        if let Some(path) = &self.csv {
-            write_out(path, &to_csv(result))?;
-        }
-        if !self.to_stdout() {
+        let csv = self.csv.as_ref().map(|path| (path, to_csv(result)));
+        let json = self.json.as_ref().map(|path| (path, json));
+        let write = || write_all([json, csv.as_ref().map(|(path, csv)| (*path, csv.as_str()))]);
+        // The table first: a file that cannot be written must not cost what took hours, nor where no table was wanted.
+        let before = self.no_table.then(write);
+        if !self.to_stdout() && !matches!(before, Some(Ok(()))) {
             stdout::print(text());
         }
+        before.unwrap_or_else(write)?;
         Ok(match (result.interrupted, has_content(result)) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
@@ -127,7 +139,7 @@ pub(crate) struct BenchOutput {
 
 impl BenchOutput {
     fn as_output(&self) -> Output {
-        Output { json: self.json.clone(), csv: None, quiet: self.quiet }
+        Output { json: self.json.clone(), csv: None, quiet: self.quiet, no_table: false }
     }
 
     /// As [`Output::check`].
@@ -141,24 +153,16 @@ impl BenchOutput {
 
     /// Writes the JSON where it was asked for, else or besides the text.
     pub(crate) fn write(&self, json: &str, text: &str) -> anyhow::Result<()> {
-        if let Some(path) = &self.json {
-            write_out(path, json)?;
-        }
         if !self.as_output().to_stdout() {
             stdout::print(text);
         }
-        Ok(())
+        self.json.as_ref().map_or(Ok(()), |path| write_out(path, json))
     }
 
     /// As [`Output::show`].
     pub(crate) fn show(&self, result: &BenchResult) -> anyhow::Result<ExitCode> {
-        if let Some(path) = &self.json {
-            write_out(path, &result.to_json().context("make the JSON")?)?;
-        }
-        if !self.as_output().to_stdout() {
-            let text = table::render_bench(result, &style());
-            stdout::print(text);
-        }
+        let json = result.to_json().context("make the JSON")?;
+        self.write(&json, &table::render_bench(result, &style()))?;
         Ok(match (result.interrupted, result.has_content()) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
@@ -189,6 +193,11 @@ fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+/// Each of them, also when one before it could not be written.
+fn write_all<'a>(files: impl IntoIterator<Item = Option<(&'a PathBuf, &'a str)>>) -> anyhow::Result<()> {
+    files.into_iter().flatten().map(|(path, text)| write_out(path, text)).fold(Ok(()), Result::and)
 }
 
 fn render(result: &LabResult, view: View, style: &TableStyle) -> String {

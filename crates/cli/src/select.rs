@@ -164,6 +164,18 @@ impl Selection {
         self.chosen(cells)
     }
 
+    /// The place of the preset's baseline among these cells, which may be synced otherwise.
+    fn baseline(&self, preset: Preset, cells: &[Cell]) -> usize {
+        let place = preset.baseline();
+        let Some((&durability, base)) = self.durability.first().zip(preset.cells().get(place).copied())
+        else {
+            return place;
+        };
+        // Cells that differed only in their sync are one now.
+        let strategy = Strategy { durability, ..base.strategy };
+        cells.iter().position(|cell| cell.strategy == strategy).unwrap_or(0)
+    }
+
     /// A preset's cells with the durabilities that were asked for, each cell with each.
     fn synced_otherwise(&self, cells: Vec<Cell>) -> Vec<Cell> {
         if self.durability.is_empty() {
@@ -280,9 +292,9 @@ impl Running {
             None if uses_preset
                 && selection.write_size.len() < 2
                 && selection.pass.len() < 2
-                && selection.durability.is_empty() =>
+                && selection.durability.len() < 2 =>
             {
-                named.baseline()
+                selection.baseline(named, &cells)
             }
             None => 0,
             Some(wanted) => match cells.iter().position(|cell| &cell.name() == wanted) {
@@ -384,4 +396,33 @@ pub(crate) struct Where {
     /// Directory on the disk to measure [default: the current one]
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Both {
+        #[command(flatten)]
+        selection: Selection,
+        #[command(flatten)]
+        running: Running,
+    }
+
+    #[test]
+    fn another_sync_changes_no_baseline() {
+        let baseline = |more: &[&str]| {
+            let words = ["x", "--preset", "e1-order"].iter().chain(more);
+            let Both { selection, running } = Both::parse_from(words);
+            let plan = running.plan(&selection, Preset::E1, "").expect("a plan");
+            let strategy = plan.cells[plan.baseline].strategy;
+            (strategy.preparation, strategy.reuse)
+        };
+        let as_it_is = baseline(&[]);
+        assert_eq!(baseline(&["--durability", "fsync"]), as_it_is);
+        assert_eq!(baseline(&["--durability", "o-dsync"]), as_it_is);
+    }
 }

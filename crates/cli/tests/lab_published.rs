@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::time::SystemTime;
 
-use support::{directory, good, json, run, spawn, text, until};
+use support::{directory, good, json, run, signal, spawn, text, until};
 
 const PARTS: &str = "e1-order,wal,e5,e10,e6";
 
@@ -108,4 +108,102 @@ fn rows_against_themselves_of_any_experiment() {
     let output = run(at, &["lab", "aa", "--of", "everything"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("take all, or some of quick"), "{}", text(&output.stderr));
+}
+
+/// Changes a result, and says what `--list` makes of it.
+fn listed_after(at: &Path, change: impl FnOnce(&mut serde_json::Value)) -> std::process::Output {
+    let path = at.join("results/e6.json");
+    let mut result = json(&std::fs::read(&path).expect("a result"));
+    change(&mut result);
+    std::fs::write(&path, result.to_string()).expect("written");
+    run(at, &["lab", "published", "results", "--small", "--list", "--only", "e6"])
+}
+
+#[test]
+fn a_result_that_lacks_something_is_not_done() {
+    let directory = directory();
+    let at = directory.path();
+    good(at, &["lab", "published", "results", "--small", "--quiet", "--only", "e6"], b"");
+    let output = listed_after(at, |_| {});
+    assert!(text(&output.stdout).contains("done before"), "{}", text(&output.stdout));
+    let warning = serde_json::json!({"name": "part-failed", "text": "half of it is missing", "cure": "x"});
+    let output = listed_after(at, |result| {
+        result["warnings"].as_array_mut().expect("warnings").push(warning);
+    });
+    let said = text(&output.stdout);
+    assert!(!said.contains("done before") && said.contains("not whole (half of it is missing)"), "{said}");
+    let output = listed_after(at, |result| {
+        result["warnings"] = serde_json::json!([]);
+        for cell in result["runs"][0]["cells"].as_array_mut().expect("cells") {
+            cell["outcome"] = serde_json::json!({"kind": "invalid", "reason": "the mount discards"});
+        }
+    });
+    let said = text(&output.stdout);
+    assert!(!said.contains("done before") && said.contains("the mount discards"), "{said}");
+}
+
+#[test]
+fn results_of_another_machine_or_disk_are_refused() {
+    let directory = directory();
+    let at = directory.path();
+    good(at, &["lab", "published", "results", "--small", "--quiet", "--only", "e6"], b"");
+    let table = std::fs::read_to_string(at.join("results/table.md")).expect("the table");
+    assert!(table.contains("Measured on "), "{table}");
+    let said = |output: std::process::Output| {
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    let device = said(listed_after(at, |result| result["runs"][0]["place"]["device"] = "sdx".into()));
+    assert!(device.contains("results/e6.json was measured on ") && device.contains("RESULTS"), "{device}");
+    let kernel = said(listed_after(at, |result| result["machine"]["kernel"] = "1.2.3".into()));
+    assert!(kernel.contains("Linux 1.2.3"), "{kernel}");
+}
+
+/// As after `rm -r results` while a part ran: its figures are shown, and the next part is not begun.
+#[test]
+fn results_that_cannot_be_written_end_the_whole_and_cost_no_figures() {
+    let directory = directory();
+    let at = directory.path();
+    let mut child = spawn(at, &["lab", "published", "results", "--small", "--only", "e6,wal,e5"]);
+    until(|| at.join("results/e6.json").exists());
+    std::fs::rename(at.join("results"), at.join("elsewhere")).expect("moved");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("an end");
+    let (said, failed) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(failed.contains("results: no result can be written there"), "{failed}");
+    assert!(!said.contains("e5: "), "the next part was begun: {said}");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_shown() {
+    let directory = directory();
+    let at = directory.path();
+    std::fs::create_dir(at.join("out.json")).expect("a directory");
+    let arguments = ["lab", "read", "--seconds", "1s", "--rounds", "1", "--quiet", "--json", "out.json"];
+    let output = run(at, &arguments);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("write out.json"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("read"), "the table: {}", text(&output.stdout));
+}
+
+#[test]
+fn the_figures_of_an_interrupted_part_are_kept_and_it_is_not_done() {
+    let directory = directory();
+    let at = directory.path();
+    // The slowest of the small ones: its result is not there when the first of it is.
+    let mut child = spawn(at, &["lab", "published", "results", "--small", "--only", "wal"]);
+    until(|| at.join("results").exists());
+    until(|| std::fs::read_dir(at).expect("it").count() > 1);
+    signal(&child, "-INT");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stdout));
+    let kept = at.join("results/wal.interrupted.json");
+    assert_eq!(json(&std::fs::read(&kept).expect("the figures"))["interrupted"], true);
+    let said = text(&good(at, &["lab", "published", "results", "--small", "--quiet", "--only", "wal"], b""));
+    assert!(said.contains("1 of 1 parts are done") && !said.contains("done before"), "{said}");
+    // What is begun and done, and no table.
+    assert!(said.lines().all(|line| line.contains("wal") || line.contains("parts are done")), "{said}");
+    assert!(!kept.exists());
 }

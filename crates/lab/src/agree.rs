@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 
 use crate::engines::{advise_all, are_opposite};
-use crate::experiment::{Experiment, ExperimentRow, less_is_better};
-use crate::result::{LabResult, Round, Verdict};
+use crate::experiment::{Experiment, ExperimentRow, rounds_of};
+use crate::result::{LabResult, Verdict};
 use crate::stats::relative_of_several;
 
 /// What several results agreed on, and where they did not.
@@ -18,6 +18,8 @@ use crate::stats::relative_of_several;
 pub struct Agreement {
     /// How often anything was said, of all results together.
     pub said: usize,
+    /// Of these, how many by each result that said any.
+    pub said_by: BTreeMap<String, usize>,
     /// Each contradiction, in words.
     pub reversed: Vec<String>,
 }
@@ -31,6 +33,7 @@ pub fn advice(results: &[(String, LabResult)]) -> Agreement {
         for (run, answer) in advise_all(result) {
             for advice in answer.advice {
                 found.said += 1;
+                *found.said_by.entry(name.clone()).or_default() += 1;
                 let about = (run.name.clone(), advice.engine, advice.source);
                 said.entry(about).or_default().entry(advice.setting).or_default().push(name.clone());
             }
@@ -61,7 +64,7 @@ pub fn order(results: &[(String, LabResult)]) -> Agreement {
         let mut faster: BTreeMap<(&str, &str), [Vec<&str>; 2]> = BTreeMap::new();
         for (by, one) in all {
             for (first, second) in pairs(one) {
-                let (base, other) = (rounds(first, &one.unit), rounds(second, &one.unit));
+                let (base, other) = (rounds_of(first, &one.unit), rounds_of(second, &one.unit));
                 let relative = relative_of_several(&base, &other, one.seed, asked);
                 let place = match relative.map(|relative| relative.verdict) {
                     Some(Verdict::Slower) => 0,
@@ -69,6 +72,7 @@ pub fn order(results: &[(String, LabResult)]) -> Agreement {
                     _ => continue,
                 };
                 found.said += 1;
+                *found.said_by.entry(by.to_owned()).or_default() += 1;
                 faster.entry((&first.name, &second.name)).or_default()[place].push(by);
             }
         }
@@ -94,16 +98,6 @@ fn pairs(experiment: &Experiment) -> impl Iterator<Item = (&ExperimentRow, &Expe
         (first + 1..rows.len()).map(move |second| (rows[first], rows[second]))
     });
     all.collect::<Vec<_>>().into_iter()
-}
-
-/// The rounds again, from what they came to.
-fn rounds(row: &ExperimentRow, unit: &str) -> Vec<Round> {
-    const COMMITS: u64 = 1_000_000;
-    let one = |(number, &value): (u32, &f64)| {
-        let each_ns = if less_is_better(unit) { value } else { 1e9 / value };
-        Round { number, commits: COMMITS, total_ns: (COMMITS as f64 * each_ns) as u64, ..Round::default() }
-    };
-    (0..).zip(&row.samples).map(one).collect()
 }
 
 #[cfg(test)]
@@ -136,6 +130,7 @@ mod tests {
     fn advice_is_reversed_only_where_two_say_different_things() {
         let same = advice(&named([engines(50.0), engines(48.0), engines(51.0)]));
         assert!(same.said >= 3 && same.reversed.is_empty(), "{same:?}");
+        assert_eq!(same.said_by.len(), 3, "{same:?}");
         let either = advice(&named([engines(50.0), engines(100.0)]));
         assert!(either.reversed.is_empty(), "either is no opposite: {either:?}");
         let reversed = advice(&named([engines(50.0), engines(200.0)]));

@@ -109,7 +109,7 @@ fn fill_bytes(free_bytes: u64, room_bytes: u64, asked_bytes: Option<u64>) -> Res
 }
 
 /// The mount option by which free blocks are discarded at once, if there is one.
-fn discards(options: Option<&str>) -> Option<&str> {
+pub fn discards(options: Option<&str>) -> Option<&str> {
     let is_one = |option: &&str| *option == "discard" || option.starts_with("discard=");
     options.unwrap_or_default().split(',').find(is_one)
 }

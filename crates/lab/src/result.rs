@@ -146,6 +146,14 @@ pub struct Run {
     pub notes: Vec<String>,
 }
 
+impl Run {
+    /// `; precondition trim: ...`, for a heading: runs that differ in nothing else stand one below the other. Nothing where the
+    /// device was left alone without a word.
+    pub fn state_words(&self) -> String {
+        self.precondition.as_ref().map_or_else(String::new, |done| format!("; {}", done.words()))
+    }
+}
+
 /// One cell of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellResult {

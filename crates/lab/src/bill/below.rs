@@ -26,6 +26,9 @@ pub(super) struct Below {
     pub(super) others: HashSet<usize>,
 }
 
+/// What a file system's metadata is written by.
+const BLOCK_BYTES: u64 = 4096;
+
 /// Finds them, layer by layer. `own_flushes` are those that our own threads asked for.
 pub(super) fn below(
     evidence: &Evidence<'_>,
@@ -106,7 +109,14 @@ fn one_layer(
         workers.insert(request.tid);
     }
     let theirs = requests.iter().enumerate().filter(|(_, request)| of_worker(request));
-    found.others.extend(theirs.filter(|(_, request)| workers.contains(&request.tid)).map(|(n, _)| n));
+    let theirs = theirs.filter(|(_, request)| workers.contains(&request.tid));
+    found.others.extend(theirs.filter(|(_, request)| may_be_ours(request, known)).map(|(n, _)| n));
+}
+
+/// The same thread also writes back what others have in memory (`syncfs`), and nothing in the trace says for whom. Of the backing file a
+/// flush needs only metadata: a block each, or marked as such. What is more is left unattributed.
+fn may_be_ours(request: &DeviceRequest, known: &super::Layer) -> bool {
+    known.is_file(&request.range()) || request.flags.meta || request.bytes <= BLOCK_BYTES
 }
 
 /// When anything of ours was under way, by time and without overlaps.

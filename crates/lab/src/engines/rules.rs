@@ -52,7 +52,7 @@ pub(super) const RULES: &[Rule] = &[
         other: "reuse o-dsync",
         faster: "wal_sync_method = open_datasync",
         slower: "wal_sync_method = fdatasync (the default)",
-        same: "wal_sync_method = fdatasync (the default; open_datasync is no faster)",
+        same: "wal_sync_method: either of fdatasync (the default) and open_datasync",
         why: "O_DSYNC writes against fdatasync on recycled files",
         source: "PostgreSQL src/backend/access/transam/xlog.c, get_sync_bit and issue_xlog_fsync; documentation 19.5.1, \
                  wal_sync_method",
@@ -99,7 +99,7 @@ pub(super) const RULES: &[Rule] = &[
         other: "reuse fdatasync",
         faster: "journal_mode = WAL and journal_size_limit = -1 (the default): never truncate the WAL",
         slower: "journal_mode = WAL; keeping a long WAL file gains nothing",
-        same: "journal_mode = WAL; keeping or truncating the WAL file makes no difference",
+        same: "journal_size_limit: either (journal_mode = WAL)",
         why: "after a checkpoint SQLite overwrites its WAL from the start; one that was truncated grows again",
         source: "SQLite documentation, PRAGMA journal_size_limit, and Write-Ahead Logging (wal.html), section 2; src/os_unix.c, \
                  full_fsync (fdatasync where it is configured)",
@@ -120,7 +120,7 @@ pub(super) const RULES: &[Rule] = &[
         other: "reuse o-sync",
         faster: "innodb_flush_method = O_DSYNC",
         slower: "innodb_flush_method: not O_DSYNC",
-        same: "innodb_flush_method: O_DSYNC gains the redo log nothing",
+        same: "innodb_flush_method: either, for the redo log",
         why: "O_DSYNC makes InnoDB open its redo log with O_SYNC; O_DIRECT is about data files only",
         source: "MySQL 8.4 Reference Manual 17.14, innodb_flush_method",
     },

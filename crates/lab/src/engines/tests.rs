@@ -250,3 +250,13 @@ fn noise_alone_gives_no_advice() {
         "{advised} of {results} results advise on noise"
     );
 }
+
+/// What says that both are as good is no opposite of either, so it must name neither as the one to take.
+#[test]
+fn where_nothing_differs_no_setting_is_named() {
+    for rule in RULES {
+        assert!(rule.same.contains(": either"), "{}: {}", rule.engine, rule.same);
+        assert!(!rule.faster.contains("either") && !rule.slower.contains("either"), "{}", rule.engine);
+        assert!(are_opposite(rule.faster, rule.slower), "{}: {}", rule.engine, rule.faster);
+    }
+}

@@ -223,15 +223,17 @@ fn depth_finding(found: &Experiment) -> Option<Finding> {
         Some(knee) => format!("beyond {knee:.0} in flight it no longer rises"),
         None => "no bend was found up to there".into(),
     };
+    let also = super::words::also(found, best, None);
     let sentence = format!(
-        "On {} one durable 4 KiB write at a time gives {} a second, and `{}` {}: {}; {bend}.",
+        "On {} one durable 4 KiB write at a time gives {} a second, and `{}`{also} {}: {}; {bend}.",
         place_words(&found.place),
         sig3(alone),
         best.name,
         sig3(median_of(best)?),
         compared(best.relative.as_ref(), base),
     );
-    Some(Finding { sentence, best: Some(best.name.clone()), naive: Some(base.into()), ..Finding::default() })
+    let best = also.is_empty().then(|| best.name.clone());
+    Some(Finding { sentence, best, naive: Some(base.into()), ..Finding::default() })
 }
 
 fn size_finding(found: &Experiment) -> Option<Finding> {
@@ -240,9 +242,10 @@ fn size_finding(found: &Experiment) -> Option<Finding> {
     let p50_us = |row: &super::ExperimentRow| Some(row.latency.as_ref()?.p50_ns as f64 / 1e3);
     // The largest write that still takes less than twice the time of the smallest.
     let cheap = found.rows.iter().rev().find(|row| p50_us(row) < p50_us(small).map(|us| us * 2.0))?;
+    let also = super::words::also(found, best, None);
     let sentence = format!(
         "A durable write of {} takes {} us, one of {} takes {} us: a group may be that large and cost less than twice; \
-         the most bytes a second ({}B) come with writes of {}.",
+         the most bytes a second ({}B) come with writes of {}{also}.",
         small.name,
         sig3(p50_us(small)?),
         cheap.name,
@@ -250,5 +253,6 @@ fn size_finding(found: &Experiment) -> Option<Finding> {
         bytes(median_of(best)?),
         best.name,
     );
-    Some(Finding { sentence, best: Some(best.name.clone()), ..Finding::default() })
+    let best = also.is_empty().then(|| best.name.clone());
+    Some(Finding { sentence, best, ..Finding::default() })
 }

@@ -113,6 +113,8 @@ pub(crate) fn compared_words(relative: Option<&Relative>) -> String {
     words::compared(relative, "base")
 }
 
+pub(crate) use words::{not_behind, rounds_of};
+
 /// Whether an experiment in this unit compares times.
 pub(crate) fn less_is_better(unit: &str) -> bool {
     unit.starts_with("ns")

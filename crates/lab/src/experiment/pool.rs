@@ -249,14 +249,16 @@ fn finding(found: &Experiment) -> Option<Finding> {
             switches(best)
         ),
     };
+    let also = super::words::also(found, best, Some("pool"));
     let sentence = format!(
-        "On {} the pool does most at `{}`, {} operations a second ({}); {bend}.{beside}{ring}",
+        "On {} the pool does most at `{}`{also}, {} operations a second ({}); {bend}.{beside}{ring}",
         place_words(&found.place),
         best.name,
         sig3(median_of(best)?),
         compared(best.relative.as_ref(), base),
     );
-    Some(Finding { sentence, best: Some(best.name.clone()), naive: Some(base.into()), ..Finding::default() })
+    let best = also.is_empty().then(|| best.name.clone());
+    Some(Finding { sentence, best, naive: Some(base.into()), ..Finding::default() })
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::table::numbers::{bytes, sig3};
 use super::flight::{Flight, Source, Work};
 use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, steps_of, usage_figures};
 use super::scratch::written_file;
-use super::words::{best, compared, median_of, row};
+use super::words::{also, best, compared, median_of, row};
 use super::{Experiment, Figure, pattern};
 use cold::Brought;
 
@@ -507,8 +507,10 @@ fn finding(found: &Experiment, order: ReadOrder, cache: Cache) -> Option<Finding
         ReadOrder::Random => format!("{} reads/s", sig3(value)),
     };
     let pages = if cache == Cache::Cold { "cold" } else { "warm" };
+    let also = also(found, best, None);
+    let is = if also.is_empty() { "the fastest is" } else { "the highest median has" };
     let sentence = format!(
-        "{pages} and {}, on {}: `{base}` {}; the fastest is `{}` with {}, {}.",
+        "{pages} and {}, on {}: `{base}` {}; {is} `{}`{also} with {}, {}.",
         if order == ReadOrder::Sequential { "front to back" } else { "at random" },
         place_words(&found.place),
         rate(plain),
@@ -518,7 +520,8 @@ fn finding(found: &Experiment, order: ReadOrder, cache: Cache) -> Option<Finding
     );
     let mut letters = sentence.chars();
     let sentence: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
-    Some(Finding { sentence, best: Some(best.name.clone()), naive: Some(base.into()), ..Finding::default() })
+    let best = also.is_empty().then(|| best.name.clone());
+    Some(Finding { sentence, best, naive: Some(base.into()), ..Finding::default() })
 }
 
 #[cfg(test)]

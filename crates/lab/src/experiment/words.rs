@@ -2,10 +2,10 @@
 //!
 //! *Owns*: the wording. *May not touch*: figures.
 
-use crate::result::{Relative, Verdict};
-use crate::stats::median;
+use crate::result::{Relative, Round, Verdict};
+use crate::stats::{median, relative};
 
-use super::{Experiment, ExperimentRow};
+use super::{Experiment, ExperimentRow, less_is_better};
 
 /// The median over a row's rounds; `None` where it has none.
 pub(crate) fn median_of(row: &ExperimentRow) -> Option<f64> {
@@ -32,6 +32,44 @@ fn best_of<'a>(rows: impl Iterator<Item = &'a ExperimentRow>) -> Option<&'a Expe
     measured.max_by(|a, b| median_of(a).unwrap_or(0.0).total_cmp(&median_of(b).unwrap_or(0.0)))
 }
 
+/// The rounds of a row again, from what they came to.
+pub(crate) fn rounds_of(row: &ExperimentRow, unit: &str) -> Vec<Round> {
+    const COMMITS: u64 = 1_000_000;
+    let one = |(number, &value): (u32, &f64)| {
+        let each_ns = if less_is_better(unit) { value } else { 1e9 / value };
+        Round { number, commits: COMMITS, total_ns: (COMMITS as f64 * each_ns) as u64, ..Round::default() }
+    };
+    (0..).zip(&row.samples).map(one).collect()
+}
+
+/// Other measured rows that the rounds do not show to be slower than this one: ties, and those of too few rounds for an interval.
+pub(crate) fn not_behind<'a>(
+    found: &'a Experiment,
+    best: &ExperimentRow,
+    series: Option<&str>,
+) -> Vec<&'a ExperimentRow> {
+    let ours = rounds_of(best, &found.unit);
+    let is_behind = |row: &ExperimentRow| {
+        let compared = relative(&rounds_of(row, &found.unit), &ours, found.seed);
+        compared.is_some_and(|compared| compared.verdict == Verdict::Faster)
+    };
+    let others = found.rows.iter().filter(|row| row.name != best.name && median_of(row).is_some());
+    let others = others.filter(|row| series.is_none_or(|series| row.series == series));
+    others.filter(|row| !is_behind(row)).collect()
+}
+
+/// ` (`x` cannot be told from it)`, to follow the name of the best; nothing where all others are behind it.
+pub(crate) fn also(found: &Experiment, best: &ExperimentRow, series: Option<&str>) -> String {
+    match not_behind(found, best, series).as_slice() {
+        [] => String::new(),
+        [one] => format!(" (`{}` cannot be told from it)", one.name),
+        [first, rest @ ..] => {
+            let count = rest.len() + 1;
+            format!(" ({count} others cannot be told from it, `{}` among them)", first.name)
+        }
+    }
+}
+
 /// A figure of a row by its name.
 pub(crate) fn figure_of(row: &ExperimentRow, name: &str) -> Option<f64> {
     row.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
@@ -48,5 +86,26 @@ pub(crate) fn compared(relative: Option<&Relative>, base: &str) -> String {
                 _ => format!("{speedup:.2} times `{base}` ({interval})"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ties_with_the_best_is_named_and_what_is_behind_is_not() {
+        let row = |name: &str, rate: f64, rounds: u32| ExperimentRow {
+            name: name.into(),
+            samples: (0..rounds).map(|n| rate * (1.0 + f64::from(n % 3) * 0.01)).collect(),
+            ..ExperimentRow::default()
+        };
+        let said = |rows: Vec<ExperimentRow>| {
+            let found = Experiment { rows, unit: "reads/s".into(), ..Experiment::default() };
+            also(&found, best(&found).expect("one"), None)
+        };
+        assert_eq!(said(vec![row("a", 200.0, 7), row("b", 100.0, 7)]), "");
+        assert_eq!(said(vec![row("a", 100.5, 7), row("b", 100.0, 7)]), " (`b` cannot be told from it)");
+        assert_eq!(said(vec![row("a", 200.0, 1), row("b", 100.0, 1)]), " (`b` cannot be told from it)");
     }
 }

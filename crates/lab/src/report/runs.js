@@ -401,7 +401,10 @@ function runSection(run, n) {
   const focus = focusOf(run, cells);
   const command = text(data.command);
   const id = `run-${n + 1}`;
-  const title = runs.length > 1 ? placeName(run.place) : text(run.title) || text(run.name) || "Measured ways";
+  const place = runs.length > 1 ? placeName(run.place) : text(run.title) || text(run.name) || "Measured ways";
+  // Runs after none, fill and trim differ in nothing else.
+  const state = run.precondition && text(run.precondition.kind);
+  const title = state ? `${place}, precondition ${state}` : place;
   const order = run.random_order === false ? "always in this order" : "in another random order each round";
   const facts = [
     runs.length > 1 ? text(run.title) : null,

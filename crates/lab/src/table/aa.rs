@@ -36,11 +36,15 @@ pub fn render_aa(aa: &AaResult, style: &TableStyle) -> String {
     out
 }
 
+/// With fewer pairs, none or one of them called different says nothing yet: one in twenty may be.
+const PAIRS_JUDGED: u32 = 20;
+
 fn judged(aa: &AaResult) -> (String, Tint) {
     let (judged, tint) = match stats::binomial_tail(aa.pairs, aa.different, BY_CHANCE) {
         chance if chance < 0.025 => {
             ("more than chance explains: distrust the verdicts of this machine", Tint::Bad)
         }
+        _ if aa.pairs < PAIRS_JUDGED => ("too few pairs to judge by", Tint::Plain),
         _ => ("within what chance explains at 5%", Tint::Good),
     };
     let share = sig3(100.0 * aa.share());
@@ -48,13 +52,14 @@ fn judged(aa: &AaResult) -> (String, Tint) {
 }
 
 /// Every experiment's rows against themselves, and all together.
-pub fn render_twins(all: &[AaResult], style: &TableStyle) -> String {
+pub fn render_twins(all: &[AaResult], interrupted: bool, style: &TableStyle) -> String {
     let mut out = String::new();
     let Some(first) = all.first() else { return out };
     paragraph(&mut out, style, "", "Identical rows: each against itself", Tint::Strong);
     super::place_lines(&first.place, style, &mut out);
     for one in all {
         let (text, tint) = match one.pairs {
+            0 if interrupted => ("no pair has an interval: it was interrupted".to_owned(), Tint::Plain),
             0 => ("no pair has an interval: give it more time (--seconds)".to_owned(), Tint::Plain),
             _ => judged(one),
         };

@@ -6,7 +6,7 @@ use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{NOTHING, bytes, per, ratio, sig3};
 use super::text::{Tint, paragraph};
-use crate::experiment::{Experiment, ExperimentRow, Figure, less_is_better};
+use crate::experiment::{Experiment, ExperimentRow, Figure, less_is_better, not_behind};
 use crate::result::{FEW_ROUNDS, Histogram, Verdict};
 use crate::stats::{PAIRS_MIN, median};
 
@@ -57,7 +57,11 @@ fn rows(experiment: &Experiment, style: &TableStyle, out: &mut String) {
     grid.push(Column::new(&head, Align::Right, 0, value));
     let medians = all.iter().filter_map(|row| median(&row.samples));
     let best = if less { medians.fold(f64::INFINITY, f64::min) } else { medians.fold(0.0, f64::max) };
-    let mark = cells(&|row| mark(experiment, row, best));
+    let best =
+        all.iter().find(|row| best > 0.0 && row.invalid.is_none() && median(&row.samples) == Some(best));
+    // One that ties with another is not the best.
+    let best = best.filter(|row| not_behind(experiment, row, None).is_empty()).map(|row| row.name.as_str());
+    let mark = cells(&|row| mark(experiment, row, best == Some(&row.name)));
     grid.push(Column::new("", Align::Left, 1, mark));
     let relative = cells(&|row| beside(experiment, row));
     let short = cells(&|row| {
@@ -102,9 +106,8 @@ fn relative_words(rows: &[ExperimentRow], base: &str) -> String {
 }
 
 /// `knee`, `best`.
-fn mark(experiment: &Experiment, row: &ExperimentRow, best: f64) -> Text {
+fn mark(experiment: &Experiment, row: &ExperimentRow, is_best: bool) -> Text {
     let is_knee = experiment.knees.iter().any(|(name, x)| *name == row.series && Some(*x) == row.x);
-    let is_best = best > 0.0 && median(&row.samples) == Some(best);
     match (is_knee, is_best) {
         (true, true) => Text::new(Tint::Good, "knee, best"),
         (true, false) => Text::new(Tint::Strong, "knee"),
@@ -257,6 +260,18 @@ mod tests {
             assert_eq!(said(rounds), (false, false, false, true), "{rounds}");
         }
         assert_eq!(said(PAIRS_MIN), (true, true, true, false));
+    }
+
+    #[test]
+    fn nothing_is_called_best_that_ties_or_has_no_interval() {
+        let is_best = |change: &dyn Fn(&mut Experiment)| {
+            let mut experiment = experiment();
+            change(&mut experiment);
+            render_experiment(&experiment, &TableStyle::default()).contains("best")
+        };
+        assert!(is_best(&|_| {}));
+        assert!(!is_best(&|experiment| experiment.rows[1].samples = vec![30_100.0; 5]));
+        assert!(!is_best(&|experiment| experiment.rows.iter_mut().for_each(|row| row.samples.truncate(2))));
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub fn render(result: &LabResult, style: &TableStyle) -> String {
         out.push('\n');
     }
     if !result.twins.is_empty() {
-        out.push_str(&render_twins(&result.twins, style));
+        out.push_str(&render_twins(&result.twins, result.interrupted, style));
         out.push('\n');
     }
     let has_runs = !result.runs.is_empty() || !result.experiments.is_empty() || !result.twins.is_empty();

@@ -341,7 +341,11 @@ fn rows_against_themselves_are_counted_and_named() {
     };
     let none =
         AaResult { cell: "text".into(), pairs: 0, different: 0, speedups: Vec::new(), ..samples::aa() };
-    let out = render_twins(&[quiet, bad, none], &TableStyle::default());
+    let ended = render_twins(std::slice::from_ref(&none), true, &TableStyle::default());
+    assert!(ended.contains("it was interrupted") && !ended.contains("more time"), "{ended}");
+    let few = render_aa(&AaResult { pairs: 19, different: 1, ..samples::aa() }, &style(80));
+    assert!(few.contains("too few pairs") && !few.contains("within what chance"), "{few}");
+    let out = render_twins(&[quiet, bad, none], false, &TableStyle::default());
     for words in [
         "reuse fdatasync: 2 of 40 pairs called different (5.00%): within what chance explains",
         "pool: 6 of 10 pairs called different (60.0%): more than chance explains",

@@ -9,8 +9,10 @@
 mod effort;
 mod parts;
 mod summary;
+mod whole;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +25,7 @@ use inkstone_lab::result::LabResult;
 use self::effort::{Effort, human_bytes, human_s};
 pub(crate) use self::parts::{PARTS, Part};
 use self::summary::Seen;
+use self::whole::Here;
 use super::LabArguments;
 
 const EXAMPLES: &str = "\
@@ -32,7 +35,8 @@ Examples:
   sudo inkstone lab published results --only e5,e7
   sudo inkstone lab published try --small  the same commands at sizes that take seconds
 
-Each part leaves NAME.json, with everything, and the end is table.md. To do a part again, remove its NAME.json. Exits with 1
+Each part leaves NAME.json, with everything, and the end is table.md. To do a part again, remove its NAME.json. Of a part that a
+signal ended NAME.interrupted.json has the figures, of one that lacks something NAME.incomplete.json; both are done again. Exits with 1
 where a part could not be done, with 130 where a signal ended it.";
 
 #[derive(Debug, Args)]
@@ -65,6 +69,14 @@ fn part(text: &str) -> Result<&'static Part, String> {
     let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
     let known = PARTS.iter().find(|part| part.name == text);
     known.ok_or_else(|| format!("{text:?}: there are {}", names.join(", ")))
+}
+
+/// What there is of a part from before.
+enum Known {
+    Whole(Box<LabResult>),
+    /// Something that was asked for is not in it.
+    Lacks(String),
+    Nothing,
 }
 
 /// What became of a part.
@@ -100,7 +112,9 @@ impl PublishedArguments {
             bail!("{}: another `inkstone lab published` works there", self.results.display());
         }
         let commit_s = if self.small { 0.0 } else { effort::commit_s(&directory)? };
-        let open = self.announce(commit_s)?;
+        let here = Here::of(&directory)?;
+        self.check_same_disk(&here, &directory)?;
+        let open = self.announce(commit_s, &here)?;
         if self.list {
             return Ok(ExitCode::SUCCESS);
         }
@@ -109,9 +123,11 @@ impl PublishedArguments {
             if stop.load(Ordering::Relaxed) {
                 return Ok(ExitCode::from(130));
             }
-            let done = match self.known(part) {
-                Some(result) => Done::Before(Box::new(result)),
-                None => {
+            let done = match (self.known(part), here.refuses(part, self.small)?) {
+                (Known::Whole(result), _) => Done::Before(result),
+                (_, Some(why)) => Done::Not(why),
+                (_, None) => {
+                    self.check_writable()?;
                     let at = open.iter().position(|name| *name == part.name).map_or(0, |at| at + 1);
                     say!("[{at}/{}] {}: {}", open.len(), part.name, part.line(self.small));
                     match self.one(part, &directory, stop) {
@@ -133,8 +149,43 @@ impl PublishedArguments {
         self.sum_up(&found)
     }
 
+    /// A part takes hours: without a place for its result none is begun.
+    fn check_writable(&self) -> anyhow::Result<()> {
+        const ROOM_BYTES: usize = 4 << 20;
+        let path = self.results.join("room.part");
+        let written = fs::File::create(&path).and_then(|mut file| {
+            file.write_all(&vec![0; ROOM_BYTES])?;
+            file.sync_all()
+        });
+        // What is left of one that failed takes room as well.
+        let removed = fs::remove_file(&path);
+        written.and(removed).with_context(|| {
+            format!(
+                "{}: no result can be written there, so no part is begun: free some room or make the directory again, and start the \
+                 same command",
+                self.results.display()
+            )
+        })
+    }
+
+    /// Results of two disks, or of two machines, make no table.
+    fn check_same_disk(&self, here: &Here, directory: &Path) -> anyhow::Result<()> {
+        for part in self.parts() {
+            if let Known::Whole(result) = self.known(part)
+                && let Some(what) = here.is_not_of(&result)
+            {
+                bail!(
+                    "{} was measured on {what}: give another RESULTS directory for {}, or the DIR that the results there are of",
+                    self.path(part).display(),
+                    directory.display()
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Says what is done, and what each of the others takes; gives the names of those.
-    fn announce(&self, commit_s: f64) -> anyhow::Result<Vec<&'static str>> {
+    fn announce(&self, commit_s: f64, here: &Here) -> anyhow::Result<Vec<&'static str>> {
         let mut open = Vec::new();
         let mut sum = Effort::default();
         if !self.small {
@@ -144,8 +195,16 @@ impl PublishedArguments {
             );
         }
         for part in self.parts() {
-            if self.known(part).is_some() {
-                say!("  {:<12} done before ({})", part.name, self.path(part).display());
+            let again = match self.known(part) {
+                Known::Whole(_) => {
+                    say!("  {:<12} done before ({})", part.name, self.path(part).display());
+                    continue;
+                }
+                Known::Lacks(what) => format!("; again, as its result is not whole ({what})"),
+                Known::Nothing => String::new(),
+            };
+            if let Some(why) = here.refuses(part, self.small)? {
+                say!("  {:<12} cannot be done: {why}", part.name);
                 continue;
             }
             open.push(part.name);
@@ -158,7 +217,7 @@ impl PublishedArguments {
                 format!("about {}, {} of disk", human_s(effort.seconds), human_bytes(effort.bytes))
             };
             let root = if part.needs_root { ", root" } else { "" };
-            say!("  {:<12} {takes}{root}: {}", part.name, part.line(self.small));
+            say!("  {:<12} {takes}{root}: {}{again}", part.name, part.line(self.small));
         }
         if !self.small && !open.is_empty() {
             say!("Together about {}; {} of disk at a time.", human_s(sum.seconds), human_bytes(sum.bytes));
@@ -170,11 +229,22 @@ impl PublishedArguments {
         self.results.join(format!("{}.json", part.name))
     }
 
-    /// The result of a part that is done, by the same command.
-    fn known(&self, part: &Part) -> Option<LabResult> {
-        let text = fs::read_to_string(self.path(part)).ok()?;
-        let result: LabResult = serde_json::from_str(&text).ok()?;
-        (!result.interrupted && result.command == part.line(self.small)).then_some(result)
+    /// Of a result that is not whole: never taken as done.
+    fn beside(&self, part: &Part, state: &str) -> PathBuf {
+        self.results.join(format!("{}.{state}.json", part.name))
+    }
+
+    /// The result of a part, by the same command.
+    fn known(&self, part: &Part) -> Known {
+        let text = fs::read_to_string(self.path(part)).ok();
+        let result = text.and_then(|text| serde_json::from_str::<LabResult>(&text).ok());
+        match result.filter(|found| !found.interrupted && found.command == part.line(self.small)) {
+            None => Known::Nothing,
+            Some(result) => match whole::missing(&result) {
+                Some(what) => Known::Lacks(what),
+                None => Known::Whole(Box::new(result)),
+            },
+        }
     }
 
     fn one(&self, part: &Part, directory: &Path, stop: &AtomicBool) -> anyhow::Result<LabResult> {
@@ -185,6 +255,10 @@ impl PublishedArguments {
         words.extend(["--json", named[0].as_str()]);
         if self.quiet {
             words.push("--quiet");
+            // `lab claims` has no such option: its table is its answer.
+            if !part.name.starts_with("claims") {
+                words.push("--no-table");
+            }
         }
         words.push(named[1].as_str());
         let code = super::dispatch(&parse(&words)?, stop)?;
@@ -192,7 +266,9 @@ impl PublishedArguments {
         let mut whole: serde_json::Value = serde_json::from_str(&text)?;
         let mut result: LabResult = serde_json::from_str(&text)?;
         if result.interrupted {
-            fs::remove_file(&raw).with_context(|| format!("remove {}", raw.display()))?;
+            let kept = self.beside(part, "interrupted");
+            fs::rename(&raw, &kept).with_context(|| format!("rename {}", raw.display()))?;
+            say!("{}: interrupted; what was measured is in {}", part.name, kept.display());
             return Ok(result);
         }
         // 2 is for output that was lost, which the end of the program says.
@@ -201,9 +277,18 @@ impl PublishedArguments {
             "nothing could be measured, or the disk filled up: see {}",
             raw.display()
         );
+        if let Some(what) = whole::missing(&result) {
+            let kept = self.beside(part, "incomplete");
+            fs::rename(&raw, &kept).with_context(|| format!("rename {}", raw.display()))?;
+            bail!("{what} (what was measured is in {})", kept.display());
+        }
         result.command = part.line(self.small);
         whole["command"] = result.command.clone().into();
         write_whole(&path, &raw, &(serde_json::to_string(&whole)? + "\n"))?;
+        // What there was of it is of no more use.
+        for state in ["interrupted", "incomplete"] {
+            let _ = fs::remove_file(self.beside(part, state));
+        }
         Ok(result)
     }
 

@@ -11,6 +11,7 @@ use inkstone_lab::stats::{median, per_commit_ns};
 
 use super::Part;
 use super::effort::human_s;
+use super::whole::measured_on;
 
 /// A part that is done.
 pub(super) struct Seen<'a> {
@@ -27,8 +28,7 @@ pub(super) fn table(seen: &[Seen<'_>], is_small: bool) -> String {
         out.push_str("**Tried out at small sizes (`--small`): no figure here means anything.**\n\n");
     }
     if let Some(first) = seen.first() {
-        let machine = &first.result.machine;
-        let _ = writeln!(out, "{} CPUs, Linux {}.\n", machine.cpus, machine.kernel);
+        let _ = writeln!(out, "{}.\n", measured_on(first.result));
     }
     out.push_str("| section | command | seen here | took |\n|---|---|---|---|\n");
     for one in seen {
@@ -75,8 +75,11 @@ fn in_words(seen: &Seen<'_>) -> String {
 fn run_table(run: &Run, out: &mut String) {
     let _ = writeln!(
         out,
-        "\n{}, on {}, {} rounds:\n\n| way | us per commit | whole file, s | speedup |\n|---|---|---|---|",
-        run.title, run.place.name, run.rounds
+        "\n{}, on {}, {} rounds{}:\n\n| way | us per commit | whole file, s | speedup |\n|---|---|---|---|",
+        run.title,
+        run.place.name,
+        run.rounds,
+        run.state_words()
     );
     for cell in &run.cells {
         let _ = writeln!(out, "| {} | {} |", escaped(&cell.name), cell_figures(cell));
@@ -154,5 +157,28 @@ fn answers(seen: &Seen<'_>, out: &mut String) {
             escaped(&found),
             verdict.trim_matches('"')
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inkstone_lab::precondition::Preconditioned;
+
+    use super::*;
+
+    #[test]
+    fn states_of_the_device_are_told_apart() {
+        let heading = |kind: &str| {
+            let precondition = Some(Preconditioned { kind: kind.into(), bytes: vec![1 << 30] });
+            let mut out = String::new();
+            run_table(&Run { title: "Commits".into(), precondition, ..Run::default() }, &mut out);
+            out
+        };
+        for kind in ["none", "fill", "trim"] {
+            assert!(heading(kind).contains(&format!("; precondition {kind}: ")), "{}", heading(kind));
+        }
+        let mut out = String::new();
+        run_table(&Run::default(), &mut out);
+        assert!(!out.contains("precondition"), "{out}");
     }
 }

@@ -136,6 +136,22 @@ fn what_the_worker_does_for_others_is_not_ours() {
     assert_eq!((bill.flushes, bill.foreign_flushes), (2, 0), "nobody else has files there");
 }
 
+/// A neighbour's `syncfs` has its file data written by the thread that serves our flush, within it.
+#[test]
+fn file_data_that_the_worker_writes_for_a_neighbour_is_not_our_metadata() {
+    let mut events = commit(0, &[(SECOND_WORKER, "kworker/u8:2")]);
+    let data = [
+        bio(27, SECOND_WORKER, ELSEWHERE + 512, 256, "W"),
+        issue(28, ELSEWHERE + 512, 256, "W"),
+        complete(29, ELSEWHERE + 512, 256, "W"),
+    ];
+    events.extend(data.map(|event| below(event, "kworker/u8:2")));
+    events.sort_by_key(|event| event.time_ns);
+    let bill = host_bill(events, &spans(1), false);
+    assert_eq!(bill.metadata_writes, Tally { requests: 1, bytes: 4096 }, "the inode alone");
+    assert_eq!(bill.unattributed_writes, Tally { requests: 1, bytes: 256 * 512 });
+}
+
 #[test]
 fn spans_are_merged() {
     let above = |start: u64, end: u64| Above { during: start..=end, flushes: false };
