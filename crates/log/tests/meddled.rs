@@ -1,40 +1,37 @@
 //! Writers that come, go and die between any two steps of a reader; and what a reader has shown, after any crash.
 //!
-//! *Owns*: a directory that lets something happen before its n-th operation, and the histories that are run in it.
+//! *Owns*: what happens before the n-th operation of a directory, and the histories that are run in it.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-use std::path::Path;
+#[path = "support/watched.rs"]
+mod watched;
+
 use std::sync::{Arc, Mutex};
 
 use inkstone::mistake::Mistake;
 use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
-use inkstone_io::{EngineKind, OpenFile, Result};
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{
-    DirectoryOrder, DiskOptions, NewBlocks, SimDirectory, SimDisk, SimEngine, SimFile, SimLock,
-};
+use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks, SimDirectory, SimDisk};
+use watched::{Call, Watched};
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// A directory in which something happens before the operation with a number.
-struct Meddled {
-    inner: SimDirectory,
-    plan: Mutex<(u64, Option<Action>)>,
-}
+/// What happens before the operation with a number.
+struct Plan(Mutex<(u64, Option<Action>)>);
 
-impl Meddled {
-    fn new(disk: &SimDisk, before: u64, action: impl FnOnce() + Send + 'static) -> Self {
-        Self { inner: disk.directory("/log"), plan: Mutex::new((before, Some(Box::new(action)))) }
+impl Plan {
+    fn new(before: u64, action: impl FnOnce() + Send + 'static) -> Arc<Self> {
+        Arc::new(Self(Mutex::new((before, Some(Box::new(action))))))
     }
 
     fn is_done(&self) -> bool {
-        self.plan.lock().unwrap().1.is_none()
+        self.0.lock().unwrap().1.is_none()
     }
 
     fn step(&self) {
         let action = {
-            let mut plan = self.plan.lock().unwrap();
+            let mut plan = self.0.lock().unwrap();
             plan.0 = plan.0.saturating_sub(1);
             if plan.0 == 0 { plan.1.take() } else { None }
         };
@@ -44,63 +41,20 @@ impl Meddled {
     }
 }
 
-impl Directory for Meddled {
-    type File = SimFile;
-    type Engine = SimEngine;
-    type Lock = SimLock;
-
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
-        assert!(how.read_only && !how.create_new, "a reader that opens {name} to write");
-        self.step();
-        self.inner.open(name, how)
-    }
-
-    fn rename(&self, from: &str, _: &str) -> Result<()> {
-        panic!("a reader that renames {from}")
-    }
-
-    fn rename_new(&self, from: &str, _: &str) -> Result<()> {
-        panic!("a reader that renames {from}")
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        panic!("a reader that removes {name}")
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.step();
-        self.inner.list()
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.step();
-        self.inner.sync()
-    }
-
-    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
-        panic!("a reader that locks {name}")
-    }
-
-    fn locked_by(&self, name: &str) -> Result<Option<String>> {
-        self.step();
-        self.inner.locked_by(name)
-    }
-
-    fn free_bytes(&self) -> Result<u64> {
-        self.inner.free_bytes()
-    }
-
-    fn random_bytes(&self) -> Result<[u8; 16]> {
-        self.inner.random_bytes()
-    }
-
-    fn engine(&self, kind: EngineKind, depth: usize) -> Result<SimEngine> {
-        self.inner.engine(kind, depth)
-    }
+/// A reader's directory, in which that happens; what no reader may do fails the test.
+fn meddled(disk: &SimDisk, plan: &Arc<Plan>) -> Arc<Watched> {
+    let plan = Arc::clone(plan);
+    let onlooker = move |call| {
+        match &call {
+            Call::Open { name, how } => {
+                assert!(how.read_only && !how.create_new, "a reader that opens {name} to write");
+            }
+            Call::List | Call::Sync | Call::LockedBy { .. } => {}
+            Call::Rename { .. } | Call::Remove { .. } | Call::Lock { .. } => panic!("a reader's {call:?}"),
+        }
+        plan.step();
+    };
+    Arc::new(Watched::new(disk.directory("/log"), onlooker))
 }
 
 fn small() -> Options {
@@ -263,20 +217,20 @@ fn run(deed: Deed, before: u64, is_living: bool) -> bool {
     if !is_living {
         held.lock().unwrap().take().unwrap().abandon();
     }
-    let directory = {
+    let plan = {
         let (disk, held) = (disk.clone(), Arc::clone(&held));
-        Arc::new(Meddled::new(&disk.clone(), before, move || act(deed, &disk, &held)))
+        Plan::new(before, move || act(deed, &disk, &held))
     };
-    let reader = Reader::open_in(Arc::clone(&directory), small());
+    let reader = Reader::open_in(meddled(&disk, &plan), small());
     let reader = reader.unwrap_or_else(|error| panic!("{deed:?} before {before}, {is_living}: {error}"));
-    let was_in_opening = directory.is_done();
+    let was_in_opening = plan.is_done();
     let durable = reader.durable().get();
     if was_in_opening {
         check_crashes(&disk, before, durable);
     }
     let mut cursor = reader.from(Lsn::FIRST);
     let last = read_on(&mut cursor);
-    if !directory.is_done() {
+    if !plan.is_done() {
         return false;
     }
     check_crashes(&disk, before, last);

@@ -1,4 +1,4 @@
-//! A directory in which something may look on: before each of its calls that change or show names.
+//! A directory in which somebody may look on, or meddle: before each of its calls that are about names.
 //!
 //! *Owns*: passing the calls on. *May not touch*: what the onlooker does.
 
@@ -14,7 +14,10 @@ pub(crate) enum Call {
     Open { name: String, how: OpenFile },
     Rename { to: String },
     Remove { name: String },
+    List,
     Sync,
+    Lock { name: String },
+    LockedBy { name: String },
 }
 
 type Onlooker = Box<dyn Fn(Call) + Send + Sync>;
@@ -60,6 +63,7 @@ impl Directory for Watched {
     }
 
     fn list(&self) -> Result<Vec<String>> {
+        (self.onlooker)(Call::List);
         self.inner.list()
     }
 
@@ -69,10 +73,12 @@ impl Directory for Watched {
     }
 
     fn lock(&self, name: &str) -> Result<Option<SimLock>> {
+        (self.onlooker)(Call::Lock { name: name.to_owned() });
         self.inner.lock(name)
     }
 
     fn locked_by(&self, name: &str) -> Result<Option<String>> {
+        (self.onlooker)(Call::LockedBy { name: name.to_owned() });
         self.inner.locked_by(name)
     }
 
