@@ -35,6 +35,24 @@ fn end(child: &mut Child) -> Duration {
     since.elapsed()
 }
 
+/// A tee that reads more than its disk takes, told to end: how long that took, and what is left of it.
+fn end_on_a_full_disk(at: &Path, arguments: &[&str], stdout: Stdio, stderr: Stdio) -> (Duration, Child) {
+    // No more than 100 KiB go into a file: a disk that is full.
+    let mut tee = Command::new("bash");
+    tee.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$@\"", "bash", "env", "--default-signal=TERM"]);
+    tee.arg(env!("CARGO_BIN_EXE_inkstone")).args(["tee", "s.log", "--buffers", "64KiB"]).args(arguments);
+    let tee = tee.current_dir(at).stdin(Stdio::piped()).stdout(stdout).stderr(stderr);
+    let mut tee = tee.spawn().expect("bash");
+    let mut stdin = tee.stdin.take().expect("a pipe");
+    let write = move || while stdin.write_all(&[b'x'; 99]).and(stdin.write_all(b"\n")).is_ok() {};
+    let writer = std::thread::spawn(write);
+    until(|| len(&at.join("s.log")) == 100 << 10);
+    signal(&tee, "-TERM");
+    let lasted = end(&mut tee);
+    writer.join().expect("the writer");
+    (lasted, tee)
+}
+
 #[test]
 fn a_disk_that_fails_gets_what_reading_on_has_left_of_the_deadline() {
     let grace = Duration::from_secs(6);
@@ -42,22 +60,8 @@ fn a_disk_that_fails_gets_what_reading_on_has_left_of_the_deadline() {
     // Where this machine is too slow to tell once from twice: again.
     for _ in 0..3 {
         let directory = directory();
-        // No more than 100 KiB go into a file: a disk that is full.
-        let mut tee = Command::new("bash");
-        tee.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$@\"", "bash", "env", "--default-signal=TERM"]);
-        tee.arg(env!("CARGO_BIN_EXE_inkstone")).args(["tee", "s.log", "--buffers", "64KiB"]);
-        tee.args(["--grace", "6s"]).current_dir(directory.path());
-        let mut tee = tee.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
-        let mut stdin = tee.stdin.take().expect("a pipe");
-        let writer =
-            std::thread::spawn(
-                move || while stdin.write_all(&[b'x'; 99]).and(stdin.write_all(b"\n")).is_ok() {},
-            );
-        let file = directory.path().join("s.log");
-        until(|| len(&file) == 100 << 10);
-        signal(&tee, "-TERM");
-        let lasted = end(&mut tee);
-        writer.join().expect("the writer");
+        let (lasted, mut tee) =
+            end_on_a_full_disk(directory.path(), &["--grace", "6s"], Stdio::inherit(), Stdio::piped());
         let mut told = String::new();
         tee.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
         assert_eq!(tee.wait().expect("its end").code(), Some(1), "{told}");
@@ -85,22 +89,8 @@ fn a_full_disk_a_stuck_echo_and_a_stuck_stderr_share_one_second_behind_the_grace
     // Where this machine is too slow to tell one second from two: again.
     for _ in 0..4 {
         let directory = directory();
-        let mut tee = Command::new("bash");
-        tee.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$@\"", "bash", "env", "--default-signal=TERM"]);
-        tee.arg(env!("CARGO_BIN_EXE_inkstone")).args(["tee", "s.log", "--buffers", "64KiB", "--echo"]);
-        tee.args(["--grace", "2s"]).current_dir(directory.path());
         let ((_one, out), (_other, told)) = (full_pipe(), full_pipe());
-        let mut tee = tee.stdin(Stdio::piped()).stdout(out).stderr(told).spawn().expect("bash");
-        let mut stdin = tee.stdin.take().expect("a pipe");
-        let writer =
-            std::thread::spawn(
-                move || while stdin.write_all(&[b'x'; 99]).and(stdin.write_all(b"\n")).is_ok() {},
-            );
-        let file = directory.path().join("s.log");
-        until(|| len(&file) == 100 << 10);
-        signal(&tee, "-TERM");
-        let lasted = end(&mut tee);
-        writer.join().expect("the writer");
+        let (lasted, mut tee) = end_on_a_full_disk(directory.path(), &["--echo", "--grace", "2s"], out, told);
         assert_eq!(tee.wait().expect("its end").code(), Some(1));
         if lasted < grace + Duration::from_millis(1500) {
             return;
