@@ -36,8 +36,8 @@ pub enum Event<'a> {
         /// The name it has now.
         to: &'a str,
     },
-    /// Rotating, compressing, removing, reserving or making the link failed. Lines are written all the same. A cause is told once, and
-    /// again when it is another or comes back after it was over.
+    /// Rotating, compressing, removing, reserving or making the link failed. Lines are written all the same. The event is sent once for
+    /// each cause: again only when the cause changes, or comes back after a success.
     HousekeepingFailed(&'a Error),
     /// What a killed process had not written was appended.
     Recovered(&'a Recovery),
@@ -138,7 +138,8 @@ fn tell_stderr(event: &Event<'_>) {
     }
 }
 
-/// A cause is told when it begins, when it becomes another, and when it is there again after it was over; not with each attempt.
+/// Why something fails now. An event is sent when the failure begins, when its cause changes, and when it comes back after a success; not
+/// at each attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Cause(Option<(ErrorKind, Option<i32>)>);
 

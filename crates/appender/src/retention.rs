@@ -28,8 +28,8 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Removes what is above the limits. `arriving`: a file of so many bytes is about to be rotated, and counts. What cannot be removed
-    /// is told, and is no reason to stay with a file that is due.
+    /// Removes what is above the limits. `arriving`: a file of so many bytes is about to be rotated, and counts. A file that cannot be
+    /// removed is an event; the rotation goes on.
     pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
         let removed = self.remove_excess(directory, arriving);
         // Where nothing was to go, nothing is known of what keeps others from going.

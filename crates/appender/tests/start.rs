@@ -176,7 +176,7 @@ fn a_start_that_is_refused_removes_no_rotated_file() {
     }
 }
 
-/// What cannot be made for want of a link is told, and no reason to refuse lines.
+/// A link that cannot be made is reported, and the start goes on.
 #[test]
 fn a_link_that_cannot_be_made_refuses_no_start() {
     let Some(_turn) = turn("a link that cannot be made") else { return };
