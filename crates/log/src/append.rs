@@ -1,6 +1,6 @@
 //! The handle of a record that was appended: wait for it, await it, or let it go.
 //!
-//! *Owns*: what a caller holds of a record. *May not touch*: how it becomes durable (`shared.rs`).
+//! *Owns*: what a caller holds of a record. *May not touch*: how it becomes durable (`commit/`).
 
 use std::fmt;
 use std::future::Future;
@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use inkstone_format::Lsn;
 use inkstone_io::{Directory, OsDirectory};
 
+use crate::commit::shared::Shared;
 use crate::error::Result;
-use crate::shared::Shared;
 
 /// A record, or a batch, that was appended and is not necessarily durable yet.
 ///

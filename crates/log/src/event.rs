@@ -11,7 +11,7 @@ use std::time::Duration;
 use inkstone_format::{Lsn, SegmentNumber};
 
 use crate::error::Poison;
-use crate::recovery::Recovery;
+use crate::report::Recovery;
 
 /// Something that happened in a log.
 #[derive(Debug, Clone)]

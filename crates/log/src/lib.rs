@@ -31,54 +31,41 @@
 
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod append;
+mod background;
 mod change;
+mod choice;
 mod commit;
-mod cursor;
 mod error;
 mod event;
-mod filling;
-mod finder;
 pub mod inspect;
-mod keeper;
 mod log;
-mod look;
 #[doc(hidden)]
 pub mod mistake;
 mod names;
 mod open;
 mod options;
-mod pool;
 #[cfg(feature = "metrics")]
 mod publish;
-mod reader;
-mod recover;
+mod read;
 mod recovery;
-mod room;
-mod seal;
+mod report;
 mod segment;
-mod shared;
-mod sleepers;
-mod state;
 mod stats;
-mod steward;
 mod strategy;
 mod sync;
-mod view;
-mod waking;
-mod window;
-mod writer;
+mod walk;
 
 pub use append::Append;
-pub use cursor::{Cursor, OwnedRecord, Record};
+pub use choice::{Asks, Choice};
 pub use error::{Corruption, Error, Poison, Result};
 pub use event::{Event, SealedSegment};
 pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
 pub use inkstone_io::{Access, Directory, Durability, OsDirectory, Preparation};
 pub use log::Log;
 pub use options::Options;
-pub use reader::Reader;
-pub use recovery::Recovery;
+pub use read::cursor::{Cursor, OwnedRecord, Record};
+pub use read::reader::Reader;
+pub use report::Recovery;
 pub use stats::{Stats, Times};
-pub use strategy::{Asks, Choice, rule, tuned};
+pub use strategy::{rule, tuned};

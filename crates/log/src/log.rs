@@ -1,7 +1,7 @@
 //! A log that is open for writing: the way in.
 //!
-//! *Owns*: opening, appending, closing. *May not touch*: files; who commits (`shared.rs`), what else changes
-//! (`change.rs`), reading (`reader.rs`).
+//! *Owns*: opening, appending, closing. *May not touch*: files; who commits (`commit/`), what else changes
+//! (`change/`), reading (`read/`).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,22 +15,22 @@ use inkstone_format::{EncodeError, Lsn, PayloadSum, PromiseReason, frame_bytes};
 use inkstone_io::{Directory, OsDirectory};
 
 use crate::append::Append;
+use crate::background::committer;
+use crate::background::preparer;
+use crate::choice::Choice;
+use crate::commit::gathering::needed_bytes;
+use crate::commit::shared::{Shared, start};
+use crate::commit::state::Guard;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::filling::needed_bytes;
-use crate::keeper;
 use crate::mistake::Mistake;
 use crate::names;
 use crate::open::open_shared;
 use crate::options::Options;
-use crate::reader::Reader;
-use crate::recovery::Recovery;
-use crate::shared::{Shared, start};
+use crate::read::reader::Reader;
+use crate::report::Recovery;
 use crate::stats::Stats;
-use crate::steward;
-use crate::strategy::Choice;
 use crate::sync::{JoinHandle, Ordering, lock, this_thread};
-use crate::waking::Guard;
 
 /// A log, open for writing. One at a time, in one process; share it between threads behind an [`Arc`] or a reference.
 ///
@@ -107,10 +107,10 @@ impl<D: Directory> Log<D> {
         shared.tell(&Event::Recovered(recovery.clone()));
         let mut log = Self { shared, recovery, choice, threads: Vec::new(), writer_lock: Some(writer_lock) };
         if log.shared.options.own_thread {
-            log.threads.push(start(&log.shared, "inkstone", keeper::run)?);
+            log.threads.push(start(&log.shared, "inkstone", committer::run)?);
         }
         if log.shared.prepares_ahead() {
-            log.threads.push(start(&log.shared, "inkstone-files", steward::run)?);
+            log.threads.push(start(&log.shared, "inkstone-files", preparer::run)?);
         }
         Ok(log)
     }
@@ -134,7 +134,7 @@ impl<D: Directory> Log<D> {
     /// One step of the thread that makes files ready, here and now: for tests that have no threads. False: nothing to do.
     #[doc(hidden)]
     pub fn prepare_some(&self) -> Result<bool> {
-        Ok(steward::step(&self.shared, false)? == steward::Step::Done)
+        Ok(preparer::step(&self.shared, false)? == preparer::Step::Done)
     }
 
     /// As [`Log::prepare_some`], until there is nothing to do.
@@ -526,8 +526,8 @@ impl<D: Directory> Log<D> {
         if state.changing {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
         }
-        let first = state.filling.next_lsn();
-        let gathered = state.filling.records(records);
+        let first = state.gathering.next_lsn();
+        let gathered = state.gathering.records(records);
         if gathered.is_ok() {
             state.count_records(
                 records.len() as u64,
@@ -553,7 +553,7 @@ impl<D: Directory> Log<D> {
             }
             _ => state.room_wanted = true,
         }
-        self.shared.keeper.notify_one();
+        self.shared.committer.notify_one();
         Error::Busy
     }
 }

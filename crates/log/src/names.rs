@@ -8,7 +8,7 @@
 //! | `00000000000000000003.free` | the blocks of what was segment 3, to be used again |
 //! | `00000000000000000008.new` | a file whose blocks are being made, the eighth; it becomes the next segment there is |
 //! | `inkstone.lock` | locked while a writer lives; it says which |
-//! | `inkstone.room` | blocks that nobody uses: given up when a control group needs room on a full disk (`room.rs`) |
+//! | `inkstone.room` | blocks that nobody uses: given up when a control group needs room on a full disk (`commit/room.rs`) |
 //! | `inkstone.incomplete` | the directory holds a copy that has not ended: nothing opens it (`inspect/making.rs`) |
 //! | `salvage.json` | beside a log that was salvaged: which LSNs became which (`inspect/salvage.rs`) |
 //! | `inkstone.tuned` | the way of writing that `inkstone tune` chose (`strategy/tuned.rs`) |

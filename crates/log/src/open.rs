@@ -1,7 +1,7 @@
 //! From what recovery found to a log that can be appended to.
 //!
 //! *Owns*: the first steps of an opening for writing: a new log's first segment, the epoch group, tidying up.
-//! *May not touch*: what recovery decides (`recover.rs`).
+//! *May not touch*: what recovery decides (`recovery/recover.rs`).
 //!
 //! The first group of an opening says its epoch and what was recovered. It is durable before anything else is written,
 //! so that frames which a crash left behind a hole can never come back.
@@ -12,22 +12,24 @@ use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader, Verdict};
 use inkstone_io::{Directory, Durability};
 
+use crate::choice::Choice;
+use crate::commit::gathering::{Gathering, memory_for};
+use crate::commit::room::refused;
+use crate::commit::shared::Shared;
+use crate::commit::state::State;
+use crate::commit::writer::{Way, Writer};
 use crate::error::{Error, Result};
-use crate::filling::{Filling, memory_for};
 use crate::mistake::Mistake;
 use crate::options::Options;
-use crate::pool::{ObtainError, Pool, check_limit, open_for_groups};
-use crate::recover::{Found, Listing, past_the_cache, recover};
-use crate::recovery::Recovery;
-use crate::room::refused;
+use crate::recovery::recover::{Found, past_the_cache, recover, report};
+use crate::report::Recovery;
+use crate::segment::listing::Listing;
+use crate::segment::pool::{ObtainError, Pool, check_limit, open_for_groups};
 use crate::segment::{Link, Segment, Segments, identity};
-use crate::shared::Shared;
-use crate::state::State;
+use crate::strategy::choose;
 use crate::strategy::tuned::Stored;
-use crate::strategy::{Choice, choose};
 use crate::sync::lock;
-use crate::window::Window;
-use crate::writer::{Way, Writer};
+use crate::walk::window::Window;
 
 /// Finds or creates the log, and begins the epoch of this opening.
 pub(crate) fn open_shared<D: Directory>(
@@ -55,7 +57,7 @@ pub(crate) fn open_shared<D: Directory>(
                     options.keeps_room = true;
                     continue;
                 }
-                // Nothing is written: what is shown was on the medium before (`room.rs`).
+                // Nothing is written: what is shown was on the medium before (`commit/room.rs`).
                 (recovery.leftovers, recovery.waits_for_room) = (leftovers, true);
                 return Ok((shared, recovery, choice));
             }
@@ -135,33 +137,14 @@ fn go_on<D: Directory>(
     let block = if options.makes(Mistake::TailNotRead) { &[0; BLOCK_BYTES] } else { window.bytes() };
     let memory = memory_for(options.buffer_bytes);
     let coded = identity(&header, &options);
-    let filling = Filling::begin(memory, coded, tail.end, epoch, tail.next_lsn, block);
+    let gathering = Gathering::begin(memory, coded, tail.end, epoch, tail.next_lsn, block);
     let how = open_for_groups(&options);
     let how = if options.makes(Mistake::FlagForgotten) { how.durability(Durability::None) } else { how };
     let file = head.file(&*directory, &how)?;
     let writer = Writer::new(&*directory, file, &options)?;
     let segments = Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
-    let state = State::new(filling, recovery.last, epoch, &options);
+    let state = State::new(gathering, recovery.last, epoch, &options);
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
-}
-
-/// What recovery found, in the words of the public report.
-pub(crate) fn report<F>(found: &Found<F>) -> Recovery {
-    let tail = &found.tail;
-    Recovery {
-        created: false,
-        clean: tail.closed && found.verdict == Verdict::End,
-        verdict: found.verdict,
-        row: found.row,
-        end: found.links.last().map(|link| Position { segment: link.segment.header.number, byte: tail.end }),
-        first: tail.first_live,
-        last: tail.next_lsn.before().unwrap_or(Lsn::ZERO),
-        epoch: Some(found.epoch),
-        segments: found.links.len(),
-        bytes_read: found.bytes_read,
-        leftovers: 0,
-        waits_for_room: false,
-    }
 }
 
 /// Begins a new log: a segment, its header, nothing more.
@@ -193,10 +176,10 @@ fn create<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> R
     segment.adopt(&file);
     let coded = identity(&header, &options);
     let memory = memory_for(options.buffer_bytes);
-    let filling = Filling::begin(memory, coded, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
+    let gathering = Gathering::begin(memory, coded, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
     let links = vec![Link { segment, end: None }];
     let segments = Segments { links, first_live: first, obsolete: Vec::new() };
-    let state = State::new(filling, last, Epoch::FIRST, &options);
+    let state = State::new(gathering, last, Epoch::FIRST, &options);
     let recovery = Recovery {
         created: true,
         clean: true,

@@ -12,10 +12,10 @@ use inkstone_format::limits::{
 use inkstone_format::{Lsn, Version, frame_bytes};
 use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 
+use crate::choice::{Asks, Choice};
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
 use crate::mistake::Mistake;
-use crate::strategy::{Asks, Choice};
 
 /// A new log's first segments: its first commit is to wait for nothing large.
 const GROWTH_BYTES: [u64; 2] = [1 << 20, 8 << 20];
@@ -40,7 +40,7 @@ pub struct Options {
     pub(crate) free_segments_max: Option<usize>,
     /// By rule alone ([`Choice::asks`]).
     pub(crate) asks: Asks,
-    /// An overwrite may need room here: room is kept for control groups (`room.rs`). By the file system alone.
+    /// An overwrite may need room here: room is kept for control groups (`commit/room.rs`). By the file system alone.
     pub(crate) keeps_room: bool,
     pub(crate) own_thread: bool,
     pub(crate) prepare_ahead: bool,
@@ -180,7 +180,7 @@ impl Options {
 
     /// Whether the log has a thread of its own (the default). It commits what nobody waits for, wakes futures, and
     /// writes the last promise when the log has been idle. Without it only callers commit: by waiting, by `sync`, by
-    /// `close`, or by filling a buffer; a future is then ready when some caller has committed.
+    /// `close`, or by gathering a buffer; a future is then ready when some caller has committed.
     pub fn own_thread(self, own_thread: bool) -> Self {
         Self { own_thread, ..self }
     }

@@ -4,6 +4,14 @@
 //!
 //! Whoever reads a segment holds its `Arc`: as long as one is held its file is not used for anything else.
 
+mod leftovers;
+pub(crate) mod listing;
+pub(crate) mod making;
+pub(crate) mod obtain;
+pub(crate) mod pool;
+mod reserve;
+pub(crate) mod seal;
+
 use std::sync::{Arc, Weak};
 
 use inkstone_format::limits::{ALIGN, HEADER_BYTES};

@@ -8,66 +8,18 @@
 
 pub mod tuned;
 
-use std::fmt;
-
 use inkstone_io::{
-    Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, EngineKind, File, Preparation,
-    Reuse, Strategy,
+    Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, EngineKind, Preparation, Reuse,
+    Strategy,
 };
 
-use crate::ahead::ENGINE;
+use crate::choice::{Asks, Choice, in_words};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use tuned::Stored;
 
 /// Groups are written in blocks of this size from memory aligned to it.
 const BLOCK_BYTES: u32 = inkstone_format::limits::BLOCK_BYTES as u32;
-
-/// The way of writing that was chosen, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
-    /// Preparation, reuse, access, durability and engine: who carries out the writes.
-    pub strategy: Strategy,
-    /// What carries out the reads of whoever reads on and on, several in flight.
-    pub reading: EngineKind,
-    /// Why, as a sentence without a full stop.
-    pub reason: String,
-    /// After which syncs the log asks the file system whether it still takes changes.
-    pub asks: Asks,
-    /// What to know: a mount without barriers, memory instead of a disk.
-    pub warnings: Vec<String>,
-}
-
-/// After which syncs the log asks the file system whether it still takes changes. A file system may report success for a sync
-/// whose journal write has failed (docs/assumptions.md, A13); then it refuses every later change, and so the question tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asks {
-    /// After none: no sync here waits for a journal, or nothing here is durable anyway.
-    Never,
-    /// After the syncs of new files and their names, and after groups in blocks that are only reserved. A group that overwrites
-    /// written blocks waits for no metadata here, and asks nothing.
-    ReservedBlocks,
-    /// After every group too: it is not known that an overwrite waits for no metadata. On xfs somebody may share the blocks of the
-    /// segment in use at any moment (`cp --reflink`).
-    EachGroup,
-}
-
-impl Asks {
-    /// Whether the groups in this file ask. The file's name and blocks are durable, and were asked for.
-    pub(crate) fn groups_in(self, file: &impl File) -> bool {
-        match self {
-            Self::Never => false,
-            Self::ReservedBlocks => file.facts().map_or(true, |facts| facts.has_unwritten_extents),
-            Self::EachGroup => true,
-        }
-    }
-}
-
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", in_words(&self.strategy), self.reason)
-    }
-}
 
 /// What the options leave open is as it was tuned, else by the file system and device; `found` is `None` where nothing is
 /// known about them.
@@ -110,13 +62,13 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: St
     {
         return Err(Error::Invalid(format!("access direct: {why}; leave it open, or ask for buffered")));
     }
-    Ok(Choice { strategy, reading: ENGINE, reason, asks: asks(found), warnings })
+    Ok(Choice { strategy, reason, asks: asks(found), warnings })
 }
 
 /// The way of writing that the rule gives here, whatever was tuned, and why.
 pub fn rule(found: &Capabilities) -> Choice {
     let (strategy, reason) = by_rule(found);
-    Choice { strategy, reading: ENGINE, reason, asks: asks(Some(found)), warnings: warnings(found) }
+    Choice { strategy, reason, asks: asks(Some(found)), warnings: warnings(found) }
 }
 
 /// The coordinates that were asked for, in words.
@@ -135,10 +87,6 @@ fn asked(options: &Options, base: &Strategy, strategy: &Strategy) -> String {
     .flatten()
     .collect();
     words.join(", ")
-}
-
-pub(crate) fn in_words(strategy: &Strategy) -> String {
-    format!("{}, {}, {}, {}", strategy.preparation, strategy.reuse, strategy.access, strategy.durability)
 }
 
 fn durability_for(access: Access) -> Durability {

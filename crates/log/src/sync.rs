@@ -17,7 +17,7 @@ pub(crate) use explored::*;
 pub(crate) use real::*;
 
 /// What a lock guards in this crate stays sound when its holder panics: every change is one assignment, or the turn's holder
-/// poisons the log (`shared.rs`).
+/// poisons the log (`commit/shared.rs`).
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

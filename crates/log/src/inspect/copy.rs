@@ -17,7 +17,7 @@ use super::survey::{Depth, steady};
 use super::{new_directory, options_for};
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::reader::Reader;
+use crate::read::reader::Reader;
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,8 +22,8 @@ use super::survey::{Depth, LOOKS_MAX, steady};
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recover::past_the_cache;
-use crate::window::{FrameAt, Item};
+use crate::recovery::recover::past_the_cache;
+use crate::walk::window::{FrameAt, Item};
 
 /// What is in a log, in the order in which it lies there.
 #[derive(Debug, Clone)]

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::log::{Log, take_lock};
 use crate::names;
 use crate::options::Options;
-use crate::recover::Listing;
+use crate::segment::listing::Listing;
 
 /// In the mark, for people.
 const NOTE: &[u8] = b"A copy of a log into this directory has not ended, so what is here is no log.\n\

@@ -4,7 +4,7 @@
 //! log that is looked at: not a byte of it is written, no lock is taken. Only `salvage` and `copy` write, into a new log
 //! elsewhere.
 //!
-//! The questions and their order are those of recovery (`recover.rs`, docs/format.md), asked of every segment instead of
+//! The questions and their order are those of recovery (`recovery/recover.rs`, docs/format.md), asked of every segment instead of
 //! the last, and not given up at the first damage: each link and each segment that can be read is.
 
 mod copy;
@@ -34,12 +34,13 @@ pub use retention::{Keep, Kept, first_to_keep, first_to_keep_in, what_to_keep};
 pub use salvage::{Gap, Run, Salvage, salvage, salvage_in, salvage_until};
 pub use survey::{look_in, verify_in};
 
+use crate::choice::Choice;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 use crate::options::Options;
+use crate::strategy::choose;
 use crate::strategy::tuned::Stored;
-use crate::strategy::{Choice, choose};
 
 /// Reads the whole log in `path` and reports on every segment, and every damaged place that can be known.
 ///

@@ -19,8 +19,8 @@ use inkstone_io::{Directory, File};
 use super::strip::Strip;
 use crate::error::Result;
 use crate::options::Options;
-use crate::recover::{Headers, READ_BYTES, past_the_cache};
-use crate::window::Window;
+use crate::recovery::recover::{Headers, READ_BYTES, past_the_cache};
+use crate::walk::window::Window;
 
 /// A segment that is read.
 #[derive(Debug, Clone, Copy)]

@@ -31,8 +31,8 @@ use super::{new_directory, options_for};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recover::{READ_BYTES, past_the_cache};
-use crate::window::{FrameAt, Item};
+use crate::recovery::recover::{READ_BYTES, past_the_cache};
+use crate::walk::window::{FrameAt, Item};
 
 /// What was saved, and what was not.
 #[derive(Debug, Clone)]

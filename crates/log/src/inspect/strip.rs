@@ -11,8 +11,8 @@ use inkstone_format::{
 use inkstone_io::File;
 
 use crate::error::Result;
-use crate::recover::{READ_BYTES, look_ahead};
-use crate::window::{Item, Walk, Window};
+use crate::recovery::recover::{READ_BYTES, look_ahead};
+use crate::walk::window::{Item, Walk, Window};
 
 /// A segment being read.
 pub(crate) struct Strip<F> {

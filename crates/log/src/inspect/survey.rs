@@ -18,8 +18,9 @@ use super::strip::Strip;
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recover::{Headers, Listing, past_the_cache};
-use crate::window::Item;
+use crate::recovery::recover::{Headers, past_the_cache};
+use crate::segment::listing::Listing;
+use crate::walk::window::Item;
 
 /// Looks at a log beside a living writer before its damage is believed.
 pub(super) const LOOKS_MAX: usize = 30;
@@ -91,7 +92,7 @@ pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBoo
 fn survey<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let options = Options::default();
     let listing = Listing::of(directory)?;
-    // No mark of a copy was there: that is to be so also after a power cut (`look.rs`).
+    // No mark of a copy was there: that is to be so also after a power cut (`recovery/beside.rs`).
     directory.sync()?;
     let headers = Headers::read(directory, &options, &listing.segments)?;
     let mut found = Surveyed { report: nothing(directory)?, pieces: Vec::new() };

@@ -1,18 +1,18 @@
 //! Blocks that nobody uses, kept for the day on which an overwrite finds no room, and giving them up.
 //!
-//! *Owns*: the file that keeps room; in which order blocks are given up. *May not touch*: when that is (`room.rs`).
+//! *Owns*: the file that keeps room; in which order blocks are given up. *May not touch*: when that is (`commit/room.rs`).
 
 use inkstone_io::{Directory, File, NoSizeSignal, OpenFile, Preparation, SyncKind};
 
-use super::{Pool, Ready, is_refused_for_room};
 use crate::error::Result;
 use crate::names;
 use crate::options::Options;
+use crate::segment::pool::{Pool, Ready, is_refused_for_room};
 use crate::sync::lock;
 
 /// The room that is kept for control groups, in bytes; as much as there is, down to the last. What btrfs wants to have free for
 /// one small write is up to 500 KiB, where data and metadata share their room.
-const ROOM_BYTES: [u64; 3] = [1 << 20, 256 << 10, 64 << 10];
+pub(super) const ROOM_BYTES: [u64; 3] = [1 << 20, 256 << 10, 64 << 10];
 
 impl<D: Directory> Pool<D> {
     /// Keeps room for control groups, if there is none kept: as much as can be had. That there is no room is no error.
@@ -104,16 +104,6 @@ impl<D: Directory> Pool<D> {
             files.used_bytes = files.used_bytes.saturating_sub(room);
         }
         is_removed
-    }
-
-    /// Removes a file that keeps room where none is needed (the log was on btrfs once), or that is larger than ours are.
-    pub(super) fn tidy_room(&self, options: &Options) {
-        let is_ours = options.keeps_room && lock(&self.files).room_bytes <= ROOM_BYTES[0];
-        if !is_ours && self.directory.remove(names::ROOM).is_ok() {
-            let mut files = lock(&self.files);
-            files.used_bytes = files.used_bytes.saturating_sub(files.room_bytes);
-            files.room_bytes = 0;
-        }
     }
 
     /// Removes at once what is doomed, without shrinking it first; `false` if nothing was.

@@ -13,11 +13,11 @@ use inkstone_io::{
     AlignedBuf, Directory, Durability, Engine, EngineKind, File, Operation, Persist, Request, SyncKind,
 };
 
+use crate::choice::Asks;
+use crate::commit::gathering::Frozen;
 use crate::error::{Error, Result};
-use crate::filling::Frozen;
 use crate::mistake::Mistake;
 use crate::options::Options;
-use crate::strategy::Asks;
 use crate::sync::Instant;
 
 /// How a group or a header is written.

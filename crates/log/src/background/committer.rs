@@ -1,16 +1,16 @@
 //! The log's own thread: it writes full buffers, commits what nobody waits for, makes room for those who may not block, and
 //! writes the last promise when the log has been idle.
 //!
-//! *Owns*: when that is due. *May not touch*: how it is done (`commit.rs`, `change.rs`).
+//! *Owns*: when that is due. *May not touch*: how it is done (`commit/`, `change/`).
 
 use std::time::Duration;
 
 use inkstone_format::PromiseReason;
 use inkstone_io::Directory;
 
+use crate::commit::shared::Shared;
+use crate::commit::state::State;
 use crate::error::Result;
-use crate::shared::Shared;
-use crate::state::State;
 use crate::sync::{Instant, Ordering, this_thread};
 
 /// What is due now.
@@ -29,24 +29,24 @@ enum Due {
 pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
     // When what is wanted now was first seen.
     let mut since = None;
-    shared.lock().keeper = Some(this_thread());
+    shared.lock().committer = Some(this_thread());
     loop {
         let mut state = shared.lock();
-        state.keeper_rests = false;
+        state.committer_rests = false;
         if state.closed || state.poison.is_some() {
             return;
         }
         match due(shared, &state, &mut since) {
             // Not by waiting for the turn: it may be handed to this thread meanwhile, with a group to write.
             Due::Commit | Due::Roll(_) | Due::Promise if state.taken => {
-                state.keeper_waits = true;
-                drop(shared.sleep(&shared.keeper, state));
+                state.committer_waits = true;
+                drop(shared.sleep(&shared.committer, state));
             }
             Due::Nothing => {
-                state.keeper_rests = true;
-                drop(shared.sleep_for(&shared.keeper, state, Duration::from_secs(3600)));
+                state.committer_rests = true;
+                drop(shared.sleep_for(&shared.committer, state, Duration::from_secs(3600)));
             }
-            Due::In(time) => drop(shared.sleep_for(&shared.keeper, state, time)),
+            Due::In(time) => drop(shared.sleep_for(&shared.committer, state, time)),
             Due::Handed => {
                 since = None;
                 shared.write_handed(state);
@@ -83,10 +83,10 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
     if let Some(bytes) = state.roll_wanted {
         return Due::Roll(bytes);
     }
-    if state.room_wanted && !state.filling.is_empty() {
+    if state.room_wanted && !state.gathering.is_empty() {
         return Due::Commit;
     }
-    if state.filling.is_empty() {
+    if state.gathering.is_empty() {
         // Set for a group that is being written, or was.
         shared.unclaimed.store(false, Ordering::Relaxed);
     }
@@ -109,7 +109,7 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
     match shared.options.idle.checked_sub(state.last_commit.elapsed()) {
         Some(left) if !left.is_zero() => Due::In(left),
         // Somebody waits, and will commit.
-        _ if state.waiting > 0 => Due::In(shared.options.idle),
+        _ if state.rule.has_waiters() => Due::In(shared.options.idle),
         // What is gathered goes with it: the caller that appended it may never wait for it.
         _ => Due::Promise,
     }

@@ -9,39 +9,18 @@
 use std::sync::Arc;
 
 use inkstone_format::Lsn;
-use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File, Operation, Persist, Request, SyncKind};
+use inkstone_io::{Directory, Engine, EngineKind, File, Operation, Persist, Request, SyncKind};
 
+use crate::commit::shared::Shared;
 use crate::error::{Result, is_full};
 use crate::event::{Event, Pin, SealedSegment};
-use crate::filling::Frozen;
 use crate::names;
 use crate::segment::Segment;
-use crate::shared::Shared;
+use crate::segment::seal::Seal;
 use crate::sync::{AtomicBool, Ordering, lock};
 
-/// A seal that is to be written. It holds its segment: the file is used for nothing else meanwhile.
-#[derive(Debug)]
-pub(crate) struct Seal<F> {
-    pub(crate) segment: Arc<Segment<F>>,
-    pub(crate) file: Arc<F>,
-    /// The bytes of the seal alone, and where they go.
-    pub(crate) memory: AlignedBuf,
-    pub(crate) offset: u64,
-    /// The segment's last record.
-    pub(crate) last: Lsn,
-}
-
-impl<F> Seal<F> {
-    /// Takes the bytes out of a group's memory, which is wanted for the next group.
-    pub(crate) fn of(frozen: &Frozen, segment: Arc<Segment<F>>, file: Arc<F>, last: Lsn) -> Self {
-        let mut memory = AlignedBuf::zeroed(frozen.len);
-        memory.copy_from_slice(&frozen.memory[..frozen.len]);
-        Self { segment, file, memory, offset: frozen.offset, last }
-    }
-}
-
 impl<D: Directory> Shared<D> {
-    /// The steward is to write it.
+    /// The preparer is to write it.
     pub(crate) fn seal_later(&self, seal: Seal<D::File>) {
         lock(&self.seals).push(seal);
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use inkstone_format::SegmentNumber;
 use inkstone_io::{Access, AlignedBuf, Directory, File, NoSizeSignal, OpenFile, Preparation, SyncKind};
 
-use super::{Blocks, Made, ObtainError, Obtained, Pool, no_room, no_room_or};
 use crate::error::Error;
 use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
+use crate::segment::pool::{Blocks, Made, ObtainError, Obtained, Pool, no_room, no_room_or};
 use crate::sync::{Instant, lock};
 
 /// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.

@@ -21,7 +21,7 @@ use inkstone_io::{Directory, File};
 
 use crate::error::Result;
 use crate::mistake::Mistake;
-use crate::reader::Source;
+use crate::read::source::Source;
 use crate::segment::{Link, identity};
 use crate::sync::{Mutex, lock, thread_local};
 

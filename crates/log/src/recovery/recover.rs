@@ -12,18 +12,20 @@ use std::sync::Arc;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
     Chain, Epoch, Evidence, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn, Place,
-    Reason, ScanAhead, SegmentHeader, SegmentNumber, Stop, Tail, Verdict, Version, common_log,
+    Position, Reason, ScanAhead, SegmentHeader, SegmentNumber, Stop, Tail, Verdict, Version, common_log,
     directory_fault, explain, head_of, judge, judge_header,
 };
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
-use crate::ahead::{Ahead, FirstBlocks, Stretch};
 use crate::error::{Corruption, Error, Result};
 use crate::mistake::Mistake;
-use crate::names::{self, FileName};
+use crate::names;
 use crate::options::Options;
+use crate::report::Recovery;
+use crate::segment::listing::Listing;
 use crate::segment::{Link, Segment};
-use crate::window::{Walk, Window};
+use crate::walk::ahead::{Ahead, FirstBlocks, Stretch};
+use crate::walk::window::{Walk, Window};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -36,52 +38,6 @@ const AHEAD_BYTES: u64 = 1 << 20;
 /// First blocks of more files than this are read with several reads in flight.
 const FEW: usize = 8;
 
-/// What a directory holds by its files' names.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    pub(crate) segments: Vec<SegmentNumber>,
-    pub(crate) free: Vec<SegmentNumber>,
-    pub(crate) unfinished: Vec<SegmentNumber>,
-    /// The file that keeps room is there.
-    pub(crate) room: bool,
-    /// A copy into the directory has not ended.
-    pub(crate) is_incomplete: bool,
-}
-
-impl Listing {
-    /// What lies in a directory that may hold a log.
-    ///
-    /// # Errors
-    /// [`Error::Incomplete`] where a copy has not ended.
-    pub(crate) fn of<D: Directory>(directory: &D) -> Result<Self> {
-        let listing = Self::of_any(directory)?;
-        if listing.is_incomplete {
-            return Err(Error::Incomplete { path: directory.path().to_path_buf() });
-        }
-        Ok(listing)
-    }
-
-    /// The same, for whoever is making that copy.
-    pub(crate) fn of_any<D: Directory>(directory: &D) -> Result<Self> {
-        let mut listing = Self::default();
-        for name in directory.list()? {
-            match names::parse(&name) {
-                Some(FileName::Segment(number)) => listing.segments.push(number),
-                Some(FileName::Free(number)) => listing.free.push(number),
-                Some(FileName::New(number)) => listing.unfinished.push(number),
-                None if name == names::INCOMPLETE => listing.is_incomplete = true,
-                None => listing.room |= name == names::ROOM,
-            }
-        }
-        Ok(listing)
-    }
-
-    /// The highest number that any segment has ever had, as far as the directory knows.
-    pub(crate) fn highest(&self) -> Option<SegmentNumber> {
-        self.segments.iter().chain(&self.free).max().copied()
-    }
-}
-
 /// A log, and where it ends.
 #[derive(Debug)]
 pub(crate) struct Found<F> {
@@ -92,6 +48,25 @@ pub(crate) struct Found<F> {
     pub(crate) verdict: Verdict,
     pub(crate) row: &'static str,
     pub(crate) bytes_read: u64,
+}
+
+/// What recovery found, in the words of the public report.
+pub(crate) fn report<F>(found: &Found<F>) -> Recovery {
+    let tail = &found.tail;
+    Recovery {
+        created: false,
+        clean: tail.closed && found.verdict == Verdict::End,
+        verdict: found.verdict,
+        row: found.row,
+        end: found.links.last().map(|link| Position { segment: link.segment.header.number, byte: tail.end }),
+        first: tail.first_live,
+        last: tail.next_lsn.before().unwrap_or(Lsn::ZERO),
+        epoch: Some(found.epoch),
+        segments: found.links.len(),
+        bytes_read: found.bytes_read,
+        leftovers: 0,
+        waits_for_room: false,
+    }
 }
 
 /// The files of a directory with what their first blocks say.

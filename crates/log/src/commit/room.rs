@@ -18,14 +18,13 @@ use std::sync::Arc;
 use inkstone_format::{SegmentHeader, SegmentNumber};
 use inkstone_io::{AlignedBuf, Directory, Durability};
 
+use crate::commit::gathering::Frozen;
+use crate::commit::shared::Shared;
+use crate::commit::writer::{Way, Written};
 use crate::error::{Error, Result};
-use crate::filling::Frozen;
 use crate::names;
-use crate::pool::open_for_groups;
-use crate::shared::Shared;
+use crate::segment::pool::open_for_groups;
 use crate::sync::lock;
-use crate::waking::Guard;
-use crate::writer::{Way, Written};
 
 /// What is done for a control group that finds no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,26 +36,8 @@ pub(crate) enum Need {
 }
 
 impl<D: Directory> Shared<D> {
-    /// Writes what is gathered, as [`Shared::write_gathered`] does. Where an overwrite may need room and this one has
-    /// none, a group without records is taken back.
-    ///
-    /// # Errors
-    /// The poison; [`Error::NoRoom`] when the group was taken back: the log is as it was.
-    pub(crate) fn write_control<'a>(&'a self, mut state: Guard<'a>, need: Need) -> (Guard<'a>, Result<()>) {
-        if !self.options.keeps_room {
-            return self.write_gathered(state);
-        }
-        if state.filling.is_empty() {
-            return (state, Ok(()));
-        }
-        let head = lock(&self.segments).head().segment.number();
-        let way = self.step_by_step(head);
-        let closed = self.close_group(&mut state);
-        self.write_closed(state, closed, &way, Some(need))
-    }
-
     /// The way to write into this segment where the write may find no room.
-    fn step_by_step(&self, segment: SegmentNumber) -> Way<D::File> {
+    pub(super) fn step_by_step(&self, segment: SegmentNumber) -> Way<D::File> {
         if !matches!(self.options.durability_chosen(), Durability::ODsync | Durability::OSync) {
             return Way::InSteps(None);
         }
@@ -99,20 +80,6 @@ impl<D: Directory> Shared<D> {
             written.result = self.pool.keep_room(&self.options);
         }
         written
-    }
-
-    /// Makes the epoch group of this opening durable, if it is not yet. The caller has the turn.
-    ///
-    /// # Errors
-    /// [`Error::NoRoom`]: it is held back, and so is everything else that is to be written; or the poison.
-    pub(crate) fn begin_epoch<'a>(&'a self, state: Guard<'a>) -> (Guard<'a>, Result<()>) {
-        let Some(epoch) = state.epoch_due else { return (state, Ok(())) };
-        let (mut state, result) = self.control(state, &epoch);
-        if result.is_ok() {
-            state.epoch_due = None;
-        }
-        state.filling.hold(result.is_err());
-        (state, result)
     }
 
     /// Keeps room again, if it was given up and can be had.

@@ -1,102 +1,102 @@
-//! What is under an open log's lock.
+//! What is under an open log's lock, and the guard of that lock.
 //!
-//! *Owns*: the fields, and questions that they alone answer. *May not touch*: locks, files; who changes what is up to
-//! `shared.rs` and `change.rs`.
+//! *Owns*: the fields, questions that they alone answer, and that wakers run after the lock is released. *May not touch*: files;
+//! the order of changes (`group.rs`, `change/`).
 
+use std::ops::{Deref, DerefMut};
 use std::task::Waker;
-use std::time::Duration;
 
 use inkstone_format::{Control, Epoch, Lsn};
 use inkstone_io::AlignedBuf;
 
-use crate::commit::Closed;
+use crate::commit::gathering::{Gathering, Group, memory_for};
+use crate::commit::rule::Rule;
+use crate::commit::waking::{Waiting, Woken};
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
-use crate::filling::{Filling, memory_for};
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::sync::{Instant, ThreadId, this_thread};
-use crate::waking::{Waiting, Woken};
+use crate::sync::{Instant, MutexGuard, ThreadId, this_thread};
 
 /// Everything under the lock.
 pub(crate) struct State {
-    pub(crate) filling: Filling,
+    /// The group that is gathered.
+    pub(crate) gathering: Gathering,
+    /// The memory of the next group, unless a group that is being written has it.
     pub(crate) spare: Option<AlignedBuf>,
     /// The number of the group that is being gathered.
     pub(crate) group: u64,
     /// Somebody has the turn.
     pub(crate) taken: bool,
-    /// A group that was handed to the log's own thread, together with the turn, and that it has not begun to write.
-    pub(crate) handed: Option<Closed>,
-    /// The log's own thread that writes what is handed over.
-    pub(crate) keeper: Option<ThreadId>,
+    /// A group that was handed to the log's own thread, together with the turn, and which it has not begun to write.
+    pub(crate) handed: Option<Group>,
+    /// The committer, which writes what is handed over.
+    pub(crate) committer: Option<ThreadId>,
     /// The segment is changing: nothing may be gathered.
     pub(crate) changing: bool,
+    /// The durable watermark.
     pub(crate) durable: Lsn,
     /// The last LSN that each cut left, since the log was opened.
     pub(crate) cuts: Vec<Lsn>,
+    /// The epoch of what is gathered.
     pub(crate) epoch: Epoch,
     /// The epoch frame of this opening, until it is durable.
     pub(crate) epoch_due: Option<Control>,
-    /// Waiters of the group that is being gathered.
-    pub(crate) waiting: usize,
-    pub(crate) expected: usize,
-    /// An arrival holds the timer.
-    pub(crate) timed: bool,
-    /// How long commits take, smoothed.
-    pub(crate) commit_time: Duration,
+    /// Who waits for the group that is gathered, and who writes it.
+    pub(crate) rule: Rule,
+    /// Why nothing can be appended any more; set once.
     pub(crate) poison: Option<Poison>,
+    /// The log was closed.
     pub(crate) closed: bool,
     /// Futures of records that are not decided.
     pub(crate) futures: Vec<Waiting>,
     /// Futures that wait for room.
     pub(crate) room_wakers: Vec<Waker>,
-    /// Whom the guard wakes when it has let go of the lock.
+    /// Wakers that the guard wakes after it has released the lock.
     pub(crate) woken: Woken,
     /// Somebody found the buffer full while another group was being written: this one is next.
     pub(crate) room_wanted: bool,
     /// Somebody asked, without waiting, for a segment that holds a frame of so many bytes.
     pub(crate) roll_wanted: Option<u64>,
-    /// Why that failed.
+    /// Why the change of segment that was asked for failed.
     pub(crate) roll_error: Option<Error>,
     /// Something was written that no promise covers yet.
     pub(crate) unpromised: bool,
+    /// When the last group was durable.
     pub(crate) last_commit: Instant,
-    /// The log's own thread has no timer: it sleeps until somebody wakes it.
-    pub(crate) keeper_rests: bool,
-    /// The log's own thread is to be woken when the turn is given back.
-    pub(crate) keeper_waits: bool,
+    /// The committer has no timer: it sleeps until it is notified.
+    pub(crate) committer_rests: bool,
+    /// The committer is to be notified when the turn is given back.
+    pub(crate) committer_waits: bool,
     /// When the first record of the gathered group came.
     pub(crate) gathered_since: Option<Instant>,
-    /// The steward is to look.
+    /// The preparer has something to do.
     pub(crate) files_wanted: bool,
     /// The last segment change found no file ready.
     pub(crate) was_pool_empty: bool,
+    /// What was done, in numbers.
     pub(crate) stats: Stats,
     /// Events for the listener, sent when the turn ends.
     pub(crate) events: Vec<Event>,
-    /// The last LSN that was given out when a group succeeded: whom `FollowerToldOk` tells.
+    /// For a mistake: the last LSN that was given out when a group succeeded.
     pub(crate) told: Lsn,
 }
 
 impl State {
-    pub(crate) fn new(filling: Filling, durable: Lsn, epoch: Epoch, options: &Options) -> Self {
+    pub(crate) fn new(gathering: Gathering, durable: Lsn, epoch: Epoch, options: &Options) -> Self {
         Self {
-            filling,
+            gathering,
             spare: Some(memory_for(options.buffer_bytes)),
             group: 0,
             taken: false,
             handed: None,
-            keeper: None,
+            committer: None,
             changing: false,
             durable,
             cuts: Vec::new(),
             epoch,
             epoch_due: None,
-            waiting: 0,
-            expected: 0,
-            timed: false,
-            commit_time: Duration::from_micros(100),
+            rule: Rule::new(),
             poison: None,
             closed: false,
             futures: Vec::new(),
@@ -107,8 +107,8 @@ impl State {
             roll_error: None,
             unpromised: false,
             last_commit: Instant::now(),
-            keeper_rests: false,
-            keeper_waits: false,
+            committer_rests: false,
+            committer_waits: false,
             gathered_since: None,
             files_wanted: true,
             was_pool_empty: false,
@@ -145,12 +145,12 @@ impl State {
 
     /// Whether a group was handed to the thread that asks.
     pub(crate) fn is_handed_here(&self) -> bool {
-        self.handed.is_some() && self.keeper == Some(this_thread())
+        self.handed.is_some() && self.committer == Some(this_thread())
     }
 
     /// The LSN of the last record that was given one.
     pub(crate) fn reserved(&self) -> Lsn {
-        self.filling.next_lsn().before().unwrap_or(Lsn::ZERO)
+        self.gathering.next_lsn().before().unwrap_or(Lsn::ZERO)
     }
 
     /// Counts what was just gathered.
@@ -188,5 +188,42 @@ impl State {
         let is_decided =
             |future: &mut Waiting| is_over || future.lsn <= durable || (minds_cuts && future.cuts != cuts);
         self.woken.extend(self.futures.extract_if(.., is_decided).map(|future| future.waker));
+    }
+}
+
+/// The state, locked. When it is let go the lock is free first, and then those are woken whom its holder has left to be woken.
+pub(crate) struct Guard<'a> {
+    // In this order: fields are dropped from the first to the last.
+    state: MutexGuard<'a, State>,
+    woken: Woken,
+}
+
+impl<'a> Guard<'a> {
+    #[inline]
+    pub(crate) fn new(state: MutexGuard<'a, State>) -> Self {
+        Self { state, woken: Woken::default() }
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.woken = std::mem::take(&mut self.state.woken);
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = State;
+
+    #[inline]
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
     }
 }

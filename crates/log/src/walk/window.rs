@@ -10,8 +10,8 @@ use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{Batch, Decoder, Frame, GroupStart, Kind, Lsn, Proof, Prover, Step, Stop};
 use inkstone_io::{AlignedBuf, File};
 
-use crate::ahead::Pieces;
 use crate::error::Result;
+use crate::walk::ahead::Pieces;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 

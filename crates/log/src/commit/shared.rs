@@ -1,13 +1,11 @@
-//! What all users of one open log share: who writes, who waits, who gets events.
+//! What all users of one open log share: the state, the turn, the watermark, the poison.
 //!
-//! *Owns*: the state under one lock, the turn (one group in flight), the durable watermark, waiting and waking.
-//! *May not touch*: how a group is written (`commit.rs`), segments changing (`change.rs`), reading (`cursor.rs`).
+//! *Owns*: the one lock and its order beside others, the durable watermark, who is notified, who gets events. *May not touch*: how a
+//! group is written (`group.rs`), who waits for what (`turn.rs`, `wait.rs`), segments changing (`change/`), reading (`read/`).
 //!
 //! **Commit.** The first waiter whose group may be written takes the *turn*: it freezes the group, writes it and makes
-//! it durable without holding the state's lock, moves the watermark, and wakes that group's waiters. Meanwhile others
-//! fill the next group. *Gathering by expectation*: a group is written by the arrival that makes it as large as expected:
-//! those just acknowledged plus those that were waiting already. The first arrival holds a timer of about one commit,
-//! in case they do not come. A lone writer expects one, and never waits.
+//! it durable without holding the state's lock, moves the watermark, and notifies that group's waiters. Meanwhile others
+//! fill the next group. Which waiter leads is the gathering rule (`rule.rs`).
 //!
 //! **Results.** There is no flag of success that a later group could overwrite. The watermark only rises, by groups that
 //! are durable; the poison is set once, and from then on the watermark stands: a group that was in flight when another
@@ -21,30 +19,21 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError, TryLockError};
-use std::task::Waker;
-use std::time::Duration;
 
 use inkstone_format::Lsn;
 use inkstone_io::Directory;
 
+use crate::commit::sleepers::Sleepers;
+use crate::commit::state::{Guard, State};
+use crate::commit::writer::Writer;
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::mistake::Mistake;
 use crate::options::Options;
-use crate::pool::Pool;
-use crate::seal::Seal;
 use crate::segment::Segments;
-use crate::sleepers::Sleepers;
-use crate::state::State;
-use crate::sync::{
-    AtomicBool, AtomicU64, FALLBACK, JoinHandle, Mutex, MutexGuard, Ordering, spawn, yield_now,
-};
-use crate::waking::{Guard, Waiting};
-use crate::writer::Writer;
-
-/// The timer of the first arrival is kept within these bounds.
-const LINGER_MIN: Duration = Duration::from_micros(20);
-const LINGER_MAX: Duration = Duration::from_millis(10);
+use crate::segment::pool::Pool;
+use crate::segment::seal::Seal;
+use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, spawn, yield_now};
 
 /// Shared by the log, its handles, its readers and its own thread.
 pub(crate) struct Shared<D: Directory> {
@@ -52,19 +41,19 @@ pub(crate) struct Shared<D: Directory> {
     pub(crate) options: Options,
     state: Mutex<State>,
     /// Waiters of a group, by the parity of its number: waking one group does not wake the next.
-    groups: [Sleepers; 2],
+    pub(super) groups: [Sleepers; 2],
     /// Those who wait for the turn, for room in a buffer, or for a segment change.
     pub(crate) room: Sleepers,
     /// The log's own thread.
-    pub(crate) keeper: Sleepers,
+    pub(crate) committer: Sleepers,
     /// Readers that wait for the watermark.
     pub(crate) followers: Sleepers,
     /// The thread that makes files ready.
-    pub(crate) steward: Sleepers,
+    pub(crate) preparer: Sleepers,
     pub(crate) pool: Pool<D>,
     pub(crate) writer: Mutex<Writer<D>>,
     pub(crate) segments: Mutex<Segments<D::File>>,
-    /// Last groups of segments that were left, for the steward to write.
+    /// Last groups of segments that were left, for the preparer to write.
     pub(crate) seals: Mutex<Vec<Seal<D::File>>>,
     /// The durable watermark, for who only wants to look. Written with `Release` under the state's lock when a group is
     /// durable; read with `Acquire` by handles and readers.
@@ -144,9 +133,9 @@ impl<D: Directory> Shared<D> {
         Self {
             groups: [sleepers(), sleepers()],
             room: sleepers(),
-            keeper: sleepers(),
+            committer: sleepers(),
             followers: sleepers(),
-            steward: sleepers(),
+            preparer: sleepers(),
             directory,
             options,
             state: Mutex::new(state),
@@ -221,7 +210,7 @@ impl<D: Directory> Shared<D> {
         drop(marked);
     }
 
-    fn is_panicked(&self) -> bool {
+    pub(super) fn is_panicked(&self) -> bool {
         self.panicked.load(Ordering::Acquire)
     }
 
@@ -258,63 +247,6 @@ impl<D: Directory> Shared<D> {
     pub(crate) fn set_durable(&self, state: &mut State, lsn: Lsn) {
         state.durable = lsn;
         self.durable.store(lsn.get(), Ordering::Release);
-    }
-
-    /// Sleeps until woken.
-    pub(crate) fn sleep<'a>(&'a self, on: &Sleepers, state: Guard<'a>) -> Guard<'a> {
-        self.sleep_for(on, state, FALLBACK).0
-    }
-
-    pub(crate) fn sleep_for<'a>(
-        &'a self,
-        on: &Sleepers,
-        state: Guard<'a>,
-        time: Duration,
-    ) -> (Guard<'a>, bool) {
-        let Some(state) = self.write_what_is_handed_here(state) else { return (self.lock(), false) };
-        let timed_out = on.sleep(state, time, 0, || self.is_panicked());
-        (self.lock(), timed_out)
-    }
-
-    /// A waker or a listener that runs on the log's own thread may append and wait there. What was handed to that thread meanwhile
-    /// must not wait for it. `None` if something was.
-    fn write_what_is_handed_here<'a>(&'a self, state: Guard<'a>) -> Option<Guard<'a>> {
-        if !state.is_handed_here() {
-            return Some(state);
-        }
-        self.write_handed(state);
-        None
-    }
-
-    /// As [`Shared::sleep_for`]; `None`, and the lock is not taken again, when the record is durable by then. Whom a group
-    /// wakes need not queue for the lock. (A cut that lowers the watermark makes everything before it durable first.)
-    fn sleep_for_durable<'a>(
-        &'a self,
-        on: &Sleepers,
-        state: Guard<'a>,
-        time: Duration,
-        lsn: Lsn,
-    ) -> Option<(Guard<'a>, bool)> {
-        let Some(state) = self.write_what_is_handed_here(state) else { return Some((self.lock(), false)) };
-        let is_durable = || lsn <= self.durable();
-        let is_over = || is_durable() || self.is_panicked();
-        let timed_out = on.sleep(state, time, self.options.yields, is_over);
-        if is_durable() { None } else { Some((self.lock(), timed_out)) }
-    }
-
-    /// Waits for the turn and takes it.
-    ///
-    /// # Errors
-    /// When the log is poisoned or closed.
-    pub(crate) fn take_turn<'a>(&'a self, mut state: Guard<'a>) -> Result<(Guard<'a>, Turn<'a, D>)> {
-        loop {
-            state.check_open()?;
-            if !state.taken {
-                state.taken = true;
-                return Ok((state, Turn { shared: self, is_back: false }));
-            }
-            state = self.sleep(&self.room, state);
-        }
     }
 
     /// The turn, for who was handed it: `taken` stands already.
@@ -364,10 +296,10 @@ impl<D: Directory> Shared<D> {
         // One of the next group's waiters takes over: it leads at once, or holds the timer.
         self.groups[(state.group % 2) as usize].notify_one();
         // With a timer the thread looks by itself: waking it after each group would cost a lone writer a switch each time.
-        let is_resting = std::mem::take(&mut state.keeper_rests);
-        let is_waiting = std::mem::take(&mut state.keeper_waits);
+        let is_resting = std::mem::take(&mut state.committer_rests);
+        let is_waiting = std::mem::take(&mut state.committer_waits);
         if is_waiting || (state.unpromised && is_resting) || self.unclaimed.load(Ordering::Relaxed) {
-            self.keeper.notify_one();
+            self.committer.notify_one();
         }
     }
 
@@ -377,7 +309,7 @@ impl<D: Directory> Shared<D> {
     }
 
     fn sleepers(&self) -> impl Iterator<Item = &Sleepers> {
-        self.groups.iter().chain([&self.room, &self.keeper, &self.followers, &self.steward])
+        self.groups.iter().chain([&self.room, &self.committer, &self.followers, &self.preparer])
     }
 
     /// Everybody is to look again.
@@ -413,140 +345,5 @@ impl<D: Directory> Shared<D> {
         state.wake_room();
         self.wake_for_poison();
         Error::Poisoned(poison)
-    }
-
-    /// Waits until the record is acknowledged: durable, unless the options say that being appended is enough.
-    ///
-    /// # Errors
-    /// As [`Shared::wait`].
-    pub(crate) fn acknowledge(&self, lsn: Lsn, cuts: usize) -> Result<()> {
-        self.check_process()?;
-        if self.options.periodic.is_none() {
-            return self.wait(lsn, cuts);
-        }
-        self.want(lsn);
-        self.lock().outcome(lsn, cuts).unwrap_or(Ok(()))
-    }
-
-    /// Waits until the record is durable; leads the commit if it is this caller's turn.
-    ///
-    /// # Errors
-    /// The poison, if the record will never be known to be durable.
-    pub(crate) fn wait(&self, lsn: Lsn, cuts: usize) -> Result<()> {
-        let mut state = self.lock();
-        let mut counted = None;
-        let mut is_late = false;
-        loop {
-            if let Some(outcome) = state.outcome(lsn, cuts) {
-                return outcome;
-            }
-            let is_next = lsn.before() == Some(state.durable);
-            if self.options.makes(Mistake::FollowerToldOk) && lsn <= state.told
-                || self.options.makes(Mistake::WatermarkOffByOne) && is_next
-            {
-                return Ok(());
-            }
-            if state.closed {
-                return Err(Error::Closed);
-            }
-            let gathered = lsn >= state.filling.first_lsn();
-            if !gathered {
-                // It is in the group that is being written.
-                let on = &self.groups[(state.group.wrapping_sub(1) % 2) as usize];
-                match self.sleep_for_durable(on, state, FALLBACK, lsn) {
-                    Some((locked, _)) => state = locked,
-                    None => return Ok(()),
-                }
-                continue;
-            }
-            if counted != Some(state.group) {
-                counted = Some(state.group);
-                is_late = false;
-                state.waiting += 1;
-            }
-            let on = &self.groups[(state.group % 2) as usize];
-            if !state.taken && (is_late || state.waiting >= state.expected) {
-                state = self.commit(state)?;
-            } else if state.taken || state.timed {
-                let Some((locked, slept)) = self.sleep_for_durable(on, state, FALLBACK, lsn) else {
-                    return Ok(());
-                };
-                state = locked;
-                // Nobody writes, nobody holds a timer, and nobody has said so.
-                let is_missed = slept && !state.taken && !state.timed && counted == Some(state.group);
-                state.stats.missed_wakeups += u64::from(is_missed);
-                is_late |= is_missed;
-            } else {
-                state.timed = true;
-                let linger = state.commit_time.clamp(LINGER_MIN, LINGER_MAX);
-                let group = state.group;
-                match self.sleep_for_durable(on, state, linger, lsn) {
-                    Some(woken) => (state, is_late) = woken,
-                    None => return Ok(()),
-                }
-                if state.group == group {
-                    state.timed = false;
-                } else {
-                    is_late = false;
-                }
-            }
-        }
-    }
-
-    /// Looks without waiting; leaves a waker if it is not decided.
-    pub(crate) fn poll(&self, lsn: Lsn, cuts: usize, waker: &Waker) -> Option<Result<()>> {
-        if let Err(forked) = self.check_process() {
-            return Some(Err(forked));
-        }
-        if lsn <= self.durable() {
-            return Some(Ok(()));
-        }
-        // Cloning is the user's code as well, and so is dropping a clone that was not needed: both without the lock.
-        let mut waker = Some(waker.clone());
-        let mut state = self.lock();
-        if let Some(outcome) = state.outcome(lsn, cuts) {
-            return Some(outcome);
-        }
-        if state.closed {
-            return Some(Err(Error::Closed));
-        }
-        if self.options.periodic.is_some() {
-            drop(state);
-            self.want(lsn);
-            return Some(Ok(()));
-        }
-        let is_there = |future: &Waiting| {
-            future.lsn == lsn && waker.as_ref().is_some_and(|waker| future.waker.will_wake(waker))
-        };
-        if !state.futures.iter().any(is_there)
-            && let Some(waker) = waker.take()
-        {
-            state.futures.push(Waiting { lsn, cuts, waker });
-        }
-        drop(state);
-        self.want(lsn);
-        None
-    }
-
-    /// Asks the log's own thread to commit what was just gathered, in time: nobody may ever wait for it. The caller has the lock.
-    #[inline]
-    pub(crate) fn claim(&self) {
-        if !self.unclaimed.swap(true, Ordering::Relaxed) {
-            self.keeper.notify_one();
-        }
-    }
-
-    /// Asks the log's own thread to commit up to `lsn` soon.
-    #[inline]
-    pub(crate) fn want(&self, lsn: Lsn) {
-        if lsn <= self.durable() || self.is_forked() {
-            return;
-        }
-        // Looked at before it is set: each record of a producer that does not wait comes here. While it is set the thread is
-        // awake, or has a timer.
-        if !self.unclaimed.load(Ordering::Relaxed) {
-            let _state = self.lock();
-            self.claim();
-        }
     }
 }

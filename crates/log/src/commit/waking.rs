@@ -3,14 +3,10 @@
 //! *Owns*: the one rule about wakers: they are cloned, woken and dropped with no lock of the log held, since what they do is the
 //! user's. *May not touch*: which future is to be woken when (`state.rs`).
 
-use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
 use inkstone_format::Lsn;
-
-use crate::state::State;
-use crate::sync::MutexGuard;
 
 /// A future that waits for a record.
 #[derive(Debug)]
@@ -43,42 +39,5 @@ impl Drop for Woken {
         if let Some(panic) = panicked.filter(|_| !std::thread::panicking()) {
             resume_unwind(panic);
         }
-    }
-}
-
-/// The state, locked. When it is let go the lock is free first, and then those are woken whom its holder has left to be woken.
-pub(crate) struct Guard<'a> {
-    // In this order: fields are dropped from the first to the last.
-    state: MutexGuard<'a, State>,
-    woken: Woken,
-}
-
-impl<'a> Guard<'a> {
-    #[inline]
-    pub(crate) fn new(state: MutexGuard<'a, State>) -> Self {
-        Self { state, woken: Woken::default() }
-    }
-}
-
-impl Drop for Guard<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.woken = std::mem::take(&mut self.state.woken);
-    }
-}
-
-impl Deref for Guard<'_> {
-    type Target = State;
-
-    #[inline]
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for Guard<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
     }
 }

@@ -30,13 +30,13 @@ use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 use crate::error::{Corruption, Error, Result};
 use crate::mistake::Mistake;
 use crate::names;
-use crate::open::report;
 use crate::options::Options;
-use crate::recover::{Headers, Listing, damage, recover, resolve};
-use crate::recovery::Recovery;
+use crate::recovery::recover::{Headers, damage, recover, report, resolve};
+use crate::report::Recovery;
+use crate::segment::listing::Listing;
 use crate::segment::{Link, Segment};
 use crate::sync::sleep;
-use crate::window::{Item, Walk, Window};
+use crate::walk::window::{Item, Walk, Window};
 
 /// How often something must look damaged beside a writer before it is believed.
 pub(crate) const TRIES: usize = 6;

@@ -1,7 +1,7 @@
 //! The thread that makes files ready before they are needed, and takes away what is not needed any more.
 //!
-//! *Owns*: when files are made ready, how fast, and how many; that seals are written. *May not touch*: how (`pool.rs`,
-//! `seal.rs`), or anything that a commit waits for: it never takes the turn.
+//! *Owns*: when files are made ready, how fast, and how many; that seals are written. *May not touch*: how (`segment/`,
+//! `change/seal.rs`), or anything that a commit waits for: it never takes the turn.
 //!
 //! **Pace.** Zeros compete with commits for the device. They are written in pieces with a pause after each, as long as the
 //! time until the file is needed allows: a log that fills slowly is hardly disturbed, one that fills fast is not left
@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use inkstone_io::Directory;
 
+use crate::commit::shared::Shared;
 use crate::error::Result;
 use crate::event::Event;
-use crate::pool::{ObtainError, Progress};
-use crate::shared::Shared;
+use crate::segment::making::Progress;
+use crate::segment::pool::ObtainError;
 use crate::sync::{Instant, sleep};
 
 /// The pause after a piece where nothing presses.
@@ -70,7 +71,7 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
             return;
         }
         if !state.files_wanted {
-            (state, _) = shared.sleep_for(&shared.steward, state, wait);
+            (state, _) = shared.sleep_for(&shared.preparer, state, wait);
         }
         state.files_wanted = false;
     }
@@ -84,7 +85,7 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
 pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<Step> {
     let (head_bytes, is_over) = {
         let state = shared.lock();
-        (state.filling.segment_bytes(), state.closed || state.poison.is_some())
+        (state.gathering.segment_bytes(), state.closed || state.poison.is_some())
     };
     if is_over {
         return Ok(Step::Stopped);
@@ -121,7 +122,7 @@ fn make_ready<D: Directory>(shared: &Shared<D>, bytes: u64, is_paced: bool) -> R
             let mut state = shared.lock();
             state.stats.prepared_bytes += progress.piece_bytes;
             let rate = (state.stats.group_bytes - written) as f64 / started.elapsed().as_secs_f64().max(1e-6);
-            (state.closed || state.poison.is_some(), pause(&progress, state.filling.record_room(), rate))
+            (state.closed || state.poison.is_some(), pause(&progress, state.gathering.record_room(), rate))
         };
         if is_paced && !is_over && !pause.is_zero() {
             sleep(pause);

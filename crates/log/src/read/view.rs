@@ -1,7 +1,7 @@
 //! A log that another process may be writing, as a reader knows it.
 //!
 //! *Owns*: what was shown to be durable, which segments hold it, and when to look again. *May not touch*: the files; what
-//! a look may believe (`look.rs`); how records are found (`cursor.rs`).
+//! a look may believe (`recovery/beside.rs`); how records are found (`cursor.rs`).
 //!
 //! The watermark of a view only rises, but for a cut: records that this view has called durable are in segments up to
 //! its head, so a later segment that begins at or below the watermark is the proof that they were taken off.
@@ -16,13 +16,21 @@ use inkstone_format::{Lsn, SegmentNumber, Tail};
 use inkstone_io::Directory;
 
 use crate::error::{Error, Result};
-use crate::look::{Known, Look, Pauses, Untouched, look, settle_access, walk_head, writer_lives};
 use crate::options::Options;
-use crate::reader::Now;
-use crate::recover::Listing;
-use crate::recovery::Recovery;
+use crate::recovery::beside::{Known, Look, Pauses, Untouched, look, settle_access, walk_head, writer_lives};
+use crate::report::Recovery;
+use crate::segment::listing::Listing;
 use crate::segment::{Link, Segments};
 use crate::sync::{AtomicU64, Instant, Mutex, Ordering, lock};
+
+/// What a reader has to know before it reads on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) durable: Lsn,
+    pub(crate) first: Lsn,
+    /// How many cuts there were.
+    pub(crate) cuts: usize,
+}
 
 /// A log that is open for reading only.
 pub(crate) struct View<D: Directory> {

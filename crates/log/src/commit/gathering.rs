@@ -9,6 +9,8 @@ use inkstone_format::{
 };
 use inkstone_io::AlignedBuf;
 
+use crate::sync::Instant;
+
 /// Bytes kept free at the end of a buffer, for control frames and padding that close a group.
 const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
 
@@ -17,7 +19,7 @@ const AHEAD_BYTES: usize = 2048;
 
 /// A group that is being gathered.
 #[derive(Debug)]
-pub(crate) struct Filling {
+pub(crate) struct Gathering {
     memory: AlignedBuf,
     /// Bytes of the block before the group.
     prefix: usize,
@@ -59,6 +61,16 @@ impl Frozen {
     }
 }
 
+/// A group that nothing is added to any more, on its way to the disk.
+pub(crate) struct Group {
+    pub(crate) number: u64,
+    pub(crate) frozen: Frozen,
+    /// Who waits for it now.
+    pub(crate) waiters: usize,
+    /// When its first record came.
+    pub(crate) since: Option<Instant>,
+}
+
 /// A buffer for groups of up to `bytes` bytes.
 pub(crate) fn memory_for(bytes: usize) -> AlignedBuf {
     AlignedBuf::zeroed(memory_bytes(bytes))
@@ -69,7 +81,7 @@ pub(crate) fn memory_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(BLOCK_BYTES) + CLOSING_BYTES
 }
 
-impl Filling {
+impl Gathering {
     /// Begins a group at byte `at`; `block` holds at least the bytes of its block before it.
     pub(crate) fn begin(
         mut memory: AlignedBuf,
@@ -275,15 +287,15 @@ mod tests {
         };
         let memory = memory_for(GROUP_BYTES_MAX + (32 << 20));
         let at = HEADER_BYTES as u64;
-        let mut filling = Filling::begin(memory, coded, at, Epoch::FIRST, Lsn::FIRST, &[]);
+        let mut gathering = Gathering::begin(memory, coded, at, Epoch::FIRST, Lsn::FIRST, &[]);
         let zeros = vec![0; 200 << 20];
         let summed = |bytes: usize| (&zeros[..bytes], PayloadSum::of(&zeros[..bytes]));
-        (0..2).for_each(|_| _ = filling.records(&[summed(200 << 20)]).expect("there is room"));
-        let refused = filling.records(&[summed(60 << 20), summed(60 << 20)]);
+        (0..2).for_each(|_| _ = gathering.records(&[summed(200 << 20)]).expect("there is room"));
+        let refused = gathering.records(&[summed(60 << 20), summed(60 << 20)]);
         assert!(matches!(refused, Err(EncodeError::BufferFull { .. })), "{refused:?}");
-        assert_eq!(filling.next_lsn(), Lsn::new(3));
+        assert_eq!(gathering.next_lsn(), Lsn::new(3));
         let promise = Promise { lsn: Lsn::ZERO, end: at };
-        let frozen = filling.freeze(promise, true, memory_for(8 << 10));
+        let frozen = gathering.freeze(promise, true, memory_for(8 << 10));
         assert_eq!((frozen.last(), frozen.len % BLOCK_BYTES), (Lsn::new(2), 0));
     }
 }

@@ -14,16 +14,17 @@ use std::time::Duration;
 use inkstone_format::{Kind, Lsn, Stop};
 use inkstone_io::{Directory, OsDirectory};
 
-use crate::ahead::{Ahead, Pieces};
 use crate::error::{Error, Result};
-use crate::look::{Pauses, TRIES};
 use crate::mistake::Mistake;
-use crate::reader::{Now, Source};
-use crate::recover::damage;
+use crate::read::source::Source;
+use crate::read::view::Now;
+use crate::read::view::may_be_the_writer;
+use crate::recovery::beside::{Pauses, TRIES};
+use crate::recovery::recover::damage;
 use crate::segment::Link;
 use crate::sync::Instant;
-use crate::view::may_be_the_writer;
-use crate::window::{FrameAt, Item, Walk, Window};
+use crate::walk::ahead::{Ahead, Pieces};
+use crate::walk::window::{FrameAt, Item, Walk, Window};
 
 /// A record, borrowed from the cursor that read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

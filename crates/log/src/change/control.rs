@@ -1,0 +1,125 @@
+//! Control groups: what the log says of itself between the records.
+//!
+//! *Owns*: the epoch of an opening, promises, what is said of a truncation, and the segment changes that these need. *May not
+//! touch*: the order of a segment change (`roll.rs`).
+
+use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES};
+use inkstone_format::{Control, EncodeError, PromiseReason};
+use inkstone_io::Directory;
+
+use crate::commit::room::{Need, or_left_out};
+use crate::commit::shared::Shared;
+use crate::commit::state::Guard;
+use crate::error::{Error, Result};
+use crate::mistake::Mistake;
+use crate::sync::Instant;
+
+/// Promises for people who wait are left out where less than this is left for control groups: what must be said later
+/// (an epoch, a truncation) needs the room more.
+const PROMISE_ROOM_BYTES: u64 = CONTROL_RESERVE_BYTES / 2;
+
+impl<D: Directory> Shared<D> {
+    /// Changes to a segment that has room for records of `frame_bytes`, unless somebody else did meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] and others that leave the log as it was; or the poison.
+    pub(crate) fn roll<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> Result<Guard<'a>> {
+        let (mut state, turn) = self.take_turn(state)?;
+        if state.gathering.record_room() >= frame_bytes {
+            return Ok(self.end_turn(state, turn));
+        }
+        state.changing = true;
+        let started = Instant::now();
+        let (mut state, mut result) = self.begin_epoch(state);
+        if result.is_ok() && state.gathering.record_room() < frame_bytes {
+            (state, result) = self.roll_in_turn(state, frame_bytes);
+        }
+        if result.is_ok() {
+            state.stats.change.add(started.elapsed());
+        }
+        let state = self.end_turn(state, turn);
+        result.map(|()| state)
+    }
+
+    /// Writes a control group of its own, after what is gathered; in the next segment if this one has no room. Durable
+    /// when it returns `Ok`.
+    ///
+    /// # Errors
+    /// The poison; or that no segment was to be had, and nothing has changed.
+    pub(crate) fn control<'a>(&'a self, state: Guard<'a>, control: &Control) -> (Guard<'a>, Result<()>) {
+        let (mut state, mut result) = self.write_gathered(state);
+        if result.is_err() {
+            return (state, result);
+        }
+        let would_rewrite = self.would_rewrite(&state);
+        if would_rewrite || state.gathering.control_room() < 2 * BLOCK_BYTES as u64 {
+            let was_changing = std::mem::replace(&mut state.changing, true);
+            (state, result) = self.roll_in_turn(state, 0);
+            // Not even the last of the reserve is left.
+            while matches!(result, Err(Error::NoRoom { .. }))
+                && self.options.keeps_room
+                && state.gathering.control_room() < BLOCK_BYTES as u64
+                && self.pool.give_up_some()
+            {
+                (state, result) = self.roll_in_turn(state, 0);
+            }
+            state.changing = was_changing;
+            // The last of the reserve is for a full disk.
+            let goes_without = !would_rewrite && !self.options.makes(Mistake::TruncationNeedsRoom);
+            let is_last = matches!(result, Err(Error::NoRoom { .. })) && goes_without;
+            if result.is_err() && !is_last {
+                return (state, result);
+            }
+        }
+        let forgets = match control {
+            Control::Epoch { .. } => Mistake::EpochNotSynced,
+            _ => Mistake::TruncationNotSynced,
+        };
+        match state.gathering.control(control) {
+            Ok(()) if self.options.makes(forgets) => self.write_group(state, true),
+            Ok(()) => self.write_control(state, Need::Must),
+            Err(EncodeError::LsnsUsedUp) => (state, Err(Error::UsedUp)),
+            Err(error) => {
+                let why = format!("no room for a control group: {error}");
+                (state, Err(result.err().unwrap_or(Error::Invalid(why))))
+            }
+        }
+    }
+
+    /// Makes the epoch group of this opening durable, if it is not yet. The caller has the turn.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`]: it is held back, and so is everything else that is to be written; or the poison.
+    pub(crate) fn begin_epoch<'a>(&'a self, state: Guard<'a>) -> (Guard<'a>, Result<()>) {
+        let Some(epoch) = state.epoch_due else { return (state, Ok(())) };
+        let (mut state, result) = self.control(state, &epoch);
+        if result.is_ok() {
+            state.epoch_due = None;
+        }
+        state.gathering.hold(result.is_err());
+        (state, result)
+    }
+
+    /// Writes what is durable into the log, so that nobody has to guess; not where the room is needed for other things.
+    ///
+    /// # Errors
+    /// The poison.
+    pub(crate) fn promise<'a>(&'a self, state: Guard<'a>, reason: PromiseReason) -> (Guard<'a>, Result<()>) {
+        let (mut state, result) = self.write_gathered(state);
+        let is_left_out = reason == PromiseReason::Close && self.options.makes(Mistake::NoLastPromise);
+        let is_left_out = is_left_out || state.epoch_due.is_some();
+        if result.is_err() || is_left_out || state.gathering.control_room() < PROMISE_ROOM_BYTES {
+            state.unpromised = false;
+            return (state, result);
+        }
+        if state.gathering.control(&Control::Promise(reason)).is_err() {
+            return (state, Ok(()));
+        }
+        if reason == PromiseReason::Close {
+            state.gathering.clear_behind();
+        }
+        let (mut state, result) = self.write_control(state, Need::May);
+        state.unpromised = false;
+        (state, or_left_out(result))
+    }
+}

@@ -1,0 +1,250 @@
+//! From one segment to the next.
+//!
+//! *Owns*: the order in which things become durable when the segment changes. *May not touch*: how a group is written
+//! (`commit/group.rs`), where files come from (`segment/pool.rs`), why the segment changes (`control.rs`, `truncate.rs`).
+//!
+//! The order of a roll: everything in the old segment durable; a file with the new segment's name, durable; its header,
+//! durable; then the first group. A crash between any two of them opens to the same records. A seal in the old segment names
+//! the new one, at any time after the header is durable: with a background thread, commits do not wait for the seal (`seal.rs`).
+
+use std::sync::Arc;
+
+use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
+use inkstone_format::{Control, Epoch, Lsn, Position, Roll, SegmentHeader, SegmentNumber};
+use inkstone_io::Directory;
+
+use crate::commit::room::{Need, or_left_out, refused};
+use crate::commit::shared::Shared;
+use crate::commit::state::Guard;
+use crate::commit::state::State;
+use crate::error::Result;
+use crate::event::Event;
+use crate::mistake::Mistake;
+use crate::segment::pool::{Blocks, ObtainError, Ready};
+use crate::segment::seal::Seal;
+use crate::segment::{Link, Segment, identity};
+use crate::sync::{lock, yield_now};
+
+/// What the next segment is for.
+pub(super) struct Next {
+    pub(super) epoch: Epoch,
+    pub(super) roll: Roll,
+    pub(super) predecessor: Option<Position>,
+    pub(super) first_lsn: Lsn,
+    pub(super) bytes: u64,
+    /// The last record that a cut leaves.
+    pub(super) cut: Option<Lsn>,
+}
+
+impl<D: Directory> Shared<D> {
+    /// The caller has the turn, and `changing` is set.
+    pub(super) fn roll_in_turn<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> (Guard<'a>, Result<()>) {
+        let (state, result) = self.write_group(state, self.options.makes(Mistake::FirstGroupEarly));
+        if result.is_err() {
+            return (state, result);
+        }
+        let old = *self.head_header();
+        let next = Next {
+            epoch: state.epoch,
+            roll: Roll::Full,
+            predecessor: Some(Position { segment: old.number, byte: state.gathering.at() }),
+            first_lsn: state.gathering.next_lsn(),
+            bytes: self.options.next_segment_bytes(old.segment_bytes, frame_bytes),
+            cut: None,
+        };
+        self.begin_segment(state, next)
+    }
+
+    pub(super) fn head_header(&self) -> Box<SegmentHeader> {
+        Box::new(lock(&self.segments).head().segment.header)
+    }
+
+    /// Obtains a file, makes its header durable, seals the old segment, and goes on in the new one. The caller has the
+    /// turn, nothing is gathered, everything before is durable.
+    pub(super) fn begin_segment<'a>(&'a self, mut state: Guard<'a>, next: Next) -> (Guard<'a>, Result<()>) {
+        let (log, first_live) = {
+            let segments = lock(&self.segments);
+            let old = segments.head().segment.header;
+            let is_forgotten = self.options.makes(Mistake::TruncationForgottenAtRoll);
+            (old.log, if is_forgotten { old.first_live } else { segments.first_live })
+        };
+        let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
+        let reserve = self.prepares_ahead();
+        drop(state);
+        let header = |number| SegmentHeader {
+            version: self.options.version,
+            log,
+            number,
+            segment_bytes: next.bytes,
+            first_lsn: next.first_lsn,
+            first_live: if next.roll == Roll::Begin { next.first_lsn } else { first_live },
+            epoch: next.epoch,
+            promise: durable,
+            predecessor: next.predecessor,
+            roll: next.roll,
+        };
+        let made = self.make_segment(header, next.bytes, reserve);
+        state = self.lock();
+        let (header, ready) = match made {
+            Ok(made) => made,
+            Err(ObtainError::Retry(error)) if !self.options.makes(Mistake::NoRoomPoisons) => {
+                return (state, Err(error));
+            }
+            Err(ObtainError::Retry(error) | ObtainError::Poison(error)) => {
+                let poisoned = self.poison(&mut state, error);
+                return (state, Err(poisoned));
+            }
+        };
+        self.count_segment(&mut state, &ready);
+        if let Some(last) = next.cut {
+            self.enter_cut(&mut state, header, ready, last);
+            return (state, Ok(()));
+        }
+        let result;
+        (state, result) = self.seal(state, header.number, durable);
+        if result.is_ok() {
+            self.enter(&mut state, header, ready);
+        }
+        (state, result)
+    }
+
+    /// Goes on behind a cut, which is durable. Readers that hold no lock see all of it or look again.
+    fn enter_cut(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>, last: Lsn) {
+        self.note_half_a_change();
+        self.enter(state, header, ready);
+        let is_early = self.options.makes(Mistake::ChangeBeforeWatermark);
+        if is_early {
+            self.note_half_a_change();
+            // The mistake leaves readers the time to believe it.
+            yield_now();
+        }
+        if !self.options.makes(Mistake::CutUntold) {
+            state.cuts.push(last);
+        }
+        self.set_durable(state, last);
+        if !is_early {
+            self.note_half_a_change();
+        }
+        self.followers.notify_all();
+    }
+
+    /// Whether a thread makes files ready.
+    pub(crate) fn prepares_ahead(&self) -> bool {
+        self.options.own_thread && self.options.prepare_ahead
+    }
+
+    fn count_segment(&self, state: &mut State, ready: &Ready<D::File>) {
+        let stats = &mut state.stats;
+        stats.segments += 1;
+        match ready.blocks {
+            Blocks::Recycled => stats.segments_recycled += 1,
+            Blocks::Written => stats.segments_prepared += 1,
+            Blocks::Reserved => stats.segments_fallocated += 1,
+        }
+        if let Some(what) = self.pool.take_notice() {
+            state.events.push(Event::Fallback { what });
+        }
+        if self.prepares_ahead() && !ready.was_waiting {
+            stats.pool_empty += 1;
+            state.was_pool_empty = true;
+            let fallocated = ready.blocks == Blocks::Reserved;
+            state.events.push(Event::PoolEmpty { segment_bytes: ready.bytes(), fallocated });
+        }
+    }
+
+    /// A file with a durable header.
+    fn make_segment(
+        &self,
+        header: impl FnOnce(SegmentNumber) -> SegmentHeader,
+        bytes: u64,
+        reserve: bool,
+    ) -> std::result::Result<(SegmentHeader, Ready<D::File>), ObtainError> {
+        let ready = self.pool.obtain(bytes, &self.options, reserve)?;
+        let header = header(ready.number);
+        let is_retried = self.options.makes(Mistake::HeaderFailureRetried);
+        let failed = if is_retried { ObtainError::Retry } else { ObtainError::Poison };
+        let written = self.write_header(&ready.file, &header);
+        match written.result {
+            Ok(()) => Ok((header, ready)),
+            // Before the log goes on without it no crash may find a header in it, whole or in part.
+            Err(error) if written.is_refused => match self.pool.give_back(ready, &self.options) {
+                Ok(()) => Err(ObtainError::Retry(refused(HEADER_BYTES as u64, error))),
+                Err(_) => Err(failed(error)),
+            },
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Says in the old segment, which ends with the record `last`, which one comes next. Where an opening could not say its
+    /// epoch there yet, that comes first; where there is no room it is left out: the new header says it all.
+    fn seal<'a>(&'a self, mut state: Guard<'a>, next: SegmentNumber, last: Lsn) -> (Guard<'a>, Result<()>) {
+        if self.would_rewrite(&state) {
+            // What a segment without a seal leaves open the new header says.
+            let segment = Arc::clone(&lock(&self.segments).head().segment);
+            state.events.push(self.sealed(segment, last));
+            return (state, Ok(()));
+        }
+        if let Some(epoch) = state.epoch_due
+            && state.gathering.control(&epoch).is_err()
+        {
+            return (state, Ok(()));
+        }
+        // Without room for the seal an epoch alone may be gathered; it says nothing wrong.
+        let _ = state.gathering.control(&Control::Seal(next));
+        let segment = Arc::clone(&lock(&self.segments).head().segment);
+        if !self.prepares_ahead() {
+            let (mut state, result) = match self.options.makes(Mistake::FirstGroupEarly) {
+                true => self.write_group(state, true),
+                false => self.write_control(state, Need::May),
+            };
+            let result = or_left_out(result);
+            if result.is_ok() && self.options.listener.is_some() {
+                state.events.push(self.sealed(segment, last));
+            }
+            return (state, result);
+        }
+        if !state.gathering.is_empty() {
+            let frozen = self.freeze(&mut state);
+            let file = Arc::clone(&lock(&self.writer).file);
+            self.seal_later(Seal::of(&frozen.memory[..frozen.len], frozen.offset, segment, file, last));
+            self.keep_memory(&mut state, Some(frozen.memory));
+        }
+        (state, Ok(()))
+    }
+
+    /// Whether the next group would write again the block in which the log ends, and no group of a padded log may: it was
+    /// written without padding until now. The format has nothing that stands between two groups, so the log goes on in
+    /// another segment.
+    pub(super) fn would_rewrite(&self, state: &State) -> bool {
+        self.pads() && !state.gathering.at().is_multiple_of(BLOCK_BYTES as u64)
+    }
+
+    /// From now on groups go into this segment.
+    fn enter(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>) {
+        let segment = Arc::new(Segment::new(header));
+        segment.adopt(&ready.file);
+        lock(&self.writer).enter(ready.file, ready.asks);
+        let mut segments = lock(&self.segments);
+        match header.predecessor {
+            Some(end) => {
+                // A cut may end the log in an older segment than the head.
+                let keep = segments.links.partition_point(|link| link.segment.number() <= end.segment);
+                let cut_off: Vec<_> = segments.links.drain(keep..).map(|link| link.segment).collect();
+                segments.obsolete.extend(cut_off);
+                segments.push(segment, end.byte);
+            }
+            None => {
+                let all: Vec<_> = segments.links.drain(..).map(|link| link.segment).collect();
+                segments.obsolete.extend(all);
+                segments.first_live = header.first_live;
+                segments.links.push(Link { segment, end: None });
+            }
+        }
+        drop(segments);
+        state.epoch = header.epoch;
+        state.gathering.enter(identity(&header, &self.options), header.epoch, header.first_lsn);
+        // Not earlier: how large the next file is to be goes by the segment that is in use.
+        state.files_wanted = true;
+        self.preparer.notify_one();
+    }
+}

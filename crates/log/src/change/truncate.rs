@@ -1,0 +1,174 @@
+//! Truncation at both ends.
+//!
+//! *Owns*: what becomes durable before records are gone, and before their files are used again. *May not touch*: readers; they
+//! ask for the number of the last change.
+
+use std::time::Duration;
+
+use inkstone_format::{Control, Kind, Lsn, Position, Roll};
+use inkstone_io::Directory;
+
+use crate::change::roll::Next;
+use crate::commit::room::or_left_out;
+use crate::commit::shared::Shared;
+use crate::commit::state::Guard;
+use crate::error::{Error, Result};
+use crate::mistake::Mistake;
+use crate::recovery::beside::open_for_reading;
+use crate::recovery::recover::damage;
+use crate::sync::lock;
+use crate::walk::window::{Item, Walk, Window};
+
+impl<D: Directory> Shared<D> {
+    /// Gives up all records before `first`; durable on return, and the files that held only those are free.
+    pub(crate) fn truncate_before(&self, first: Lsn) -> Result<()> {
+        let (mut state, turn) = self.take_turn(self.lock())?;
+        // What is gathered behind a control group would keep it from being taken back (`commit/room.rs`).
+        state.changing = self.options.keeps_room;
+        let (mut state, mut result) = self.begin_epoch(state);
+        if result.is_ok() {
+            (state, result) = self.write_gathered(state);
+        }
+        if result.is_ok() && first > state.gathering.next_lsn() {
+            let last = state.reserved();
+            result = Err(Error::NotYet { lsn: first, durable: last });
+        }
+        if result.is_ok() && first > lock(&self.segments).first_live {
+            if self.options.makes(Mistake::RemovesFirst) {
+                lock(&self.segments).give_up(first);
+                self.note_change();
+                result = self.retire_unread();
+            }
+            if result.is_ok() {
+                (state, result) = self.control(state, &Control::TruncateBefore(first));
+            }
+            if result.is_ok() {
+                lock(&self.segments).give_up(first);
+                self.note_change();
+            }
+        }
+        if result.is_ok() {
+            drop(state);
+            result = self.retire_unread();
+            state = self.lock();
+        }
+        drop(self.end_turn(state, turn));
+        result
+    }
+
+    /// Takes back the files of segments that are not the log's any more and that nobody reads.
+    pub(crate) fn retire_unread(&self) -> Result<()> {
+        let unread = lock(&self.segments).take_unread(self.options.makes(Mistake::RecyclesPinned));
+        let count = unread.len();
+        let mut result = Ok(());
+        for segment in unread {
+            let retired = self.pool.retire(segment.number(), segment.header.segment_bytes, &self.options);
+            if retired.is_err() {
+                // It is tried again with the next.
+                lock(&self.segments).obsolete.push(segment);
+            }
+            result = result.and(retired);
+        }
+        result?;
+        if !self.prepares_ahead() {
+            while self.pool.remove_some(Duration::ZERO)? {}
+            if count > 0 {
+                self.keep_room()?;
+            }
+        } else if count > 0 {
+            self.lock().files_wanted = true;
+            self.preparer.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Takes off all records after `last`; durable on return.
+    pub(crate) fn truncate_after(&self, last: Lsn) -> Result<()> {
+        let (mut state, turn) = self.take_turn(self.lock())?;
+        state.changing = true;
+        let (mut state, mut result) = self.begin_epoch(state);
+        if result.is_ok() {
+            (state, result) = self.write_gathered(state);
+        }
+        let (state, result) = match result {
+            Ok(()) => self.cut(state, last),
+            Err(error) => (state, Err(error)),
+        };
+        drop(self.end_turn(state, turn));
+        result
+    }
+
+    fn cut<'a>(&'a self, state: Guard<'a>, last: Lsn) -> (Guard<'a>, Result<()>) {
+        let reserved = state.reserved();
+        if last == reserved {
+            return (state, Ok(()));
+        }
+        if last > reserved {
+            return (state, Err(Error::NotYet { lsn: last, durable: reserved }));
+        }
+        let first_live = lock(&self.segments).first_live;
+        if last.next().is_none_or(|next| next < first_live) {
+            return (state, Err(Error::GivenUp { lsn: last, first: first_live }));
+        }
+        drop(state);
+        let predecessor = if last < first_live { Ok(None) } else { self.end_of(last).map(Some) };
+        let mut state = self.lock();
+        let (predecessor, epoch) = match (predecessor, state.epoch.next()) {
+            (Ok(predecessor), Some(epoch)) => (predecessor, epoch),
+            (Err(error), _) => return (state, Err(error)),
+            (_, None) => return (state, Err(Error::UsedUp)),
+        };
+        let previous = state.epoch;
+        let first_lsn = last.next().unwrap_or(Lsn::FIRST);
+        let bytes = self.head_header().segment_bytes;
+        let roll = if predecessor.is_some() { Roll::Cut } else { Roll::Begin };
+        let mut result;
+        let next = Next { epoch, roll, predecessor, first_lsn, bytes, cut: Some(last) };
+        (state, result) = self.begin_segment(state, next);
+        if result.is_err() {
+            return (state, result);
+        }
+        // From here on the cut is durable. The epoch comes before all else that is written.
+        let said = Control::Epoch { previous: Some(previous), recovered: last };
+        if self.options.makes(Mistake::CutEpochNotSynced) {
+            let _ = state.gathering.control(&said);
+            (state, result) = self.write_group(state, true);
+        } else {
+            state.epoch_due = Some(said);
+            (state, result) = self.begin_epoch(state);
+            // Without room for it: as an opening does (`commit/room.rs`).
+            result = or_left_out(result);
+        }
+        if result.is_ok() {
+            drop(state);
+            result = self.retire_unread();
+            state = self.lock();
+        }
+        (state, result)
+    }
+
+    /// The byte after the frame of a durable record.
+    fn end_of(&self, lsn: Lsn) -> Result<Position> {
+        let (link, first_live) = {
+            let segments = lock(&self.segments);
+            (segments.find(lsn).cloned(), segments.first_live)
+        };
+        let Some(link) = link else { return Err(Error::GivenUp { lsn, first: first_live }) };
+        let file = link.segment.file(&*self.directory, &open_for_reading(&self.options))?;
+        let decoder = link.segment.decoder_at(lsn, link.end, &file, &self.options)?;
+        let mut walk = Walk::new(Window::new(file, 256 << 10), decoder);
+        loop {
+            match walk.step()? {
+                Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn == lsn => {
+                    let is_early = self.options.makes(Mistake::CutBeforeRecord);
+                    let byte = if is_early { frame.at } else { frame.end };
+                    return Ok(Position { segment: link.segment.number(), byte });
+                }
+                Item::Stop(stop) => {
+                    return Err(damage(&mut walk, &*self.directory, &stop, self.durable(), link.end)?);
+                }
+                _ => {}
+            }
+        }
+    }
+}

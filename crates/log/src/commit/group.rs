@@ -1,0 +1,192 @@
+//! Group commit: how a group gets from the buffer it was gathered in to the disk, and what is known afterwards.
+//!
+//! *Owns*: closing a group, writing it, moving the watermark. *May not touch*: waiting for a group (`turn.rs`, `wait.rs`), what
+//! the calls to the file system are (`writer.rs`).
+//!
+//! A group is written by whoever has the turn: a waiter that leads (a lone writer has nobody to wait for), or the log's own
+//! thread. Who finds the buffer full and does not wait for its records *hands the group over*: it closes the group, leaves it
+//! to the log's own thread together with the turn, and goes on in the other buffer. So gathering and writing overlap, and
+//! still one group is in flight at a time.
+
+use inkstone_format::limits::HEADER_BYTES;
+use inkstone_format::{Lsn, Promise};
+use inkstone_io::{AlignedBuf, Directory};
+
+use crate::commit::gathering::{Frozen, Group, memory_bytes, memory_for};
+use crate::commit::room::{Need, refused};
+use crate::commit::shared::Shared;
+use crate::commit::state::Guard;
+use crate::commit::state::State;
+use crate::commit::writer::Way;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::mistake::Mistake;
+use crate::sync::{Ordering, lock};
+
+impl<D: Directory> Shared<D> {
+    /// Writes what is gathered, if anything is, and makes it durable. The caller has the turn.
+    ///
+    /// # Errors
+    /// The poison, if it failed.
+    pub(crate) fn write_gathered<'a>(&'a self, state: Guard<'a>) -> (Guard<'a>, Result<()>) {
+        self.write_group(state, false)
+    }
+
+    /// As [`Shared::write_gathered`]; to write it `unsynced` is a mistake.
+    pub(crate) fn write_group<'a>(&'a self, mut state: Guard<'a>, unsynced: bool) -> (Guard<'a>, Result<()>) {
+        if state.gathering.is_empty() {
+            return (state, Ok(()));
+        }
+        let group = self.close_group(&mut state);
+        let way = if unsynced { Way::Unsynced } else { Way::Usual };
+        self.write_closed(state, group, &way, None)
+    }
+
+    /// Writes what is gathered, as [`Shared::write_gathered`] does. Where an overwrite may need room and this one has
+    /// none, a group without records is taken back.
+    ///
+    /// # Errors
+    /// The poison; [`Error::NoRoom`] when the group was taken back: the log is as it was.
+    pub(crate) fn write_control<'a>(&'a self, mut state: Guard<'a>, need: Need) -> (Guard<'a>, Result<()>) {
+        if !self.options.keeps_room {
+            return self.write_gathered(state);
+        }
+        if state.gathering.is_empty() {
+            return (state, Ok(()));
+        }
+        let head = lock(&self.segments).head().segment.number();
+        let way = self.step_by_step(head);
+        let closed = self.close_group(&mut state);
+        self.write_closed(state, closed, &way, Some(need))
+    }
+
+    /// Ends the group that is gathered, and begins the next one. The caller has the turn.
+    pub(crate) fn close_group(&self, state: &mut State) -> Group {
+        let waiters = state.rule.close();
+        let number = state.group;
+        state.group += 1;
+        state.room_wanted = false;
+        let since = state.gathered_since.take();
+        self.unclaimed.store(false, Ordering::Relaxed);
+        let frozen = self.freeze(state);
+        if self.options.makes(Mistake::WatermarkEarly) {
+            self.set_durable(state, frozen.last());
+        }
+        Group { number, frozen, waiters, since }
+    }
+
+    /// Closes the group that is gathered and leaves it, with the turn, to the log's own thread. The caller has seen that the
+    /// turn is free and that something is gathered, and goes on gathering.
+    ///
+    /// # Errors
+    /// When the log is poisoned or closed.
+    pub(crate) fn hand_over(&self, state: &mut State) -> Result<()> {
+        state.check_open()?;
+        assert!(!state.taken, "a group handed over beside another");
+        state.taken = !self.options.makes(Mistake::TurnNotHanded);
+        let turn = self.turn_in_hand();
+        state.handed = Some(self.close_group(state));
+        turn.hand_on();
+        self.committer.notify_one();
+        Ok(())
+    }
+
+    /// Writes a group that is closed. What `need` says is for one that finds no room (`room.rs`).
+    pub(crate) fn write_closed<'a>(
+        &'a self,
+        state: Guard<'a>,
+        group: Group,
+        way: &Way<D::File>,
+        need: Option<Need>,
+    ) -> (Guard<'a>, Result<()>) {
+        drop(state);
+        let Group { number, frozen, waiters, since } = group;
+        let (last, at, end, bytes) = (frozen.last(), frozen.at, frozen.end, frozen.len as u64);
+        let has_records = frozen.has_records;
+        let mut written = match need {
+            Some(Need::Must) => self.write_with_room(frozen, way),
+            _ => lock(&self.writer).group(frozen, way),
+        };
+        let took = written.write + written.sync.unwrap_or_default();
+        let mut state = self.lock();
+        if took >= self.options.slow_commit {
+            state.events.push(Event::SlowCommit { took, bytes });
+        }
+        if written.is_refused && need.is_some() && !has_records && state.gathering.is_empty() {
+            written.memory = written.memory.map(|memory| state.gathering.take_back(at, memory));
+            written.result = written.result.map_err(|error| refused(bytes, error));
+        }
+        self.keep_memory(&mut state, written.memory);
+        if let Err(no_room @ Error::NoRoom { .. }) = written.result {
+            return (state, Err(no_room));
+        }
+        if let Err(error) = written.result {
+            if self.options.makes(Mistake::WatermarkOnFailure) {
+                self.set_durable(&mut state, last);
+            }
+            let poisoned = self.poison(&mut state, error);
+            return (state, Err(poisoned));
+        }
+        if let Some(poison) = &state.poison {
+            let poisoned = Error::Poisoned(poison.clone());
+            return (state, Err(poisoned));
+        }
+        self.note_group(last, end, &state);
+        self.set_durable(&mut state, last);
+        state.rule.committed(waiters, took);
+        state.unpromised = true;
+        state.last_commit = written.started + took;
+        let stats = &mut state.stats;
+        stats.groups += 1;
+        stats.group_bytes += bytes;
+        stats.waiters += waiters as u64;
+        stats.commit.add(took);
+        stats.write.add(written.write);
+        if let Some(sync) = written.sync {
+            stats.sync.add(sync);
+        }
+        if let Some(since) = since {
+            stats.queue.add(written.started.saturating_duration_since(since));
+        }
+        state.told = state.reserved();
+        self.wake_group(number);
+        self.followers.notify_all();
+        (state, Ok(()))
+    }
+
+    /// Ends the group that is gathered; it says what is durable now.
+    pub(crate) fn freeze(&self, state: &mut State) -> Frozen {
+        let promise = match self.options.makes(Mistake::NoPromise) {
+            true => Promise { lsn: Lsn::ZERO, end: HEADER_BYTES as u64 },
+            false => Promise { lsn: state.durable, end: state.gathering.at() },
+        };
+        let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
+        state.gathering.freeze(promise, self.pads(), memory)
+    }
+
+    /// Whether every group has blocks of its own.
+    pub(crate) fn pads(&self) -> bool {
+        self.options.pad_groups && !self.options.makes(Mistake::PaddingForgotten)
+    }
+
+    /// Keeps a group's memory for the next one, unless it was grown.
+    pub(crate) fn keep_memory(&self, state: &mut State, memory: Option<AlignedBuf>) {
+        state.spare = memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
+    }
+
+    /// Lets readers begin at the end of this group.
+    fn note_group(&self, last: Lsn, end: u64, state: &State) {
+        let segments = lock(&self.segments);
+        let segment = &segments.head().segment;
+        segment.note(&inkstone_format::Tail {
+            end,
+            next_lsn: last.next().unwrap_or(last),
+            epoch: state.epoch,
+            promise: state.durable,
+            first_live: segments.first_live,
+            groups: 0,
+            closed: false,
+            sealed: None,
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! The gathering rule: which waiter writes the group that is gathered, and when.
+//!
+//! *Owns*: the counts, and what follows from them. *May not touch*: locks, threads, the clock.
+//!
+//! *Gathering by expectation*: a group is written by the waiter that makes it as large as expected, which is the waiters of the group
+//! that was just acknowledged and those that were waiting already. The first waiter of a group holds a timer of about one commit,
+//! in case the others do not come. A lone waiter expects one, and never waits for others.
+
+use std::time::Duration;
+
+/// The timer is kept within these bounds.
+const LINGER_MIN: Duration = Duration::from_micros(20);
+const LINGER_MAX: Duration = Duration::from_millis(10);
+
+/// What a waiter does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It writes the group.
+    Lead,
+    /// It sleeps until it is woken: somebody writes, or holds the timer.
+    Sleep,
+    /// It holds the timer: it sleeps until it is woken, or this time is over.
+    Hold(Duration),
+}
+
+/// Waiters of the group that is gathered, and how many are expected.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    waiting: usize,
+    expected: usize,
+    /// A waiter holds the timer.
+    is_timed: bool,
+    /// How long commits take, smoothed.
+    commit_time: Duration,
+}
+
+impl Rule {
+    pub(crate) fn new() -> Self {
+        Self { waiting: 0, expected: 0, is_timed: false, commit_time: Duration::from_micros(100) }
+    }
+
+    /// Whether anybody waits for the group that is gathered.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiting > 0
+    }
+
+    pub(crate) fn is_timed(&self) -> bool {
+        self.is_timed
+    }
+
+    /// A waiter of the gathered group has come.
+    pub(crate) fn arrive(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// What a waiter that was counted does. `is_writing`: another group is being written. `is_late`: its timer is over, or it was
+    /// not woken in time.
+    pub(crate) fn step(&mut self, is_writing: bool, is_late: bool) -> Step {
+        if is_writing {
+            Step::Sleep
+        } else if is_late || self.waiting >= self.expected {
+            Step::Lead
+        } else if self.is_timed {
+            Step::Sleep
+        } else {
+            self.is_timed = true;
+            Step::Hold(self.commit_time.clamp(LINGER_MIN, LINGER_MAX))
+        }
+    }
+
+    /// The waiter that held the timer has woken, and the group it held it for is still gathered.
+    pub(crate) fn timer(&mut self) {
+        self.is_timed = false;
+    }
+
+    /// The group that was gathered is closed; gives its waiters. The next group's first waiter takes a timer of its own.
+    pub(crate) fn close(&mut self) -> usize {
+        self.is_timed = false;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// A group that had so many waiters is durable. They are expected again.
+    pub(crate) fn committed(&mut self, waiters: usize, took: Duration) {
+        self.commit_time = (self.commit_time * 7 + took) / 8;
+        self.expected = waiters + self.waiting;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOOK: Duration = Duration::from_micros(100);
+
+    /// After a group of `acknowledged` waiters, when `early` others waited already, `now` waiters are there.
+    fn after(acknowledged: usize, early: usize, now: usize) -> Rule {
+        let mut rule = Rule::new();
+        (0..acknowledged).for_each(|_| rule.arrive());
+        assert_eq!(rule.close(), acknowledged);
+        (0..early).for_each(|_| rule.arrive());
+        rule.committed(acknowledged, TOOK);
+        (early..now).for_each(|_| rule.arrive());
+        rule
+    }
+
+    #[test]
+    fn who_leads_and_who_sleeps() {
+        let hold = Step::Hold(TOOK);
+        // acknowledged, early, now; another group is being written; late -> the step
+        for (counts, is_writing, is_late, step) in [
+            // A lone writer expects one, and never waits.
+            ((0, 0, 1), false, false, Step::Lead),
+            ((1, 0, 1), false, false, Step::Lead),
+            // Eight that take turns: the eighth leads, the first holds the timer.
+            ((8, 0, 1), false, false, hold),
+            ((8, 0, 7), false, false, hold),
+            ((8, 0, 8), false, false, Step::Lead),
+            // Those that waited already are expected besides those that were acknowledged.
+            ((4, 4, 7), false, false, hold),
+            ((4, 4, 8), false, false, Step::Lead),
+            // More than expected do not wait for more.
+            ((1, 0, 3), false, false, Step::Lead),
+            // One group is in flight at a time, also when all are there, or one is late.
+            ((8, 0, 8), true, false, Step::Sleep),
+            ((8, 0, 1), true, true, Step::Sleep),
+            // The timer is over: whoever is there goes.
+            ((8, 0, 1), false, true, Step::Lead),
+        ] {
+            let (acknowledged, early, now) = counts;
+            let mut rule = after(acknowledged, early, now);
+            assert_eq!(rule.step(is_writing, is_late), step, "{counts:?}, {is_writing}, {is_late}");
+        }
+    }
+
+    #[test]
+    fn one_waiter_holds_the_timer_of_a_group() {
+        let mut rule = after(4, 0, 2);
+        assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+        assert_eq!(rule.step(false, false), Step::Sleep, "somebody holds it");
+        // Its holder was woken, and the group is still gathered: it may hold it again.
+        rule.timer();
+        assert!(!rule.is_timed());
+        assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+        // The group was written without it.
+        assert_eq!(rule.close(), 2);
+        assert!(!rule.is_timed() && !rule.has_waiters());
+        rule.committed(2, TOOK);
+        rule.arrive();
+        assert_eq!(rule.step(false, false), Step::Hold(TOOK), "the next group has a timer of its own");
+    }
+
+    #[test]
+    fn the_timer_follows_the_commits_within_bounds() {
+        for (took, least, most) in [
+            (Duration::ZERO, LINGER_MIN, LINGER_MIN),
+            (Duration::from_millis(1), Duration::from_micros(990), Duration::from_millis(1)),
+            (Duration::from_secs(1), LINGER_MAX, LINGER_MAX),
+        ] {
+            let mut rule = Rule::new();
+            (0..100).for_each(|_| rule.committed(2, took));
+            rule.arrive();
+            let Step::Hold(linger) = rule.step(false, false) else { panic!("{rule:?}") };
+            assert!(least <= linger && linger <= most, "{took:?}: {linger:?}");
+        }
+    }
+}

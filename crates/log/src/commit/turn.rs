@@ -1,0 +1,115 @@
+//! Waiting for the turn, and committing with it.
+//!
+//! *Owns*: how a thread of the log or of its user sleeps; taking the turn; writing what is gathered now, or what was handed over.
+//! *May not touch*: which record is waited for (`wait.rs`).
+
+use std::time::Duration;
+
+use inkstone_format::limits::CONTROL_RESERVE_BYTES;
+use inkstone_format::{Control, Lsn, PromiseReason};
+use inkstone_io::Directory;
+
+use crate::commit::shared::{Shared, Turn};
+use crate::commit::sleepers::Sleepers;
+use crate::commit::state::Guard;
+use crate::commit::writer::Way;
+use crate::error::Result;
+use crate::mistake::Mistake;
+use crate::sync::FALLBACK;
+
+impl<D: Directory> Shared<D> {
+    /// Sleeps until woken.
+    pub(crate) fn sleep<'a>(&'a self, on: &Sleepers, state: Guard<'a>) -> Guard<'a> {
+        self.sleep_for(on, state, FALLBACK).0
+    }
+
+    pub(crate) fn sleep_for<'a>(
+        &'a self,
+        on: &Sleepers,
+        state: Guard<'a>,
+        time: Duration,
+    ) -> (Guard<'a>, bool) {
+        let Some(state) = self.write_what_is_handed_here(state) else { return (self.lock(), false) };
+        let timed_out = on.sleep(state, time, 0, || self.is_panicked());
+        (self.lock(), timed_out)
+    }
+
+    /// A waker or a listener that runs on the log's own thread may append and wait there. What was handed to that thread meanwhile
+    /// must not wait for it. `None` if something was.
+    fn write_what_is_handed_here<'a>(&'a self, state: Guard<'a>) -> Option<Guard<'a>> {
+        if !state.is_handed_here() {
+            return Some(state);
+        }
+        self.write_handed(state);
+        None
+    }
+
+    /// As [`Shared::sleep_for`]; `None`, and the lock is not taken again, when the record is durable by then. Whom a group
+    /// wakes need not queue for the lock. (A cut that lowers the watermark makes everything before it durable first.)
+    pub(super) fn sleep_for_durable<'a>(
+        &'a self,
+        on: &Sleepers,
+        state: Guard<'a>,
+        time: Duration,
+        lsn: Lsn,
+    ) -> Option<(Guard<'a>, bool)> {
+        let Some(state) = self.write_what_is_handed_here(state) else { return Some((self.lock(), false)) };
+        let is_durable = || lsn <= self.durable();
+        let is_over = || is_durable() || self.is_panicked();
+        let timed_out = on.sleep(state, time, self.options.yields, is_over);
+        if is_durable() { None } else { Some((self.lock(), timed_out)) }
+    }
+
+    /// Waits for the turn and takes it.
+    ///
+    /// # Errors
+    /// When the log is poisoned or closed.
+    pub(crate) fn take_turn<'a>(&'a self, mut state: Guard<'a>) -> Result<(Guard<'a>, Turn<'a, D>)> {
+        loop {
+            state.check_open()?;
+            if !state.taken {
+                state.taken = true;
+                return Ok((state, self.turn_in_hand()));
+            }
+            state = self.sleep(&self.room, state);
+        }
+    }
+
+    /// Writes what is gathered now, whoever waits for it.
+    ///
+    /// # Errors
+    /// When the log is poisoned or closed.
+    pub(crate) fn commit<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>> {
+        let (state, turn) = self.take_turn(state)?;
+        let (state, mut result) = self.write_gathered(state);
+        let state = if result.is_ok() && self.options.makes(Mistake::PromiseTooHigh) {
+            let more;
+            (more, result) = self.write_unsynced_promise(state);
+            more
+        } else {
+            state
+        };
+        let state = self.end_turn(state, turn);
+        result.map(|()| state)
+    }
+
+    /// For a mistake: a group that nobody syncs, and that the next group's promise covers all the same.
+    fn write_unsynced_promise<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, Result<()>) {
+        if !state.gathering.is_empty() || state.gathering.control_room() < CONTROL_RESERVE_BYTES {
+            return (state, Ok(()));
+        }
+        match state.gathering.control(&Control::Promise(PromiseReason::Idle)) {
+            Ok(()) => self.write_group(state, true),
+            Err(_) => (state, Ok(())),
+        }
+    }
+
+    /// For the log's own thread: writes what was handed over, and ends the turn that came with it.
+    pub(crate) fn write_handed<'a>(&'a self, mut state: Guard<'a>) {
+        let Some(group) = state.handed.take() else { return };
+        let turn = self.turn_in_hand();
+        // A failed write poisons the log, and that is how everybody learns of it.
+        let (state, _) = self.write_closed(state, group, &Way::Usual, None);
+        drop(self.end_turn(state, turn));
+    }
+}

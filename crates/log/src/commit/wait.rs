@@ -1,0 +1,154 @@
+//! Waiting for a record: by a thread that may lead the commit, by a future, or by nobody.
+//!
+//! *Owns*: who leads, and when (the gathering rule). *May not touch*: how a group is written (`group.rs`).
+
+use std::task::Waker;
+
+use inkstone_format::Lsn;
+use inkstone_io::Directory;
+
+use crate::commit::rule::Step;
+use crate::commit::shared::Shared;
+use crate::commit::waking::Waiting;
+use crate::error::{Error, Result};
+use crate::mistake::Mistake;
+use crate::sync::{FALLBACK, Ordering};
+
+impl<D: Directory> Shared<D> {
+    /// Waits until the record is acknowledged: durable, unless the options say that being appended is enough.
+    ///
+    /// # Errors
+    /// As [`Shared::wait`].
+    pub(crate) fn acknowledge(&self, lsn: Lsn, cuts: usize) -> Result<()> {
+        self.check_process()?;
+        if self.options.periodic.is_none() {
+            return self.wait(lsn, cuts);
+        }
+        self.want(lsn);
+        self.lock().outcome(lsn, cuts).unwrap_or(Ok(()))
+    }
+
+    /// Waits until the record is durable; leads the commit if it is this caller's turn.
+    ///
+    /// # Errors
+    /// The poison, if the record will never be known to be durable.
+    pub(crate) fn wait(&self, lsn: Lsn, cuts: usize) -> Result<()> {
+        let mut state = self.lock();
+        let mut counted = None;
+        let mut is_late = false;
+        loop {
+            if let Some(outcome) = state.outcome(lsn, cuts) {
+                return outcome;
+            }
+            let is_next = lsn.before() == Some(state.durable);
+            if self.options.makes(Mistake::FollowerToldOk) && lsn <= state.told
+                || self.options.makes(Mistake::WatermarkOffByOne) && is_next
+            {
+                return Ok(());
+            }
+            if state.closed {
+                return Err(Error::Closed);
+            }
+            let gathered = lsn >= state.gathering.first_lsn();
+            if !gathered {
+                // It is in the group that is being written.
+                let on = &self.groups[(state.group.wrapping_sub(1) % 2) as usize];
+                match self.sleep_for_durable(on, state, FALLBACK, lsn) {
+                    Some((locked, _)) => state = locked,
+                    None => return Ok(()),
+                }
+                continue;
+            }
+            if counted != Some(state.group) {
+                counted = Some(state.group);
+                is_late = false;
+                state.rule.arrive();
+            }
+            let group = state.group;
+            let on = &self.groups[(group % 2) as usize];
+            let is_writing = state.taken;
+            match state.rule.step(is_writing, is_late) {
+                Step::Lead => state = self.commit(state)?,
+                Step::Sleep => {
+                    let Some((locked, slept)) = self.sleep_for_durable(on, state, FALLBACK, lsn) else {
+                        return Ok(());
+                    };
+                    state = locked;
+                    // Nobody writes, nobody holds a timer, and nobody has said so.
+                    let is_missed =
+                        slept && !state.taken && !state.rule.is_timed() && counted == Some(state.group);
+                    state.stats.missed_wakeups += u64::from(is_missed);
+                    is_late |= is_missed;
+                }
+                Step::Hold(linger) => {
+                    match self.sleep_for_durable(on, state, linger, lsn) {
+                        Some(woken) => (state, is_late) = woken,
+                        None => return Ok(()),
+                    }
+                    if state.group == group {
+                        state.rule.timer();
+                    } else {
+                        is_late = false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks without waiting; leaves a waker if it is not decided.
+    pub(crate) fn poll(&self, lsn: Lsn, cuts: usize, waker: &Waker) -> Option<Result<()>> {
+        if let Err(forked) = self.check_process() {
+            return Some(Err(forked));
+        }
+        if lsn <= self.durable() {
+            return Some(Ok(()));
+        }
+        // Cloning is the user's code as well, and so is dropping a clone that was not needed: both without the lock.
+        let mut waker = Some(waker.clone());
+        let mut state = self.lock();
+        if let Some(outcome) = state.outcome(lsn, cuts) {
+            return Some(outcome);
+        }
+        if state.closed {
+            return Some(Err(Error::Closed));
+        }
+        if self.options.periodic.is_some() {
+            drop(state);
+            self.want(lsn);
+            return Some(Ok(()));
+        }
+        let is_there = |future: &Waiting| {
+            future.lsn == lsn && waker.as_ref().is_some_and(|waker| future.waker.will_wake(waker))
+        };
+        if !state.futures.iter().any(is_there)
+            && let Some(waker) = waker.take()
+        {
+            state.futures.push(Waiting { lsn, cuts, waker });
+        }
+        drop(state);
+        self.want(lsn);
+        None
+    }
+
+    /// Asks the log's own thread to commit what was just gathered, in time: nobody may ever wait for it. The caller has the lock.
+    #[inline]
+    pub(crate) fn claim(&self) {
+        if !self.unclaimed.swap(true, Ordering::Relaxed) {
+            self.committer.notify_one();
+        }
+    }
+
+    /// Asks the log's own thread to commit up to `lsn` soon.
+    #[inline]
+    pub(crate) fn want(&self, lsn: Lsn) {
+        if lsn <= self.durable() || self.is_forked() {
+            return;
+        }
+        // Looked at before it is set: each record of a producer that does not wait comes here. While it is set the thread is
+        // awake, or has a timer.
+        if !self.unclaimed.load(Ordering::Relaxed) {
+            let _state = self.lock();
+            self.claim();
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Where a reader's records come from: a log that this process writes, or one that another may be writing.
+//!
+//! *Owns*: the questions that both answer. *May not touch*: how records are found (`cursor.rs`, `finder.rs`).
+
+use std::sync::Arc;
+
+use inkstone_format::Lsn;
+use inkstone_io::{Access, Directory, File as _, OpenFile};
+
+use crate::commit::shared::Shared;
+use crate::error::{Error, Result};
+use crate::mistake::Mistake;
+use crate::names;
+use crate::options::Options;
+use crate::read::view::{Now, View};
+use crate::segment::Link;
+use crate::sync::{FALLBACK, Instant, lock};
+use crate::walk::ahead::{ENGINE, Means, Stretch};
+
+/// Where a reader's records come from.
+pub(crate) enum Source<D: Directory> {
+    /// A log that this process has open for writing.
+    Living(Arc<Shared<D>>),
+    /// A log that somebody else may have open for writing.
+    View(Arc<View<D>>),
+}
+
+impl<D: Directory> Clone for Source<D> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Living(shared) => Self::Living(Arc::clone(shared)),
+            Self::View(view) => Self::View(Arc::clone(view)),
+        }
+    }
+}
+
+impl<D: Directory> Source<D> {
+    pub(crate) fn directory(&self) -> &D {
+        match self {
+            Self::Living(shared) => &shared.directory,
+            Self::View(view) => &view.directory,
+        }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        match self {
+            Self::Living(shared) => &shared.options,
+            Self::View(view) => &view.options,
+        }
+    }
+
+    /// The view, if it is one.
+    pub(crate) fn view(&self) -> Option<&View<D>> {
+        match self {
+            Self::Living(_) => None,
+            Self::View(view) => Some(view),
+        }
+    }
+
+    /// A number that is another one when records were given up or taken off, or another look was taken. Ask for it before
+    /// [`Source::now`].
+    pub(crate) fn version(&self) -> u64 {
+        match self {
+            Self::Living(shared) => shared.changes(),
+            Self::View(view) => view.version(),
+        }
+    }
+
+    /// Whether nothing that was asked for since [`Source::version`] gave this can be half of what a cut has changed.
+    pub(crate) fn is_still(&self, version: u64) -> bool {
+        version.is_multiple_of(2) && self.version() == version
+    }
+
+    /// As [`Shared::check_process`], also of a log that another process writes.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.is_forked() {
+            Err(Error::Forked { path: self.directory().path().to_path_buf() })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn is_forked(&self) -> bool {
+        self.directory().is_forked() && !self.options().makes(Mistake::ForkMarkNotAsked)
+    }
+
+    /// In a forked child: an empty log that begins behind the watermark, as far as that can be known without a lock.
+    pub(crate) fn now(&self) -> Now {
+        match self {
+            _ if self.is_forked() => {
+                let durable = match self {
+                    Self::Living(shared) => shared.durable(),
+                    Self::View(_) => Lsn::ZERO,
+                };
+                Now { durable, first: durable.next().unwrap_or(Lsn::FIRST), cuts: 0 }
+            }
+            Self::Living(shared) => {
+                let state = shared.lock();
+                let past = shared.options.makes(Mistake::ReadsPastWatermark);
+                let durable = if past { state.reserved() } else { state.durable };
+                Now { durable, first: lock(&shared.segments).first_live, cuts: state.cut_count() }
+            }
+            Self::View(view) => view.now(),
+        }
+    }
+
+    /// The lowest LSN that the cuts from number `cuts` on left as the last.
+    pub(crate) fn lowest_cut_since(&self, cuts: usize) -> Option<Lsn> {
+        match self {
+            Self::Living(shared) => {
+                shared.lock().cuts.get(cuts..).and_then(|later| later.iter().min().copied())
+            }
+            Self::View(view) => view.lowest_cut_since(cuts),
+        }
+    }
+
+    /// The segment of a record that is durable and not given up, and which record is the first.
+    pub(crate) fn find_durable(&self, lsn: Lsn) -> Option<(Lsn, Link<D::File>)> {
+        let (durable, first, link) = match self {
+            Self::Living(shared) => {
+                let past = shared.options.makes(Mistake::ReadsPastWatermark);
+                let durable = if past { shared.lock().reserved() } else { shared.durable() };
+                let segments = lock(&shared.segments);
+                (durable, segments.first_live, segments.find(lsn).cloned())
+            }
+            Self::View(view) => {
+                let (now, link) = view.now_and_find(lsn);
+                (now.durable, now.first, link)
+            }
+        };
+        let given_up = lsn < first && !self.options().makes(Mistake::GivenUpShown);
+        let is_there = lsn <= durable && !given_up && lsn >= Lsn::FIRST;
+        is_there.then_some(first).zip(link)
+    }
+
+    pub(crate) fn find(&self, lsn: Lsn) -> Option<Link<D::File>> {
+        match self {
+            Self::Living(shared) => lock(&shared.segments).find(lsn).cloned(),
+            Self::View(view) => view.find(lsn),
+        }
+    }
+
+    /// The segment behind this one, if the log has gone on.
+    pub(crate) fn after(&self, link: &Link<D::File>) -> Option<Link<D::File>> {
+        let number = link.segment.number();
+        match self {
+            Self::Living(shared) => lock(&shared.segments).after(number).cloned(),
+            Self::View(view) => view.after(number),
+        }
+    }
+
+    /// Up to which byte a segment's file can be read ahead: nothing before it is going to be written again.
+    pub(crate) fn stretch(&self, link: &Link<D::File>) -> Result<Stretch<D::File>> {
+        let segment = &link.segment;
+        let number = segment.number();
+        let end = match self {
+            _ if link.end.is_some() => link.end,
+            Self::Living(_) => None,
+            Self::View(view) => view.settled_end(number),
+        };
+        let file = segment.cached_file(self.directory())?;
+        Ok(Stretch { number, file, end, prover: Some(segment.prover(self.options())) })
+    }
+
+    /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.
+    pub(crate) fn wait(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
+        self.check_process()?;
+        match self {
+            Self::Living(shared) => {
+                let mut state = shared.lock();
+                while state.durable < lsn && state.cut_count() == cuts {
+                    state.check_open()?;
+                    let left = until.map_or(FALLBACK, |until| {
+                        until.saturating_duration_since(Instant::now()).min(FALLBACK)
+                    });
+                    if left.is_zero() {
+                        break;
+                    }
+                    (state, _) = shared.sleep_for(&shared.followers, state, left);
+                }
+                Ok(())
+            }
+            Self::View(view) => view.wait(lsn, cuts, until),
+        }
+    }
+}
+
+impl<D: Directory> Means<D> for Source<D> {
+    fn engine(&self, threads: usize) -> Result<D::Engine> {
+        Ok(self.directory().engine(ENGINE, threads)?)
+    }
+
+    /// Through the page cache what is there, else past it: several reads in flight then leave the device no pause, and
+    /// nothing that others need is driven out of memory.
+    fn whole(&self, stretch: &Stretch<D::File>) -> Result<(Arc<D::File>, bool)> {
+        if stretch.file.is_cached()? {
+            return Ok((Arc::clone(&stretch.file), true));
+        }
+        let past = OpenFile::existing().read_only().access(Access::Direct);
+        match self.directory().open(&names::segment(stretch.number), &past) {
+            Ok(file) => Ok((Arc::new(file), false)),
+            // No O_DIRECT here, or the name was taken away.
+            Err(_) => Ok((Arc::clone(&stretch.file), false)),
+        }
+    }
+}

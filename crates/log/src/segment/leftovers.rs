@@ -1,0 +1,54 @@
+//! What earlier openings left in the directory, and is not part of the log.
+//!
+//! *Owns*: what becomes of it. *May not touch*: the log's segments.
+
+use inkstone_format::SegmentNumber;
+use inkstone_io::{Directory, File, OpenFile};
+
+use crate::names;
+use crate::options::Options;
+use crate::segment::listing::Listing;
+use crate::segment::pool::Pool;
+use crate::segment::reserve::ROOM_BYTES;
+use crate::sync::lock;
+
+impl<D: Directory> Pool<D> {
+    /// Takes over what earlier openings left: segments that are not the log's, files that never became segments, more free
+    /// ones than are wanted. What fails is left for the next opening. Gives how many.
+    pub(crate) fn tidy(&self, listing: &Listing, live: &[SegmentNumber], options: &Options) -> usize {
+        let mut count = 0;
+        for &number in listing.segments.iter().filter(|number| !live.contains(number)) {
+            let opened = self.directory.open(&names::segment(number), &OpenFile::existing().read_only());
+            if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
+                let mut files = lock(&self.files);
+                files.used_bytes = files.used_bytes.saturating_add(bytes);
+                drop(files);
+                count += usize::from(self.retire(number, bytes, options).is_ok());
+            }
+        }
+        for &number in &listing.unfinished {
+            count += usize::from(self.directory.remove(&names::new(number)).is_ok());
+        }
+        if listing.room {
+            self.tidy_room(options);
+        }
+        let mut files = lock(&self.files);
+        while files.free.len() > options.free_segments_chosen()
+            && let Some(spare) = files.free.pop()
+        {
+            files.doomed.push(spare);
+            count += 1;
+        }
+        count
+    }
+
+    /// Removes a file that keeps room where none is needed (the log was on btrfs once), or that is larger than ours are.
+    fn tidy_room(&self, options: &Options) {
+        let is_ours = options.keeps_room && lock(&self.files).room_bytes <= ROOM_BYTES[0];
+        if !is_ours && self.directory.remove(names::ROOM).is_ok() {
+            let mut files = lock(&self.files);
+            files.used_bytes = files.used_bytes.saturating_sub(files.room_bytes);
+            files.room_bytes = 0;
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! From a file with blocks to a file with a segment's name.
+//!
+//! *Owns*: which file is handed out or made ready next, its number, and the order of the steps that make it durable. *May not
+//! touch*: how blocks are made (`making.rs`).
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use inkstone_format::SegmentNumber;
+use inkstone_io::{Directory, File, OpenFile, SyncKind};
+
+use crate::choice::Asks;
+use crate::error::Error;
+use crate::mistake::Mistake;
+use crate::names;
+use crate::options::Options;
+use crate::segment::making::Rest;
+use crate::segment::pool::{
+    Made, ObtainError, Obtained, Pool, Ready, Spare, check_limit, no_room, no_room_or, open_for_groups,
+};
+use crate::sync::lock;
+
+/// So many names in a row that others have taken are passed over; then it is an error, to be tried again.
+const PASSED_OVER_MAX: u32 = 1000;
+
+impl<D: Directory> Pool<D> {
+    /// The next file of `bytes` bytes with a segment's name, durably: one that is ready, else one with old blocks, else a
+    /// new one whose blocks are made in the way of the options, or only reserved where the file system can do that.
+    pub(crate) fn obtain(&self, bytes: u64, options: &Options, reserve: bool) -> Obtained<Ready<D::File>> {
+        check_limit(self.directory.as_ref(), bytes).map_err(ObtainError::Retry)?;
+        if let Some(ready) = self.take_ready(bytes) {
+            return Ok(ready);
+        }
+        let made = match self.take_free(bytes, options) {
+            Some(spare) => Made::of(spare),
+            None => match self.make(bytes, options, reserve, &mut |_| true) {
+                // What is to be removed makes room, if it is only done at once.
+                Err(ObtainError::Retry(Error::NoRoom { .. })) if self.remove_all() => {
+                    self.make(bytes, options, reserve, &mut |_| true)?
+                }
+                made => made?,
+            },
+        };
+        // The preparer may have named one meanwhile: its number is lower, so it must go first or not at all.
+        let _naming = lock(&self.naming);
+        if let Some(ready) = self.front(bytes) {
+            self.take_back(&made, bytes);
+            return Ok(ready);
+        }
+        self.demote();
+        self.name(made, bytes, options)
+    }
+
+    /// A file that is ready, if it has this size. None of another size can be used before it, so those are given back.
+    fn take_ready(&self, bytes: u64) -> Option<Ready<D::File>> {
+        let _naming = lock(&self.naming);
+        if let Some(ready) = self.front(bytes) {
+            return Some(Ready { was_waiting: true, ..ready });
+        }
+        self.demote();
+        None
+    }
+
+    /// Makes one more file ready, of `bytes` bytes; `false` if `rest` gave up.
+    pub(crate) fn prepare(
+        &self,
+        bytes: u64,
+        options: &Options,
+        reserve: bool,
+        rest: Rest<'_>,
+    ) -> Obtained<bool> {
+        check_limit(self.directory.as_ref(), bytes).map_err(ObtainError::Retry)?;
+        let mut is_stopped = false;
+        let made = match self.take_free(bytes, options) {
+            Some(spare) => Made::of(spare),
+            None => {
+                self.leave_room(bytes, options)?;
+                let made = self.make(bytes, options, reserve, &mut |progress| {
+                    is_stopped = !rest(progress);
+                    !is_stopped
+                });
+                match made {
+                    Err(_) if is_stopped => return Ok(false),
+                    made => made?,
+                }
+            }
+        };
+        let _naming = lock(&self.naming);
+        let ready = self.name(made, bytes, options)?;
+        lock(&self.files).ready.push_back(ready);
+        Ok(true)
+    }
+
+    /// What is made ahead of time never takes the last of the disk, or of the budget: that is for who needs it now.
+    fn leave_room(&self, bytes: u64, options: &Options) -> Obtained<()> {
+        let free = self.directory.free_bytes().map_err(|error| ObtainError::Retry(error.into()))?;
+        let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
+        let used = lock(&self.files).used_bytes;
+        let left = free.min(budget.map_or(u64::MAX, |budget| budget.saturating_sub(used)));
+        if left < 2 * bytes {
+            return Err(ObtainError::Retry(no_room(
+                self.directory.as_ref(),
+                bytes,
+                "what is left is kept for need",
+            )));
+        }
+        Ok(())
+    }
+
+    /// Gives a file the next segment's name, durably. The caller holds `naming`. Where that fails the file can be had
+    /// again, or is removed.
+    fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready<D::File>> {
+        let mut passed_over = 0;
+        let (number, name) = loop {
+            let number = self.next_number()?;
+            let name = names::segment(number);
+            match self.directory.rename_new(&made.name, &name) {
+                Ok(()) => break (number, name),
+                // Somebody has put a file there since the directory was listed. It stays, and its number is passed over.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && passed_over < PASSED_OVER_MAX => {
+                    passed_over += 1;
+                }
+                Err(error) => {
+                    self.take_back(&made, bytes);
+                    return Err(ObtainError::Retry(no_room_or(bytes, error)));
+                }
+            }
+        };
+        if !options.makes(Mistake::NoDirectorySync) {
+            // Before anybody opens it to write. That is not only for the name: btrfs may skip the sync of a file whose directory is
+            // synced after a write into it, and where the file is no new one, nothing else helps (docs/powerloss.md).
+            self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
+        }
+        let file = match self.directory.open(&name, &open_for_groups(options)) {
+            Ok(file) => file,
+            Err(error) => {
+                self.free_again(number, bytes);
+                return Err(ObtainError::Retry(no_room_or(bytes, error)));
+            }
+        };
+        if options.makes(Mistake::RenamedFirst) {
+            file.sync(SyncKind::All).map_err(|error| ObtainError::Poison(error.into()))?;
+        }
+        if options.asks != Asks::Never {
+            // For its blocks, its size and its name, all synced by now.
+            file.check_takes_changes().map_err(|error| ObtainError::Poison(error.into()))?;
+        }
+        let asks = options.asks.groups_in(&file);
+        Ok(Ready { number, file: Arc::new(file), bytes, blocks: made.blocks, asks, was_waiting: false })
+    }
+
+    /// A file that did not get a segment's name.
+    fn take_back(&self, made: &Made, bytes: u64) {
+        if let Some(spare) = made.spare {
+            lock(&self.files).free.push(spare);
+        } else if self.directory.remove(&made.name).is_ok() {
+            lock(&self.files).used_bytes -= bytes;
+        }
+    }
+
+    fn next_number(&self) -> Obtained<SegmentNumber> {
+        let mut files = lock(&self.files);
+        let next = match files.highest {
+            Some(highest) => highest.next().ok_or(ObtainError::Retry(Error::UsedUp))?,
+            None => SegmentNumber::FIRST,
+        };
+        files.highest = Some(next);
+        Ok(next)
+    }
+
+    /// A free file of exactly this size whose blocks nobody else has. What does not fit is given up: sizes only change
+    /// when the log grows up or its options do, and a file with other links or shared extents is somebody's backup.
+    /// One that is to be removed, and is still whole, is as good as a free one: a log that changes segments fast would
+    /// otherwise make new files faster than the old ones are taken away.
+    fn take_free(&self, bytes: u64, options: &Options) -> Option<Spare> {
+        loop {
+            let mut spare = {
+                let mut files = lock(&self.files);
+                let is_whole = |spare: &Spare| spare.is_usable && spare.bytes == bytes;
+                match files.free.pop() {
+                    Some(spare) => spare,
+                    None if options.free_segments_chosen() == 0 => return None,
+                    None => {
+                        let at = files.doomed.iter().position(is_whole)?;
+                        files.doomed.swap_remove(at)
+                    }
+                }
+            };
+            let name = names::free(spare.number);
+            let wanted = if options.makes(Mistake::RecyclesAnySize) { spare.bytes } else { bytes };
+            let fits = spare.bytes == wanted
+                && self.directory.open(&name, &OpenFile::existing()).is_ok_and(|file| {
+                    let is_ours =
+                        |facts: inkstone_io::FileFacts| facts.hard_links == 1 && !facts.has_shared_extents;
+                    file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == wanted)
+                });
+            if fits {
+                return Some(spare);
+            }
+            spare.is_usable = false;
+            lock(&self.files).doomed.push(spare);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The last group of a segment that was left, as bytes.
+//!
+//! *Owns*: what is to be written where. *May not touch*: when (`change/seal.rs`).
+
+use std::sync::Arc;
+
+use inkstone_format::Lsn;
+use inkstone_io::AlignedBuf;
+
+use crate::segment::Segment;
+
+/// A seal that is to be written. It holds its segment: the file is used for nothing else meanwhile.
+#[derive(Debug)]
+pub(crate) struct Seal<F> {
+    pub(crate) segment: Arc<Segment<F>>,
+    pub(crate) file: Arc<F>,
+    /// The bytes of the seal alone, and where they go.
+    pub(crate) memory: AlignedBuf,
+    pub(crate) offset: u64,
+    /// The segment's last record.
+    pub(crate) last: Lsn,
+}
+
+impl<F> Seal<F> {
+    /// Takes the bytes out of a group's memory, which is wanted for the next group.
+    pub(crate) fn of(bytes: &[u8], offset: u64, segment: Arc<Segment<F>>, file: Arc<F>, last: Lsn) -> Self {
+        let mut memory = AlignedBuf::zeroed(bytes.len());
+        memory.copy_from_slice(bytes);
+        Self { segment, file, memory, offset, last }
+    }
+}
