@@ -4,4 +4,5 @@
 //! files: recovery reads.
 
 pub(crate) mod beside;
+pub(crate) mod headers;
 pub(crate) mod recover;

@@ -22,7 +22,7 @@ use super::survey::{Depth, LOOKS_MAX, steady};
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recovery::recover::past_the_cache;
+use crate::recovery::headers::past_the_cache;
 use crate::walk::window::{FrameAt, Item};
 
 /// What is in a log, in the order in which it lies there.

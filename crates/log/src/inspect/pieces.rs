@@ -19,7 +19,8 @@ use inkstone_io::{Directory, File};
 use super::strip::Strip;
 use crate::error::Result;
 use crate::options::Options;
-use crate::recovery::recover::{Headers, READ_BYTES, past_the_cache};
+use crate::recovery::headers::{Headers, past_the_cache};
+use crate::recovery::recover::READ_BYTES;
 use crate::walk::window::Window;
 
 /// A segment that is read.

@@ -31,7 +31,8 @@ use super::{new_directory, options_for};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recovery::recover::{READ_BYTES, past_the_cache};
+use crate::recovery::headers::past_the_cache;
+use crate::recovery::recover::READ_BYTES;
 use crate::walk::window::{FrameAt, Item};
 
 /// What was saved, and what was not.

@@ -18,7 +18,7 @@ use super::strip::Strip;
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recovery::recover::{Headers, past_the_cache};
+use crate::recovery::headers::{Headers, Judged, past_the_cache};
 use crate::segment::listing::Listing;
 use crate::walk::window::Item;
 
@@ -96,26 +96,7 @@ fn survey<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Resul
     directory.sync()?;
     let headers = Headers::read(directory, &options, &listing.segments)?;
     let mut found = Surveyed { report: nothing(directory)?, pieces: Vec::new() };
-    let head = match headers.head() {
-        Ok(head) => head,
-        Err(error) => {
-            found.report.blame(error)?;
-            return Ok(found);
-        }
-    };
-    let known = head.as_ref().map(|(log, head)| (*log, head));
-    let spare = headers.judge_spare(known.map(|known| known.0), known.map(|known| known.1));
-    let torn = match spare {
-        Ok(torn) => torn,
-        Err(error) => {
-            found.report.blame(error)?;
-            None
-        }
-    };
-    let Some((log, head)) = head else {
-        if headers.files.iter().any(|file| file.block.header().is_some()) {
-            found.report.blame(no_head(directory).into())?;
-        }
+    let Some(Judged { log, head, torn }) = headers.ask(&mut |fault| found.report.blame(fault))? else {
         return match found.report.is_intact() {
             true => Err(Error::NoLog { path: directory.path().to_path_buf() }),
             false => Ok(found),
@@ -147,18 +128,6 @@ fn nothing<D: Directory>(directory: &D) -> Result<Report> {
         damage: Vec::new(),
         writer: directory.locked_by(names::LOCK)?,
     })
-}
-
-fn no_head<D: Directory>(directory: &D) -> Corruption {
-    Corruption {
-        path: directory.path().to_path_buf(),
-        segment: None,
-        offset: 0,
-        lsn: None,
-        reason: Reason::MissingSegment,
-        row: "D2",
-        details: vec!["the last segment of the log is gone".into()],
-    }
 }
 
 impl Report {

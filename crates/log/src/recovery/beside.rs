@@ -22,16 +22,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
-use inkstone_format::{
-    Copies, FileHeader, HeaderBlock, Lsn, Reason, Roll, SegmentNumber, Stop, Tail, Verdict,
-};
+use inkstone_format::{Copies, FileHeader, HeaderBlock, Lsn, Roll, SegmentNumber, Stop, Tail, Verdict};
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
 use crate::error::{Corruption, Error, Result};
 use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
-use crate::recovery::recover::{Headers, damage, recover, report, resolve};
+use crate::recovery::headers::Headers;
+use crate::recovery::recover::{damage, recover, report, resolve};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::{Link, Segment};
@@ -257,11 +256,15 @@ fn beside<D: Directory>(
     known: Option<&Known<'_, D::File>>,
 ) -> Result<Look<D::File>> {
     let files = first_blocks(directory, options, known)?;
-    let has_header = files.iter().any(|file| file.block.header().is_some());
     let mut headers = Headers::of(directory, options, files);
+    let has_header = headers.has_header();
     loop {
         let Some((log, header)) = headers.head()? else {
-            return Err(if has_header { no_head(directory, options) } else { no_log(directory) });
+            return Err(if has_header {
+                headers.no_head("no segment has a header of its own")
+            } else {
+                no_log(directory)
+            });
         };
         let links = known.map_or(&[][..], |known| known.links);
         let known_segment = links.iter().find(|link| link.segment.header == header);
@@ -350,16 +353,4 @@ fn report_beside(tail: &Tail, segments: usize) -> Recovery {
 
 fn no_log<D: Directory>(directory: &D) -> Error {
     Error::NoLog { path: directory.path().to_path_buf() }
-}
-
-fn no_head<D: Directory>(directory: &D, options: &Options) -> Error {
-    Error::from(Corruption {
-        path: directory.path().to_path_buf(),
-        segment: None,
-        offset: 0,
-        lsn: Some(options.expect_durable).filter(|lsn| *lsn > Lsn::ZERO),
-        reason: Reason::MissingSegment,
-        row: "D2",
-        details: vec!["no segment has a header of its own".into()],
-    })
 }
