@@ -432,8 +432,8 @@ impl Ledger {
         let is_explained = match error {
             // What fails before anything has changed is told to the one who asked.
             Error::Poisoned(_) | Error::Io(_) | Error::NoRoom { .. } => self.may_be_poisoned,
-            Error::Cut { last, .. } => self.cuts.iter().any(|cut| cut.lsn == last.get()),
-            Error::GivenUp { first, .. } => self.may_be_given_up(first.get().saturating_sub(1)),
+            Error::TruncatedAfter { last, .. } => self.cuts.iter().any(|cut| cut.lsn == last.get()),
+            Error::TruncatedBefore { first, .. } => self.may_be_given_up(first.get().saturating_sub(1)),
             Error::Corrupt(_) => fail(Kind::FalseCorrupt, || format!("{by}: {error}")),
             _ => false,
         };

@@ -58,14 +58,14 @@ impl Place {
                 ledger.not_shown(begun, next, false, "that there is no more yet");
                 Step::NotYet
             }
-            Err(error @ Error::GivenUp { first, .. }) => {
+            Err(error @ Error::TruncatedBefore { first, .. }) => {
                 ledger.refused(&error, "a cursor");
                 drop(ledger);
                 self.cursor.seek(first);
                 self.shown = None;
                 Step::More
             }
-            Err(error @ Error::Cut { .. }) => {
+            Err(error @ Error::TruncatedAfter { .. }) => {
                 ledger.refused(&error, "a cursor");
                 self.shown = None;
                 Step::More

@@ -375,7 +375,7 @@ struct Borrowed(SharedLog);
 fn outcome_of(done: &inkstone::Result<()>) -> Option<bool> {
     match done {
         Ok(()) => Some(true),
-        Err(Error::NotYet { .. } | Error::GivenUp { .. }) => Some(false),
+        Err(Error::NotYet { .. } | Error::TruncatedBefore { .. }) => Some(false),
         Err(_) => None,
     }
 }
@@ -383,7 +383,7 @@ fn outcome_of(done: &inkstone::Result<()>) -> Option<bool> {
 /// Others have cut or given up what was to be.
 fn nothing_there(error: Error) -> inkstone::Result<()> {
     match error {
-        Error::NotYet { .. } | Error::GivenUp { .. } => Ok(()),
+        Error::NotYet { .. } | Error::TruncatedBefore { .. } => Ok(()),
         other => Err(other),
     }
 }

@@ -128,11 +128,6 @@ impl SegmentHeader {
     pub fn identity(&self) -> Identity {
         Identity::new(self.version, self.log, self.number)
     }
-
-    /// Whether `lsn` could lie in this segment by its first LSN alone.
-    pub fn may_hold(&self, lsn: Lsn) -> bool {
-        lsn >= self.first_lsn
-    }
 }
 
 fn segment_bytes_fit(bytes: u64) -> bool {

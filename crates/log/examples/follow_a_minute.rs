@@ -110,12 +110,12 @@ fn read(cursor: &mut Cursor, counts: &mut Counts, follow: bool) -> Result<bool> 
             }
             Ok(None) if follow => return Err(format!("nothing comes after LSN {expected}").into()),
             Ok(None) => return Ok(false),
-            Err(Error::GivenUp { lsn, first }) if lsn.get() == expected && first > lsn => {
+            Err(Error::TruncatedBefore { lsn, first }) if lsn.get() == expected && first > lsn => {
                 counts.given_up += 1;
                 expected = first.get();
                 cursor.seek(first);
             }
-            Err(Error::Cut { lsn, last }) if lsn.get() == expected && last < lsn => {
+            Err(Error::TruncatedAfter { lsn, last }) if lsn.get() == expected && last < lsn => {
                 counts.cuts += 1;
                 expected = last.get() + 1;
             }

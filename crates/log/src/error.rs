@@ -71,7 +71,7 @@ pub enum Error {
     /// `try_append`: every buffer is full, or the segment is changing. Wait, or use `append`.
     Busy,
     /// The record was given up by `truncate_before`.
-    GivenUp {
+    TruncatedBefore {
         /// The LSN asked for.
         lsn: Lsn,
         /// The first that is left.
@@ -84,11 +84,11 @@ pub enum Error {
         /// The last durable one.
         durable: Lsn,
     },
-    /// Records that this reader has shown, or was about to, were taken off by `truncate_after`.
-    Cut {
+    /// `truncate_after` has removed records that this reader has shown, or was about to. The reader goes on behind `last`.
+    TruncatedAfter {
         /// The next LSN that the reader would have shown.
         lsn: Lsn,
-        /// The last LSN that the cut left.
+        /// The last LSN that was left.
         last: Lsn,
     },
     /// The options contradict each other, or an argument cannot be meant; the reason, as a sentence.
@@ -281,16 +281,17 @@ impl fmt::Display for Error {
                 )
             }
             Self::Busy => write!(f, "every buffer is full: wait, or use append"),
-            Self::GivenUp { lsn, first } => {
-                write!(f, "LSN {lsn} was given up by truncate_before; the first that is left is {first}")
+            Self::TruncatedBefore { lsn, first } => {
+                write!(f, "truncate_before has removed LSN {lsn}; the first record left is LSN {first}")
             }
             Self::NotYet { lsn, durable } => {
                 write!(f, "there is no LSN {lsn} yet; the last durable one is {durable}")
             }
-            Self::Cut { lsn, last } => {
+            Self::TruncatedAfter { lsn, last } => {
+                let resume = last.next().unwrap_or(*last);
                 write!(
                     f,
-                    "the records before LSN {lsn} were cut by truncate_after({last}): begin again behind it"
+                    "truncate_after({last}) has removed LSN {resume} and all after it, and this reader was at LSN {lsn}: resume at LSN {resume}"
                 )
             }
             Self::Invalid(why) => f.write_str(why),

@@ -318,10 +318,10 @@ impl<D: Directory> Log<D> {
     }
 
     /// Takes off all records after `last`; the next record gets the LSN after it. Handles of records that are taken off
-    /// had become durable before, and say so. Readers that were beyond the cut get [`Error::Cut`].
+    /// had become durable before, and say so. Readers that were beyond the cut get [`Error::TruncatedAfter`].
     ///
     /// # Errors
-    /// [`Error::NotYet`] when `last` is above the last record, [`Error::GivenUp`] when it lies before the first;
+    /// [`Error::NotYet`] when `last` is above the last record, [`Error::TruncatedBefore`] when it lies before the first;
     /// [`Error::NoRoom`] when no segment is to be had (nothing has changed); [`Error::Poisoned`].
     ///
     /// # Durability

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::recovery::headers::past_the_cache;
-use crate::recovery::recover::{Found, recover, report};
+use crate::recovery::recover::{Recovered, recover, report};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::pool::{ObtainError, Pool, check_limit, open_for_groups};
@@ -122,7 +122,7 @@ fn go_on<D: Directory>(
     directory: Arc<D>,
     options: Options,
     pool: Pool<D>,
-    found: Found<D::File>,
+    found: Recovered<D::File>,
 ) -> Result<(Shared<D>, Recovery)> {
     let recovery = report(&found);
     let head = found.links.last().ok_or(Error::UsedUp)?.segment.clone();

@@ -67,11 +67,11 @@ fn batches_large_records_and_truncation_at_both_ends() {
     check(&log, 1, 100);
     log.truncate_before(Lsn::new(40)).unwrap();
     check(&log, 40, 100);
-    assert!(matches!(log.reader().get(Lsn::new(39)), Err(Error::GivenUp { .. })));
+    assert!(matches!(log.reader().get(Lsn::new(39)), Err(Error::TruncatedBefore { .. })));
     let mut beyond = log.reader().from(Lsn::new(90));
     beyond.next().unwrap().unwrap();
     log.truncate_after(Lsn::new(70)).unwrap();
-    assert!(matches!(beyond.next(), Err(Error::Cut { .. })));
+    assert!(matches!(beyond.next(), Err(Error::TruncatedAfter { .. })));
     assert!(beyond.next().unwrap().is_none());
     check(&log, 40, 70);
     for lsn in 71..=200 {

@@ -65,14 +65,14 @@ fn follow(cursor: &mut Cursor, last: u64, cuts: u64) -> Followed {
                 patience -= 1;
                 assert!(patience > 0, "nothing comes after {expected}: {followed:?}");
             }
-            Err(Error::GivenUp { lsn, first }) => {
+            Err(Error::TruncatedBefore { lsn, first }) => {
                 assert_eq!(lsn.get(), expected);
                 assert!(first > lsn, "{first} {lsn}");
                 followed.given_up += 1;
                 expected = first.get();
                 cursor.seek(first);
             }
-            Err(Error::Cut { lsn, last }) => {
+            Err(Error::TruncatedAfter { lsn, last }) => {
                 assert_eq!(lsn.get(), expected);
                 assert!(last < lsn);
                 followed.cuts += 1;

@@ -202,7 +202,10 @@ fn a_cut_is_told_and_only_when_it_is_durable() {
     log.truncate_after(Lsn::new(70)).unwrap();
     append(&log, 71..=200, 2);
     let cut = beyond.next().unwrap_err();
-    assert!(matches!(&cut, Error::Cut { lsn, last } if (lsn.get(), last.get()) == (150, 50)), "{cut}");
+    assert!(
+        matches!(&cut, Error::TruncatedAfter { lsn, last } if (lsn.get(), last.get()) == (150, 50)),
+        "{cut}"
+    );
     let salt = |lsn| [0, 1, 2][usize::from(lsn > 50) + usize::from(lsn > 70)];
     let mut next = 51;
     for (lsn, bytes) in shown(&mut beyond) {
@@ -221,7 +224,10 @@ fn a_cut_is_told_and_only_when_it_is_durable() {
     log.truncate_after(Lsn::new(149)).unwrap();
     append(&log, 150..=152, 3);
     let cut = beyond.next().unwrap_err();
-    assert!(matches!(&cut, Error::Cut { lsn, last } if (lsn.get(), last.get()) == (200, 149)), "{cut}");
+    assert!(
+        matches!(&cut, Error::TruncatedAfter { lsn, last } if (lsn.get(), last.get()) == (200, 149)),
+        "{cut}"
+    );
     assert_eq!(shown(&mut beyond), [(150, record(150, 3)), (151, record(151, 3))]);
 }
 
@@ -277,14 +283,14 @@ fn records_that_were_given_up_are_told_and_never_wrong() {
                 return;
             }
         };
-        let is_right = matches!(&error, Error::GivenUp { lsn, first: told }
+        let is_right = matches!(&error, Error::TruncatedBefore { lsn, first: told }
             if (lsn.get(), told.get()) == (next, first));
         assert!(is_right, "{error}, not LSN {next} of {first}");
         assert_eq!(reader.first().get(), first);
         cursor.seek(reader.first());
         let seen = shown(&mut cursor);
         assert!(is_log(&seen, first, 0) && seen.last().unwrap().0 == last - 1);
-        assert!(matches!(reader.get(Lsn::new(from)), Err(Error::GivenUp { .. })));
+        assert!(matches!(reader.get(Lsn::new(from)), Err(Error::TruncatedBefore { .. })));
     }
 }
 

@@ -185,12 +185,12 @@ fn read_on<D: Directory>(cursor: &mut inkstone::Cursor<D>) -> u64 {
                 expected += 1;
             }
             Ok(None) => return expected - 1,
-            Err(Error::GivenUp { lsn, first }) => {
+            Err(Error::TruncatedBefore { lsn, first }) => {
                 assert!(lsn.get() == expected && first > lsn);
                 expected = first.get();
                 cursor.seek(first);
             }
-            Err(Error::Cut { lsn, last }) => {
+            Err(Error::TruncatedAfter { lsn, last }) => {
                 assert!(lsn.get() == expected && last < lsn);
                 expected = last.get() + 1;
             }

@@ -159,7 +159,7 @@ fn a_log_that_grows_is_cut_and_gives_up_is_read_by_lsn_as_it_is() {
         last -= 30;
         assert!(matches!(reader.get(Lsn::new(last + 1)), Err(Error::NotYet { .. })), "cut off");
         log.truncate_before(Lsn::new(last - 5)).unwrap();
-        assert!(matches!(reader.get(Lsn::new(last - 6)), Err(Error::GivenUp { .. })));
+        assert!(matches!(reader.get(Lsn::new(last - 6)), Err(Error::TruncatedBefore { .. })));
         for lsn in last - 5..=last {
             assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn + round), "round {round}, record {lsn}");
         }
@@ -186,7 +186,7 @@ fn files_that_are_used_again_under_a_reader_give_no_wrong_record() {
                     assert!(found == bytes(lsn), "record {lsn}");
                     shown += 1;
                 }
-                Err(Error::GivenUp { .. }) => gone += 1,
+                Err(Error::TruncatedBefore { .. }) => gone += 1,
                 Err(error) => panic!("record {lsn}: {error}"),
             }
         }

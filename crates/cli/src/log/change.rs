@@ -34,7 +34,7 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode
                 return Err(said(Error::NotYet { lsn: last, durable: report.last }));
             }
             Change::After(last) if last.get() + 1 < report.first.get() => {
-                return Err(said(Error::GivenUp { lsn: last, first: report.first }));
+                return Err(said(Error::TruncatedBefore { lsn: last, first: report.first }));
             }
             Change::After(last) => (report.first, last),
         };

@@ -58,12 +58,12 @@ fn show(
                 is_idle = true;
             }
             Ok(None) => break,
-            Err(Error::GivenUp { lsn, first }) if arguments.follow => {
+            Err(Error::TruncatedBefore { lsn, first }) if arguments.follow => {
                 let _ = out.flush();
                 complain!("the records from LSN {lsn} to before {first} were given up; going on at {first}");
                 cursor.seek(first);
             }
-            Err(Error::Cut { lsn, last }) if arguments.follow => {
+            Err(Error::TruncatedAfter { lsn, last }) if arguments.follow => {
                 let _ = out.flush();
                 complain!(
                     "the records after LSN {last} were taken off, some of those before {lsn} that stand here among them; going on behind {last}"

@@ -108,7 +108,7 @@ impl<D: Directory> Shared<D> {
         }
         let first_live = lock(&self.segments).first_live;
         if last.next().is_none_or(|next| next < first_live) {
-            return (state, Err(Error::GivenUp { lsn: last, first: first_live }));
+            return (state, Err(Error::TruncatedBefore { lsn: last, first: first_live }));
         }
         drop(state);
         let predecessor = if last < first_live { Ok(None) } else { self.end_of(last).map(Some) };
@@ -153,7 +153,7 @@ impl<D: Directory> Shared<D> {
             let segments = lock(&self.segments);
             (segments.find(lsn).cloned(), segments.first_live)
         };
-        let Some(link) = link else { return Err(Error::GivenUp { lsn, first: first_live }) };
+        let Some(link) = link else { return Err(Error::TruncatedBefore { lsn, first: first_live }) };
         let file = link.segment.file(&*self.directory, &open_for_reading(&self.options))?;
         let decoder = link.segment.decoder_at(lsn, link.end, &file, &self.options)?;
         let mut walk = Walk::new(Window::new(file, 256 << 10), decoder);

@@ -15,7 +15,7 @@ use crate::sync::Instant;
 const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
 
 /// How far ahead of the records the memory is asked for: half a microsecond of small ones. 512 was too near, 4 KiB no better.
-const AHEAD_BYTES: usize = 2048;
+const PREFETCH_BYTES: usize = 2048;
 
 /// A group that is being gathered.
 #[derive(Debug)]
@@ -184,8 +184,8 @@ impl Gathering {
             };
             lsn = self.encoder.record(&mut self.memory[self.prefix..], payload, *sum, place)?;
             // As much as was just used, so that each byte is asked for once.
-            let asked = version.frame_bytes(payload.len()).min(AHEAD_BYTES);
-            self.memory.expect_writes(self.prefix + self.encoder.used() + AHEAD_BYTES - asked, asked);
+            let asked = version.frame_bytes(payload.len()).min(PREFETCH_BYTES);
+            self.memory.expect_writes(self.prefix + self.encoder.used() + PREFETCH_BYTES - asked, asked);
         }
         Ok(lsn)
     }

@@ -40,7 +40,7 @@ pub struct Copied {
 /// # Errors
 /// [`Error::Invalid`] when there is a log in `to` already, or a file with a name that is made there (`salvage.json` too);
 /// [`Error::Locked`] when another copy is being made there;
-/// [`Error::GivenUp`] when records were given up before they were copied (copy again); as [`Reader::open`],
+/// [`Error::TruncatedBefore`] when records were given up before they were copied (copy again); as [`Reader::open`],
 /// [`crate::Log::open`] and [`crate::Log::append`].
 ///
 /// # Durability
@@ -114,7 +114,7 @@ fn fill<D: Directory, N: Directory>(
             }
             Ok(None) => break,
             // The copy must not have what the log has no more.
-            Err(Error::Cut { last: left, .. }) => {
+            Err(Error::TruncatedAfter { last: left, .. }) => {
                 log.truncate_after(left)?;
                 copied.records -= copied.last.get() - left.get();
                 copied.last = left;

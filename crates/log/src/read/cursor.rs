@@ -73,13 +73,13 @@ struct Place<D: Directory> {
 
 /// A record by the place of its frame. No more of a frame than is needed: it is handed on for each record.
 #[derive(Clone, Copy)]
-struct Found {
+struct RecordAt {
     lsn: Lsn,
     at: u64,
     payload_bytes: usize,
 }
 
-impl Found {
+impl RecordAt {
     fn of(frame: &FrameAt) -> Self {
         Self { lsn: frame.lsn, at: frame.at, payload_bytes: frame.payload_bytes }
     }
@@ -105,7 +105,7 @@ impl<D: Directory> Cursor<D> {
     /// The next record; `None` when it is not durable yet. Call again later, or use [`Cursor::next_within`].
     ///
     /// # Errors
-    /// [`Error::GivenUp`] when the record was given up (seek to go on); [`Error::Cut`] when records that this cursor has
+    /// [`Error::TruncatedBefore`] when the record was given up (seek to go on); [`Error::TruncatedAfter`] when records that this cursor has
     /// shown were taken off (the next call goes on behind the cut); [`Error::Corrupt`]; [`Error::Forked`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
@@ -116,12 +116,12 @@ impl<D: Directory> Cursor<D> {
 
     /// Walks to the next record if it is durable. What was found, or found damaged, while a cut changed the log or somebody else
     /// took a look at it, may be half of the old and half of the new: it is looked for again.
-    fn find_undisturbed(&mut self) -> Result<Option<Found>> {
+    fn find_undisturbed(&mut self) -> Result<Option<RecordAt>> {
         loop {
-            let Some((mut version, durable)) = self.look()? else { return Ok(None) };
+            let Some((mut version, durable)) = self.ask()? else { return Ok(None) };
             let next = self.next;
-            let found = self.find_or_look_again(durable, &mut version);
-            let is_final = matches!(found, Ok(None) | Err(Error::Cut { .. }));
+            let found = self.find_or_observe_again(durable, &mut version);
+            let is_final = matches!(found, Ok(None) | Err(Error::TruncatedAfter { .. }));
             let believes = self.source.options().makes(Mistake::PlaceNotAskedAgain);
             if is_final || believes || self.source.version() == version || self.is_still_there(&found) {
                 return found;
@@ -133,7 +133,7 @@ impl<D: Directory> Cursor<D> {
 
     /// Whether a record that was found while something changed is what the log has there now: nothing was cut off since this cursor
     /// last asked, and the record is neither given up nor behind the watermark. So a reader gets on beside changes that never end.
-    fn is_still_there(&self, found: &Result<Option<Found>>) -> bool {
+    fn is_still_there(&self, found: &Result<Option<RecordAt>>) -> bool {
         let Ok(Some(found)) = found else { return false };
         let version = self.source.version();
         let now = self.source.now();
@@ -143,7 +143,7 @@ impl<D: Directory> Cursor<D> {
 
     /// The watermark, if the next record is at or below it, and the version to which that belongs. Asks no more than whether
     /// anything has changed since the last time, where the record was durable then.
-    fn look(&mut self) -> Result<Option<(u64, Lsn)>> {
+    fn ask(&mut self) -> Result<Option<(u64, Lsn)>> {
         self.source.check_process()?;
         let mut version = self.source.version();
         if let Some((seen, now)) = self.seen
@@ -176,7 +176,7 @@ impl<D: Directory> Cursor<D> {
             return Ok(false);
         }
         if self.next < now.first && !self.source.options().makes(Mistake::GivenUpShown) {
-            return Err(Error::GivenUp { lsn: self.next, first: now.first });
+            return Err(Error::TruncatedBefore { lsn: self.next, first: now.first });
         }
         Ok(true)
     }
@@ -184,7 +184,7 @@ impl<D: Directory> Cursor<D> {
     /// Walks to the next record. Where another process writes, files are used again under this cursor: what cannot be
     /// read is read again, after another look at the log, before it is believed; `version` is that of the last look then. `None`
     /// if the record is not there after all.
-    fn find_or_look_again(&mut self, durable: Lsn, version: &mut u64) -> Result<Option<Found>> {
+    fn find_or_observe_again(&mut self, durable: Lsn, version: &mut u64) -> Result<Option<RecordAt>> {
         let mut durable = durable;
         let mut pauses = Pauses::new();
         let mut failed = 0;
@@ -255,14 +255,14 @@ impl<D: Directory> Cursor<D> {
             Some(last) if self.next.before().is_some_and(|shown| shown > last) => {
                 let lsn = self.next;
                 self.next = last.next().unwrap_or(last);
-                Err(Error::Cut { lsn, last })
+                Err(Error::TruncatedAfter { lsn, last })
             }
             _ => Ok(()),
         }
     }
 
     /// Walks to the next record, which is durable.
-    fn find(&mut self, durable: Lsn) -> Result<Found> {
+    fn find(&mut self, durable: Lsn) -> Result<RecordAt> {
         loop {
             let place = match &mut self.place {
                 Some(place) => place,
@@ -287,7 +287,7 @@ impl<D: Directory> Cursor<D> {
                 Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn == self.next => {
                     let Some(next) = frame.lsn.next() else { return Err(Error::UsedUp) };
                     self.next = next;
-                    return Ok(Found::of(&frame));
+                    return Ok(RecordAt::of(&frame));
                 }
                 Item::Stop(stop) => {
                     let Some(place) = self.place.take() else { continue };
@@ -307,7 +307,7 @@ impl<D: Directory> Cursor<D> {
     /// memory was read before it was written; or it is damage.
     fn after_stop(&self, mut place: Place<D>, stop: &Stop, durable: Lsn) -> Result<Place<D>> {
         let first = self.source.now().first;
-        let link = self.source.find(self.next).ok_or(Error::GivenUp { lsn: self.next, first })?;
+        let link = self.source.find(self.next).ok_or(Error::TruncatedBefore { lsn: self.next, first })?;
         if link.segment.number() != place.link.segment.number() {
             return self.in_next_segment(place, durable);
         }
@@ -335,7 +335,7 @@ fn find_place<D: Directory>(
     ahead: Option<Box<dyn Pieces<D::File>>>,
 ) -> Result<Place<D>> {
     let first = source.now().first;
-    let link = source.find(lsn).ok_or(Error::GivenUp { lsn, first })?;
+    let link = source.find(lsn).ok_or(Error::TruncatedBefore { lsn, first })?;
     let stretch = source.stretch(&link)?;
     let file = Arc::clone(&stretch.file);
     let mut ahead = match ahead {

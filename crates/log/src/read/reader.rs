@@ -24,7 +24,7 @@ use crate::report::Recovery;
 ///
 /// [`crate::Log::reader`] gives one of a log that this process writes; [`Reader::open`] one of a log that anybody may be
 /// writing, or nobody. Such a reader never writes, takes no lock and does not hold a writer up: a writer that gives
-/// records up uses their files again, and the reader, if it comes too late, answers [`Error::GivenUp`].
+/// records up uses their files again, and the reader, if it comes too late, answers [`Error::TruncatedBefore`].
 ///
 /// Clones share what [`Reader::get`] has learned of the log, and the files that it keeps open: keep one, rather than ask for
 /// a new one each time.
@@ -108,7 +108,7 @@ impl<D: Directory> Reader<D> {
     /// where it only seemed so). Each thread that calls keeps memory for one such record.
     ///
     /// # Errors
-    /// [`Error::GivenUp`] or [`Error::NotYet`] when it is not there; [`Error::Corrupt`] when it should be and cannot be
+    /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when it is not there; [`Error::Corrupt`] when it should be and cannot be
     /// read; [`Error::Forked`].
     pub fn get(&self, lsn: Lsn) -> Result<Vec<u8>> {
         self.source.check_process()?;
@@ -143,7 +143,7 @@ impl<D: Directory> Reader<D> {
 
     /// All records from `lsn` on, waiting for those to come. Ends with an error when there will be none
     /// ([`Error::Closed`], [`Error::Poisoned`]; never for a reader of [`Reader::open`], as another writer may come), or
-    /// when they are gone ([`Error::GivenUp`], [`Error::Cut`]).
+    /// when they are gone ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]).
     pub fn follow(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<D> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;

@@ -17,7 +17,9 @@ use inkstone_io::Directory;
 
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::recovery::beside::{Known, Look, Pauses, Untouched, look, settle_access, walk_head, writer_lives};
+use crate::recovery::beside::{
+    Known, Observed, Pauses, Untouched, observe, settle_access, walk_head, writer_lives,
+};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::{Link, Segments};
@@ -57,7 +59,7 @@ struct Seen<F> {
 impl<D: Directory> View<D> {
     pub(crate) fn open(directory: Arc<D>, options: Options) -> Result<Self> {
         let mut options = settle_access(&*directory, options)?;
-        let found = look(&*directory, &options, None)?;
+        let found = observe(&*directory, &options, None)?;
         // It was true then; a cut may make it false later.
         options.expect_durable = Lsn::ZERO;
         let recovery = found.recovery;
@@ -129,7 +131,7 @@ impl<D: Directory> View<D> {
         let mut seen = lock(&self.seen);
         if writer_lives(&*self.directory)? {
             seen.untouched = None;
-            self.look_again(&mut seen)?;
+            self.observe_again(&mut seen)?;
         } else {
             self.mind_the_dead(&mut seen)?;
         }
@@ -142,7 +144,7 @@ impl<D: Directory> View<D> {
             Some(untouched) => untouched.still_holds(&*self.directory, &seen.head)?,
             None => false,
         };
-        if is_same { Ok(()) } else { self.look_again(seen) }
+        if is_same { Ok(()) } else { self.observe_again(seen) }
     }
 
     /// A writer lives: it goes on in the head that is known, or has begun another.
@@ -153,7 +155,7 @@ impl<D: Directory> View<D> {
         let listing = Listing::of(&*self.directory)?;
         let is_old = listing.segments.iter().max() != Some(&segment.number());
         // Whatever is wrong there, a look at everything says it better.
-        let Some(walked) = walked.ok().filter(|_| !is_old) else { return self.look_again(seen) };
+        let Some(walked) = walked.ok().filter(|_| !is_old) else { return self.observe_again(seen) };
         seen.settled = walked.settled;
         if walked.tail.first_live > seen.segments.first_live {
             self.note_change();
@@ -164,15 +166,15 @@ impl<D: Directory> View<D> {
         Ok(())
     }
 
-    fn look_again(&self, seen: &mut Seen<D::File>) -> Result<()> {
+    fn observe_again(&self, seen: &mut Seen<D::File>) -> Result<()> {
         let known = Known { links: &seen.segments.links, settled: seen.settled };
-        let mut found = look(&*self.directory, &self.options, Some(&known))?;
+        let mut found = observe(&*self.directory, &self.options, Some(&known))?;
         if seen.is_missed_by(&found) {
             // If it is damage, this look says where.
             let options = self.options.clone().expect_durable(seen.durable);
-            let error = look(&*self.directory, &options, None).err();
+            let error = observe(&*self.directory, &options, None).err();
             // A cut in between would explain it.
-            found = look(&*self.directory, &self.options, None)?;
+            found = observe(&*self.directory, &self.options, None)?;
             if let Some(error) = error.filter(|_| seen.is_missed_by(&found)) {
                 return Err(error);
             }
@@ -212,7 +214,7 @@ impl<F: inkstone_io::File> Seen<F> {
     }
 
     /// The last LSN that a cut left which `found` shows and this has not noticed.
-    fn cut_by(&self, found: &Look<F>) -> Option<Lsn> {
+    fn cut_by(&self, found: &Observed<F>) -> Option<Lsn> {
         let head = self.segments.head().segment.number();
         let later = found.links.iter().map(|link| link.segment.header).filter(|header| header.number > head);
         let cut = later.filter(|header| header.first_lsn <= self.durable);
@@ -222,11 +224,11 @@ impl<F: inkstone_io::File> Seen<F> {
     }
 
     /// Whether something that was shown is not there, and no cut says why. Beside a writer nobody can say.
-    fn is_missed_by(&self, found: &Look<F>) -> bool {
+    fn is_missed_by(&self, found: &Observed<F>) -> bool {
         found.untouched.is_some() && found.durable < self.durable && self.cut_by(found).is_none()
     }
 
-    fn take(&mut self, found: Look<F>) {
+    fn take(&mut self, found: Observed<F>) {
         match self.cut_by(&found) {
             Some(last) => {
                 self.cuts.push(last);

@@ -117,7 +117,7 @@ pub(crate) struct Known<'k, F> {
 
 /// What a look found.
 #[derive(Debug)]
-pub(crate) struct Look<F> {
+pub(crate) struct Observed<F> {
     pub(crate) links: Vec<Link<F>>,
     pub(crate) first_live: Lsn,
     pub(crate) durable: Lsn,
@@ -175,11 +175,11 @@ pub(crate) fn walk_head<F: File>(
 ///
 /// # Errors
 /// [`Error::NoLog`], [`Error::Corrupt`], or what the file system answers.
-pub(crate) fn look<D: Directory>(
+pub(crate) fn observe<D: Directory>(
     directory: &D,
     options: &Options,
     known: Option<&Known<'_, D::File>>,
-) -> Result<Look<D::File>> {
+) -> Result<Observed<D::File>> {
     let mut pauses = Pauses::new();
     let mut failed = 0;
     let mut damage: Option<Corruption> = None;
@@ -188,13 +188,13 @@ pub(crate) fn look<D: Directory>(
         let result =
             if lives { beside(directory, options, known).map(Some) } else { alone(directory, options) };
         match result {
-            Ok(Some(look)) => {
+            Ok(Some(observed)) => {
                 // Whoever ended a copy may have died, or be, between removing its mark and making that durable. The mark was
                 // not in the listing, so this sync covers its removal. It is not made again: no mark comes beside a log.
                 if known.is_none() {
                     directory.sync()?;
                 }
-                return Ok(look);
+                return Ok(observed);
             }
             // A writer came: there is always one more who has got further.
             Ok(None) => {}
@@ -219,7 +219,7 @@ pub(crate) fn look<D: Directory>(
 }
 
 /// A look while no writer lives; `None` if one has come.
-fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Look<D::File>>> {
+fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Observed<D::File>>> {
     let listing = Listing::of(directory)?;
     let Some(found) = recover(directory, options, &listing)? else {
         let is_same = Listing::of(directory)?.segments == listing.segments && !writer_lives(directory)?;
@@ -238,7 +238,7 @@ fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Look<D
     {
         return Ok(None);
     }
-    Ok(Some(Look {
+    Ok(Some(Observed {
         first_live: found.tail.first_live,
         durable: recovery.last,
         settled: found.tail,
@@ -254,7 +254,7 @@ fn beside<D: Directory>(
     directory: &D,
     options: &Options,
     known: Option<&Known<'_, D::File>>,
-) -> Result<Look<D::File>> {
+) -> Result<Observed<D::File>> {
     let files = first_blocks(directory, options, known)?;
     let mut headers = Headers::of(directory, options, files);
     let has_header = headers.has_header();
@@ -292,7 +292,7 @@ fn beside<D: Directory>(
         }
         let whole = walked.tail.next_lsn.before().unwrap_or(Lsn::ZERO);
         let recovery = report_beside(&walked.tail, chain.len());
-        return Ok(Look {
+        return Ok(Observed {
             links: chain,
             first_live: walked.tail.first_live,
             durable: if options.makes(Mistake::ShowsUnpromised) { whole } else { walked.tail.promise },

@@ -22,7 +22,7 @@ use crate::walk::ahead::{Ahead, FirstBlocks, Stretch};
 use crate::walk::window::Window;
 
 /// Segments above this size are read with several reads in flight.
-const AHEAD_BYTES: u64 = 1 << 20;
+const READ_AHEAD_ABOVE_BYTES: u64 = 1 << 20;
 
 /// First blocks of more files than this are read with several reads in flight.
 const FEW: usize = 8;
@@ -226,7 +226,7 @@ pub(super) fn window_for_all<D: Directory>(
     file: Arc<D::File>,
     len: u64,
 ) -> Result<Window<D::File>> {
-    if len <= AHEAD_BYTES {
+    if len <= READ_AHEAD_ABOVE_BYTES {
         return Ok(Window::new(file, len.max(1) as usize));
     }
     let stretch = Stretch { number, file: Arc::clone(&file), end: Some(len), prover: None };

@@ -30,7 +30,7 @@ pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// A log, and where it ends.
 #[derive(Debug)]
-pub(crate) struct Found<F> {
+pub(crate) struct Recovered<F> {
     pub(crate) links: Vec<Link<F>>,
     pub(crate) tail: Tail,
     /// The highest epoch seen anywhere.
@@ -41,7 +41,7 @@ pub(crate) struct Found<F> {
 }
 
 /// What recovery found, in the words of the public report.
-pub(crate) fn report<F>(found: &Found<F>) -> Recovery {
+pub(crate) fn report<F>(found: &Recovered<F>) -> Recovery {
     let tail = &found.tail;
     Recovery {
         created: false,
@@ -67,7 +67,7 @@ pub(crate) fn recover<D: Directory>(
     directory: &D,
     options: &Options,
     listing: &Listing,
-) -> Result<Option<Found<D::File>>> {
+) -> Result<Option<Recovered<D::File>>> {
     let headers = Headers::read(directory, options, &listing.segments)?;
     let Some(Judged { head, torn, .. }) = headers.ask(&mut Err)? else { return Ok(None) };
     if !options.makes(Mistake::ShowsUnsynced) {
@@ -90,7 +90,7 @@ fn read_head<D: Directory>(
     options: &Options,
     headers: &Headers<'_, D>,
     head: &SegmentHeader,
-) -> Result<Found<D::File>> {
+) -> Result<Recovered<D::File>> {
     let segment: Arc<Segment<D::File>> = Arc::new(Segment::new(*head));
     let file = Arc::new(past_the_cache(directory, options, head.number)?);
     let len = file.len_bytes()?;
@@ -119,7 +119,7 @@ fn read_head<D: Directory>(
     let seen = headers.files.iter().filter_map(|file| file.block.header()).map(|header| header.epoch);
     let epoch = seen.chain([stop.tail.epoch]).chain(evidence.epoch).max().unwrap_or(head.epoch);
     let bytes_read = stop.tail.end;
-    Ok(Found { links, tail: stop.tail, epoch, verdict, row: row.name, bytes_read })
+    Ok(Recovered { links, tail: stop.tail, epoch, verdict, row: row.name, bytes_read })
 }
 
 /// The segments of the log in order; `head` stands for the last.

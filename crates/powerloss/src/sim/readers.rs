@@ -132,8 +132,8 @@ impl Readers {
             let at = slow.next_lsn().get();
             let is_beyond = std::mem::take(&mut is_cut) && at > last + 1;
             match slow.next() {
-                Err(Error::Cut { last: told, .. }) if is_beyond && told.get() == last => {}
-                Err(Error::GivenUp { first: told, .. }) if at < first && told.get() == first => {
+                Err(Error::TruncatedAfter { last: told, .. }) if is_beyond && told.get() == last => {}
+                Err(Error::TruncatedBefore { first: told, .. }) if at < first && told.get() == first => {
                     slow.seek(told);
                 }
                 Ok(None) if at > durable && !is_beyond => {}
@@ -158,7 +158,7 @@ impl Readers {
             other => return Err(format!("asked for the record after the watermark: {other:?}")),
         }
         match reader.get(Lsn::new(first.max(2) - 1)) {
-            Err(Error::GivenUp { .. }) => Ok(()),
+            Err(Error::TruncatedBefore { .. }) => Ok(()),
             _ if first == 1 => Ok(()),
             other => Err(format!("asked for what was given up: {other:?}")),
         }
