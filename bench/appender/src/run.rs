@@ -10,7 +10,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use inkstone_io::host::process_cpu_ns;
+use inkstone_host::process_cpu_ns;
 
 use crate::arms::{Arm, LINE_BYTES, Lines, Writer, open};
 use crate::files;

@@ -159,7 +159,7 @@ pub fn drop_cached(directory: &Path) -> Result<f64> {
         if !path.is_file() {
             continue;
         }
-        inkstone_io::host::drop_cached_pages(&StdFile::open(&path)?)?;
+        inkstone_host::drop_cached_pages(&StdFile::open(&path)?)?;
         let residency = OsFile::open(&path, &OpenFile::existing())?.residency()?;
         (stayed, pages) = (stayed + residency.resident_pages, pages + residency.pages);
     }

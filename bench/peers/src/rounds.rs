@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use inkstone_io::host::{BlockStat, DeviceNumber, block_stat, process_usage};
+use inkstone_host::{BlockStat, DeviceNumber, block_stat, process_usage};
 use inkstone_lab::histogram::Recorder;
 use inkstone_lab::result::Round;
 

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use inkstone_io::host::monotonic_ns;
+use inkstone_host::monotonic_ns;
 use inkstone_lab::histogram::Recorder;
 
 use crate::engine::{Engine, Writer};

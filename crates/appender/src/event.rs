@@ -272,7 +272,7 @@ mod tests {
     fn a_forked_child_tells_its_own() {
         let parents = std::process::id();
         let before = WRITING.swap(parents, Ordering::AcqRel);
-        let code = inkstone_io::host::in_forked_child(|| {
+        let code = inkstone_host::in_forked_child(|| {
             // Not into the parent's stderr: what counts is that nothing is left out.
             Events::default().tell(&Event::StageGone(None));
             u8::from(LEFT_OUT.load(Ordering::Relaxed) == 0)

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{LINE, LONG, check_lines, put, wait_until};
 use inkstone_appender::{Builder, Event, Keep, LogWriter, Rotation, Survive};
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount};
+use inkstone_host::{LoopDevice, LoopOptions, Mount};
 use inkstone_io::is_root;
 
 const DISK_BYTES: u64 = 32 << 20;
@@ -223,7 +223,7 @@ fn a_start_on_a_full_disk_has_the_room_of_files_above_the_limits() {
         let builder = LogWriter::builder(&path).survive(Survive::Kill).buffers_bytes(1 << 20);
         builder.flush_every(Duration::from_millis(1)).on_event(|_| {})
     };
-    let code = inkstone_io::host::in_forked_child(|| {
+    let code = inkstone_host::in_forked_child(|| {
         let (log, guard) = builder().open().expect("opened");
         put(&log, 0..5000);
         wait_until("an attempt", || log.stats().write_errors > 0);

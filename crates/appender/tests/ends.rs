@@ -14,7 +14,7 @@ use inkstone_appender::{
     AppendFacts, Builder, Disk, Error, Event, LogFile, LogWriter, OsDirectory, OsDisk, Result, Rotation,
     Survive,
 };
-use inkstone_io::host::in_forked_child;
+use inkstone_host::in_forked_child;
 
 const ENOSPC: i32 = 28;
 const EFBIG: i32 = 27;

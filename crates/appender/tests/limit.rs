@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{Mood, MoodyDisk, stage_of, wait_until};
 use inkstone_appender::{Builder, LogWriter, Rotation, Survive};
-use inkstone_io::host::in_forked_child;
+use inkstone_host::in_forked_child;
 
 const VICTIM: &str = "INKSTONE_TEST_WITH_A_LIMIT";
 /// Where its stage is.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{LONG, Mood, MoodyDisk, SHM, place, stage_of, turn, wait_until};
 use inkstone_appender::{Builder, Event, LogWriter, Recovery, Survive};
-use inkstone_io::host::{Mount, in_forked_child};
+use inkstone_host::{Mount, in_forked_child};
 use inkstone_io::is_root;
 
 const ENOSPC: i32 = 28;

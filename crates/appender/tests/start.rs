@@ -15,7 +15,7 @@ use inkstone_appender::{
     AppendFacts, Builder, Disk, Error, Event, Keep, LogFile, LogWriter, OsDirectory, OsDisk, Result,
     Rotation, Survive,
 };
-use inkstone_io::host::{fork_child, in_forked_child};
+use inkstone_host::{fork_child, in_forked_child};
 use inkstone_io::{AppendFile, Directory as _, is_root};
 
 const DAY: Duration = Duration::from_secs(86_400);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{LINE, LONG, Mood, MoodyDisk, check_lines, line, wait_until};
 use inkstone_appender::{Builder, Event, LogWriter, Rotation, Survive, WhenFull};
-use inkstone_io::host::in_forked_child;
+use inkstone_host::in_forked_child;
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;

@@ -156,7 +156,7 @@ fn traces_of(directory: &Path) -> Vec<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     let mut found: Vec<String> =
         mounts.lines().filter(|line| line.contains(&name)).map(str::to_owned).collect();
-    let loops = inkstone_io::host::loops_backed_under(directory).expect("loop devices");
+    let loops = inkstone_host::loops_backed_under(directory).expect("loop devices");
     found.extend(loops.into_iter().map(|(device, _)| device.display().to_string()));
     found
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use inkstone_io::host::{loops_backed_under, mounts_under};
+use inkstone_host::{loops_backed_under, mounts_under};
 
 fn inkstone(arguments: &[&str], directory: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));

@@ -168,7 +168,7 @@ fn a_raw_terminal_that_nobody_reads_makes_no_command_deaf() {
             for &(line, before) in some {
                 scope.spawn(move || {
                     let arguments: Vec<&str> = line.split(' ').collect();
-                    let (_own, mut terminal) = inkstone_io::host::raw_terminal().expect("a terminal");
+                    let (_own, mut terminal) = inkstone_host::raw_terminal().expect("a terminal");
                     terminal.write_all(&vec![b'x'; before]).expect("it holds that");
                     let full = Stdio::from(terminal.try_clone().expect("a descriptor"));
                     let (child, mut stdin) = start(at, &arguments, terminal.into(), full);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount};
+use inkstone_host::{LoopDevice, LoopOptions, Mount};
 use support::{LONG, said, tee};
 
 const SECONDS: &str = "INKSTONE_TEE_SECONDS";

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount};
+use inkstone_host::{LoopDevice, LoopOptions, Mount};
 
 /// Whether it can run here; that it cannot is said loudly, past the test harness, which hides what a passing test prints.
 fn can_run(test: &str) -> bool {

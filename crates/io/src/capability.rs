@@ -18,9 +18,10 @@ use rustix::fs::{
 };
 
 use crate::descriptor::above_standard;
+use crate::device_number::DeviceNumber;
 use crate::error::{Error, Result};
 use crate::held::Held;
-use crate::host::{DeviceNumber, MountPoint, mount_points};
+use crate::mount_table::{MountPoint, mount_points};
 
 /// What O_DIRECT asks of memory and offsets here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,11 +30,11 @@ pub(crate) fn above_standard<T: From<OwnedFd> + Into<OwnedFd>>(opened: T) -> io:
 mod tests {
     use super::*;
     use crate::engine::OsEngine;
-    use crate::host::{close_standard_descriptors, in_forked_child};
     use crate::{
         Access, AppendFile, Directory as _, Engine as _, EngineKind, File as _, Input, NamedChoice as _,
         OpenFile, OsDirectory, OsFile, Preparation, StageFile, SyncKind,
     };
+    use inkstone_host::{close_standard_descriptors, in_forked_child};
 
     /// The three that are open.
     fn standard() -> Vec<RawFd> {

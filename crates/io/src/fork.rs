@@ -125,7 +125,7 @@ unsafe extern "C" fn in_child() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::in_forked_child;
+    use inkstone_host::in_forked_child;
 
     #[test]
     fn a_child_knows_itself_and_the_parent_stays_who_it_was() {

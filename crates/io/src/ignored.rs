@@ -53,7 +53,7 @@ impl Drop for WaitingSignals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::in_forked_child;
+    use inkstone_host::in_forked_child;
 
     #[test]
     fn a_signal_waits_for_the_handler_that_is_set_up_meanwhile() {

@@ -1,7 +1,7 @@
-//! The only home of system calls and `unsafe` in Inkstone (its C and Python doors apart).
+//! What a log needs of the system: its system calls, and the `unsafe` code for them.
 //!
 //! *Owns*: aligned buffers, making a file's blocks ready, the ways of writing and syncing a file, engines, directories,
-//! extents, and what this file system and device can do. For the labs, in [`host`]: loop devices, mounts, tracefs.
+//! extents, and what this file system and device can do.
 //! *May not touch*: records, LSNs, groups, segments. It knows files and bytes, nothing of a log.
 //!
 //! The seam that the log stands on is three traits in [`seam`]: a [`Directory`] of [`File`]s and an [`Engine`] that takes
@@ -17,6 +17,7 @@ mod buffer;
 mod cached;
 mod capability;
 mod descriptor;
+mod device_number;
 mod directory;
 pub mod engine;
 mod error;
@@ -24,13 +25,13 @@ mod extents;
 mod file;
 mod fork;
 mod held;
-pub mod host;
 mod ignored;
 mod input;
 mod lock;
 mod lock_table;
 mod mapping;
 mod memory;
+mod mount_table;
 mod prepare;
 pub mod seam;
 mod size_signal;
@@ -49,6 +50,7 @@ pub use cached::{Advice, Residency};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
+pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use error::{Error, Result};
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
@@ -58,6 +60,7 @@ pub use ignored::{WaitingSignals, is_ignored};
 pub use input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
 pub use lock::OsLock;
 pub use memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
+pub use mount_table::{MountPoint, mount_points};
 pub use prepare::FallocateMode;
 pub use seam::{
     Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind, Then,

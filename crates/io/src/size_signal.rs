@@ -65,7 +65,7 @@ fn set() -> libc::sigset_t {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::in_forked_child;
+    use inkstone_host::in_forked_child;
     use std::io::Write as _;
 
     #[test]

@@ -520,7 +520,7 @@ mod tests {
         let parents = StageFile::open(&path).expect("opened").expect("free");
         let (mut told, mut tell) = std::io::pipe().expect("a pipe");
         let (mut asked, mut ask) = std::io::pipe().expect("a pipe");
-        let child = crate::host::fork_child(|| {
+        let child = inkstone_host::fork_child(|| {
             let is_refused = StageFile::open(&path).is_ok_and(|stage| stage.is_none());
             std::io::Write::write_all(&mut ask, b"x").expect("told");
             std::io::Read::read_exact(&mut told, &mut [0]).expect("told");

@@ -53,7 +53,7 @@ pub(crate) fn give_back(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::in_forked_child;
+    use inkstone_host::in_forked_child;
 
     /// As it is when another thread is just opening a stage.
     #[test]

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+#[path = "../../host/tests/host_support/mod.rs"]
 mod host_support;
 
 use std::fs;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use host_support::temporary;
-use inkstone_io::host::{Signal, in_forked_child, signal_group};
+use inkstone_host::{Signal, in_forked_child, signal_group};
 use inkstone_io::{
     AlignedBuf, Directory, Engine, EngineKind, Error, File, OpenFile, Operation, OsDirectory, Persist,
     Preparation, Request, Result, SyncKind,

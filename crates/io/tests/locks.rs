@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+#[path = "../../host/tests/host_support/mod.rs"]
 mod host_support;
 
 use std::fs;
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use host_support::{EXT4, FileSystem, can_run, run, temporary};
-use inkstone_io::host::{Mount, WorkDir};
+use inkstone_host::{Mount, WorkDir};
 use inkstone_io::{Access, AlignedBuf, Directory, ExtentMap, File, OpenFile, OsDirectory, OsFile, SyncKind};
 
 const CHILD: &str = "INKSTONE_TEST_LOCKS_IN";

@@ -4,7 +4,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use inkstone_io::host::monotonic_ns;
+use inkstone_host::monotonic_ns;
 use inkstone_io::{
     Access, Directory, ExtentMap, ExtentState, FallocateMode, File, NamedChoice, OpenFile, OsFile,
     Preparation, SyncKind,

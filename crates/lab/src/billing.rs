@@ -1,11 +1,11 @@
 //! A pass under the kernel's eyes: trace on, commits, trace off, bill.
 //!
-//! *Owns*: what surrounds such a pass. *May not touch*: how the events are read (`inkstone_io::host`) or counted (`bill`).
+//! *Owns*: what surrounds such a pass. *May not touch*: how the events are read (`inkstone_host`) or counted (`bill`).
 
 use std::sync::Arc;
 
+use inkstone_host::{BlockTrace, DeviceNumber, block_stat, own_threads};
 use inkstone_io::engine::OsEngine;
-use inkstone_io::host::{BlockTrace, DeviceNumber, block_stat, own_threads};
 use inkstone_io::{EngineKind, File, OsFile};
 
 use crate::bill::attribute::{Counted, Evidence};
@@ -35,7 +35,7 @@ impl Billing {
         self.layers.iter().flat_map(|layer| layer.numbers.iter().copied()).collect()
     }
 
-    fn counters(&self) -> Vec<Option<inkstone_io::host::BlockStat>> {
+    fn counters(&self) -> Vec<Option<inkstone_host::BlockStat>> {
         let of = |layer: &Layer| block_stat(*layer.numbers.first()?).ok();
         self.layers.iter().map(of).collect()
     }

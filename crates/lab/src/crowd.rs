@@ -6,7 +6,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use inkstone_io::host::{Usage, monotonic_ns, process_usage};
+use inkstone_host::{Usage, monotonic_ns, process_usage};
 
 use crate::stage::CellError;
 

@@ -2,11 +2,11 @@
 //!
 //! *Owns*: backing files, mkfs, mounts, and their end in the right order. *May not touch*: what is measured on them.
 //! What a killed lab leaves is found by its working directory's name and removed by the next start
-//! (`inkstone_io::host::sweep`).
+//! (`inkstone_host::sweep`).
 
 use std::path::{Path, PathBuf};
 
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount, run_on_device};
+use inkstone_host::{LoopDevice, LoopOptions, Mount, run_on_device};
 use inkstone_io::{
     Access, AlignedBuf, ExtentMap, ExtentState, File, NamedChoice, OpenFile, OsFile, Preparation, SyncKind,
     named_choice,

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use inkstone_io::host::can_trace;
+use inkstone_host::can_trace;
 use inkstone_io::is_root;
 
 use crate::result::Machine;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use inkstone_host::{monotonic_ns, thread_faults};
 use inkstone_io::engine::OsEngine;
-use inkstone_io::host::{monotonic_ns, thread_faults};
 use inkstone_io::{
     Access, AlignedBuf, Completion, Durability, Engine, EngineKind, Error, File, Operation, OsFile, Persist,
     Request, SyncKind,

@@ -3,7 +3,7 @@
 //!
 //! *Owns*: bringing the device into that state, and refusing where it would not stay. *May not touch*: what is measured then.
 
-use inkstone_io::host::trim_free_space;
+use inkstone_host::trim_free_space;
 use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, SyncKind, named_choice};
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use inkstone_io::host::{BlockStat, DeviceNumber, block_stat};
+use inkstone_host::{BlockStat, DeviceNumber, block_stat};
 use inkstone_io::{Access, AlignedBuf, NamedChoice};
 
 use crate::bill::shared_counters;

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use inkstone_io::host::{WorkDir, can_trace, sweep, sweep_trace_instances};
+use inkstone_host::{WorkDir, can_trace, sweep, sweep_trace_instances};
 use inkstone_io::{Access, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, OsDirectory};
 
 use crate::cell::Cell;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use inkstone_io::host::{DeviceNumber, block_stat, drop_cached_pages, monotonic_ns};
+use inkstone_host::{DeviceNumber, block_stat, drop_cached_pages, monotonic_ns};
 use inkstone_io::{
     Access, AlignedBuf, Directory, Durability, ExtentMap, File, OpenFile, OsDirectory, OsFile, Preparation,
     Reuse, SyncKind,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use inkstone_io::host::{BlockStat, block_stat};
+use inkstone_host::{BlockStat, block_stat};
 use inkstone_io::{Barriers, Capabilities};
 
 use crate::result::{CellResult, Machine, Measured, Outcome, Run, Warning};

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use inkstone::{Log, Options};
-use inkstone_io::host::can_trace;
+use inkstone_host::can_trace;
 use inkstone_io::{Directory, is_root};
 use inkstone_lab::bench::Load;
 use inkstone_lab::bench::bill::by_trace;

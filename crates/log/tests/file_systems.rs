@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "../../io/tests/host_support/mod.rs"]
+#[path = "../../host/tests/host_support/mod.rs"]
 mod host_support;
 
 use std::fs;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run};
 use inkstone::inspect::{copy, dump, salvage, verify};
 use inkstone::{Access, Asks, Event, Log, Lsn, Options, Preparation, Reader};
-use inkstone_io::host::{LoopOptions, Mount};
+use inkstone_host::{LoopOptions, Mount};
 use inkstone_io::{File as _, OpenFile, OsFile};
 
 const XFS_LARGE_SECTORS: &[&str] = &["-q", "-f", "-b", "size=16k", "-s", "size=16k"];

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use inkstone::{Error, Log, Lsn, Options, Reader};
-use inkstone_io::host::{Signal, fork_child, in_forked_child, signal_process};
+use inkstone_host::{Signal, fork_child, in_forked_child, signal_process};
 use watch::{ENOUGH, becomes, must_end};
 
 fn record(number: u64) -> Vec<u8> {

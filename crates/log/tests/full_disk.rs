@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "../../io/tests/host_support/mod.rs"]
+#[path = "../../host/tests/host_support/mod.rs"]
 mod host_support;
 
 use std::fs::File;

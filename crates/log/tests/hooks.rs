@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use inkstone::{Error, Event, Log, Lsn, Options, SealedSegment};
-use inkstone_io::host::in_forked_child;
+use inkstone_host::in_forked_child;
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 use wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
 use watch::{ENOUGH, becomes, must_end};

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "../../io/tests/host_support/mod.rs"]
+#[path = "../../host/tests/host_support/mod.rs"]
 mod host_support;
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::process::Command;
 
 use host_support::{not_run, temporary};
 use inkstone::{Error, Log, Lsn, Options, Reader};
-use inkstone_io::host::Mount;
+use inkstone_host::Mount;
 
 /// Set in the process that changes its working directory.
 const CHILD: &str = "INKSTONE_TEST_MOVED_IN";

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use inkstone::{Access, Error, Log, Lsn, Options, Reader};
-use inkstone_io::host::{Signal, close_standard_descriptors, signal_process};
+use inkstone_host::{Signal, close_standard_descriptors, signal_process};
 
 const ROLE: &str = "INKSTONE_PROCESSES_ROLE";
 const PLACE: &str = "INKSTONE_PROCESSES_PLACE";

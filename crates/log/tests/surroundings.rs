@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "../../io/tests/host_support/mod.rs"]
+#[path = "../../host/tests/host_support/mod.rs"]
 mod host_support;
 
 use std::fs;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, temporary};
 use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
-use inkstone_io::host::{Mount, give_up_root};
+use inkstone_host::{Mount, give_up_root};
 
 /// Where the child of a test opens a log.
 const CHILD: &str = "INKSTONE_TEST_SURROUNDINGS_IN";

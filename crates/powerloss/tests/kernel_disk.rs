@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 
+use inkstone_host::sweep;
 use inkstone_io::NamedChoice;
-use inkstone_io::host::sweep;
 use inkstone_powerloss::kernel::disk::Disk;
 use inkstone_powerloss::kernel::fault::{Access, Effect, Rule};
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};

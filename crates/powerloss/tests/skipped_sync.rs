@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use inkstone_io::host::{Mount, give_up_root_on_this_thread};
+use inkstone_host::{Mount, give_up_root_on_this_thread};
 use inkstone_io::{
     Access, AlignedBuf, Directory as _, File as _, OpenFile, OsDirectory, Preparation, SyncKind,
 };

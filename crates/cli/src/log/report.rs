@@ -57,7 +57,6 @@ fn choice_json(choice: &Choice) -> Value {
         "access": strategy.access.name(),
         "durability": strategy.durability.name(),
         "engine": strategy.engine.name(),
-        "reading_engine": choice.reading.name(),
         "reason": choice.reason,
         "warnings": choice.warnings,
     })
@@ -184,7 +183,7 @@ fn info_text(report: &Report, choice: &Choice) -> String {
     line("epoch", report.epoch.map_or("none".into(), |epoch| epoch.to_string()));
     line("end", report.end.map_or("none".into(), |end| format!("segment {} byte {}", end.segment, end.byte)));
     line("writing", choice.to_string());
-    line("engines", engines_text(choice));
+    line("engine", engine_text(choice.strategy.engine));
     for warning in &choice.warnings {
         line("warning", warning.clone());
     }
@@ -209,10 +208,9 @@ fn info_text(report: &Report, choice: &Choice) -> String {
     text
 }
 
-/// Who makes the system calls. Without io_uring there is nothing that a container could refuse.
-fn engines_text(choice: &Choice) -> String {
-    let word = |engine: EngineKind| format!("{engine} ({})", engine.summary());
-    format!("writing: {}; reading ahead: {}", word(choice.strategy.engine), word(choice.reading))
+/// What makes the system calls. It is never io_uring, which a container may refuse.
+fn engine_text(engine: EngineKind) -> String {
+    format!("{engine} ({})", engine.summary())
 }
 
 fn info_row(segment: &SegmentReport) -> Vec<String> {

@@ -14,7 +14,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use inkstone_io::host::{BlockStat, BlockTrace, RequestOp, Trace, TraceKind, block_stat};
+use inkstone_host::{BlockStat, BlockTrace, RequestOp, Trace, TraceKind, block_stat};
 use inkstone_io::{Directory, File, OpenFile};
 
 use crate::bill::attribute::Evidence;
@@ -126,7 +126,7 @@ fn threads_named(name: &str) -> Vec<u32> {
         let comm = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
         comm.is_ok_and(|comm| comm.trim_end() == name)
     };
-    inkstone_io::host::own_threads().into_iter().filter(named).collect()
+    inkstone_host::own_threads().into_iter().filter(named).collect()
 }
 
 /// Each kind of request by the committing threads, and apart from them.

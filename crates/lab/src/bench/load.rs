@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone::{Log, Lsn};
-use inkstone_io::host::monotonic_ns;
+use inkstone_host::monotonic_ns;
 
 use crate::crowd::together;
 use crate::histogram::Recorder;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::Log;
+use inkstone_host::{BlockStat, block_stat};
 use inkstone_io::engine::OsEngine;
-use inkstone_io::host::{BlockStat, block_stat};
 use inkstone_io::{AlignedBuf, Directory, OsFile, Preparation, Reuse};
 
 use crate::cell::Cell;

@@ -17,7 +17,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use inkstone_io::host::{BlockStat, Comm, RequestFlags, RequestOp, Trace, TraceKind};
+use inkstone_host::{BlockStat, Comm, RequestFlags, RequestOp, Trace, TraceKind};
 
 use crate::pass::CommitSpan;
 use crate::result::{
@@ -444,7 +444,7 @@ fn own_flushes(evidence: &Evidence<'_>, requests: &[DeviceRequest]) -> HashSet<u
     own
 }
 
-/// The flags as the kernel prints them (see `inkstone_io::host::RequestFlags`).
+/// The flags as the kernel prints them (see `inkstone_host::RequestFlags`).
 fn letters(flags: RequestFlags) -> String {
     let op = match flags.op {
         RequestOp::Write => "W",

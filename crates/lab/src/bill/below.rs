@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use inkstone_io::host::{Comm, RequestOp, TraceEvent, TraceKind};
+use inkstone_host::{Comm, RequestOp, TraceEvent, TraceKind};
 
 use super::attribute::Evidence;
 use super::requests::DeviceRequest;

@@ -98,22 +98,18 @@ mod tests {
     use super::super::requests::{pair, tests::*};
     use super::*;
 
-    fn finding(
-        events: &[inkstone_io::host::TraceEvent],
-        acks: &[u64],
-        volatile_cache: bool,
-    ) -> DurableFinding {
+    fn finding(events: &[inkstone_host::TraceEvent], acks: &[u64], volatile_cache: bool) -> DurableFinding {
         let requests = pair(events, &[layer()]);
         let all: Vec<_> = requests.iter().collect();
         let commits: Vec<_> = acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();
         covered(&commits, &all, volatile_cache)
     }
 
-    fn write(at: u64, rwbs: &str) -> [inkstone_io::host::TraceEvent; 2] {
+    fn write(at: u64, rwbs: &str) -> [inkstone_host::TraceEvent; 2] {
         [issue(at, 800, 8, rwbs), complete(at + 5, 800, 8, rwbs)]
     }
 
-    fn flush(at: u64) -> [inkstone_io::host::TraceEvent; 2] {
+    fn flush(at: u64) -> [inkstone_host::TraceEvent; 2] {
         [issue(at, 0, 0, "FF"), complete(at + 5, 0, 0, "FF")]
     }
 
@@ -150,7 +146,7 @@ mod tests {
 
     #[test]
     fn flushes_that_overlap_are_no_proof_either_way() {
-        let two_queues = |events: &[inkstone_io::host::TraceEvent], acks: &[u64]| {
+        let two_queues = |events: &[inkstone_host::TraceEvent], acks: &[u64]| {
             let requests = pair(events, &[Layer { one_flush: false, ..layer() }]);
             let all: Vec<_> = requests.iter().collect();
             let commits: Vec<_> = acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use inkstone_io::host::{BtrfsChunkKind, DeviceNumber, btrfs_data_chunks, log_area};
+use inkstone_host::{BtrfsChunkKind, DeviceNumber, btrfs_data_chunks, log_area};
 use inkstone_io::{Capabilities, ExtentMap};
 
 /// One device with what is known of its areas. Ranges are in bytes from the start of the whole disk.

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use inkstone_io::host::{Comm, DeviceNumber, RequestFlags, RequestOp, TraceEvent, TraceKind};
+use inkstone_host::{Comm, DeviceNumber, RequestFlags, RequestOp, TraceEvent, TraceKind};
 
 use super::layer::Layer;
 

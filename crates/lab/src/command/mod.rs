@@ -32,7 +32,7 @@ pub use quick::quick;
 pub use twins::{Twin, TwinsOptions, twins};
 pub use zero_range::{ZERO_RANGE_BYTES, ZERO_RANGE_ROUNDS, ZeroRangeOptions, zero_range};
 
-use inkstone_io::host::monotonic_ns;
+use inkstone_host::monotonic_ns;
 
 use crate::engines::advise;
 use crate::machine::machine;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use inkstone_host::{Usage, monotonic_ns};
 use inkstone_io::engine::OsEngine;
-use inkstone_io::host::{Usage, monotonic_ns};
 use inkstone_io::{AlignedBuf, Engine, EngineKind, Operation, OsFile, Persist, Request};
 
 use crate::crowd::together;

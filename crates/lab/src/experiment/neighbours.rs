@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the rows. *May not touch*: the rounds. Needs a device that nobody else writes to: its counters are what is compared.
 
-use inkstone_io::host::{DeviceNumber, block_stat};
+use inkstone_host::{DeviceNumber, block_stat};
 use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, SyncKind};
 
 use crate::progress::Progress;

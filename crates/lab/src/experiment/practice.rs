@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use inkstone::Log;
+use inkstone_host::monotonic_ns;
 use inkstone_io::engine::OsEngine;
-use inkstone_io::host::monotonic_ns;
 use inkstone_io::{
     Access, AlignedBuf, Directory, Engine, EngineKind, File, NamedChoice, OpenFile, Operation, OsFile,
     Preparation, Request,

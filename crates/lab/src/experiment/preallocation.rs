@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inkstone::Log;
-use inkstone_io::host::monotonic_ns;
+use inkstone_host::monotonic_ns;
 use inkstone_io::{Directory, File, OpenFile, OsFile, Preparation, SyncKind};
 
 use crate::bench::load::{Task, Worker};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use inkstone_io::host::{monotonic_ns, process_usage};
+use inkstone_host::{monotonic_ns, process_usage};
 use inkstone_io::{
     Access, Advice, AlignedBuf, Directory, EngineKind, File, NamedChoice, OpenFile, OsFile, Residency,
 };

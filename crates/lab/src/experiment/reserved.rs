@@ -2,7 +2,7 @@
 //!
 //! *Owns*: both. *May not touch*: the rounds, what the figures mean.
 
-use inkstone_io::host::monotonic_ns;
+use inkstone_host::monotonic_ns;
 use inkstone_io::{
     Access, AlignedBuf, DioAlignment, Directory, Durability, File, OpenFile, OsFile, Preparation, SyncKind,
 };

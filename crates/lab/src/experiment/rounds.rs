@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use inkstone_io::host::Usage;
+use inkstone_host::Usage;
 
 use crate::progress::Progress;
 use crate::result::{Histogram, Round, Verdict};

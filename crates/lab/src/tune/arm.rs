@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use inkstone_host::monotonic_ns;
 use inkstone_io::engine::OsEngine;
-use inkstone_io::host::monotonic_ns;
 use inkstone_io::{AlignedBuf, OsFile, Preparation, Reuse, Strategy};
 
 use crate::cell::Cell;

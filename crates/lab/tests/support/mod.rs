@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use inkstone_io::host::can_trace;
+use inkstone_host::can_trace;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
 use inkstone_lab::cell::Cell;
 use inkstone_lab::pass::Limits;

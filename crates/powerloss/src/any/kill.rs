@@ -5,8 +5,8 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use inkstone_host::WorkDir;
 use inkstone_io::Capabilities;
-use inkstone_io::host::WorkDir;
 
 use super::place::{CrashState, Ground, Place};
 

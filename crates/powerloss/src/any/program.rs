@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use inkstone_io::host::{Signal, has_ended, signal_group};
+use inkstone_host::{Signal, has_ended, signal_group};
 
 use super::{AnyError, Moment};
 

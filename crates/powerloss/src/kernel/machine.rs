@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
+use inkstone_host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
 use inkstone_io::named_choice;
 
 use super::disk::Disk;

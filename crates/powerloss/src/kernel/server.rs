@@ -18,7 +18,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
 };
 
-use inkstone_io::host::{ServedMount, unmount};
+use inkstone_host::{ServedMount, unmount};
 
 use super::disk::{Disk, Failure};
 

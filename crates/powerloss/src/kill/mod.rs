@@ -26,8 +26,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use inkstone::{Log, Lsn, Verdict};
+use inkstone_host::WorkDir;
 use inkstone_io::Capabilities;
-use inkstone_io::host::WorkDir;
 
 pub use self::plan::{Lie, Manner, Round, Trigger};
 pub use self::record::Id;

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use inkstone::{Error, Log, Options, Reader};
-use inkstone_io::host::{Signal, signal_process};
+use inkstone_host::{Signal, signal_process};
 
 use super::plan::{Manner, Round, Trigger};
 use super::told::{Report, Told};

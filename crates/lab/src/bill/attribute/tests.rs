@@ -1,6 +1,6 @@
 //! Requests as a trace has them, and what the bill makes of them.
 
-use inkstone_io::host::TraceEvent;
+use inkstone_host::TraceEvent;
 
 use super::super::requests::tests::*;
 use super::*;

@@ -1,6 +1,6 @@
 //! A loop device on a disk that others use too, as a trace has it.
 
-use inkstone_io::host::{DeviceNumber, Trace, TraceEvent};
+use inkstone_host::{DeviceNumber, Trace, TraceEvent};
 
 use super::super::layer::Layer;
 use super::super::requests::tests::{bio, complete, issue, layer};

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use inkstone_host::{monotonic_ns, process_cpu_ns};
 use inkstone_io::Directory as _;
-use inkstone_io::host::{monotonic_ns, process_cpu_ns};
 
 use crate::crowd::together;
 use crate::experiment::Figure;

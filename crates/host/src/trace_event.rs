@@ -1,4 +1,4 @@
-//! What the kernel's block layer and file systems said they did: the events of a [`Trace`](super::Trace).
+//! What the kernel's block layer and file systems said they did: the events of a [`Trace`](crate::Trace).
 //!
 //! *Owns*: the events' types and the meaning of the kernel's `rwbs` letters. *May not touch*: files, bytes of
 //! pages.
@@ -7,12 +7,12 @@
 
 use std::fmt;
 
-use super::device::DeviceNumber;
+use inkstone_io::DeviceNumber;
 
 /// One event of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// When, on `CLOCK_MONOTONIC` (see [`monotonic_ns`](super::monotonic_ns)).
+    /// When, on `CLOCK_MONOTONIC` (see [`monotonic_ns`](crate::monotonic_ns)).
     pub time_ns: u64,
     /// The thread that ran when it happened, numbered as outside of any container. For completions that is
     /// whoever was interrupted.

@@ -2,7 +2,7 @@
 //! events.
 //!
 //! *Owns*: one trace's life: setting up an instance, the thread that reads its buffers, counting what was
-//! lost. *May not touch*: what the events mean ([`super::trace_decode`]), and any part of tracefs but its own
+//! lost. *May not touch*: what the events mean ([`crate::trace_decode`]), and any part of tracefs but its own
 //! instance.
 
 use std::fs::{self, File, OpenOptions};
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::device::DeviceNumber;
-use super::ring_page::PageLayout;
-use super::trace_decode::{Decoded, Decoder, EVENTS};
-use super::trace_event::TraceEvent;
-use super::trace_format::EventFormat;
-use super::tracefs::Instance;
-use crate::error::{Error, Result};
+use crate::ring_page::PageLayout;
+use crate::trace_decode::{Decoded, Decoder, EVENTS};
+use crate::trace_event::TraceEvent;
+use crate::trace_format::EventFormat;
+use crate::tracefs::Instance;
+use inkstone_io::DeviceNumber;
+use inkstone_io::{Error, Result};
 
 /// Buffer of one CPU: room for some 60,000 events, so the reader may sleep through half a second of a heavy
 /// load.
@@ -70,7 +70,7 @@ impl BlockTrace {
     /// device below its file.
     ///
     /// # Errors
-    /// No device was named; not root; no tracefs in this kernel ([`can_trace`](super::can_trace) says so in
+    /// No device was named; not root; no tracefs in this kernel ([`can_trace`](crate::can_trace) says so in
     /// words).
     pub fn start(devices: &[DeviceNumber]) -> Result<BlockTrace> {
         if devices.is_empty() {
@@ -323,7 +323,7 @@ mod tests {
 
     /// A switched-on instance without any event but what a test writes into its `trace_marker`.
     fn instance(test: &str, buffer_kb: usize) -> Option<(Instance, Vec<String>, File)> {
-        if let Err(why) = super::super::can_trace() {
+        if let Err(why) = crate::can_trace() {
             // Past the test harness, which hides what a passing test prints.
             let line = format!("\nNOT RUN: {test}: {why}\n");
             let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());

@@ -36,15 +36,13 @@ pub use child::{
     ForkedChild, close_standard_descriptors, fork_child, give_up_root, give_up_root_on_this_thread,
     in_forked_child,
 };
-pub use device::{
-    BlockStat, DeviceNumber, NotADeviceNumber, block_stat, drop_cached_pages, monotonic_ns, own_threads,
-    process_cpu_ns,
-};
+pub use device::{BlockStat, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns};
 pub use discard::trim_free_space;
+pub use inkstone_io::{DeviceNumber, MountPoint, NotADeviceNumber, mount_points};
 pub use layout::log_area;
 pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
 pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};
-pub use mount::{Mount, MountPoint, mount_points, mounts_under, unmount};
+pub use mount::{Mount, mounts_under, unmount};
 pub use on_device::run_on_device;
 pub use served_mount::ServedMount;
 pub use signal::{Signal, has_ended, signal_group, signal_process};

@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::loop_device::{attached_loops, detach_by_path, loops_backed_under, without_deleted};
-use super::mount::{detach, mount_points, mounts_under, unmount};
-use super::owner::number;
-use super::tree::remove_tree;
-use crate::error::{Error, Result};
-use crate::transfer::retry;
+use crate::loop_device::{attached_loops, detach_by_path, loops_backed_under, without_deleted};
+use crate::mount::{detach, mounts_under, unmount};
+use crate::owner::number;
+use crate::tree::remove_tree;
+use inkstone_io::mount_points;
+use inkstone_io::transfer::retry;
+use inkstone_io::{Error, Result};
 
 const PREFIX: &str = ".inkstone-lab-";
 const LOCK: &str = "lock";

@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use crate::error::{Error, Result};
-use crate::transfer::retry;
+use inkstone_io::transfer::retry;
+use inkstone_io::{Error, Result};
 
 /// What the kernel sends the child when the thread that made it has ended.
 const ENDED: libc::c_int = libc::SIGUSR1;

@@ -9,9 +9,9 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use super::layout::piece;
-use crate::error::{Error, Result};
-use crate::transfer::retry;
+use crate::layout::piece;
+use inkstone_io::transfer::retry;
+use inkstone_io::{Error, Result};
 
 /// `_IOWR(0x94, 17, struct btrfs_ioctl_search_args)`, which has 4096 bytes.
 const TREE_SEARCH: u32 = 0xD000_9411;

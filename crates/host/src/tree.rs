@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 
-use crate::error::{Error, Result};
-use crate::transfer::retry;
+use inkstone_io::transfer::retry;
+use inkstone_io::{Error, Result};
 
 /// Deeper directories than a lab ever makes; each level holds a file open.
 const DEPTH_MAX: u32 = 64;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, not_run, run};
-use inkstone_io::host::{
+use inkstone_host::{
     BlockTrace, DeviceNumber, RequestOp, Trace, TraceKind, block_stat, can_trace, log_area, monotonic_ns,
     mount_points,
 };

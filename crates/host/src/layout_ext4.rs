@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::layout::{Disk, piece};
-use crate::error::Result;
+use crate::layout::{Disk, piece};
+use inkstone_io::Result;
 
 const SUPERBLOCK_AT: u64 = 1024;
 const MAGIC: u16 = 0xEF53;

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
-use crate::transfer::retry;
+use inkstone_io::transfer::retry;
+use inkstone_io::{Error, Result};
 
 /// A forked child that was not waited for.
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-use crate::error::{Error, Result};
-use crate::transfer::retry;
+use inkstone_io::transfer::retry;
+use inkstone_io::{Error, Result};
 
 /// `_IOWR('X', 121, struct fstrim_range)`, which has 24 bytes.
 const FITRIM: u32 = 0xC018_5879;

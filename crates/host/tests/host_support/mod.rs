@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-use inkstone_io::host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
+use inkstone_host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
 
 /// Says that a test did not run.
 pub(crate) fn not_run(test: &str, why: &str) {

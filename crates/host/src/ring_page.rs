@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::trace_format::{Field, parse_fields};
+use crate::trace_format::{Field, parse_fields};
 
 /// Set in the page's commit word when events were lost before this page.
 const MISSED_EVENTS: u64 = 1 << 31;

@@ -18,9 +18,9 @@ use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::device::DeviceNumber;
-use crate::error::{Error, Result};
-use crate::transfer::retry;
+use inkstone_io::DeviceNumber;
+use inkstone_io::transfer::retry;
+use inkstone_io::{Error, Result};
 
 const CONTROL: &str = "/dev/loop-control";
 // From linux/loop.h; the headers of some distributions lack the newer ones.

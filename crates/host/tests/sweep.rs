@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use host_support::{EXT4, FileSystem, can_run, not_run, temporary};
-use inkstone_io::host::{
-    BlockTrace, can_trace, loops_backed_under, mounts_under, sweep, sweep_trace_instances,
-};
+use inkstone_host::{BlockTrace, can_trace, loops_backed_under, mounts_under, sweep, sweep_trace_instances};
 
 const CHILD: &str = "INKSTONE_TEST_KILLED";
 

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Access;
 
-use super::mount::{Mount, mount_points};
-use super::owner::{Owner, number};
-use crate::error::{Error, Result};
-use crate::transfer::retry;
+use crate::mount::Mount;
+use crate::owner::{Owner, number};
+use inkstone_io::mount_points;
+use inkstone_io::transfer::retry;
+use inkstone_io::{Error, Result};
 
 const USUAL_PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const TRACEFS_MAGIC: u64 = 0x7472_6163;
@@ -213,7 +214,7 @@ fn remove_instance(path: &Path, patience: Duration) -> Result<()> {
     }
 }
 
-/// Whether [`BlockTrace::start`](super::BlockTrace::start) can work here, without starting anything.
+/// Whether [`BlockTrace::start`](crate::BlockTrace::start) can work here, without starting anything.
 ///
 /// # Errors
 /// The reason in words, with what would change it.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, image, run, temporary};
-use inkstone_io::host::{
+use inkstone_host::{
     BtrfsChunkKind, DeviceNumber, LoopDevice, LoopOptions, WorkDir, block_stat, btrfs_data_chunks, log_area,
     loops_backed_under, mount_points, mounts_under, trim_free_space,
 };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
-use crate::error::{Error, Result};
+use inkstone_io::{Error, Result};
 
 /// What is done to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

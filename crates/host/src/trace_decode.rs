@@ -7,9 +7,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-use super::device::{DeviceNumber, own_threads, tick_ns};
-use super::trace_event::{Comm, RequestFlags, TraceEvent, TraceKind};
-use super::trace_format::{EventFormat, Field};
+use crate::device::{own_threads, tick_ns};
+use crate::trace_event::{Comm, RequestFlags, TraceEvent, TraceKind};
+use crate::trace_format::{EventFormat, Field};
+use inkstone_io::DeviceNumber;
 
 /// One event of the kernel that is worth tracing.
 pub(super) struct EventSpec {

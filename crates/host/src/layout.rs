@@ -9,9 +9,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::layout_ext4;
-use crate::error::{Error, Result};
-use crate::transfer::retry;
+use crate::layout_ext4;
+use inkstone_io::transfer::retry;
+use inkstone_io::{Error, Result};
 
 /// The byte ranges of the journal (ext4) or log (xfs) on the file system's own device, in order. Empty for a
 /// file system without one, and for kinds other than ext2, ext3, ext4 and xfs.
