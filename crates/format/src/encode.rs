@@ -51,13 +51,15 @@ impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BufferFull { needed, room } => {
-                write!(f, "a frame of {needed} bytes, {room} left in the group")
+                write!(f, "a frame of {needed} bytes does not fit: the group has {room} bytes left")
             }
             Self::SegmentFull { needed, room } => {
-                write!(f, "a frame of {needed} bytes, {room} left in the segment")
+                write!(f, "a frame of {needed} bytes does not fit: the segment has {room} bytes left")
             }
-            Self::TooLarge { bytes, max } => write!(f, "a record of {bytes} bytes, {max} is the most"),
-            Self::LsnsUsedUp => write!(f, "no LSN is left"),
+            Self::TooLarge { bytes, max } => {
+                write!(f, "a record of {bytes} bytes is too large: the limit is {max} bytes")
+            }
+            Self::LsnsUsedUp => write!(f, "the LSNs are used up"),
         }
     }
 }

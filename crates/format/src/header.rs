@@ -103,23 +103,23 @@ impl SegmentHeader {
     /// What of it cannot be, in words; `None` when it is sound.
     pub fn contradiction(&self) -> Option<&'static str> {
         if !segment_bytes_fit(self.segment_bytes) {
-            return Some("segment size out of bounds");
+            return Some("the segment size is out of bounds");
         }
         if self.first_lsn < Lsn::FIRST || self.first_live < Lsn::FIRST {
             return Some("an LSN below 1");
         }
         if self.first_live > self.first_lsn {
-            return Some("the first live LSN lies behind this segment's first");
+            return Some("the first live LSN is above the first LSN of the segment");
         }
         if self.promise >= self.first_lsn {
-            return Some("a promise of records that this segment is to hold");
+            return Some("a promise of records that belong to this segment");
         }
         match (self.roll, self.predecessor) {
             (Roll::Begin, None) if self.first_live == self.first_lsn => None,
-            (Roll::Begin, _) => Some("a log that begins here and has something before it"),
+            (Roll::Begin, _) => Some("the log begins here, and yet something comes before it"),
             (_, None) => Some("a roll without a predecessor"),
-            (_, Some(end)) if end.segment >= self.number => Some("a predecessor with a higher number"),
-            (_, Some(end)) if !segment_end_fits(end.byte) => Some("a predecessor's end out of bounds"),
+            (_, Some(end)) if end.segment >= self.number => Some("a predecessor whose number is not lower"),
+            (_, Some(end)) if !segment_end_fits(end.byte) => Some("the predecessor's end is out of bounds"),
             _ => None,
         }
     }
@@ -270,10 +270,10 @@ fn decode_copy(copy: &[u8], index: u32) -> Copy {
 
 fn fields(version: Version, copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
     if u32_at(copy, COPY_AT) != index {
-        return Err("a copy in the other copy's place");
+        return Err("a copy in the place of the other copy");
     }
     if !all_zero(&copy[REST_AT..CRC_AT]) {
-        return Err("bytes where its version has none");
+        return Err("bytes other than zero where this version has none");
     }
     let end = u64_at(copy, PREDECESSOR_END_AT);
     let predecessor = match SegmentNumber::new(u64_at(copy, PREDECESSOR_AT)) {

@@ -56,17 +56,17 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Damaged => "bytes that were promised to be durable are damaged",
-            Self::LostWrite => "bytes that were promised to be durable never arrived",
+            Self::LostWrite => "bytes that were promised to be durable never reached the medium",
             Self::FileShort => "the file is shorter than its header says",
-            Self::MissingSegment => "a segment that others name is missing",
+            Self::MissingSegment => "a segment of the log is missing",
             Self::HeaderLost => "the header of a segment in use is lost",
-            Self::Length => "a sound header with a length that cannot be",
-            Self::LsnJump => "a sound group with another LSN than the next",
-            Self::Grammar => "a sound header that may not stand there",
+            Self::Length => "a sound header has an impossible length",
+            Self::LsnJump => "a sound header does not have the next LSN",
+            Self::Grammar => "a sound header is not allowed there",
             Self::Link => "two segments contradict each other",
-            Self::ForeignLog => "the segment is of another log",
-            Self::Misplaced => "the segment has the number of a later one",
-            Self::Contradiction => "facts that cannot be together",
+            Self::ForeignLog => "the segment belongs to another log",
+            Self::Misplaced => "the header is that of a segment with a higher number",
+            Self::Contradiction => "every check passed and yet reading stopped: a bug of inkstone",
         })
     }
 }
@@ -179,7 +179,7 @@ pub const ROWS: &[Row] = &[
         below: Some(false),
         short: Some(true),
         verdict: Verdict::Corrupt(Reason::FileShort),
-        why: "the file is shorter than its segment; segments are whole before they are used and are never cut",
+        why: "the file is shorter than its segment; a segment has its full size before it is used, and is never shortened",
         ..ANY
     },
     Row {
@@ -188,7 +188,7 @@ pub const ROWS: &[Row] = &[
         short: Some(false),
         sealed: Some(true),
         verdict: Verdict::Corrupt(Reason::MissingSegment),
-        why: "the segment is sealed, which is written when the next one is there; the next one is not",
+        why: "the segment has a seal, which names the next segment; that one is missing",
         ..ANY
     },
     Row { name: "E1", found: &[Found::SegmentEnd], why: "the segment is full", ..TAIL },
@@ -197,14 +197,14 @@ pub const ROWS: &[Row] = &[
         found: &[Found::Zeros, Found::Remains],
         place: Some(Place::Between),
         later: Some(false),
-        why: "nothing was written here, or only what an older use of the file had written",
+        why: "nothing was written here since an earlier use of the file",
         ..TAIL
     },
     Row {
         name: "E3",
         found: &[Found::Sound],
         lower: Some(true),
-        why: "old bytes that an earlier opening had left behind",
+        why: "old bytes of an earlier opening",
         ..TAIL
     },
     Row {
@@ -213,7 +213,7 @@ pub const ROWS: &[Row] = &[
         place: Some(Place::Between),
         later: Some(true),
         verdict: Verdict::Torn,
-        why: "a group that did not arrive, before one that did; neither was acknowledged",
+        why: "a group that was not written, before one that was; neither was acknowledged",
         ..TAIL
     },
     Row {
@@ -221,15 +221,21 @@ pub const ROWS: &[Row] = &[
         found: &[Found::Zeros, Found::Remains],
         place: Some(Place::Inside),
         verdict: Verdict::Torn,
-        why: "a group of which a part did not arrive",
+        why: "a group that was written in part",
         ..TAIL
     },
-    Row { name: "T3", found: &[Found::Garbage], verdict: Verdict::Torn, why: "a group that was cut", ..TAIL },
+    Row {
+        name: "T3",
+        found: &[Found::Garbage],
+        verdict: Verdict::Torn,
+        why: "a header that was written in part",
+        ..TAIL
+    },
     Row {
         name: "C1",
         length: Some(false),
         verdict: Verdict::Corrupt(Reason::Length),
-        why: "a sound header with a length that does not fit",
+        why: "a sound header has an impossible length",
         ..SOUND
     },
     Row {
@@ -237,7 +243,7 @@ pub const ROWS: &[Row] = &[
         length: Some(true),
         lsn: Some(false),
         verdict: Verdict::Corrupt(Reason::LsnJump),
-        why: "a sound header with another LSN than the next",
+        why: "a sound header does not have the next LSN",
         ..SOUND
     },
     Row {
@@ -246,7 +252,7 @@ pub const ROWS: &[Row] = &[
         lsn: Some(true),
         grammar: Some(false),
         verdict: Verdict::Corrupt(Reason::Grammar),
-        why: "a sound header that says what may not stand here",
+        why: "a sound header is not allowed here",
         ..SOUND
     },
     Row {
@@ -256,7 +262,7 @@ pub const ROWS: &[Row] = &[
         grammar: Some(true),
         body: Some(false),
         verdict: Verdict::Torn,
-        why: "a payload of which a part did not arrive",
+        why: "a payload that was written in part",
         ..SOUND
     },
     Row {
@@ -266,7 +272,7 @@ pub const ROWS: &[Row] = &[
         grammar: Some(true),
         body: Some(true),
         verdict: Verdict::Corrupt(Reason::Contradiction),
-        why: "every check passed; the reader never stops so",
+        why: "every check passed and yet reading stopped: a bug of inkstone",
         ..SOUND
     },
 ];
@@ -379,7 +385,7 @@ pub const HEADER_ROWS: &[HeaderRow] = &[
         named: None,
         used: None,
         verdict: Verdict::Corrupt(Reason::FileShort),
-        why: "the file ends inside its header; files are whole before they get their name",
+        why: "the file ends inside its header; a file has its full size before it gets its name",
     },
     HeaderRow {
         name: "H5",
@@ -387,7 +393,7 @@ pub const HEADER_ROWS: &[HeaderRow] = &[
         named: Some(true),
         used: None,
         verdict: Verdict::Corrupt(Reason::MissingSegment),
-        why: "a segment that another one follows has no header of its own",
+        why: "a segment that its successor names has no header of its own",
     },
     HeaderRow {
         name: "H6",
@@ -411,7 +417,7 @@ pub const HEADER_ROWS: &[HeaderRow] = &[
         named: Some(false),
         used: Some(false),
         verdict: Verdict::Torn,
-        why: "a header that was cut; nothing was written behind it",
+        why: "a header that was written in part, with nothing after it",
     },
 ];
 
