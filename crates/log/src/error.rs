@@ -157,12 +157,12 @@ impl fmt::Display for Poison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let durable = self.inner.durable;
         match &self.inner.cause {
-            PoisonCause::Error(error) => write!(f, "the log takes no more: {error}")?,
-            PoisonCause::Panic => write!(f, "the log takes no more: a thread panicked inside it")?,
+            PoisonCause::Error(error) => write!(f, "the log is poisoned: {error}")?,
+            PoisonCause::Panic => write!(f, "the log is poisoned: a thread panicked inside it")?,
         }
-        // Where a write to blocks that are there needs room too: on a full btrfs.
+        // On a full btrfs even an overwrite needs room.
         let when = if self.is_for_room() { "when there is room, " } else { "" };
-        write!(f, " (everything up to LSN {durable} is durable; {when}open the log again to go on)")
+        write!(f, " (records up to LSN {durable} are durable; {when}open the log again to continue)")
     }
 }
 
@@ -246,46 +246,53 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Locked { path, holder } => {
-                write!(f, "{} is locked by {holder}; a log has one writer at a time", path.display())
+                write!(
+                    f,
+                    "{} is locked by {holder}; a log has one writer at a time: close it there first",
+                    path.display()
+                )
             }
             Self::NoLog { path } => write!(f, "there is no log in {}", path.display()),
             Self::Incomplete { path } => write!(
                 f,
-                "{} holds a copy that has not ended, and no log: if nobody is copying, copy again, which begins anew, or remove the directory",
+                "{} holds an unfinished copy of a log: if no copy is running, copy again (it starts over) or remove the directory",
                 path.display()
             ),
-            Self::Stopped => write!(f, "stopped before the end"),
+            Self::Stopped => write!(f, "the caller stopped it before it was done"),
             Self::Corrupt(corruption) => corruption.fmt(f),
             Self::UnknownVersion { path, version, flags } => {
-                write!(f, "{} is of format version {version}", path.display())?;
+                write!(f, "{} has format version {version}", path.display())?;
                 if *flags != 0 {
                     write!(f, " with flags {flags:#x}")?;
                 }
                 let newest = Version::NEWEST.number();
                 write!(
                     f,
-                    "; this program knows versions up to {newest}, without flags, and has changed nothing: open the log with the newer program that wrote it"
+                    "; this program knows versions up to {newest} without flags: use the newer program that wrote the log (no file was changed)"
                 )
             }
             Self::Poisoned(poison) => poison.fmt(f),
             Self::NoRoom { needed_bytes, cause } => {
                 write!(
                     f,
-                    "no room for {needed_bytes} bytes: {cause}; nothing is lost, try again when there is room"
+                    "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is room, or after truncate_before"
                 )
             }
             Self::TooLarge { bytes, limit_bytes } => {
                 write!(
                     f,
-                    "a record or batch of {bytes} bytes; the limit of this log is {limit_bytes} (Options::record_bytes_max)"
+                    "a record or batch of {bytes} bytes is too large: the limit of this log is {limit_bytes} bytes (Options::record_bytes_max)"
                 )
             }
-            Self::Busy => write!(f, "every buffer is full: wait, or use append"),
+            Self::Busy => write!(
+                f,
+                "every buffer is full, or the segment is changing: try again later, or call append, which waits"
+            ),
             Self::TruncatedBefore { lsn, first } => {
                 write!(f, "truncate_before has removed LSN {lsn}; the first record left is LSN {first}")
             }
             Self::NotYet { lsn, durable } => {
-                write!(f, "there is no LSN {lsn} yet; the last durable one is {durable}")
+                write!(f, "LSN {lsn} is not durable yet; the last durable record is LSN {durable}")
             }
             Self::TruncatedAfter { lsn, last } => {
                 let resume = last.next().unwrap_or(*last);
@@ -295,15 +302,15 @@ impl fmt::Display for Error {
                 )
             }
             Self::Invalid(why) => f.write_str(why),
-            Self::Closed => write!(f, "the log was closed"),
+            Self::Closed => write!(f, "the log is closed"),
             Self::Forked { path } => {
                 write!(
                     f,
-                    "{}: this process was forked after the log was opened; it is the parent's, open it again to use it here",
+                    "{}: this process was forked after the log was opened, and the log belongs to the parent process: open it again here when the parent has closed it",
                     path.display()
                 )
             }
-            Self::UsedUp => write!(f, "the log has no numbers left"),
+            Self::UsedUp => write!(f, "the log has used up its LSNs or segment numbers: begin a new log"),
         }
     }
 }
@@ -333,10 +340,11 @@ mod tests {
         let full = said(28, "StorageFull");
         assert!(full.contains("pwrite /log/7 at byte 4096"), "{full}");
         assert!(
-            full.ends_with("LSN 9 is durable; when there is room, open the log again to go on)"),
+            full.ends_with("LSN 9 are durable; when there is room, open the log again to continue)"),
             "{full}"
         );
         let failed = said(5, "Uncategorized");
-        assert!(failed.ends_with("LSN 9 is durable; open the log again to go on)"), "{failed}");
+        assert!(failed.starts_with("the log is poisoned: pwrite /log/7 at byte 4096: "), "{failed}");
+        assert!(failed.ends_with("LSN 9 are durable; open the log again to continue)"), "{failed}");
     }
 }

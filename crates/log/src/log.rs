@@ -173,7 +173,7 @@ impl<D: Directory> Log<D> {
     /// None on return: wait for the handle.
     pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Append<'_, D>> {
         if records.is_empty() {
-            return Err(Error::Invalid("an empty batch: there is no record to give an LSN to".into()));
+            return Err(Error::Invalid("the batch is empty: a batch needs at least one record".into()));
         }
         if let [one] = records {
             return self.append(one.as_ref());
@@ -566,7 +566,7 @@ pub(crate) fn take_lock<D: Directory>(directory: &D) -> Result<D::Lock> {
     if let Some(lock) = directory.lock(names::LOCK)? {
         return Ok(lock);
     }
-    let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "somebody".into());
+    let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "another process".into());
     Err(Error::Locked { path: directory.path().to_path_buf(), holder })
 }
 

@@ -303,18 +303,18 @@ impl Options {
         }
         if self.record_bytes_max > RECORD_BYTES_MAX {
             return invalid(format!(
-                "record_bytes_max {}: the format has room for {RECORD_BYTES_MAX}",
+                "record_bytes_max {}: the format allows at most {RECORD_BYTES_MAX}",
                 self.record_bytes_max
             ));
         }
         let mode = self.file_mode;
         if mode & 0o600 != 0o600 || mode > 0o777 {
             return invalid(format!(
-                "file_mode {mode:o}: the owner must be able to read and write, and nine bits are all"
+                "file_mode {mode:o}: it must let the owner read and write, and may set permission bits only (0777)"
             ));
         }
         if self.begin_at < Lsn::FIRST {
-            return invalid("begin_at 0: the first LSN that there can be is 1".into());
+            return invalid("begin_at 0: the lowest LSN is 1".into());
         }
         let room = record_room(bytes);
         if frame_bytes(self.record_bytes_max) as u64 > room {
@@ -332,12 +332,12 @@ impl Options {
         }
         if !matches!(self.preparation_chosen(), Preparation::Zeros | Preparation::Fallocate) {
             return invalid(format!(
-                "preparation {}: a segment has its full size from the start, so zeros or fallocate",
+                "preparation {}: a segment has its full size from the start, so choose zeros or fallocate",
                 self.preparation_chosen()
             ));
         }
         if !matches!(self.access_chosen(), Access::Buffered | Access::Direct) {
-            return invalid(format!("access {}: the log writes buffered or direct", self.access_chosen()));
+            return invalid(format!("access {}: choose buffered or direct", self.access_chosen()));
         }
         if !matches!(
             self.durability_chosen(),
@@ -348,15 +348,17 @@ impl Options {
                 | Durability::OSync
         ) {
             return invalid(format!(
-                "durability {}: the log acknowledges what is durable, by fdatasync, fsync, rwf-dsync, o-dsync or o-sync",
+                "durability {}: the log acknowledges only what is durable, so choose fdatasync, fsync, rwf-dsync, o-dsync or o-sync",
                 self.durability_chosen()
             ));
         }
         if self.periodic.is_some() && !self.own_thread {
-            return invalid("periodic: without a thread of its own the log cannot commit by itself".into());
+            return invalid("periodic: it needs the log's own thread, so leave own_thread(true)".into());
         }
         if self.disk_budget_bytes.is_some_and(|budget| budget < bytes) {
-            return invalid(format!("disk_budget_bytes: a segment of {bytes} bytes does not fit in it"));
+            return invalid(format!(
+                "disk_budget_bytes: it must be at least segment_bytes, which is {bytes}"
+            ));
         }
         Ok(())
     }

@@ -48,6 +48,6 @@ impl fmt::Display for Recovery {
             _ => write!(f, "ends at LSN {} [{}]", self.last, self.row)?,
         }
         write!(f, ", {} segments from LSN {}", self.segments, self.first)?;
-        if self.waits_for_room { write!(f, "; no room to go on in") } else { Ok(()) }
+        if self.waits_for_room { write!(f, "; no room to append") } else { Ok(()) }
     }
 }

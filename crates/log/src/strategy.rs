@@ -60,7 +60,7 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: St
     if access == Access::Direct
         && let Some(why) = told.and_then(no_direct)
     {
-        return Err(Error::Invalid(format!("access direct: {why}; leave it open, or ask for buffered")));
+        return Err(Error::Invalid(format!("access direct: {why}; leave the access open, or use buffered")));
     }
     Ok(Choice { strategy, reason, asks: asks(found), warnings })
 }
@@ -99,7 +99,7 @@ fn strategy(preparation: Preparation, reuse: Reuse, access: Access) -> Strategy 
 
 fn unknown() -> (Strategy, String) {
     let safe = strategy(Preparation::Zeros, Reuse::Reuse, Access::Buffered);
-    (safe, "nothing is known about this file system, and this works on every one".into())
+    (safe, "nothing is known about this file system, and this way works on every one".into())
 }
 
 fn by_rule(found: &Capabilities) -> (Strategy, String) {
@@ -145,12 +145,14 @@ fn no_direct(found: &Capabilities) -> Option<String> {
     match found.direct {
         DioAlignment::Bytes { memory, offset } if memory <= BLOCK_BYTES && offset <= BLOCK_BYTES => None,
         DioAlignment::Bytes { memory, offset } => Some(format!(
-            "O_DIRECT on this {name} needs {memory} bytes of alignment in memory and {offset} in the file, and groups have {BLOCK_BYTES}"
+            "O_DIRECT on this {name} needs an alignment of {memory} bytes in memory and {offset} in the file, and groups are aligned to {BLOCK_BYTES}"
         )),
         DioAlignment::Refused => {
             Some(format!("this {name} has no O_DIRECT, or serves it through the page cache"))
         }
-        DioAlignment::NotTold => Some(format!("the kernel does not tell what O_DIRECT needs on this {name}")),
+        DioAlignment::NotTold => {
+            Some(format!("the kernel does not report what alignment O_DIRECT needs on this {name}"))
+        }
     }
 }
 
@@ -163,16 +165,16 @@ fn warnings(found: &Capabilities) -> Vec<String> {
         } else {
             "is mounted without barriers"
         };
-        warnings.push(format!("{place} {why}: a power loss takes what was acknowledged"));
+        warnings.push(format!("{place} {why}: a power loss can lose acknowledged records"));
     }
     if found.mount.options.is_none() {
         let directory = found.directory.display();
         warnings.push(format!(
-            "the mount options of {directory} are not known (/proc/self/mountinfo does not show them): whether a sync reaches the medium is not known either"
+            "the mount options of {directory} are unknown (/proc/self/mountinfo does not show them), so it is unknown whether a sync reaches the medium"
         ));
     }
     if let Some(memory) = found.memory_below() {
-        warnings.push(format!("this is memory ({memory}): nothing here survives a power loss"));
+        warnings.push(format!("this file system is in memory ({memory}): nothing here survives a power loss"));
     }
     warnings
 }

@@ -25,9 +25,9 @@ use crate::segment::listing::Listing;
 
 /// In the mark, for people.
 const NOTE: &[u8] = b"A copy of a log into this directory has not ended, so what is here is no log.\n\
-If nobody is copying: copy again, which begins anew, or remove the directory.\n";
+If no copy is running: copy again (it starts over), or remove the directory.\n";
 
-/// As every mark has begun that was ever made.
+/// Every mark begins so, also those of older versions.
 const NOTE_BEGINS: &[u8] = b"A copy of a log into this directory has not ended";
 
 /// A log that is being made.
@@ -184,7 +184,8 @@ fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
         return Ok(true);
     }
     if listing.highest().is_some() {
-        let why = format!("{} already holds a log; name a directory without one", directory.path().display());
+        let why =
+            format!("{} already holds a log; choose a directory without one", directory.path().display());
         return Err(Error::Invalid(why));
     }
     match directory.list()?.iter().find(|name| is_made_here(name)) {
@@ -206,7 +207,7 @@ fn is_mark<D: Directory>(directory: &D) -> Result<bool> {
 fn in_the_way<D: Directory>(directory: &D, name: &str) -> Error {
     let at = directory.path();
     Error::Invalid(format!(
-        "{} is in the way: a copy has files of that name; move it away, or name a directory other than {}",
+        "{} is in the way: a copy makes a file of this name; move it away, or choose a directory other than {}",
         at.join(name).display(),
         at.display()
     ))

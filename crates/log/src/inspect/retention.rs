@@ -121,7 +121,7 @@ fn times<D: Directory>(directory: &D, report: &Report) -> Result<Vec<SystemTime>
         };
         let Some(modified) = file.facts()?.modified else {
             let why =
-                format!("{}: files have no times here: keep by bytes or by records", report.path.display());
+                format!("{}: files have no times here; keep by bytes or by records", report.path.display());
             return Err(Error::Invalid(why));
         };
         times.push(modified);

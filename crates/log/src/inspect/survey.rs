@@ -221,8 +221,8 @@ fn with_details<D: Directory>(
     corruption.details.push(match file.map(|file| &file.block) {
         None => "found: no such file".into(),
         Some(HeaderBlock::Zero) => "found: zeros".into(),
-        Some(HeaderBlock::Short) => "found: a file without room for a header".into(),
-        Some(HeaderBlock::Damaged(traces)) if traces.magic => "found: what is left of a header".into(),
+        Some(HeaderBlock::Short) => "found: a file too short for a header".into(),
+        Some(HeaderBlock::Damaged(traces)) if traces.magic => "found: a damaged header".into(),
         Some(HeaderBlock::Damaged(_)) => "found: no trace of a header".into(),
         Some(HeaderBlock::Unknown { version, .. }) => format!("found: a header of version {version}"),
         Some(HeaderBlock::Valid { header, .. }) => {
@@ -311,11 +311,11 @@ fn notes<D: Directory>(headers: &Headers<'_, D>, number: SegmentNumber) -> Vec<S
             notes.push(format!("only copy {} of its header is good; the other is damaged", copy + 1));
         }
         Copies::Newer(copy) => {
-            notes.push(format!("the copies of its header differ; copy {} is newer and counts", copy + 1));
+            notes.push(format!("the copies of its header differ; copy {} is newer and is used", copy + 1));
         }
     }
     if stray {
-        notes.push("bytes other than zero between the copies of its header".into());
+        notes.push("there are bytes other than zero between the copies of its header".into());
     }
     notes
 }
@@ -427,15 +427,19 @@ impl Read {
         }
         let Verdict::Corrupt(reason) = verdict else {
             if verdict == Verdict::Torn {
-                self.report.notes.push(format!("behind byte {}: {}", stop.tail.end, row.why));
-                self.report.notes.extend(strip.explain(stop)?);
+                self.report.notes.push(format!("from byte {} on: {}", stop.tail.end, row.why));
+                let mut lines = strip.explain(stop)?;
+                if let Some(first) = lines.first_mut() {
+                    first.insert_str(0, &format!("byte {}: ", stop.at));
+                }
+                self.report.notes.extend(lines);
             }
             return Ok(false);
         };
         let mut details = strip.explain(stop)?;
         if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
             details.push(format!(
-                "it was promised that everything up to LSN {} and byte {} is durable",
+                "a promise says that everything up to LSN {} and byte {} is durable",
                 evidence.lsn.max(stop.tail.promise),
                 evidence.end
             ));

@@ -261,7 +261,7 @@ fn beside<D: Directory>(
     loop {
         let Some((log, header)) = headers.head()? else {
             return Err(if has_header {
-                headers.no_head("no segment has a header of its own")
+                headers.no_head("no file has the header of its own segment")
             } else {
                 no_log(directory)
             });

@@ -189,7 +189,7 @@ impl<'d, D: Directory> Headers<'d, D> {
             Err(error) => fault(error).map(|()| None)?,
         };
         if head.is_none() && (self.options.expect_durable > Lsn::ZERO || self.has_header()) {
-            fault(self.no_head("the last segment of the log is gone"))?;
+            fault(self.no_head("the last segment of the log is missing"))?;
         }
         Ok(head.map(|(log, head)| Judged { log, head, torn }))
     }

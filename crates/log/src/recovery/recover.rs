@@ -137,7 +137,7 @@ pub(crate) fn resolve<D: Directory>(
             lsn: None,
             reason: fault.reason,
             row: "D1",
-            details: vec![format!("segment {} names it", fault.named_by)],
+            details: vec![format!("segment {} names it as its predecessor", fault.named_by)],
         })
     })?;
     let link = |link: &inkstone_format::ChainLink| Link {
@@ -181,7 +181,7 @@ pub(crate) fn corruption<D: Directory>(
     let mut details = explain(&id, stop, walk.window.bytes(), walk.window.at()).lines;
     if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
         details.push(format!(
-            "it was promised that everything up to LSN {} and byte {} is durable",
+            "a promise says that everything up to LSN {} and byte {} is durable",
             evidence.lsn, evidence.end
         ));
     }

@@ -50,7 +50,7 @@ impl<D: Directory> Pool<D> {
         {
             let mut files = lock(&self.files);
             if budget.is_some_and(|budget| files.used_bytes.saturating_add(bytes) > budget) {
-                let why = "the log's disk budget is used up: truncate_before, or a larger Options::disk_budget_bytes";
+                let why = "the log's disk budget (Options::disk_budget_bytes) is used up";
                 return Err(ObtainError::Retry(no_room(self.directory.as_ref(), bytes, why)));
             }
             files.used_bytes = files.used_bytes.saturating_add(bytes);
@@ -119,7 +119,7 @@ impl<D: Directory> Pool<D> {
         if !std::mem::replace(&mut files.lacks_fallocate, true) {
             files.notice = Some(format!(
                 "this file system cannot reserve blocks (fallocate: {error}): new segments are filled with zeros instead, \
-                 which writes every byte once more"
+                 so that every byte is written twice"
             ));
         }
     }

@@ -101,7 +101,7 @@ impl<D: Directory> Pool<D> {
             return Err(ObtainError::Retry(no_room(
                 self.directory.as_ref(),
                 bytes,
-                "what is left is kept for need",
+                "the space that is left is kept for segments that are needed at once",
             )));
         }
         Ok(())

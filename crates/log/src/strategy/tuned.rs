@@ -114,13 +114,13 @@ impl Tuned {
     /// # Errors
     /// Why the text is none of a choice.
     fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
         let version = text.lines().next().unwrap_or_default();
         if version != FIRST_LINE {
             return Err(format!("it does not begin with `{FIRST_LINE}`"));
         }
         let body = text.rfind(SUM).filter(|at| text[..*at].ends_with('\n'));
-        let body = &text[..body.ok_or("it has no checksum: it is not whole")?];
+        let body = &text[..body.ok_or("it has no checksum: it is incomplete")?];
         if text[body.len()..] != format!("{SUM}{:08x}\n", crc32c(body.as_bytes())) {
             return Err("its checksum does not match: it is damaged, or was edited".into());
         }
@@ -131,7 +131,7 @@ impl Tuned {
         let lines = |name: &'static str| body.lines().filter_map(move |line| line.strip_prefix(name));
         let pair = |line: &str| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned()));
         Ok(Self {
-            unix_s: value("unix-s")?.parse().map_err(|_| "its time is no number".to_owned())?,
+            unix_s: value("unix-s")?.parse().map_err(|_| "its time is not a number".to_owned())?,
             strategy: Strategy {
                 preparation: choice(value("preparation")?)?,
                 reuse: choice(value("reuse")?)?,
@@ -158,10 +158,10 @@ impl Tuned {
             .and_then(|()| self.strategy.check().map_err(Error::Invalid))
             .map_err(|error| error.to_string())?;
         if let Some(memory) = found.memory_below() {
-            return Err(format!("this is memory ({memory}), where no way is durable"));
+            return Err(format!("this file system is in memory ({memory}), where no way is durable"));
         }
         if found.mount.barriers == Barriers::Off {
-            return Err("the mount is without barriers, where no way is durable".into());
+            return Err("the file system is mounted without barriers, where no way is durable".into());
         }
         let now = here(found);
         for (name, value) in &now {
@@ -169,7 +169,7 @@ impl Tuned {
             if then != Some(value.as_str()) {
                 let then = then.unwrap_or("nothing");
                 return Err(format!(
-                    "it was made where the {name} was {then}, and here it is {value}; tune again"
+                    "it was made where the {name} was {then}, and here the {name} is {value}; run `inkstone tune` again"
                 ));
             }
         }
@@ -194,7 +194,7 @@ fn check_is_ours(directory: &impl Directory, name: &str) -> Result<()> {
     }
     let path = directory.path().join(name);
     Err(Error::Invalid(format!(
-        "{} is in the way: it is no choice of `inkstone tune`; move it away",
+        "{} is in the way: `inkstone tune` did not write it; move it away",
         path.display()
     )))
 }
@@ -253,7 +253,7 @@ fn read(directory: &impl Directory) -> inkstone_io::Result<Option<Vec<u8>>> {
 }
 
 fn choice<T: NamedChoice>(name: &str) -> std::result::Result<T, String> {
-    T::from_name(name).ok_or_else(|| format!("no {} is called {name}", T::WHAT))
+    T::from_name(name).ok_or_else(|| format!("it names an unknown {}: {name}", T::WHAT))
 }
 
 /// What must be the same for a choice to hold: another disk, another file system, another mount, and it is void.

@@ -236,7 +236,7 @@ impl<F: File> Walk<F> {
                     self.decoder.believe(self.window.proof);
                     if self.window.bytes().len() < (at.saturating_sub(self.window.at()) as usize) + bytes {
                         // The file has become shorter since its size was asked: nobody of ours does that.
-                        let why = "the file ends before the bytes that its size promised";
+                        let why = "the file became shorter while it was read";
                         let path = self.window.file.path();
                         return Err(inkstone_io::Error::invalid("pread", path, why).at(at).into());
                     }
