@@ -70,7 +70,7 @@ pub enum Error {
     },
     /// `try_append`: every buffer is full, or the segment is changing. Try again later, or use `append`, which waits.
     Busy,
-    /// `truncate_before` has removed the record.
+    /// `truncate_before` has truncated the record.
     TruncatedBefore {
         /// The LSN that was asked for.
         lsn: Lsn,
@@ -84,7 +84,7 @@ pub enum Error {
         /// The last durable record.
         durable: Lsn,
     },
-    /// `truncate_after` has removed records before this reader's position. Its next call continues with the record after `last`.
+    /// `truncate_after` has truncated records before this reader's position. Its next call continues with the record after `last`.
     TruncatedAfter {
         /// The next LSN that the reader would have shown.
         lsn: Lsn,

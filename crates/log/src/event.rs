@@ -52,7 +52,7 @@ pub enum Event {
 }
 
 /// A segment that is full. While this value (or a clone of it) exists and the log is open, its file is not used for anything
-/// else, even after `truncate_before` has removed its records: an archiver can take its time to copy it. The disk budget counts
+/// else, even after `truncate_before` has truncated its records: an archiver can take its time to copy it. The disk budget counts
 /// the file.
 ///
 /// Once the log is closed or dropped, the next opening, perhaps of another process, may use the file for other records. Call

@@ -286,7 +286,7 @@ impl<D: Directory> Log<D> {
         self.shared.durable()
     }
 
-    /// The first record that was not removed; one above the last if there is none, and in a forked child.
+    /// The first record that was not truncated; one above the last if there is none, and in a forked child.
     pub fn first(&self) -> Lsn {
         if self.shared.is_forked() {
             return self.durable().next().unwrap_or(Lsn::FIRST);
@@ -302,7 +302,7 @@ impl<D: Directory> Log<D> {
         self.shared.lock().reserved()
     }
 
-    /// Removes all records before `first`. The files of segments without other records are used again, once no reader holds them.
+    /// Truncates all records before `first`. The files of segments without other records are used again, once no reader holds them.
     ///
     /// # Errors
     /// [`Error::NotYet`] when `first` is more than one above the last record; [`Error::NoRoom`] when the segment has no room
@@ -310,14 +310,14 @@ impl<D: Directory> Log<D> {
     /// room is used up too (in both cases nothing has changed); [`Error::Poisoned`].
     ///
     /// # Durability
-    /// On `Ok` the records stay removed. An error after that point (a file could not be deleted) does not bring them back: the
+    /// On `Ok` the records stay truncated. An error after that point (a file could not be deleted) does not bring them back: the
     /// next opening deletes the file.
     pub fn truncate_before(&self, first: Lsn) -> Result<()> {
         self.shared.check_process()?;
         self.shared.truncate_before(first)
     }
 
-    /// Removes all records after `last`; the next record gets the LSN after it. The removed records become durable first, so
+    /// Truncates all records after `last`; the next record gets the LSN after it. The truncated records become durable first, so
     /// waiting on their handles returns `Ok`. Readers positioned after `last` get [`Error::TruncatedAfter`].
     ///
     /// # Errors

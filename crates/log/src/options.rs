@@ -205,8 +205,8 @@ impl Options {
         Self { idle, ..self }
     }
 
-    /// How many files of removed segments are kept so that their blocks can be used again. 0 deletes them. Further ones stay for a
-    /// second, or until the log is closed, so that a log that removes several at once can still use them. If not set: as tuned
+    /// How many files of obsolete segments are kept so that their blocks can be used again. 0 deletes them. Further ones stay for a
+    /// second, or until the log is closed, so that a log that truncates several at once can still use them. If not set: as tuned
     /// ([`crate::tuned`]), else by rule: 2, or none where the file system writes every block to a new place.
     pub fn free_segments_max(self, count: usize) -> Self {
         Self { free_segments_max: Some(count), ..self }

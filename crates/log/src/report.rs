@@ -20,7 +20,7 @@ pub struct Recovery {
     pub row: &'static str,
     /// Where the log ends.
     pub end: Option<Position>,
-    /// The first record that is left ([`Lsn::FIRST`] if none was removed).
+    /// The first record that is left ([`Lsn::FIRST`] if none was truncated).
     pub first: Lsn,
     /// The last record; one below `first` if there is none.
     pub last: Lsn,

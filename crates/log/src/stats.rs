@@ -92,7 +92,7 @@ pub struct Stats {
     pub missed_wakeups: u64,
     /// Prepared files that wait to become segments, now.
     pub ready: u64,
-    /// Files of removed segments that are kept for their blocks, now.
+    /// Files of obsolete segments that are kept for their blocks, now.
     pub free: u64,
     /// The time from a group's first record until its write began.
     pub queue: Times,
@@ -131,7 +131,7 @@ pub(crate) const COUNTS: &[Number] = &[
 
 pub(crate) const GAUGES: &[Number] = &[
     ("ready_segments", "Prepared files that wait to become segments", |stats| stats.ready),
-    ("free_segments", "Files of removed segments that are kept for their blocks", |stats| stats.free),
+    ("free_segments", "Files of obsolete segments that are kept for their blocks", |stats| stats.free),
 ];
 
 /// A histogram of [`Stats`].

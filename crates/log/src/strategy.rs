@@ -241,7 +241,7 @@ mod tests {
             ("ext4", SECTORS, Some(true), Asks::ReservedBlocks),
             ("ext3", SECTORS, None, Asks::ReservedBlocks),
             ("ext2", SECTORS, None, Asks::ReservedBlocks),
-            // data=journal, or a kernel that does not tell.
+            // data=journal, or a kernel that does not report the alignment.
             ("ext4", DioAlignment::Refused, Some(true), Asks::EachGroup),
             ("ext3", DioAlignment::NotTold, None, Asks::EachGroup),
             ("ext4", DioAlignment::Refused, Some(false), Asks::Never),
@@ -266,7 +266,7 @@ mod tests {
         assert!(refused.to_string().contains("has no O_DIRECT"), "{refused}");
         let not_told = on("old", DioAlignment::NotTold, CopyOnWrite::Never);
         choose(&Options::new().access(Access::Direct), Some(&not_told), Stored::None)
-            .expect("who asks may try");
+            .expect("a caller that asks for it may try");
         let none = choose(&Options::new().free_segments_max(0), Some(&ext4), Stored::None)
             .expect("no recycling works");
         assert_eq!(none.strategy.reuse, Reuse::New);

@@ -40,7 +40,7 @@ pub struct Copied {
 /// # Errors
 /// [`Error::Invalid`] when `to` already holds a log, or a file with a name that the copy needs (`salvage.json` too);
 /// [`Error::Locked`] when another copy into `to` is running;
-/// [`Error::TruncatedBefore`] when records were removed before they were copied (copy again); as [`Reader::open`],
+/// [`Error::TruncatedBefore`] when records were truncated before they were copied (copy again); as [`Reader::open`],
 /// [`crate::Log::open`] and [`crate::Log::append`].
 ///
 /// # Durability

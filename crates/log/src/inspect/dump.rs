@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the order in which they are shown. *May not touch*: what they mean.
 //!
-//! Beside a writer the files change after the survey: the last segment gets a successor, and truncation removes segments. So
+//! Beside a writer the files change after the survey: the last segment gets a successor, and segments become obsolete. So
 //! damage counts only if a second survey still has the segment and reading stops in the same place again. The dump shows
 //! the segments of the first survey; one that is no longer part of the log ends without a stop.
 
@@ -222,7 +222,7 @@ impl<D: Directory> Dump<D> {
         }
     }
 
-    /// `None` where the segment was removed since.
+    /// `None` where the segment has become obsolete since.
     fn begin(&mut self, piece: Piece) -> Result<Option<Entry>> {
         let Some((piece, strip)) = self.strip_of(piece)? else { return Ok(None) };
         let header = piece.header;
@@ -237,7 +237,7 @@ impl<D: Directory> Dump<D> {
         Ok(Some(entry))
     }
 
-    /// Opens the segment, as a new survey finds it if its file is gone; `None` where the segment was removed.
+    /// Opens the segment, as a new survey finds it if its file is gone; `None` where the segment is obsolete.
     fn strip_of(&self, mut piece: Piece) -> Result<Option<(Piece, Strip<D::File>)>> {
         for _ in 1..LOOKS_MAX {
             match self.strip(&piece) {
@@ -254,7 +254,7 @@ impl<D: Directory> Dump<D> {
 
     fn strip(&self, piece: &Piece) -> Result<Strip<D::File>> {
         let file = Arc::new(past_the_cache(&*self.directory, &Options::default(), piece.header.number)?);
-        // The seal of a full segment lies after the end that the next segment names. After a cut lie records that were removed.
+        // The seal of a full segment lies after the end that the next segment names. After a cut lie truncated records.
         let end = piece.end().filter(|_| piece.successor.is_none_or(|next| next.roll == Roll::Cut));
         Strip::new(file, &piece.header, end)
     }

@@ -53,7 +53,7 @@ pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
     verify_in(&OsDirectory::open(path.as_ref())?)
 }
 
-/// [`verify`] that stops soon after `stop` has become true.
+/// As [`verify`], but stops soon after `stop` has become true.
 ///
 /// # Errors
 /// As [`verify`]; [`Error::Stopped`].
@@ -70,7 +70,7 @@ pub fn look(path: impl AsRef<Path>) -> Result<Report> {
     look_in(&OsDirectory::open(path.as_ref())?)
 }
 
-/// [`look`] that stops soon after `stop` has become true.
+/// As [`look`], but stops soon after `stop` has become true.
 ///
 /// # Errors
 /// As [`look`]; [`Error::Stopped`].

@@ -4,7 +4,7 @@
 //!
 //! `Chain::resolve` follows an unbroken chain. Where a link names a segment that is missing or has no header of its own, the
 //! next older segment with a header is taken for the end of another chain, if it begins before the segments found so far. If
-//! both the header that names a cut and the first group after it are gone, records that the cut removed look like records of the
+//! both the header that names a cut and the first group after it are gone, records that the cut truncated look like records of the
 //! log; they are left out where newer segments have the same LSNs.
 
 use std::sync::Arc;

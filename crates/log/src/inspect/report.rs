@@ -19,7 +19,7 @@ pub struct Report {
     pub verdict: Verdict,
     /// The row of the tables in docs/format.md that gave the verdict.
     pub row: &'static str,
-    /// The first record that was not removed.
+    /// The first record that was not truncated.
     pub first: Lsn,
     /// The last record that can be read; one below `first` if there is none.
     pub last: Lsn,
@@ -66,7 +66,7 @@ pub struct SegmentReport {
     pub header: SegmentHeader,
     /// Its state.
     pub state: SegmentState,
-    /// Its first record, also if that was removed.
+    /// Its first record, also if that was truncated.
     pub first: Lsn,
     /// Its last record that can be read; one below `first` if there is none.
     pub last: Lsn,
@@ -102,7 +102,7 @@ pub enum SegmentState {
 /// What was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Records in whole groups, without those that were removed.
+    /// Records in whole groups, without truncated ones.
     pub records: u64,
     /// Their bytes.
     pub record_bytes: u64,
@@ -145,6 +145,6 @@ pub enum FileState {
     Unfinished,
     /// It has a segment's name, and was never used.
     Ready,
-    /// A segment whose records were all removed by truncation.
+    /// A segment whose records were all truncated.
     Obsolete,
 }

@@ -1,8 +1,8 @@
-//! Which records of a log may be removed, given how much of it is to be kept.
+//! Which records of a log may be truncated, given how much of it is to be kept.
 //!
 //! *Owns*: the way from a size, a count or an age to the first record to keep. *May not touch*: the log; the caller truncates.
 //!
-//! By bytes and by age only whole segments are removed, since only whole files free space, and only files have times. At least what
+//! By bytes and by age only whole segments are truncated, since only whole files free space, and only files have times. At least what
 //! was asked for is kept. The last segment always stays.
 //!
 //! **Times.** Appends go forward: a record is not younger than the last change of its segment's file, nor than that of any later
@@ -51,7 +51,7 @@ pub struct Kept {
 /// nothing. A writer may append meanwhile.
 ///
 /// # Errors
-/// As [`super::look`]; [`Error::Corrupt`] when the log is damaged, so that it is unknown what may be removed; [`Error::Invalid`]
+/// As [`super::look`]; [`Error::Corrupt`] when the log is damaged, so that it is unknown what may be truncated; [`Error::Invalid`]
 /// when files have no times.
 pub fn first_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Lsn> {
     what_to_keep(path, keep).map(|kept| kept.first)
@@ -115,7 +115,7 @@ fn times<D: Directory>(directory: &D, report: &Report) -> Result<Vec<SystemTime>
     let mut times = Vec::with_capacity(report.segments.len());
     for segment in report.segments.iter().rev() {
         let file = match directory.open(&names::segment(segment.number), &OpenFile::existing().read_only()) {
-            // The writer has removed it, and with it all older ones.
+            // The writer has truncated it, and with it all older ones.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
             answer => answer?,
         };

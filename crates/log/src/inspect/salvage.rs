@@ -190,7 +190,7 @@ struct Saved<D: Directory> {
 }
 
 impl<D: Directory> Saved<D> {
-    /// Not records that were removed, were saved already, or belong to a newer segment.
+    /// Not records that were truncated, were saved already, or belong to a newer segment.
     fn wants(&self, lsn: Lsn, piece: &Piece) -> bool {
         lsn >= self.first_live
             && self.runs.last().is_none_or(|run| lsn > run.last)

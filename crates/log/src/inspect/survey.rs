@@ -146,7 +146,7 @@ impl Report {
     }
 }
 
-/// Reads the head, which says what `truncate_before` has removed, then the other segments if `depth` asks for them.
+/// Reads the head, which says what `truncate_before` has truncated, then the other segments if `depth` asks for them.
 fn read_all<D: Directory>(
     directory: &D,
     headers: &Headers<'_, D>,
@@ -157,7 +157,7 @@ fn read_all<D: Directory>(
     let head_piece = Piece { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
     let mut head_read = read_piece(directory, headers, &head_piece, (Lsn::FIRST, stop))?;
     if head_read.tail.first_live > head.first_lsn {
-        // The first pass has also counted records that it then found to be removed.
+        // The first pass has also counted records that it then found to be truncated.
         head_read = read_piece(directory, headers, &head_piece, (head_read.tail.first_live, stop))?;
     }
     let first_live = head_read.tail.first_live;

@@ -105,8 +105,8 @@ impl<D: Directory> Cursor<D> {
     /// The next record; `None` when it is not durable yet. Call again later, or use [`Cursor::next_within`].
     ///
     /// # Errors
-    /// [`Error::TruncatedBefore`] when `truncate_before` has removed the record (seek to continue); [`Error::TruncatedAfter`] when
-    /// `truncate_after` has removed records before this position (the next call continues after the last one left);
+    /// [`Error::TruncatedBefore`] when `truncate_before` has truncated the record (seek to continue); [`Error::TruncatedAfter`] when
+    /// `truncate_after` has truncated records before this position (the next call continues after the last one left);
     /// [`Error::Corrupt`]; [`Error::Forked`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {

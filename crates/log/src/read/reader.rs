@@ -141,7 +141,7 @@ impl<D: Directory> Reader<D> {
 
     /// All records from `lsn` on; waits for records that are not durable yet. Ends with an error when no more will come
     /// ([`Error::Closed`], [`Error::Poisoned`]; never for a reader from [`Reader::open`], since another writer may come), or when
-    /// truncation has removed the next record ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]).
+    /// the next record was truncated ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]).
     pub fn follow(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<D> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;

@@ -219,7 +219,7 @@ impl<F: inkstone_io::File> Seen<F> {
         let later = found.links.iter().map(|link| link.segment.header).filter(|header| header.number > head);
         let cut = later.filter(|header| header.first_lsn <= self.durable);
         let last = cut.map(|header| header.first_lsn.before().unwrap_or(Lsn::ZERO)).min()?;
-        // Records that `truncate_before` has removed since are no place to continue.
+        // Records that `truncate_before` has truncated since are no place to continue.
         Some(last.max(found.first_live.before().unwrap_or(Lsn::ZERO)))
     }
 

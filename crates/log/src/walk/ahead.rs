@@ -371,7 +371,7 @@ impl<D: Directory> FirstBlocks<D> {
     /// Nothing is read yet.
     ///
     /// # Errors
-    /// When the engine is not to be had.
+    /// When the engine cannot be opened.
     pub(crate) fn new(directory: &D) -> Result<Self> {
         Ok(Self { engine: directory.engine(ENGINE, DEPTH)?, spare: Vec::new() })
     }
