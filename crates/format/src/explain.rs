@@ -1,6 +1,6 @@
-//! What is wrong with a frame or group header, for people: expected and found, and whether one flipped bit explains it.
+//! Explains to people what is wrong with a frame or a group header: expected and found, and whether one flipped bit explains it.
 //!
-//! *Owns*: the words and the search for the bit. *May not touch*: the verdict; nothing here is ever acted upon.
+//! *Owns*: the texts and the search for the bit. *May not touch*: the verdict; no code acts on anything here.
 
 use alloc::format;
 use alloc::string::String;
@@ -37,13 +37,13 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// Explains a stop. `window` holds bytes of the segment from `window_at` on: the more of the failing frame, the more can
-/// be said.
+/// Explains a stop, without its segment and byte, which the caller knows. `window` holds bytes of the segment from `window_at` on:
+/// the more it has of the failing frame, the more can be explained.
 pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) -> Explanation {
     let from = stop.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
     let bytes = from.and_then(|from| window.get(from..)).unwrap_or_default();
     let mut lines = Vec::new();
-    // Not where: whoever shows this has said the segment and the byte.
+    // Without segment and byte: the report that shows this line has named both.
     let place = match stop.place {
         Place::Between => "where a group should begin",
         Place::Inside => "inside a group whose header is sound",
