@@ -46,7 +46,7 @@ fn is_no_log(at: &Path, name: &str) {
         let output = run(at, arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains("a copy that has not ended") && said.contains("begins anew"), "{said}");
+        assert!(said.contains("an unfinished copy") && said.contains("it starts over"), "{said}");
         assert_eq!(text(&output.stdout), "", "{arguments:?}");
     }
     assert!(!at.join("elsewhere").exists());

@@ -1,7 +1,7 @@
-//! Which files are the log: from the headers of a directory to the segments that belong together.
+//! Finds the files of the log: from the headers of a directory to the segments that belong together.
 //!
-//! *Owns*: the links between segments. *May not touch*: groups. Each header names its predecessor and where that one
-//! ends, so a segment that is missing in the middle is noticed, and what a cut has taken off is not read.
+//! *Owns*: the links between segments. *May not touch*: groups. Each header names its predecessor and the predecessor's end, so a
+//! missing segment in the middle is noticed, and records that a cut has truncated are not read.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::header::{HeaderBlock, SegmentHeader};
 use crate::types::{LogId, Lsn, SegmentNumber};
 use crate::verdict::{HeaderState, Reason};
 
-/// A file by its number (from its name), and what its first block holds.
+/// A file: the number in its name, and the contents of its first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeader {
     /// The number in its name.
@@ -24,7 +24,7 @@ impl FileHeader {
         self.block.header().filter(|header| header.log == log && header.number == self.number)
     }
 
-    /// What a file without a header of its own is; `None` where it has one.
+    /// The state of a file without a header of its own; `None` if it has one.
     pub fn state(&self, log: Option<LogId>) -> Option<HeaderState> {
         Some(match &self.block {
             HeaderBlock::Zero => HeaderState::Zero,
@@ -39,13 +39,13 @@ impl FileHeader {
     }
 }
 
-/// The id in the header of the lowest-numbered file that has one: a foreign one is noticed by not agreeing.
+/// The log id in the header of the lowest-numbered file that has one. A file of another log is noticed because its id differs.
 pub fn common_log(headers: &[FileHeader]) -> Option<LogId> {
     let with_header = headers.iter().filter(|file| file.block.header().is_some());
     with_header.min_by_key(|file| file.number).and_then(|file| file.block.header()).map(|header| header.log)
 }
 
-/// The first file, by number, that is of another log or of an unknown version: the whole directory is refused then.
+/// The file with the lowest number that belongs to another log or has an unknown version: then the whole directory is refused.
 pub fn directory_fault(files: &[FileHeader], log: Option<LogId>) -> Option<(SegmentNumber, HeaderState)> {
     let fault = |file: &FileHeader| {
         let state = file.state(log)?;
@@ -64,12 +64,12 @@ pub fn head_of(files: &[FileHeader], log: LogId) -> Option<SegmentHeader> {
 pub struct ChainLink {
     /// Its header.
     pub header: SegmentHeader,
-    /// The header of the one that follows it, which names the end of this one; `None` for the head.
+    /// The header of the next segment, which names the end of this one; `None` for the head.
     pub successor: Option<SegmentHeader>,
 }
 
 impl ChainLink {
-    /// Where it ends, if another segment follows it.
+    /// Its end, if another segment follows it.
     pub fn end(&self) -> Option<u64> {
         self.successor.and_then(|successor| successor.predecessor).map(|end| end.byte)
     }
@@ -82,10 +82,10 @@ pub struct Chain {
     pub links: Vec<ChainLink>,
 }
 
-/// Why the segments do not make a log.
+/// Why the segments do not form a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainFault {
-    /// The segment that is missing or contradicts.
+    /// The segment that is missing or contradicts the other.
     pub segment: SegmentNumber,
     /// The segment that names it.
     pub named_by: SegmentNumber,
@@ -94,11 +94,11 @@ pub struct ChainFault {
 }
 
 impl Chain {
-    /// Follows the links from `head` back to the segment that holds `first_live` (which the head tells: its header, and
-    /// the `TruncateBefore` frames in it). Older segments are not looked for: they may be gone.
+    /// Follows the links from `head` back to the segment that holds `first_live`. The head has that LSN, in its header or in its
+    /// `TruncateBefore` frames. Older segments are not needed, and may be gone.
     ///
     /// # Errors
-    /// When a segment that a link names has no header of its own, or the two contradict each other.
+    /// When a segment that a link names has no header of its own, or contradicts the segment that names it.
     pub fn resolve(files: &[FileHeader], head: &SegmentHeader, first_live: Lsn) -> Result<Self, ChainFault> {
         let mut links = alloc::vec![ChainLink { header: *head, successor: None }];
         let mut current = *head;

@@ -1,14 +1,13 @@
 //! CRC-32C (Castagnoli), the only checksum of format version 1.
 //!
-//! *Owns*: which code computes it: the processor's instruction (feature `std`), by the loop of `short` or by the crate
-//! `crc32c`; or the tables here.
-//! *May not touch*: what is summed.
+//! *Owns*: which code computes it: the processor's instruction (feature `std`), in the loop of `short` or in the crate `crc32c`; or
+//! the tables here. *May not touch*: which bytes are summed.
 //!
-//! Why it is enough: it finds every change that is confined to 32 neighbouring bits. The fields that tell where bytes
-//! belong are laid out for that: bytes that are moved within a log differ in *only* the low half of their position (a
-//! segment is at most 4 GiB), so they always fail. For other differences one in 2^32 passes.
+//! Why it is enough: it finds every change within 32 neighbouring bits. The fields for the place of bytes are laid out for that:
+//! bytes that are moved within a segment differ *only* in the low half of their position (a segment has at most 4 GiB), so they
+//! always fail. Any other difference passes once in 2^32 times.
 
-/// The payload's checksum and length, computed before LSN and position are known, outside of any lock.
+/// The checksum and the length of a payload, computed before its LSN and position are known, outside of any lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadSum {
     crc: u32,
@@ -27,7 +26,7 @@ impl PayloadSum {
         self.crc
     }
 
-    /// The length of what was summed.
+    /// The number of bytes that were summed.
     #[allow(clippy::len_without_is_empty)] // A sum is not a collection.
     pub fn len(&self) -> usize {
         self.len
@@ -40,7 +39,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     append(0, bytes)
 }
 
-/// The CRC-32C of what gave `crc`, followed by `bytes`.
+/// Continues a CRC-32C: `crc` is that of the bytes so far, and `bytes` follow them.
 #[cfg(feature = "std")]
 #[inline]
 pub fn append(crc: u32, bytes: &[u8]) -> u32 {
@@ -51,13 +50,13 @@ pub fn append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// The CRC-32C of what gave `crc`, followed by `bytes`.
+/// Continues a CRC-32C: `crc` is that of the bytes so far, and `bytes` follow them.
 #[cfg(not(feature = "std"))]
 pub fn append(crc: u32, bytes: &[u8]) -> u32 {
     append_by_table(crc, bytes)
 }
 
-/// The same by tables, eight bytes at a time: what a build without `std` uses.
+/// The same by tables, eight bytes at a time, for builds without `std`.
 pub fn append_by_table(crc: u32, bytes: &[u8]) -> u32 {
     let mut state = !crc;
     let mut chunks = bytes.chunks_exact(8);
@@ -86,7 +85,7 @@ const fn step(state: u32) -> u32 {
 
 /// The one bit of `len` bytes that, flipped, changes their CRC-32C by `difference`: `(byte, bit)`.
 ///
-/// A CRC is linear, so the effect of a flip does not depend on the bytes: this takes 8 steps a byte.
+/// A CRC is linear, so the effect of a flip does not depend on the bytes: this takes 8 steps per byte.
 pub fn flipped_bit(difference: u32, len: usize) -> Option<(usize, u8)> {
     let mut effects = [0u32; 8];
     for (bit, effect) in effects.iter_mut().enumerate() {

@@ -1,10 +1,10 @@
-//! Reading a segment group by group, without I/O: a state machine that says which bytes it needs next.
+//! Reads a segment group by group, without I/O: a state machine that says which bytes it needs next.
 //!
-//! *Owns*: every check that a group and a frame must pass, in their order, and the facts where one does not.
-//! *May not touch*: what the facts mean (`verdict`), later bytes (`scan`).
+//! *Owns*: every check that a group and a frame must pass, their order, and the facts of the first failed check. *May not touch*: what
+//! the facts mean (`verdict`), later bytes (`scan`).
 //!
-//! Frames are handed out one by one, before the end of their group is seen. Whoever reads where the end of the log is
-//! not yet known (recovery) counts a group only at [`Step::GroupEnd`]; [`Decoder::tail`] does.
+//! Frames are returned one by one, before the end of their group is read. A caller that does not know the end of the log (recovery)
+//! counts a group only at [`Step::GroupEnd`], as [`Decoder::tail`] does.
 
 use crate::bytes::{all_zero, array};
 use crate::checksum::crc32c;
@@ -18,23 +18,23 @@ use crate::stop::{EpochIs, Fault, Found, Place, Stop};
 use crate::types::{Epoch, Lsn, SegmentNumber};
 use crate::version::Version;
 
-/// What the decoder found, or wants.
+/// What the decoder found, or needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
     /// Call again with a window that holds at least these bytes of the segment.
     NeedBytes {
-        /// The first byte needed.
+        /// The first byte.
         at: u64,
-        /// How many; the file has them.
+        /// How many bytes; the file has them.
         bytes: usize,
     },
     /// A group begins.
     GroupStart(GroupStart),
-    /// A frame of it.
+    /// A frame of the group.
     Frame(Frame<'a>),
     /// The group is whole; so is everything before it.
     GroupEnd(Tail),
-    /// Nothing further can be read. Every later call gives the same.
+    /// Reading stops here. Every later call returns the same.
     Stop(Stop),
 }
 
@@ -47,28 +47,28 @@ pub struct GroupStart {
     pub header: GroupHeader,
 }
 
-/// What the whole groups so far amount to.
+/// The state after the whole groups so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tail {
     /// The byte after the last whole group: where the next is expected.
     pub end: u64,
     /// The LSN of the next record.
     pub next_lsn: Lsn,
-    /// The epoch of the last group; before any, of the segment's header.
+    /// The epoch of the last group; before the first group, that of the segment's header.
     pub epoch: Epoch,
     /// The highest promise so far, the segment's header included.
     pub promise: Lsn,
-    /// The first LSN that is not given up.
+    /// The first LSN that is not truncated.
     pub first_live: Lsn,
     /// The number of groups.
     pub groups: u64,
-    /// The last word was that the log was closed in order.
+    /// The log was closed in order, and nothing follows.
     pub closed: bool,
-    /// The segment was sealed: this one comes next.
+    /// The segment was sealed, and this is the next one.
     pub sealed: Option<SegmentNumber>,
 }
 
-/// The state machine. Copying it is cheap: a copy goes on from the same place.
+/// The state machine. Copying it is cheap; a copy continues from the same place.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     identity: Identity,
@@ -81,7 +81,7 @@ pub struct Decoder {
     open: Option<Open>,
     stop: Option<Stop>,
     proof: Option<Proof>,
-    /// Frames that end before or at this byte have been summed already.
+    /// The sums of frames that end at or before this byte have been checked already.
     proven_to: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct Decoder {
 struct Open {
     end: u64,
     header: GroupHeader,
-    /// The group begins a new epoch and must say so.
+    /// The group begins a new epoch, so its first frame must be an epoch frame.
     rises: bool,
     seen: u32,
     batch_open: bool,
@@ -97,7 +97,7 @@ struct Open {
     staged: Tail,
 }
 
-/// A failed check, before it is made a `Stop`.
+/// A failed check, before it becomes a `Stop`.
 struct Bad {
     found: Found,
     fault: Fault,
@@ -122,7 +122,7 @@ enum Inside {
     },
     /// The group ends here.
     End,
-    /// What is to be read ends here.
+    /// The limit of reading is here.
     Limit,
     Bad(Bad),
 }
@@ -139,7 +139,7 @@ enum Wanted<'a> {
 }
 
 impl Decoder {
-    /// Begins at the first group of a segment whose file has `file_bytes` bytes.
+    /// A decoder at the first group of a segment whose file has `file_bytes` bytes.
     pub fn new(segment: &SegmentHeader, file_bytes: u64) -> Self {
         let tail = Tail {
             end: HEADER_BYTES as u64,
@@ -166,15 +166,14 @@ impl Decoder {
         }
     }
 
-    /// Reads no further than byte `end`, which the header of the next segment names. A frame ends there, not
-    /// necessarily a group.
+    /// Reads no further than byte `end`, which the header of the next segment names. A frame ends there, but not necessarily a group.
     #[must_use]
     pub fn with_end(mut self, end: u64) -> Self {
         self.limit = self.limit.min(end);
         self
     }
 
-    /// Goes on where an earlier reading had come to: at the end of a whole group.
+    /// Continues at the end of a whole group that was read earlier.
     ///
     /// # Panics
     /// When `tail` lies in the header block or is not aligned.
@@ -191,7 +190,7 @@ impl Decoder {
         self
     }
 
-    /// Where it stands: between two groups, or in one.
+    /// Its position: between two groups, or inside one.
     pub fn mark(&self) -> Mark {
         let (epoch, group_end) = match &self.open {
             Some(open) => (open.header.epoch, open.end),
@@ -200,8 +199,8 @@ impl Decoder {
         Mark { at: self.at, lsn: self.next_lsn, epoch, group_end }
     }
 
-    /// Takes no sums where they are proven, from when it stands where the proof begins; what was believed before counts no
-    /// more. To be called whenever other bytes are shown than before: a proof is one of bytes in memory.
+    /// Skips the sums that are proven, from the place on where the proof begins; replaces an earlier proof. Call it whenever the bytes
+    /// in the window change: a proof covers bytes in memory.
     pub fn believe(&mut self, proof: Option<Proof>) {
         self.proof = proof;
         self.proven_to = 0;
@@ -218,17 +217,17 @@ impl Decoder {
         }
     }
 
-    /// What the whole groups so far amount to.
+    /// The state after the whole groups so far.
     pub fn tail(&self) -> &Tail {
         &self.tail
     }
 
-    /// What the checksums are made of.
+    /// The identity that the checksums cover.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Where it stops at the latest.
+    /// The byte at which it stops at the latest.
     pub fn limit(&self) -> u64 {
         self.limit
     }
@@ -253,7 +252,7 @@ impl Decoder {
                 Err(bad) => Step::Stop(self.stop_with(bad)),
             },
             Err(Inside::Limit) => {
-                // The next segment's header ends this one here: what has been read of the group belongs to the log.
+                // The header of the next segment ends this one here: the frames that were read of the group belong to the log.
                 if let Some(open) = &self.open {
                     self.tail = Tail { end: self.at, next_lsn: self.next_lsn, ..open.staged };
                 }
@@ -263,8 +262,8 @@ impl Decoder {
         }
     }
 
-    /// The next step, if it is a frame that is wholly in the window; `None` changes nothing, and [`Decoder::step`] tells what
-    /// comes. For who reads millions of frames.
+    /// The next step, if it is a frame that lies wholly in the window; `None` changes nothing, and [`Decoder::step`] finds out what
+    /// comes. A fast path for reading millions of frames.
     #[inline]
     pub fn frame<'a>(&mut self, window: &'a [u8], window_at: u64) -> Option<Frame<'a>> {
         if self.stop.is_some() || self.open.is_none() {
@@ -316,14 +315,14 @@ impl Decoder {
         Ok(Step::GroupStart(start))
     }
 
-    /// The order of these checks is part of the format: the verdict goes by the first that fails.
+    /// The order of these checks is part of the format: the first one that fails decides the verdict.
     fn check_group(&self, header: &GroupHeader) -> Result<(), Bad> {
         let bad = |fault| Err(Bad::sound(fault, header.first_lsn));
         if header.epoch < self.tail.epoch {
             return bad(Fault::EpochLower);
         }
         let length = header.length as usize;
-        // A cut may end inside a group, so the length is held against the segment, not against the named end.
+        // A cut may end inside a group, so the length is compared with the segment, not with the named end.
         let room = self.segment_bytes - self.at;
         let version = self.identity.version();
         let frames =
@@ -341,7 +340,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The next frame of the open group. An error leaves everything as it was.
+    /// The next frame of the open group. An error changes nothing.
     #[inline]
     fn inside<'a>(&mut self, window: &'a [u8], window_at: u64) -> Result<Frame<'a>, Inside> {
         let Some(open) = &self.open else { return Err(Inside::End) };
@@ -361,7 +360,7 @@ impl Decoder {
             Wanted::Bytes(bytes) => bytes,
             Wanted::Missing { at, bytes } => return Err(Inside::Missing { at, bytes }),
         };
-        // Zeros are no frame's header, whatever their sum is: nobody proves them.
+        // Zeros are never a frame header, whatever their sum; no proof covers them.
         let is_proven = self.at < self.proven_to;
         if !is_proven && all_zero(bytes) {
             return Err(Inside::Bad(Bad::new(Found::Zeros, Fault::Zeros)));
@@ -398,7 +397,7 @@ impl Decoder {
         if header.lsn != self.next_lsn {
             return Err(bad(Fault::Lsn));
         }
-        // What nearly every frame is, and nothing else is awaited: one look instead of many.
+        // Nearly every frame is a single record, and no other kind must come here: one check instead of many.
         let is_plain =
             (header.kind, header.flags) == (Kind::Record as u8, Batch::Alone as u8) && header.reserved == 0;
         let awaits_other = open.batch_open || open.rises && open.seen == 0 || open.staged.sealed.is_some();
@@ -425,7 +424,7 @@ impl Decoder {
         Ok((kind, batch))
     }
 
-    /// Takes a frame whose bytes are good: the meaning of control frames, and the next LSN. Done for each record that is read.
+    /// Accepts a frame whose bytes are sound: applies control frames and moves the next LSN. Runs for each record that is read.
     #[inline(always)]
     fn take(&mut self, frame: &Frame<'_>) -> Result<(), Inside> {
         let Some(open) = &mut self.open else { return Err(Inside::End) };
@@ -443,7 +442,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// `None` if it says what cannot be meant.
+    /// `None` if its contents are impossible.
     fn take_control(staged: &mut Tail, frame: &Frame<'_>, segment: SegmentNumber) -> Option<()> {
         let closed = match frame.control()? {
             Control::Epoch { previous, recovered } => {
@@ -520,7 +519,7 @@ impl Decoder {
     }
 }
 
-/// Whether `bytes` begin with a group's marker: the filter of a scan.
+/// Whether `bytes` begin with a group's marker: a cheap filter for scans.
 pub(crate) fn has_marker(version: Version, bytes: &[u8]) -> bool {
     array::<4>(bytes, 0) == version.group_marker()
 }

@@ -1,10 +1,10 @@
-//! Building a group in a buffer, frame by frame.
+//! Builds a group in a buffer, frame by frame.
 //!
-//! *Owns*: what is written into the caller's buffer, and that it can be read back. *May not touch*: where the buffer
-//! comes from and when it is written. The encoder does not hold the buffer, so that both can live in one struct; each
-//! call takes the bytes of the group from its start.
+//! *Owns*: what is written into the caller's buffer, and that it can be read back. *May not touch*: where the buffer comes from and when
+//! it is written. The encoder does not hold the buffer, so that both can be fields of one struct; each call takes the bytes of the
+//! group from its beginning.
 //!
-//! The position and the epoch of the group are known from the start; length, count and promise at the end.
+//! The position and the epoch of the group are known when it begins; length, count and promise when it ends.
 
 use core::fmt;
 
@@ -18,29 +18,29 @@ use crate::limits::{
 };
 use crate::types::{Epoch, Lsn};
 
-/// Why a frame was not added. The group is as it was.
+/// Why a frame was not added. The group is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The buffer (or the largest group) has no room for it: commit what is there first.
+    /// The buffer (or the largest group) has no room for it: commit the group first.
     BufferFull {
-        /// Bytes that the frame takes.
+        /// Bytes that the frame needs.
         needed: usize,
         /// Bytes that are left.
         room: usize,
     },
-    /// The segment has no room for it: go on in the next one.
+    /// The segment has no room for it: continue in the next segment.
     SegmentFull {
-        /// Bytes that the frame takes.
+        /// Bytes that the frame needs.
         needed: usize,
         /// Bytes that are left for frames of this kind.
         room: u64,
     },
-    /// No group holds it.
+    /// It is too large for any group.
     TooLarge {
         /// Bytes of the payload.
         bytes: usize,
-        /// The most there can be.
+        /// The limit.
         max: usize,
     },
     /// There is no LSN left.
@@ -51,13 +51,15 @@ impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BufferFull { needed, room } => {
-                write!(f, "a frame of {needed} bytes, {room} left in the group")
+                write!(f, "a frame of {needed} bytes does not fit: the group has {room} bytes left")
             }
             Self::SegmentFull { needed, room } => {
-                write!(f, "a frame of {needed} bytes, {room} left in the segment")
+                write!(f, "a frame of {needed} bytes does not fit: the segment has {room} bytes left")
             }
-            Self::TooLarge { bytes, max } => write!(f, "a record of {bytes} bytes, {max} is the most"),
-            Self::LsnsUsedUp => write!(f, "no LSN is left"),
+            Self::TooLarge { bytes, max } => {
+                write!(f, "a record of {bytes} bytes is too large: the limit is {max} bytes")
+            }
+            Self::LsnsUsedUp => write!(f, "the LSNs are used up"),
         }
     }
 }
@@ -79,12 +81,12 @@ pub struct GroupEncoder {
     sealed: bool,
 }
 
-/// A group that is ready to be written.
+/// A finished group, ready to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
     /// The byte of the segment at which it starts.
     pub at: u64,
-    /// Its length: write these bytes of the buffer.
+    /// Its length: write this many bytes of the buffer.
     pub bytes: usize,
     /// The LSN of the next record.
     pub next_lsn: Lsn,
@@ -101,7 +103,7 @@ impl GroupEncoder {
     /// Begins a group at byte `at` of the segment.
     ///
     /// # Panics
-    /// When no group can start there, or the epoch is lower than the segment's.
+    /// When no group can start there, or the epoch is lower than that of the segment.
     pub fn begin(segment: &SegmentHeader, at: u64, epoch: Epoch, next_lsn: Lsn) -> Self {
         assert!(at >= HEADER_BYTES as u64, "a group in the header block");
         assert!(at <= segment.segment_bytes, "a group behind the segment");
@@ -122,19 +124,19 @@ impl GroupEncoder {
         }
     }
 
-    /// Whether it has no frame yet; such a group cannot be finished, only dropped.
+    /// Whether it has no frame yet. An empty group cannot be finished, only dropped.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The bytes used so far, its own header included.
+    /// The bytes that are used so far, including its header.
     #[inline]
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// The LSN that the next record gets.
+    /// The LSN of the next record.
     #[inline]
     pub fn next_lsn(&self) -> Lsn {
         self.next_lsn
@@ -146,7 +148,7 @@ impl GroupEncoder {
         self.at
     }
 
-    /// Bytes of frames that records may still take in this segment.
+    /// Bytes that records with their headers may still use in this segment.
     #[inline]
     pub fn record_room(&self) -> u64 {
         (self.segment_bytes - CONTROL_RESERVE_BYTES).saturating_sub(self.end())
@@ -157,13 +159,13 @@ impl GroupEncoder {
         self.at + self.used as u64
     }
 
-    /// Adds a record: one copy of `payload`, and its LSN.
+    /// Adds a record: copies `payload` once, and returns its LSN.
     ///
     /// # Errors
-    /// When it does not fit; nothing is changed then.
+    /// When it does not fit; then nothing is changed.
     ///
     /// # Panics
-    /// When `sum` is of other bytes (by length), or `batch` may not follow.
+    /// When `sum` has another length than `payload`, or `batch` is not allowed here.
     #[inline]
     pub fn record(
         &mut self,
@@ -193,13 +195,13 @@ impl GroupEncoder {
         Ok(lsn)
     }
 
-    /// Adds a control frame. It may use the room that records may not.
+    /// Adds a control frame. It may use the room that is reserved for control frames.
     ///
     /// # Errors
-    /// When it does not fit; nothing is changed then.
+    /// When it does not fit; then nothing is changed.
     ///
     /// # Panics
-    /// When it may not stand here: inside a batch, after a seal, an epoch that is not first, or one that contradicts
+    /// When it is not allowed here: inside a batch, after a seal, an epoch frame that is not the first frame, or one that contradicts
     /// the group.
     pub fn control(&mut self, group: &mut [u8], control: &Control) -> Result<(), EncodeError> {
         assert!(!self.batch_open, "a control frame inside a batch");
@@ -227,8 +229,8 @@ impl GroupEncoder {
         Ok(())
     }
 
-    /// Adds a padding frame, so that the next group starts on a block of its own. Adds none where the group ends on a
-    /// boundary already, or where the segment has no room for it: then the next group starts where this one ends.
+    /// Adds a padding frame, so that the next group starts on a new block. Adds none if the group ends on a block boundary already, or
+    /// if the segment has no room for it: then the next group starts where this one ends.
     ///
     /// # Errors
     /// When the buffer has no room for it.
@@ -251,10 +253,10 @@ impl GroupEncoder {
         self.control(group, &Control::Padding(gap - header_bytes))
     }
 
-    /// Writes the group's header: length, count, promise. The group can be written now.
+    /// Writes the header with length, count and promise. After that the group can be written to the file.
     ///
     /// # Panics
-    /// When it has no frame, a batch is open, or the promise is of what the group itself holds.
+    /// When it has no frame, a batch is open, or the promise covers the group itself.
     pub fn finish(self, group: &mut [u8], promise: Promise) -> Finished {
         assert!(self.count > 0, "an empty group");
         assert!(!self.batch_open, "a group that ends inside a batch");

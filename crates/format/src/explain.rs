@@ -1,6 +1,6 @@
-//! What is wrong with a frame or group header, for people: expected and found, and whether one flipped bit explains it.
+//! Explains to people what is wrong with a frame or a group header: expected and found, and whether one flipped bit explains it.
 //!
-//! *Owns*: the words and the search for the bit. *May not touch*: the verdict; nothing here is ever acted upon.
+//! *Owns*: the texts and the search for the bit. *May not touch*: the verdict; no code acts on anything here.
 
 use alloc::format;
 use alloc::string::String;
@@ -37,22 +37,18 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// Explains a stop. `window` holds bytes of the segment from `window_at` on: the more of the failing frame, the more can
-/// be said.
+/// Explains a stop, without its segment and byte, which the caller knows. `window` holds bytes of the segment from `window_at` on:
+/// the more it has of the failing frame, the more can be explained.
 pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) -> Explanation {
     let from = stop.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
     let bytes = from.and_then(|from| window.get(from..)).unwrap_or_default();
     let mut lines = Vec::new();
-    lines.push(format!(
-        "segment {} byte {}: {} ({})",
-        identity.segment(),
-        stop.at,
-        words(stop.fault),
-        match stop.place {
-            Place::Between => "a group should begin here",
-            Place::Inside => "inside a group whose header is good",
-        }
-    ));
+    // Without segment and byte: the report that shows this line has named both.
+    let place = match stop.place {
+        Place::Between => "where a group should begin",
+        Place::Inside => "inside a group whose header is sound",
+    };
+    lines.push(format!("{}, {place}", words(stop.fault)));
     let flip = match stop.fault {
         Fault::GroupChecksum => explain_group(identity, stop, bytes, &mut lines),
         Fault::FrameChecksum => explain_frame(identity, stop, bytes, &mut lines),
@@ -65,7 +61,7 @@ pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) 
         _ => None,
     };
     if let Some(flip) = flip {
-        lines.push(format!("flipping bit {} of byte {} back makes it sound", flip.bit, flip.byte));
+        lines.push(format!("flipping bit {} of byte {} would make it sound", flip.bit, flip.byte));
     }
     Explanation { lines, flip }
 }
@@ -136,21 +132,21 @@ fn try_bits(at: u64, bytes: &[u8], sound: impl Fn(&[u8]) -> bool) -> Option<BitF
 fn words(fault: Fault) -> &'static str {
     match fault {
         Fault::SegmentEnd => "the segment ends",
-        Fault::FileEnds => "the file ends, the segment does not",
+        Fault::FileEnds => "the file ends before the segment does",
         Fault::Zeros => "zeros instead of a header",
-        Fault::GroupChecksum => "the checksum of a group header does not fit",
-        Fault::FrameChecksum => "the checksum of a frame header does not fit",
-        Fault::PayloadChecksum => "the checksum of a payload does not fit",
-        Fault::Gap => "bytes other than zero behind a payload",
+        Fault::GroupChecksum => "the checksum of a group header does not match",
+        Fault::FrameChecksum => "the checksum of a frame header does not match",
+        Fault::PayloadChecksum => "the checksum of a payload does not match",
+        Fault::Gap => "bytes other than zero after a payload",
         Fault::EpochLower => "a group of an older epoch",
-        Fault::EpochOrder => "an epoch that does not begin with its own frame, or begins twice",
-        Fault::Length => "a length that does not fit",
-        Fault::Lsn => "another LSN than the next",
-        Fault::Promise => "a promise that cannot be meant",
-        Fault::Kind => "a kind or field that its version does not have",
-        Fault::Batch => "a batch that is left open, or was never begun",
-        Fault::Control => "a control frame that cannot say this here",
-        Fault::Count => "another number of frames than counted",
+        Fault::EpochOrder => "an epoch frame is missing, or is not the first of its group",
+        Fault::Length => "an impossible length",
+        Fault::Lsn => "the LSN is not the next one",
+        Fault::Promise => "an impossible promise",
+        Fault::Kind => "a kind or field that the segment's version does not have",
+        Fault::Batch => "a batch without a beginning or without an end",
+        Fault::Control => "a control frame that is not allowed here, or has an impossible payload",
+        Fault::Count => "the number of frames is not the one in the group header",
         Fault::Sealed => "the segment is sealed",
     }
 }

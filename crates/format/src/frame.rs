@@ -1,6 +1,6 @@
-//! A frame: a record or a word of the log's own, with its header.
+//! A frame: a record, or a control frame of the log itself, with its header.
 //!
-//! *Owns*: the 24 bytes that a frame starts with, the kinds, the payloads of control frames. *May not touch*: groups.
+//! *Owns*: the 24 bytes with which a frame begins, the kinds, the payloads of control frames. *May not touch*: groups.
 
 use alloc::vec::Vec;
 
@@ -9,23 +9,23 @@ use crate::group::Identity;
 use crate::types::{Epoch, Lsn, SegmentNumber};
 use crate::version::Version;
 
-/// Where the kind, the place in a batch and the zeros are in the word that begins with the payload's length.
+/// Where the kind, the place in a batch and the zeros are, in the word that begins with the payload's length.
 const KIND_AT: usize = 4;
 const FLAGS_AT: usize = 5;
 const RESERVED_AT: usize = 6;
 const PAYLOAD_CRC_AT: usize = 16;
-/// Where the header's checksum stands; it covers what is before it, and the identity.
+/// Where the header's checksum is; it covers the bytes before it, and the identity.
 const HEADER_CRC_AT: usize = 20;
-/// Where a header of version 1 ends. What a longer one has behind it is zero.
+/// Where a header of version 1 ends. The further bytes of a longer header are zero.
 const SUMMED_TO: usize = 24;
 
-/// The bytes that a frame with a payload of `payload_bytes` takes in a new segment ([`Version::frame_bytes`]).
+/// The size of a frame with a payload of `payload_bytes` in a new segment ([`Version::frame_bytes`]).
 #[inline]
 pub const fn frame_bytes(payload_bytes: usize) -> usize {
     Version::NEWEST.frame_bytes(payload_bytes)
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -33,9 +33,9 @@ pub enum Kind {
     Record = 1,
     /// An opening for writing, or a cut.
     Epoch = 2,
-    /// Carries no more than its group's promise.
+    /// Has no content but the promise of its group.
     Promise = 3,
-    /// Records before an LSN are given up.
+    /// Records before an LSN are truncated.
     TruncateBefore = 4,
     /// The segment ends; the next one's header is durable.
     Seal = 5,
@@ -58,17 +58,17 @@ impl Kind {
     }
 }
 
-/// Where a record stands in its all-or-none batch. A batch never spans groups.
+/// The place of a record in its all-or-none batch. A batch never spans groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Batch {
-    /// In none.
+    /// Not in a batch.
     Alone = 0,
-    /// It is the first of several.
+    /// The first of several records.
     First = 1,
-    /// In between.
+    /// Between the first and the last.
     Middle = 2,
-    /// It is the last.
+    /// The last record.
     Last = 3,
 }
 
@@ -84,7 +84,7 @@ impl Batch {
         })
     }
 
-    /// Whether it may follow, given that a batch is open or not; and whether one is open afterwards.
+    /// Whether a batch is open after this place, given whether one is open before; `None` if the place is not allowed here.
     pub(crate) const fn follows(self, open: bool) -> Option<bool> {
         match (self, open) {
             (Self::Alone, false) | (Self::Last, true) => Some(false),
@@ -105,7 +105,7 @@ pub struct FrameHeader {
     pub flags: u8,
     /// Zero in every version so far.
     pub reserved: u16,
-    /// The LSN of the record; for all other kinds that of the next record.
+    /// The LSN of the record; for all other kinds, that of the next record.
     pub lsn: Lsn,
     /// The CRC-32C of the payload.
     pub payload_crc: u32,
@@ -114,8 +114,8 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads the header of a frame at byte `at` of the segment, in a group of `epoch`; `None` when its checksum does not
-    /// fit. For those who look for frames where no group leads to them.
+    /// Reads the header of a frame at byte `at` of the segment, in a group of `epoch`; `None` if its checksum does not match. Finds
+    /// frames that no sound group leads to.
     #[inline]
     pub fn decode(identity: &Identity, at: u64, epoch: Epoch, bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..identity.version().frame_header_bytes())?;
@@ -123,7 +123,7 @@ impl FrameHeader {
         fields.is_sound(identity, at, epoch, bytes).then_some(fields)
     }
 
-    /// Writes it for byte `at` of the segment, with its checksum: what `header_crc` says does not matter.
+    /// Writes it for byte `at` of the segment, with its checksum; ignores `header_crc`.
     #[inline]
     pub(crate) fn encode(&self, identity: &Identity, at: u64, epoch: Epoch, bytes: &mut [u8]) {
         let codes = u64::from(self.kind) << (8 * KIND_AT)
@@ -140,14 +140,14 @@ impl FrameHeader {
         bytes[SUMMED_TO..identity.version().frame_header_bytes()].fill(0);
     }
 
-    /// Whether the sum fits of the header that these are the fields of.
+    /// Whether the checksum of the header in `bytes`, which has these fields, matches.
     #[inline]
     pub(crate) fn is_sound(&self, identity: &Identity, at: u64, epoch: Epoch, bytes: &[u8]) -> bool {
         let rest = &bytes[SUMMED_TO..identity.version().frame_header_bytes()];
         self.header_crc == identity.frame_crc(at, epoch, Summed::of(bytes)) && all_zero(rest)
     }
 
-    /// Reads the fields, whatever the checksum says.
+    /// Reads the fields without checking the checksum.
     #[inline]
     pub(crate) fn fields(version: Version, bytes: &[u8]) -> Self {
         let (shape_at, lsn_at) = version.shape_and_lsn_at();
@@ -164,13 +164,13 @@ impl FrameHeader {
     }
 }
 
-/// The 20 bytes of a frame's header before its checksum, as they are written and summed: from registers. Bytes that were
-/// just written in small pieces and are read in larger ones make the processor wait.
+/// The 20 bytes of a frame's header before its checksum, held in registers to be written and summed: reading bytes in larger pieces
+/// than they were just written in makes the processor wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Summed(pub(crate) u64, pub(crate) u64, pub(crate) u32);
 
 impl Summed {
-    /// Of a header that was read.
+    /// Those of a header that was read.
     #[inline]
     pub(crate) fn of(header: &[u8]) -> Self {
         Self(u64_at(header, 0), u64_at(header, 8), u32_at(header, PAYLOAD_CRC_AT))
@@ -182,9 +182,9 @@ impl Summed {
 pub struct Frame<'a> {
     /// The byte of the segment at which its header starts.
     pub at: u64,
-    /// The LSN of the record; for a control frame that of the next record.
+    /// The LSN of the record; for a control frame, that of the next record.
     pub lsn: Lsn,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// A record's place in its batch.
     pub batch: Batch,
@@ -194,7 +194,7 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// What a control frame says; `None` for a record.
+    /// The contents of a control frame; `None` for a record.
     pub fn control(&self) -> Option<Control> {
         Control::decode(self.kind, self.payload)
     }
@@ -206,7 +206,7 @@ impl Frame<'_> {
     }
 }
 
-/// Why a promise was written by itself.
+/// Why a separate promise was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum PromiseReason {
@@ -216,28 +216,29 @@ pub enum PromiseReason {
     Close = 2,
 }
 
-/// What a control frame says.
+/// The contents of a control frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
     /// A new epoch: always the first frame of its group.
     Epoch {
         /// The epoch before.
         previous: Option<Epoch>,
-        /// The last LSN that recovery (or the cut) left.
+        /// The last LSN that recovery (or the cut) has left.
         recovered: Lsn,
     },
-    /// Only a promise.
+    /// Only the promise of its group.
     Promise(PromiseReason),
-    /// Records before this LSN are given up.
+    /// Records before this LSN are truncated.
     TruncateBefore(Lsn),
-    /// The segment ends here, and the header of this one is durable. Always the last frame of its segment, padding apart.
+    /// The segment ends here; the header of the segment with this number is durable. Always the last frame of its segment, except for
+    /// padding.
     Seal(SegmentNumber),
-    /// Zeros: this many.
+    /// This many zeros.
     Padding(usize),
 }
 
 impl Control {
-    /// What kind of frame says it.
+    /// The kind of its frame.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Epoch { .. } => Kind::Epoch,
@@ -279,7 +280,7 @@ impl Control {
         payload
     }
 
-    /// Reads a payload; `None` for a record, and for a payload that the kind cannot have.
+    /// Reads a payload; `None` for a record, and for a payload that is impossible for the kind.
     pub fn decode(kind: Kind, payload: &[u8]) -> Option<Self> {
         let number = || (payload.len() == 8).then(|| u64_at(payload, 0));
         Some(match kind {

@@ -1,6 +1,6 @@
 //! The header of a group, and the identity that every checksum in a segment covers without storing it.
 //!
-//! *Owns*: the header that a group starts with. *May not touch*: frames; whether a group may stand where it does.
+//! *Owns*: the header of a group. *May not touch*: frames; whether a group is allowed at its place.
 
 use crate::bytes::{array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{append, crc32c};
@@ -14,8 +14,8 @@ const COUNT_AT: usize = 12;
 const PROMISE_AT: usize = 32;
 const PROMISED_END_AT: usize = 40;
 
-/// What the bytes of a segment are read and written with: its version, and what its checksums start from, the log's id and
-/// the segment's number.
+/// What is needed to read and write the bytes of a segment: its version, and the log id and segment number with which its checksums
+/// begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     version: Version,
@@ -39,12 +39,12 @@ impl Identity {
         self.version
     }
 
-    /// The log.
+    /// The id of the log.
     pub fn log(&self) -> LogId {
         self.log
     }
 
-    /// The segment.
+    /// The number of the segment.
     pub fn segment(&self) -> SegmentNumber {
         self.segment
     }
@@ -81,14 +81,14 @@ pub struct Promise {
     pub end: u64,
 }
 
-/// What the header of a group says.
+/// The fields of a group's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupHeader {
     /// Bytes from the start of this header to the end of the group's last frame.
     pub length: u32,
     /// The number of frames.
     pub count: u32,
-    /// The LSN of its first record; of the next record if it has none.
+    /// The LSN of its first record; that of the next record if it has none.
     pub first_lsn: Lsn,
     /// The epoch of its writer.
     pub epoch: Epoch,
@@ -112,7 +112,7 @@ impl GroupHeader {
         put_u32(bytes, CRC_AT, crc);
     }
 
-    /// Reads the header at byte `at` of the segment; `None` when marker or checksum do not fit.
+    /// Reads the header at byte `at` of the segment; `None` if the marker or the checksum does not match.
     pub fn decode(identity: &Identity, at: u64, bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..identity.version.group_header_bytes())?;
         if bytes[..4] != identity.version.group_marker()
@@ -123,7 +123,7 @@ impl GroupHeader {
         Self::fields(identity.version, bytes)
     }
 
-    /// Reads the fields whatever the checksum says. Epoch 0 is no epoch.
+    /// Reads the fields without checking the checksum; `None` for epoch 0, which does not exist.
     pub(crate) fn fields(version: Version, bytes: &[u8]) -> Option<Self> {
         let (first_lsn_at, epoch_at) = version.first_lsn_and_epoch_at();
         Some(Self {
@@ -138,7 +138,7 @@ impl GroupHeader {
         })
     }
 
-    /// Whether its promise can be meant: of records before its own, and of bytes before its own.
+    /// Whether its promise is possible: it covers only records and bytes before the group.
     pub(crate) fn promise_is_sound(&self, at: u64) -> bool {
         let promise = self.promise;
         promise.lsn < self.first_lsn

@@ -1,7 +1,6 @@
-//! The header block of a segment: two copies of one sector, and what a block that should hold them turns out to be.
+//! The header block of a segment: two copies of one sector, and the classification of a block that should hold them.
 //!
-//! *Owns*: the bytes 0..4096 of a segment. *May not touch*: groups; whether a bad header is a crash's trace or damage
-//! (`verdict`).
+//! *Owns*: the bytes 0..4096 of a segment. *May not touch*: groups; whether a bad header was left by a crash or is damage (`verdict`).
 
 use crate::bytes::{all_zero, array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
@@ -29,24 +28,24 @@ const COPY_AT: usize = 100;
 const REST_AT: usize = 104;
 const CRC_AT: usize = HEADER_COPY_BYTES - 4;
 
-/// Where the segment before this one ends.
+/// The end of the segment before this one.
 pub type Predecessor = Position;
 
 /// Why a segment was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Roll {
-    /// The log begins here: there is no predecessor, and nothing of older segments belongs to the log.
+    /// The log begins here: there is no predecessor, and no older segment belongs to the log.
     Begin,
     /// The predecessor was full.
     Full,
-    /// `truncate_after`: the predecessor ends earlier than its bytes do.
+    /// `truncate_after`: the log ends inside the predecessor, before its last bytes.
     Cut,
 }
 
-/// What the header of a segment says.
+/// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// The version of all that is behind it in the segment.
+    /// The format version of everything after it in the segment.
     pub version: Version,
     /// The log it belongs to.
     pub log: LogId,
@@ -54,7 +53,7 @@ pub struct SegmentHeader {
     pub number: SegmentNumber,
     /// The size of its file.
     pub segment_bytes: u64,
-    /// The LSN of the first record in it, or that will be.
+    /// The LSN of its first record, which may not exist yet.
     pub first_lsn: Lsn,
     /// The first LSN that `truncate_before` had left when the segment was begun.
     pub first_live: Lsn,
@@ -100,31 +99,31 @@ impl SegmentHeader {
         put_u32(copy, CRC_AT, crc);
     }
 
-    /// What of it cannot be, in words; `None` when it is sound.
+    /// What is impossible in it; `None` if it is sound.
     pub fn contradiction(&self) -> Option<&'static str> {
         if !segment_bytes_fit(self.segment_bytes) {
-            return Some("segment size out of bounds");
+            return Some("the segment size is out of bounds");
         }
         if self.first_lsn < Lsn::FIRST || self.first_live < Lsn::FIRST {
             return Some("an LSN below 1");
         }
         if self.first_live > self.first_lsn {
-            return Some("the first live LSN lies behind this segment's first");
+            return Some("the first live LSN is above the first LSN of the segment");
         }
         if self.promise >= self.first_lsn {
-            return Some("a promise of records that this segment is to hold");
+            return Some("a promise of records that belong to this segment");
         }
         match (self.roll, self.predecessor) {
             (Roll::Begin, None) if self.first_live == self.first_lsn => None,
-            (Roll::Begin, _) => Some("a log that begins here and has something before it"),
+            (Roll::Begin, _) => Some("the log begins here, and yet something comes before it"),
             (_, None) => Some("a roll without a predecessor"),
-            (_, Some(end)) if end.segment >= self.number => Some("a predecessor with a higher number"),
-            (_, Some(end)) if !segment_end_fits(end.byte) => Some("a predecessor's end out of bounds"),
+            (_, Some(end)) if end.segment >= self.number => Some("a predecessor whose number is not lower"),
+            (_, Some(end)) if !segment_end_fits(end.byte) => Some("the predecessor's end is out of bounds"),
             _ => None,
         }
     }
 
-    /// What the groups and frames of the segment are read and written with.
+    /// The identity with which the groups and frames of the segment are read and written.
     pub fn identity(&self) -> Identity {
         Identity::new(self.version, self.log, self.number)
     }
@@ -161,42 +160,42 @@ impl Roll {
 /// Which copies of a valid header are good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copies {
-    /// Both, and they say the same.
+    /// Both, and they are equal.
     Both,
-    /// Only this one (0 or 1): the other is damaged.
+    /// Only this one (0 or 1); the other is damaged.
     Only(usize),
-    /// Both are good and differ: the write of this header was torn. This one (0 or 1) is newer.
+    /// Both are good and differ, because the write of this header was torn. This one (0 or 1) is newer.
     Newer(usize),
 }
 
-/// What is left of a header in a block where none is valid.
+/// The traces of a header in a block without a valid one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HeaderTraces {
     /// A copy begins with the magic number.
     pub magic: bool,
-    /// The log id that a copy with the magic number seems to carry.
+    /// The log id in a copy with the magic number.
     pub log: Option<LogId>,
-    /// The segment number that it seems to carry.
+    /// The segment number in that copy.
     pub number: Option<u64>,
-    /// A copy has a good checksum, yet says what cannot be.
+    /// A copy has a good checksum, and yet this in it is impossible.
     pub contradiction: Option<&'static str>,
 }
 
-/// What the first block of a segment's file holds.
+/// The contents of the first block of a segment's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderBlock {
     /// A header.
     Valid {
-        /// What it says.
+        /// The header.
         header: SegmentHeader,
         /// Which of its copies are good.
         copies: Copies,
-        /// There are bytes other than zero outside of the copies: harmless, and not ours.
+        /// There are bytes other than zero outside of the copies: harmless, but not written by a log.
         stray: bool,
     },
-    /// Nothing but zeros: a file that was never used.
+    /// Only zeros: the file was never used.
     Zero,
-    /// A header with a good checksum, of a version or with a flag that this code does not know.
+    /// A header with a good checksum, but with a version or a flag that this code does not know.
     Unknown {
         /// The version it names.
         version: u32,
@@ -205,7 +204,7 @@ pub enum HeaderBlock {
     },
     /// The file ends before the block does.
     Short,
-    /// Something else.
+    /// Anything else.
     Damaged(HeaderTraces),
 }
 
@@ -216,7 +215,7 @@ enum Copy {
 }
 
 impl HeaderBlock {
-    /// Says what `block`, the beginning of a file, holds; fewer than [`HEADER_BYTES`] bytes mean that the file ends.
+    /// Classifies `block`, the beginning of a file; fewer than [`HEADER_BYTES`] bytes mean that the file ends there.
     pub fn classify(block: &[u8]) -> Self {
         let Some(block) = block.get(..HEADER_BYTES) else { return Self::Short };
         if all_zero(block) {
@@ -226,7 +225,7 @@ impl HeaderBlock {
         let read = |at: usize, index| decode_copy(&block[at..at + HEADER_COPY_BYTES], index);
         let valid = |header, copies| Self::Valid { header, copies, stray: stray(block) };
         match (read(first, 0), read(second, 1)) {
-            // A version that this code does not know wins: the file is in use by something newer.
+            // An unknown version decides: a newer program uses the file.
             (Copy::Unknown { version, flags }, _) | (_, Copy::Unknown { version, flags }) => {
                 Self::Unknown { version, flags }
             }
@@ -241,7 +240,7 @@ impl HeaderBlock {
         }
     }
 
-    /// The header, where there is one.
+    /// The header, if it is valid.
     pub fn header(&self) -> Option<&SegmentHeader> {
         match self {
             Self::Valid { header, .. } => Some(header),
@@ -270,10 +269,10 @@ fn decode_copy(copy: &[u8], index: u32) -> Copy {
 
 fn fields(version: Version, copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
     if u32_at(copy, COPY_AT) != index {
-        return Err("a copy in the other copy's place");
+        return Err("a copy in the place of the other copy");
     }
     if !all_zero(&copy[REST_AT..CRC_AT]) {
-        return Err("bytes where its version has none");
+        return Err("bytes other than zero where this version has none");
     }
     let end = u64_at(copy, PREDECESSOR_END_AT);
     let predecessor = match SegmentNumber::new(u64_at(copy, PREDECESSOR_AT)) {

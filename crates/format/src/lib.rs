@@ -1,13 +1,13 @@
 //! Every byte of an Inkstone log on disk. `docs/format.md` is the normative description.
 //!
-//! *Owns*: segment headers, groups, frames, checksums, encoding, decoding, and the verdict (what the bytes at the end
-//! of a segment mean). *May not touch*: files, threads, clocks. Everything here is a pure function of bytes.
+//! *Owns*: segment headers, groups, frames, checksums, encoding, decoding, and the verdict (what the bytes at the end of a segment
+//! mean). *May not touch*: files, threads, clocks. Everything here is a pure function of bytes.
 //!
-//! A writer needs [`SegmentHeader`], [`GroupEncoder`] and [`PayloadSum`]. Recovery needs [`HeaderBlock::classify`],
-//! [`Decoder`], [`ScanAhead`], [`judge`] and [`Chain`]; [`survey()`] does all of it over bytes in memory and is what the
-//! parts are tested by. A person needs [`explain`](explain()).
+//! A writer needs [`SegmentHeader`], [`GroupEncoder`] and [`PayloadSum`]. Recovery needs [`HeaderBlock::classify`], [`Decoder`],
+//! [`ScanAhead`], [`judge`] and [`Chain`]. [`survey()`] does all of recovery over bytes in memory; the tests use it. [`explain()`]
+//! describes damage to people.
 //!
-//! Nothing that was read from a disk is ever asserted. What a caller must guarantee is asserted, and said.
+//! No code here panics on bytes that were read from a disk. Conditions that a caller must guarantee are asserted, and documented.
 
 #![no_std]
 #![forbid(unsafe_code)]

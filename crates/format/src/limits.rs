@@ -1,28 +1,27 @@
-//! The constants of the format, and what must hold between them. What differs between versions is version 1's here, and is
-//! asked of a [`crate::Version`].
+//! The constants of the format, and the relations between them. Where versions differ, this is version 1; a [`crate::Version`] knows
+//! the others.
 //!
-//! *Owns*: every size and limit; `docs/format.md` has the same table and a test compares the two.
-//! *May not touch*: anything else.
+//! *Owns*: every size and limit; `docs/format.md` has the same table, and a test compares the two. *May not touch*: anything else.
 
-/// The version that stands in the header of a new segment.
+/// The version in the header of a new segment.
 pub const FORMAT_VERSION: u32 = crate::Version::NEWEST.number();
 
-/// What a segment's header begins with. The first byte is no ASCII, the line ends notice a transfer in text mode.
+/// The first bytes of a segment's header. The first byte is not ASCII, and a transfer in text mode changes the line ends.
 pub const MAGIC: [u8; 8] = *b"\x89INKS\r\n\x1a";
 
-/// What a group begins with: the cheap filter before a checksum.
+/// The first bytes of a group: a cheap filter before the checksum.
 pub const GROUP_MARKER: [u8; 4] = *b"\xA7IG1";
 
 /// Groups and frames start at multiples of this.
 pub const ALIGN: usize = 8;
 
-/// The block that a group may be padded to.
+/// The block to which a group may be padded.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// The header block at the start of a segment.
 pub const HEADER_BYTES: usize = 4096;
 
-/// One copy of the header: a sector, so that it is written whole or not at all where sectors are atomic.
+/// One copy of the header: a sector, which is written whole or not at all where sectors are atomic.
 pub const HEADER_COPY_BYTES: usize = 512;
 
 /// Where the two copies of the header start.
@@ -37,10 +36,10 @@ pub const FRAME_HEADER_BYTES: usize = 24;
 /// The smallest segment.
 pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
-/// The largest segment. A position always fits in 32 bits (which keeps moved bytes from ever passing: `checksum`).
+/// The largest segment. A position always fits in 32 bits, so moved bytes always fail their checksum (`checksum`).
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 32;
 
-/// Room at the end of each segment that records may not use, so that control groups can be written when it is full.
+/// Room at the end of each segment that is reserved for control groups, so that they can be written when the segment is full.
 pub const CONTROL_RESERVE_BYTES: u64 = 16 << 10;
 
 /// The largest payload of one frame.
@@ -59,9 +58,9 @@ const _: () = assert!(SEGMENT_BYTES_MIN.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(SEGMENT_BYTES_MAX.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(SEGMENT_BYTES_MAX - 1 <= u32::MAX as u64);
 const _: () = assert!(CONTROL_RESERVE_BYTES.is_multiple_of(BLOCK_BYTES as u64));
-// A smallest segment gives more than half of itself to records.
+// Records may use more than half of a smallest segment.
 const _: () = assert!((HEADER_BYTES as u64 + CONTROL_RESERVE_BYTES) * 2 < SEGMENT_BYTES_MIN);
-// The reserve holds four control groups that are padded to blocks of their own.
+// The reserve has room for four control groups that are padded to blocks.
 const _: () = assert!(CONTROL_RESERVE_BYTES >= 4 * BLOCK_BYTES as u64);
 const _: () =
     assert!(RECORD_BYTES_MAX + GROUP_HEADER_BYTES + FRAME_HEADER_BYTES + 2 * BLOCK_BYTES <= GROUP_BYTES_MAX);

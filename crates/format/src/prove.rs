@@ -1,11 +1,10 @@
-//! Sums taken ahead, piece by piece, on other threads than the one that reads.
+//! Checks sums ahead, piece by piece, on other threads than the one that reads.
 //!
-//! *Owns*: which checksums a reader need not take again. *May not touch*: anything else that makes a frame sound; a
-//! [`crate::Decoder`] checks all of it, and takes every sum itself that nobody has proven.
+//! *Owns*: which checksums a reader need not check again. *May not touch*: the other checks of a frame; a [`crate::Decoder`] makes all of
+//! them, and checks every sum that is not proven.
 //!
-//! A prover goes from header to header as [`Mark::skim`] does, and sums the payloads too. It belongs to one segment and is
-//! handed from piece to piece. It never says that something is wrong: where it cannot go on its proof ends, and whoever
-//! reads there finds out why.
+//! A prover steps from header to header as [`Mark::skim`] does, and checks the sums of payloads too. It belongs to one segment and is
+//! passed from piece to piece. It never reports an error: where it cannot continue its proof ends, and the decoder finds out why.
 
 use crate::bytes::all_zero;
 use crate::checksum::crc32c;
@@ -14,23 +13,23 @@ use crate::group::Identity;
 use crate::seek::{Begins, Mark};
 use crate::version::HEADER_BYTES_MOST;
 
-/// That the sums of all headers and payloads from a place on are right, up to a byte.
+/// A proof that the sums of all headers and payloads between two places are right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
-    /// Where it begins. It speaks of the frames that come for whoever stands exactly there: at that byte, before that
-    /// LSN, in a group of that epoch with that end.
+    /// Where it begins. It is valid for a decoder at exactly this place: at that byte, before that LSN, in a group of that epoch with
+    /// that end.
     pub from: Mark,
     /// The byte after the last frame that it covers.
     pub to: u64,
 }
 
-/// Who sums a segment piece by piece.
+/// Checks the sums of a segment piece by piece.
 #[derive(Debug, Clone)]
 pub struct Prover {
     identity: Identity,
-    /// Where the next header is; `None` when something was not sound, so that nobody knows.
+    /// Where the next header is; `None` if a header before it was not sound, so that its place is unknown.
     mark: Option<Mark>,
-    /// The bytes of that header which the pieces so far had, when it lies across two.
+    /// If that header lies across two pieces: its bytes in the first one.
     split: [u8; HEADER_BYTES_MOST],
     split_bytes: usize,
     is_unsummed: bool,
@@ -43,22 +42,22 @@ impl Prover {
         Self { identity, mark: Some(mark), split, split_bytes: 0, is_unsummed: false }
     }
 
-    /// It believes every sum. For those who show that a missing one would be noticed.
+    /// Believes every sum: for tests that show that a missing check would be noticed.
     #[must_use]
     pub fn unsummed(self) -> Self {
         Self { is_unsummed: true, ..self }
     }
 
-    /// Sums `bytes`, which begin at byte `at` of the segment, where those of the prover before this one ended. A frame
-    /// that lies across the two is in no proof. `None` when nothing could be proven.
+    /// Checks the sums of `bytes`, which begin at byte `at` of the segment, where the bytes of the prover before this one ended. No proof
+    /// covers a frame that lies across the two. `None` if nothing could be proven.
     pub fn prove(&self, bytes: &[u8], at: u64) -> Option<Proof> {
         let walked =
             if self.is_unsummed { self.walk::<false>(bytes, at) } else { self.walk::<true>(bytes, at) };
         walked.from.filter(|from| from.at < walked.to).map(|from| Proof { from, to: walked.to })
     }
 
-    /// Who proves what comes behind `bytes`. It is found by what their headers say, without summing, so that the next bytes
-    /// can be summed at the same time; where they say what is not so it will not find a sound header.
+    /// The prover for the bytes after `bytes`. It is found from their headers without checking sums, so that the next bytes can be
+    /// checked at the same time. If the headers are wrong, it finds no sound header.
     #[must_use]
     pub fn behind(&self, bytes: &[u8], at: u64) -> Self {
         self.walk::<false>(bytes, at).next
@@ -71,14 +70,14 @@ impl Prover {
         let mut to = from.map_or(at, |from| from.at);
         while let Some(mark) = next.mark {
             let rest = mark.at.checked_sub(at).and_then(|from| bytes.get(usize::try_from(from).ok()?..));
-            // Nothing is left where the mark lies behind these bytes.
+            // The mark lies after these bytes: nothing is left.
             let Some(rest) = rest else { break };
             next.mark = match mark.begins::<IS_SUMMED>(&self.identity, rest) {
                 Begins::Group(next) => Some(next),
                 Begins::Frame(header, next) => match rest.get(..(next.at - mark.at) as usize) {
                     Some(frame) => (!IS_SUMMED || is_sound(&self.identity, &header, frame)).then_some(next),
                     None => {
-                        // It goes on in the bytes behind these.
+                        // The frame continues in the next bytes.
                         return Walked { from, to, next: Self { mark: Some(next), ..*self } };
                     }
                 },
@@ -94,7 +93,7 @@ impl Prover {
         Walked { from, to, next }
     }
 
-    /// The first mark that does not lie before `at`: a header that began in the bytes before is passed.
+    /// The first mark at or after `at`: passes a header that began in the bytes before.
     fn enter<const IS_SUMMED: bool>(&self, bytes: &[u8], at: u64) -> Option<Mark> {
         let mark = self.mark?;
         if mark.at >= at {
@@ -110,7 +109,7 @@ impl Prover {
     }
 }
 
-/// How far somebody came.
+/// How far a prover came.
 struct Walked {
     from: Option<Mark>,
     /// The byte after the last frame or group header that lies wholly in the bytes.
@@ -118,7 +117,7 @@ struct Walked {
     next: Prover,
 }
 
-/// Whether a payload fits its header, and nothing but zeros follows it.
+/// Whether a payload matches its header, and only zeros follow it.
 #[inline]
 fn is_sound(identity: &Identity, header: &FrameHeader, frame: &[u8]) -> bool {
     let (payload, gap) =

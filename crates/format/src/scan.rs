@@ -1,7 +1,7 @@
-//! Looking on behind a stop for groups that promise what the stop denies.
+//! Searches after a stop for groups that promise that something there was durable.
 //!
-//! *Owns*: the search, and the evidence it gives. *May not touch*: the verdict. Only group headers are looked at: a
-//! header lies in 48 neighbouring bytes and was true when it was built, whatever became of its frames.
+//! *Owns*: the search, and the evidence that it finds. *May not touch*: the verdict. It reads only group headers: a header lies in 48
+//! neighbouring bytes and was true when it was built, whatever happened to its frames.
 
 use crate::decode::has_marker;
 use crate::group::{GroupHeader, Identity};
@@ -11,14 +11,14 @@ use crate::stop::Stop;
 use crate::types::{Epoch, Lsn, SegmentNumber};
 use crate::version::Version;
 
-/// What speaks for records and bytes having been durable.
+/// The evidence that records and bytes were durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evidence {
     /// Everything up to this LSN was durable.
     pub lsn: Lsn,
     /// Everything before this byte of the segment was durable.
     pub end: u64,
-    /// A sound group of this segment lies behind the stop, of an epoch that is not lower.
+    /// A sound group of this segment, of an epoch that is not lower, lies after the stop.
     pub later: bool,
     /// Where the first such group starts.
     pub first: Option<u64>,
@@ -27,18 +27,18 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Whether something at byte `end`, or a record with this LSN, was promised.
+    /// Whether a promise covers bytes after `end`, or the record with this LSN.
     pub fn covers(&self, end: u64, next_lsn: Lsn) -> bool {
         self.end > end || self.lsn >= next_lsn
     }
 
-    /// Adds that the caller knows everything up to `lsn` to have been durable.
+    /// Adds the caller's knowledge that everything up to `lsn` was durable.
     #[must_use]
     pub fn with_durable(self, lsn: Lsn) -> Self {
         Self { lsn: self.lsn.max(lsn), ..self }
     }
 
-    /// Adds what the header of the next segment says of `segment`: it was written when all of that was durable.
+    /// Adds what the header of the next segment says about `segment`: it was written after all of that segment was durable.
     #[must_use]
     pub fn with_successor(self, segment: SegmentNumber, successor: &SegmentHeader) -> Self {
         let end = successor.predecessor.filter(|end| end.segment == segment).map_or(0, |end| end.byte);
@@ -54,23 +54,23 @@ impl Evidence {
     }
 }
 
-/// So many bytes are asked at once whether a marker is among them.
+/// How many bytes are checked for a marker at once.
 const PIECE_BYTES: usize = 512;
 
-/// Whether any aligned word of `piece` begins with a group's marker. Written so that a compiler makes vector code of it:
-/// no branch, no early end.
+/// Whether any aligned word of `piece` begins with a group's marker. Without a branch and without an early end, so that a compiler can
+/// make vector code of it.
 fn holds_marker(version: Version, piece: &[u8]) -> bool {
     const LOW: u64 = u32::MAX as u64;
     let marker = u64::from(u32::from_le_bytes(version.group_marker()));
     let (words, _) = piece.as_chunks::<ALIGN>();
-    // Less one, only zero has its highest bit set.
+    // Only zero minus one has its highest bit set.
     let found = words
         .iter()
         .fold(0, |found, word| found | ((u64::from_le_bytes(*word) & LOW) ^ marker).wrapping_sub(1));
     found >> 63 == 1
 }
 
-/// The search behind a stop, fed with windows of any size.
+/// The search after a stop, fed with windows of any size.
 #[derive(Debug, Clone)]
 pub struct ScanAhead {
     identity: Identity,
@@ -81,7 +81,7 @@ pub struct ScanAhead {
 }
 
 impl ScanAhead {
-    /// A search behind `stop`, up to byte `to` (the end of the segment or of its file, whichever is first).
+    /// A search after `stop`, up to byte `to` (the end of the segment or of its file, whichever comes first).
     pub fn behind(identity: &Identity, stop: &Stop, to: u64) -> Self {
         Self::new(identity, stop.tail.epoch, stop.tail.end + ALIGN as u64, to)
     }
@@ -95,8 +95,8 @@ impl ScanAhead {
         Self { identity: *identity, from_epoch: epoch, next: from, to, evidence: Evidence::default() }
     }
 
-    /// The byte that the next window must start at or before; `None` when the search is over. A window must hold at
-    /// least a group's header from there.
+    /// The byte at or before which the next window must begin; `None` when the search is over. From there, a window must hold at least
+    /// a group's header.
     pub fn wants(&self) -> Option<u64> {
         (self.next + self.identity.version().group_header_bytes() as u64 <= self.to).then_some(self.next)
     }
@@ -113,7 +113,7 @@ impl ScanAhead {
         let header_bytes = version.group_header_bytes();
         let mut at = from;
         while at + header_bytes <= to {
-            // Most of what is scanned was never written.
+            // Most of the scanned bytes were never written.
             let piece = &window[at..to.min(at + PIECE_BYTES)];
             if piece.len() == PIECE_BYTES && !holds_marker(version, piece) {
                 at += PIECE_BYTES;
@@ -130,7 +130,7 @@ impl ScanAhead {
         self.next = window_at + at as u64;
     }
 
-    /// Searches what is left in one go: `segment` is the whole segment.
+    /// Searches the rest at once; `segment` is the whole segment.
     #[must_use]
     pub fn run(mut self, segment: &[u8]) -> Evidence {
         self.feed(segment, 0);
@@ -161,7 +161,7 @@ mod tests {
     use crate::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
     use crate::types::LogId;
 
-    /// Wherever it lies, and however the bytes arrive, a group is found, and no other place is taken for one.
+    /// A group is found wherever it lies and in windows of any size, and no other place is taken for one.
     #[test]
     fn a_group_is_found_at_every_place_in_windows_of_any_size() {
         let identity = Identity::new(Version::One, LogId::new([7; 16]), SegmentNumber::FIRST);

@@ -1,11 +1,10 @@
-//! One record found by its LSN, from a known place before it, without reading what lies between but for headers.
+//! Finds a record by its LSN from a known place before it, reading only the headers in between.
 //!
-//! *Owns*: the steps from frame to frame over payloads that nobody asked for. *May not touch*: what it means that a step is
-//! not sound: whoever wants to know reads the segment with a [`crate::Decoder`].
+//! *Owns*: the steps from frame to frame, past payloads. *May not touch*: what an unsound step means; a [`crate::Decoder`] finds that out.
 //!
-//! The header of a frame is summed with its log, segment, position, epoch and LSN, so a sound header at the place and with
-//! the LSN that the step before named *is* that record's, also when the group around it was not looked at. This holds only
-//! for records that are known to be part of the log: where it ends cannot be told in this way.
+//! The checksum of a frame's header covers log, segment, position, epoch and LSN. So a sound header at the place and with the LSN that
+//! the step before named *is* that of the record, even if the group around it was not checked. This is true only for records that are
+//! known to be part of the log; the end of the log cannot be found in this way.
 
 use crate::checksum::crc32c;
 use crate::frame::{FrameHeader, Kind};
@@ -23,7 +22,7 @@ pub struct Mark {
     pub lsn: Lsn,
     /// The epoch of the group around it.
     pub epoch: Epoch,
-    /// Where that group ends; `at` if the next one begins there.
+    /// The end of that group; equal to `at` if the next group begins there.
     pub group_end: u64,
 }
 
@@ -32,15 +31,15 @@ pub struct Mark {
 pub enum Skim {
     /// The window must have at least this many bytes from the mark on.
     NeedBytes(usize),
-    /// A group's header, or a control frame.
+    /// A group's header, or a control frame; the mark is after it.
     Passed(Mark),
-    /// A record. Its payload was not looked at.
+    /// A record. Its payload was not checked.
     Record(Skimmed),
-    /// Neither. A decoder can tell why.
+    /// Neither. A decoder finds out why.
     Unsound,
 }
 
-/// A header at a mark, and the mark behind what it heads.
+/// A header at a mark, and the mark after its group header or frame.
 pub(crate) enum Begins {
     NeedBytes(usize),
     Group(Mark),
@@ -55,14 +54,14 @@ pub struct Skimmed {
     pub at: u64,
     /// The length of its payload.
     pub payload_bytes: usize,
-    /// What comes after it.
+    /// The mark after it.
     pub next: Mark,
     payload_crc: u32,
     version: Version,
 }
 
 impl Mark {
-    /// The end of a group.
+    /// A mark between two groups.
     pub fn between(at: u64, lsn: Lsn, epoch: Epoch) -> Self {
         Self { at, lsn, epoch, group_end: at }
     }
@@ -86,8 +85,8 @@ impl Mark {
         }
     }
 
-    /// What `bytes`, which begin here, begin with. Headers that are not summed are believed, as far as they can be meant.
-    /// Always inlined: what it gives, taken from memory again, was half of the time between two sums.
+    /// What begins with `bytes`, which begin here. Without `IS_SUMMED` a header is believed unless it is impossible. Always inlined:
+    /// reloading its result from memory took half of the time between two sums.
     #[inline(always)]
     pub(crate) fn begins<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Begins {
         if self.at == self.group_end {
@@ -123,7 +122,7 @@ impl Mark {
         })
     }
 
-    /// A frame. Inlined for the same reason.
+    /// The frame here. Inlined for the same reason.
     #[inline(always)]
     fn pass<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Option<(FrameHeader, Self)> {
         let header = if IS_SUMMED {
@@ -149,13 +148,13 @@ impl Skimmed {
         self.next.at
     }
 
-    /// Its payload, if it is whole and its checksum fits.
+    /// Its payload, if it is complete and its checksum matches.
     #[inline]
     pub fn payload<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
         self.payload_unsummed(window, window_at).filter(|payload| crc32c(payload) == self.payload_crc)
     }
 
-    /// Its payload as it stands there. For those who show that a missing sum would be noticed.
+    /// Its payload, with its checksum unchecked: for tests that show that a missing check would be noticed.
     pub fn payload_unsummed<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
         let from = usize::try_from(self.at.checked_sub(window_at)?).ok()? + self.version.frame_header_bytes();
         window.get(from..from + self.payload_bytes)

@@ -1,26 +1,25 @@
-//! CRC-32C of short runs of bytes by the instruction that x86-64 processors with SSE 4.2 have for it.
+//! CRC-32C of short runs of bytes, by the CRC instruction of x86-64 processors with SSE 4.2.
 //!
-//! *Owns*: up to which length that is the fastest, and the loop. *May not touch*: what is summed; what sums the rest.
+//! *Owns*: up to which length this is the fastest way, and the loop. *May not touch*: which bytes are summed; longer runs.
 //!
-//! A log sums two short runs of bytes for each record: its frame's header and its payload. The crate `crc32c` takes long
-//! runs in three streams at once, and before it gets to a short one it has looked for them, split the bytes by their
-//! alignment, and takes what is left of a word byte by byte. A plain loop over words (Intel, "Fast CRC Computation for iSCSI
-//! Polynomial Using CRC32 Instruction", 2011) takes a third to three fifths of that up to 256 bytes (`cargo run --release -p
-//! inkstone-format --example lengths`).
+//! A log sums two short runs of bytes for each record: the header of its frame, and its payload. The crate `crc32c` sums long runs in
+//! three streams at once. Before it comes to a short run it has checked for long ones and split the bytes by alignment, and it sums the
+//! rest of a word byte by byte. A plain loop over words (Intel, "Fast CRC Computation for iSCSI Polynomial Using CRC32
+//! Instruction", 2011) takes a third to three fifths of that time up to 256 bytes (`cargo run --release -p inkstone-format --example
+//! lengths`).
 //!
-//! The instruction may be used only where the processor has it, and the compiler cannot see that: calling code that uses it
-//! is `unsafe`, and that one call is the library's. `fearless_simd` asks the processor, once a process, and gives out a token
-//! that proves the answer; the function that its `kernel!` makes cannot be called without one.
+//! The instruction may run only on a processor that has it, which the compiler cannot check: calling code that uses it is
+//! `unsafe`, and the library makes that one call. `fearless_simd` asks the processor once per process and returns a token that proves
+//! the answer; the function that its `kernel!` makes cannot be called without a token.
 
 use core::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
 
 use fearless_simd::Level;
 
-/// Up to here bytes are summed one word after the other: the crate's streams need this many and one more.
+/// Up to this length bytes are summed one word after the other: the streams of the crate need one byte more.
 pub(crate) const SHORT_BYTES: usize = 767;
 
-/// The CRC-32C of what gave `crc`, followed by `bytes`; `None` when they are too many, or the processor has no such
-/// instruction.
+/// Continues a CRC-32C with `bytes`; `None` if they are too many, or the processor does not have the instruction.
 #[inline]
 pub(crate) fn append(crc: u32, bytes: &[u8]) -> Option<u32> {
     if bytes.len() > SHORT_BYTES {
@@ -34,7 +33,7 @@ fearless_simd::kernel!(
         let (words, rest) = bytes.as_chunks();
         let wide =
             words.iter().fold(u64::from(!crc), |state, word| _mm_crc32_u64(state, u64::from_le_bytes(*word)));
-        // The upper half of the register is zero: the instruction leaves it so.
+        // The instruction leaves the upper half of the register zero.
         let mut state = wide as u32;
         let (half, rest) = match rest.split_first_chunk() {
             Some((half, rest)) => (Some(half), rest),
@@ -55,7 +54,7 @@ mod tests {
     use crate::checksum::append_by_table;
     use alloc::vec::Vec;
 
-    /// Bit by bit, as the polynomial says.
+    /// Bit by bit, straight from the polynomial.
     fn append_slowly(crc: u32, bytes: &[u8]) -> u32 {
         let bit = |state: u32| if state & 1 == 1 { state >> 1 ^ 0x82f6_3b78 } else { state >> 1 };
         !bytes.iter().fold(!crc, |state, byte| (0..8).fold(state ^ u32::from(*byte), |state, _| bit(state)))

@@ -1,6 +1,6 @@
 //! Where reading stops, and the facts there.
 //!
-//! *Owns*: the words for what a decoder could not read. *May not touch*: what the facts mean (`verdict`), how they are found
+//! *Owns*: the types for what a decoder could not read. *May not touch*: what the facts mean (`verdict`), how they are found
 //! (`decode`).
 
 use crate::decode::Tail;
@@ -11,22 +11,22 @@ use crate::verdict::Facts;
 /// Where a stop is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// A group should begin there.
+    /// Between groups: a group should begin there.
     Between,
-    /// Inside a group whose header is good.
+    /// Inside a group whose header is sound.
     Inside,
 }
 
 /// What the bytes at a stop look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Found {
-    /// There are no more: the segment, its named end or the file ends.
+    /// There are no more bytes: the segment, its named end or the file ends.
     SegmentEnd,
-    /// The header that should stand there is all zeros.
+    /// There are only zeros where a header should be.
     Zeros,
-    /// Between groups: bytes that do not even look like the next group. Mostly old bytes of a recycled file.
+    /// Between groups: bytes that do not look like the next group at all. Mostly old bytes of a recycled file.
     Remains,
-    /// A header whose checksum does not fit; between groups, one with marker and LSN of the next group.
+    /// A header whose checksum does not match; between groups, with the marker and the LSN of the next group.
     Garbage,
     /// A header with a good checksum.
     Sound,
@@ -35,15 +35,15 @@ pub enum Found {
 /// How the epoch of a sound group compares with the last good one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EpochIs {
-    /// Old bytes of this segment.
+    /// Lower: old bytes of this segment.
     Lower,
-    /// The same.
+    /// The same epoch.
     Equal,
-    /// A later one.
+    /// A later epoch.
     Higher,
 }
 
-/// The first check that failed, for people; the verdict does not look at it.
+/// The first check that failed, for people; the verdict does not use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Fault {
@@ -59,25 +59,25 @@ pub enum Fault {
     FrameChecksum,
     /// The checksum of a payload.
     PayloadChecksum,
-    /// Bytes other than zero between payload and next frame.
+    /// Bytes other than zero between a payload and the next frame.
     Gap,
     /// A group of an older epoch.
     EpochLower,
     /// A new epoch that does not begin with an epoch frame, or an epoch frame elsewhere.
     EpochOrder,
-    /// A length that does not fit.
+    /// An impossible length.
     Length,
-    /// Another LSN than the next.
+    /// Not the next LSN.
     Lsn,
-    /// A promise that cannot be meant.
+    /// An impossible promise.
     Promise,
     /// A kind or reserved field that the segment's version does not have.
     Kind,
-    /// A batch that is left open, or continued and never begun.
+    /// A batch that does not end, or was never begun.
     Batch,
-    /// A control frame with a payload that it cannot have.
+    /// A control frame with an impossible payload, or a frame after the seal.
     Control,
-    /// More or fewer frames than counted.
+    /// More or fewer frames than the group's header counts.
     Count,
     /// The segment was sealed.
     Sealed,
@@ -86,7 +86,7 @@ pub enum Fault {
 /// The facts of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop {
-    /// The byte of what could not be read: a group header or a frame header.
+    /// The byte of the group header or frame header at which reading failed.
     pub at: u64,
     /// Between groups, or inside one.
     pub place: Place,
@@ -94,30 +94,30 @@ pub struct Stop {
     pub found: Found,
     /// The epoch found against the last good one (`Equal` where there is none to compare).
     pub epoch: EpochIs,
-    /// Whether the length fits.
+    /// Whether the length is possible.
     pub length_fits: bool,
     /// Whether the LSN is the expected one.
     pub lsn_fits: bool,
-    /// Whether everything else that the header says may stand there.
+    /// Whether everything else in the header is allowed there.
     pub grammar_fits: bool,
     /// Whether the payload is whole.
     pub body_fits: bool,
-    /// Whether the file is shorter than what should be read of it.
+    /// Whether the file is shorter than the part of it that should be read.
     pub file_short: bool,
-    /// Which check failed first.
+    /// The check that failed first.
     pub fault: Fault,
-    /// What the whole groups before amount to.
+    /// The state after the whole groups before it.
     pub tail: Tail,
     /// The LSN found in a sound header.
     pub lsn_found: Option<Lsn>,
     /// The LSN expected there.
     pub lsn_expected: Lsn,
-    /// The epoch that a frame there would have: that of its group.
+    /// The epoch of a frame there: that of its group.
     pub epoch_here: Epoch,
 }
 
 impl Stop {
-    /// The facts that the verdict is made of.
+    /// The facts from which the verdict follows.
     pub fn facts(&self, evidence: &Evidence) -> Facts {
         Facts {
             below: evidence.covers(self.tail.end, self.tail.next_lsn),
@@ -136,7 +136,7 @@ impl Stop {
 }
 
 impl Fault {
-    /// Whether it is a sound header that says what may not be said there.
+    /// Whether it is a sound header that is not allowed there.
     pub(crate) fn is_grammar(self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
-//! A whole log in memory, judged: the order in which the parts of recovery are put together.
+//! Judges a whole log in memory: the order in which the parts of recovery work together.
 //!
-//! *Owns*: that order, which `docs/format.md` describes as the recovery rule. *May not touch*: files. It is what the
-//! parts are tested by, and what `verify` shows; a log that recovers a directory does the same with reads in between.
+//! *Owns*: that order, which `docs/format.md` describes under "Recovery". *May not touch*: files. The tests of the parts use it; a log
+//! that recovers a directory does the same with reads in between.
 
 use alloc::vec::Vec;
 
@@ -21,46 +21,45 @@ use crate::version::Version;
 /// What the caller of a survey knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SurveyOptions {
-    /// The log's id; `None`: whatever the headers say, if they agree.
+    /// The log's id; `None` to take the one on which the headers agree.
     pub log: Option<LogId>,
     /// Everything up to this LSN is known to have been durable.
     pub expect_durable: Lsn,
 }
 
-/// What was found in one segment of the log.
+/// The survey of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentSurvey {
     /// Its header.
     pub header: SegmentHeader,
-    /// Where reading it stopped.
+    /// Where reading stopped.
     pub stop: Stop,
-    /// What spoke for more.
+    /// The evidence that more was durable.
     pub evidence: Evidence,
     /// The row that fits.
     pub row: &'static str,
-    /// What it means.
+    /// The verdict of that row.
     pub verdict: Verdict,
 }
 
-/// What a directory of segments is.
+/// The survey of a directory of segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Survey {
-    /// What is to be done.
+    /// The verdict on the log.
     pub verdict: Verdict,
-    /// The row of the tables that said so; `D1` for a link that does not hold, `D2` for a log without a
-    /// segment.
+    /// The row of the tables that gave the verdict; `D1` for a broken link, `D2` for a log without a segment.
     pub row: &'static str,
-    /// Where the log ends, or is corrupt. `None`: there is no log.
+    /// Where the log ends, or is corrupt. `None` if there is no log.
     pub at: Option<Position>,
     /// The number of live records up to there.
     pub records: u64,
     /// The CRC-32C of those records, each as LSN (8 bytes) and payload.
     pub digest: u32,
-    /// The first LSN that is not given up.
+    /// The first LSN that is not truncated.
     pub first_live: Lsn,
     /// The LSN of the next record.
     pub next_lsn: Lsn,
-    /// The highest epoch seen anywhere: the next opening takes a higher one.
+    /// The highest epoch seen anywhere; the next opening uses a higher one.
     pub epoch: Option<Epoch>,
     /// The segments of the log, as far as they were read.
     pub segments: Vec<SegmentSurvey>,
@@ -89,8 +88,8 @@ struct Pending {
 
 type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]);
 
-/// Judges `files` (number, bytes), and shows every live record of the log to `visit`, in order. Records of a last group
-/// that is not whole are not counted and not part of the digest; `visit` is called for whole groups only.
+/// Judges `files` (number, bytes), and calls `visit` with every live record of the log in order. Only records of whole groups are
+/// visited, counted and part of the digest.
 pub fn survey(files: &[(SegmentNumber, &[u8])], options: &SurveyOptions, visit: Visit<'_>) -> Survey {
     let headers: Vec<FileHeader> = files
         .iter()
@@ -109,7 +108,7 @@ pub fn survey(files: &[(SegmentNumber, &[u8])], options: &SurveyOptions, visit: 
         return Survey::none(row.verdict, row.name, Some(start_of(number)));
     }
     let Some(head) = head else {
-        // A log always has a head from its first header on: files that it has left mean that the head is gone.
+        // A log has a head from its first header on: any other header means that the head is missing.
         if options.expect_durable > Lsn::ZERO || headers.iter().any(|file| file.block.header().is_some()) {
             return Survey::none(Verdict::Corrupt(Reason::MissingSegment), "D2", None);
         }
@@ -137,7 +136,7 @@ fn bytes_of<'a>(files: &[(SegmentNumber, &'a [u8])], number: SegmentNumber) -> &
     files.iter().find(|(other, _)| *other == number).map_or(&[], |(_, bytes)| bytes)
 }
 
-/// Judges the files with higher numbers than the head: the first corrupt one, else the first torn one, else any.
+/// Judges the files with higher numbers than the head: returns the first corrupt one, else the first torn one, else any.
 fn judge_spare(
     files: &[(SegmentNumber, &[u8])],
     headers: &[FileHeader],
@@ -150,7 +149,7 @@ fn judge_spare(
     spare.sort_by_key(|file| file.number);
     let mut worst: Option<(SegmentNumber, &'static HeaderRow)> = None;
     for file in spare {
-        // Every file above the head is without a header of its own.
+        // No file above the head has a header of its own.
         let Some(state) = file.state(log) else { continue };
         let bytes = bytes_of(files, file.number);
         let body = bytes.get(HEADER_BYTES..).unwrap_or_default();
@@ -171,14 +170,14 @@ fn judge_spare(
     worst
 }
 
-/// Whether a sound group of the file's own number lies in it. A damaged header may still tell the log's id.
+/// Whether the file has a sound group of its own number. A damaged header may still hold the log's id.
 fn has_groups(file: &FileHeader, log: Option<LogId>, bytes: &[u8]) -> bool {
     let traces = match &file.block {
         HeaderBlock::Damaged(traces) => traces.log,
         _ => None,
     };
     let Some(log) = log.or(traces) else { return false };
-    // Its own header would tell the version.
+    // Without a header the version is unknown, so all are tried.
     Version::ALL.iter().any(|version| {
         let identity = Identity::new(*version, log, file.number);
         ScanAhead::new(&identity, Epoch::FIRST, HEADER_BYTES as u64, bytes.len() as u64).run(bytes).later
@@ -194,7 +193,7 @@ fn read_chain(
 ) -> Survey {
     let mut found = Survey::none(Verdict::End, "E1", None);
     let head_link = ChainLink { header: *head, successor: None };
-    // The head first: only it knows what is given up.
+    // The head first: only it knows which records are truncated.
     let mut ignored = Pending { records: 0, digest: 0 };
     let stop =
         read_segment(&head_link, bytes_of(files, head.number), Lsn::ZERO, &mut ignored, &mut |_, _| {});
@@ -250,7 +249,7 @@ fn judge_segment(link: &ChainLink, stop: Stop, bytes: &[u8], options: &SurveyOpt
     SegmentSurvey { header, stop, evidence, row: row.name, verdict: row.verdict }
 }
 
-/// Reads a segment to its stop; shows and counts the live records of whole groups.
+/// Reads a segment to its stop; visits and counts the live records of whole groups.
 fn read_segment(
     link: &ChainLink,
     bytes: &[u8],
@@ -278,7 +277,7 @@ fn read_segment(
             Step::GroupEnd(_) => take(&mut group),
             Step::GroupStart(_) | Step::Frame(_) => {}
             Step::Stop(stop) => {
-                // A cut may end inside a group; what comes before it belongs to the log.
+                // A cut may end inside a group; the frames before it belong to the log.
                 if stop.fault == Fault::SegmentEnd {
                     take(&mut group);
                 }

@@ -1,11 +1,10 @@
-//! The numbers of a log, each with a type of its own, so that no two can be confused.
+//! The numbers of a log, each with its own type, so that they cannot be confused.
 //!
-//! *Owns*: `Lsn`, `SegmentNumber`, `Epoch`, `LogId`, `Position`; their arithmetic is checked.
-//! *May not touch*: bytes.
+//! *Owns*: `Lsn`, `SegmentNumber`, `Epoch`, `LogId`, `Position`; their arithmetic is checked. *May not touch*: bytes.
 
 use core::fmt;
 
-/// The number of a record: dense, the first is 1. 0 stands for "before the first".
+/// The log sequence number of a record. LSNs are dense, and the first is 1. 0 means "before the first record".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(u64);
 
@@ -25,12 +24,12 @@ impl Lsn {
         self.0
     }
 
-    /// The one after it; `None` after the last that there can be.
+    /// The next LSN; `None` after the highest one.
     pub const fn next(self) -> Option<Self> {
         self.plus(1)
     }
 
-    /// `count` further; `None` when there is no such number.
+    /// The LSN `count` after this one; `None` if there is none.
     pub const fn plus(self, count: u64) -> Option<Self> {
         match self.0.checked_add(count) {
             Some(number) => Some(Self(number)),
@@ -38,7 +37,7 @@ impl Lsn {
         }
     }
 
-    /// The one before it; `None` before [`Lsn::ZERO`].
+    /// The LSN before this one; `None` for [`Lsn::ZERO`].
     pub const fn before(self) -> Option<Self> {
         match self.0.checked_sub(1) {
             Some(number) => Some(Self(number)),
@@ -47,7 +46,7 @@ impl Lsn {
     }
 }
 
-/// The number of a segment: from 1, and never used again in the same log.
+/// The number of a segment: from 1, never used again in the same log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentNumber(u64);
 
@@ -55,7 +54,7 @@ impl SegmentNumber {
     /// The first segment of a log.
     pub const FIRST: Self = Self(1);
 
-    /// The segment with this number; 0 is none.
+    /// The segment number; `None` for 0.
     pub const fn new(number: u64) -> Option<Self> {
         if number == 0 { None } else { Some(Self(number)) }
     }
@@ -65,7 +64,7 @@ impl SegmentNumber {
         self.0
     }
 
-    /// The one after it; `None` after the last that there can be.
+    /// The next number; `None` after the highest one.
     pub const fn next(self) -> Option<Self> {
         match self.0.checked_add(1) {
             Some(number) => Some(Self(number)),
@@ -74,7 +73,7 @@ impl SegmentNumber {
     }
 }
 
-/// The number of an opening for writing, or of a cut: from 1, higher each time.
+/// The number of an opening for writing, or of a cut: from 1, rising each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
@@ -82,7 +81,7 @@ impl Epoch {
     /// The epoch in which a log is created.
     pub const FIRST: Self = Self(1);
 
-    /// The epoch with this number; 0 is none.
+    /// The epoch with this number; `None` for 0.
     pub const fn new(number: u64) -> Option<Self> {
         if number == 0 { None } else { Some(Self(number)) }
     }
@@ -92,7 +91,7 @@ impl Epoch {
         self.0
     }
 
-    /// The one after it; `None` after the last that there can be.
+    /// The next number; `None` after the highest one.
     pub const fn next(self) -> Option<Self> {
         match self.0.checked_add(1) {
             Some(number) => Some(Self(number)),
@@ -101,7 +100,7 @@ impl Epoch {
     }
 }
 
-/// What tells one log from every other: 128 random bits, given by whoever creates it.
+/// The id of a log: 128 random bits, chosen when the log is created.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogId([u8; 16]);
 
@@ -117,7 +116,7 @@ impl LogId {
     }
 }
 
-/// A place in a log: a byte of a segment.
+/// A position in a log: a byte of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The segment.

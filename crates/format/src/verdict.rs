@@ -1,24 +1,23 @@
-//! What the facts of a stop mean: the tables of recovery.
+//! The meaning of the facts of a stop: the tables of recovery.
 //!
-//! *Owns*: the tables. *May not touch*: bytes. The tables are data; a test walks every combination of facts and shows
-//! that exactly one row matches each. `End` and `Torn` lead to the same action, so safety never depends on telling
-//! those two apart; `Corrupt` leaves the files untouched.
+//! *Owns*: the tables. *May not touch*: bytes. The tables are data; a test walks every combination of facts and shows that exactly one
+//! row fits each. `End` and `Torn` lead to the same action, so safety never depends on telling them apart; `Corrupt` leaves the files
+//! unchanged.
 
 use core::fmt;
 
 use crate::stop::{EpochIs, Found, Place};
 
-/// What is to be done.
+/// What recovery does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// The log ends here.
     End,
-    /// The log ends here; behind it is what a crash left of something that was never acknowledged.
+    /// The log ends here; after it lies what a crash left of a group that was never acknowledged.
     Torn,
-    /// Something that was promised is gone, or something is there that no crash explains.
+    /// Promised data is gone, or the files hold something that no crash explains.
     Corrupt(Reason),
-    /// The format's version, or a flag of it, is not known to this code. Nothing is said of damage; the files are left
-    /// untouched.
+    /// This code does not know the version of the format, or a flag. That is not damage; the files are left unchanged.
     Unknown,
 }
 
@@ -26,29 +25,29 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Damage to bytes that were promised.
+    /// Promised bytes are damaged.
     Damaged,
-    /// Zeros where bytes were promised: a write that never arrived.
+    /// There are zeros where bytes were promised: a write never reached the medium.
     LostWrite,
     /// The file is shorter than its segment.
     FileShort,
-    /// A segment that must be there is not, or has no header of its own.
+    /// A segment of the log is missing, or has no header of its own.
     MissingSegment,
-    /// The header is gone from a segment that was in use.
+    /// A segment in use has lost its header.
     HeaderLost,
-    /// A sound header with a length that does not fit.
+    /// A sound header has an impossible length.
     Length,
-    /// A sound header with another LSN than the next.
+    /// A sound header does not have the next LSN.
     LsnJump,
-    /// A sound header that says what may not stand there.
+    /// A sound header is not allowed there.
     Grammar,
-    /// Two segments that do not agree where one ends and the next begins.
+    /// Two segments disagree where one ends and the next begins.
     Link,
-    /// The file of another log.
+    /// The file belongs to another log.
     ForeignLog,
-    /// The header of a segment with a higher number than the file's.
+    /// The header is that of a segment with a higher number than the file's.
     Misplaced,
-    /// Every check passed, and yet it stopped: a mistake of this code.
+    /// Every check passed and yet reading stopped: a bug of this code.
     Contradiction,
 }
 
@@ -56,78 +55,78 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Damaged => "bytes that were promised to be durable are damaged",
-            Self::LostWrite => "bytes that were promised to be durable never arrived",
+            Self::LostWrite => "bytes that were promised to be durable never reached the medium",
             Self::FileShort => "the file is shorter than its header says",
-            Self::MissingSegment => "a segment that others name is missing",
+            Self::MissingSegment => "a segment of the log is missing",
             Self::HeaderLost => "the header of a segment in use is lost",
-            Self::Length => "a sound header with a length that cannot be",
-            Self::LsnJump => "a sound group with another LSN than the next",
-            Self::Grammar => "a sound header that may not stand there",
+            Self::Length => "a sound header has an impossible length",
+            Self::LsnJump => "a sound header does not have the next LSN",
+            Self::Grammar => "a sound header is not allowed there",
             Self::Link => "two segments contradict each other",
-            Self::ForeignLog => "the segment is of another log",
-            Self::Misplaced => "the segment has the number of a later one",
-            Self::Contradiction => "facts that cannot be together",
+            Self::ForeignLog => "the segment belongs to another log",
+            Self::Misplaced => "the header is that of a segment with a higher number",
+            Self::Contradiction => "every check passed and yet reading stopped: a bug of inkstone",
         })
     }
 }
 
-/// The facts of a stop that the verdict is made of.
+/// The facts of a stop from which the verdict follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Facts {
-    /// Something says that what is missing here was durable.
+    /// The stop is below a promise: what is missing here was durable.
     pub below: bool,
-    /// A sound group lies further on.
+    /// A sound group follows later.
     pub later: bool,
     /// The file ends too early.
     pub short: bool,
-    /// The last good group sealed the segment, and no next segment is there.
+    /// The last good group sealed the segment, and the next segment is missing.
     pub sealed: bool,
     /// What the bytes look like.
     pub found: Found,
     /// Between groups or inside one.
     pub place: Place,
-    /// The epoch against the last good one. Inside a group it is under the checksum, and never `Lower`.
+    /// The epoch compared with the last good one. Inside a group the checksum covers it, so it is never `Lower`.
     pub epoch: EpochIs,
-    /// The length fits.
+    /// The length is possible.
     pub length: bool,
     /// The LSN is the expected one.
     pub lsn: bool,
-    /// The rest of the header may stand there.
+    /// The rest of the header is allowed there.
     pub grammar: bool,
     /// The payload is whole.
     pub body: bool,
 }
 
-/// A row of the table of stops: `None` and `ANY` fit everything.
+/// A row of the table of stops. Each condition is a value of the fact with the same name in [`Facts`]; `None` fits every value.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// Its name in `docs/format.md`.
     pub name: &'static str,
-    /// What it fits.
+    /// The value of [`Facts::below`] that it fits.
     pub below: Option<bool>,
-    /// What it fits.
+    /// The value of [`Facts::later`] that it fits.
     pub later: Option<bool>,
-    /// What it fits.
+    /// The value of [`Facts::short`] that it fits.
     pub short: Option<bool>,
-    /// What it fits.
+    /// The value of [`Facts::sealed`] that it fits.
     pub sealed: Option<bool>,
-    /// What it fits.
+    /// The values of [`Facts::found`] that it fits.
     pub found: &'static [Found],
-    /// What it fits.
+    /// The value of [`Facts::place`] that it fits.
     pub place: Option<Place>,
-    /// Whether it fits lower epochs, or those that are not.
+    /// Whether it fits only lower epochs, or only those that are not lower.
     pub lower: Option<bool>,
-    /// What it fits.
+    /// The value of [`Facts::length`] that it fits.
     pub length: Option<bool>,
-    /// What it fits.
+    /// The value of [`Facts::lsn`] that it fits.
     pub lsn: Option<bool>,
-    /// What it fits.
+    /// The value of [`Facts::grammar`] that it fits.
     pub grammar: Option<bool>,
-    /// What it fits.
+    /// The value of [`Facts::body`] that it fits.
     pub body: Option<bool>,
-    /// What it means.
+    /// The verdict.
     pub verdict: Verdict,
-    /// In words.
+    /// The reason, in words.
     pub why: &'static str,
 }
 
@@ -179,7 +178,7 @@ pub const ROWS: &[Row] = &[
         below: Some(false),
         short: Some(true),
         verdict: Verdict::Corrupt(Reason::FileShort),
-        why: "the file is shorter than its segment; segments are whole before they are used and are never cut",
+        why: "the file is shorter than its segment; a segment has its full size before it is used, and is never shortened",
         ..ANY
     },
     Row {
@@ -188,7 +187,7 @@ pub const ROWS: &[Row] = &[
         short: Some(false),
         sealed: Some(true),
         verdict: Verdict::Corrupt(Reason::MissingSegment),
-        why: "the segment is sealed, which is written when the next one is there; the next one is not",
+        why: "the segment has a seal, which names the next segment; that one is missing",
         ..ANY
     },
     Row { name: "E1", found: &[Found::SegmentEnd], why: "the segment is full", ..TAIL },
@@ -197,14 +196,14 @@ pub const ROWS: &[Row] = &[
         found: &[Found::Zeros, Found::Remains],
         place: Some(Place::Between),
         later: Some(false),
-        why: "nothing was written here, or only what an older use of the file had written",
+        why: "nothing was written here since an earlier use of the file",
         ..TAIL
     },
     Row {
         name: "E3",
         found: &[Found::Sound],
         lower: Some(true),
-        why: "old bytes that an earlier opening had left behind",
+        why: "old bytes of an earlier opening",
         ..TAIL
     },
     Row {
@@ -213,7 +212,7 @@ pub const ROWS: &[Row] = &[
         place: Some(Place::Between),
         later: Some(true),
         verdict: Verdict::Torn,
-        why: "a group that did not arrive, before one that did; neither was acknowledged",
+        why: "a group that was not written, before one that was; neither was acknowledged",
         ..TAIL
     },
     Row {
@@ -221,15 +220,21 @@ pub const ROWS: &[Row] = &[
         found: &[Found::Zeros, Found::Remains],
         place: Some(Place::Inside),
         verdict: Verdict::Torn,
-        why: "a group of which a part did not arrive",
+        why: "a group that was written in part",
         ..TAIL
     },
-    Row { name: "T3", found: &[Found::Garbage], verdict: Verdict::Torn, why: "a group that was cut", ..TAIL },
+    Row {
+        name: "T3",
+        found: &[Found::Garbage],
+        verdict: Verdict::Torn,
+        why: "a header that was written in part",
+        ..TAIL
+    },
     Row {
         name: "C1",
         length: Some(false),
         verdict: Verdict::Corrupt(Reason::Length),
-        why: "a sound header with a length that does not fit",
+        why: "a sound header has an impossible length",
         ..SOUND
     },
     Row {
@@ -237,7 +242,7 @@ pub const ROWS: &[Row] = &[
         length: Some(true),
         lsn: Some(false),
         verdict: Verdict::Corrupt(Reason::LsnJump),
-        why: "a sound header with another LSN than the next",
+        why: "a sound header does not have the next LSN",
         ..SOUND
     },
     Row {
@@ -246,7 +251,7 @@ pub const ROWS: &[Row] = &[
         lsn: Some(true),
         grammar: Some(false),
         verdict: Verdict::Corrupt(Reason::Grammar),
-        why: "a sound header that says what may not stand here",
+        why: "a sound header is not allowed here",
         ..SOUND
     },
     Row {
@@ -256,7 +261,7 @@ pub const ROWS: &[Row] = &[
         grammar: Some(true),
         body: Some(false),
         verdict: Verdict::Torn,
-        why: "a payload of which a part did not arrive",
+        why: "a payload that was written in part",
         ..SOUND
     },
     Row {
@@ -266,7 +271,7 @@ pub const ROWS: &[Row] = &[
         grammar: Some(true),
         body: Some(true),
         verdict: Verdict::Corrupt(Reason::Contradiction),
-        why: "every check passed; the reader never stops so",
+        why: "every check passed and yet reading stopped: a bug of inkstone",
         ..SOUND
     },
 ];
@@ -292,11 +297,11 @@ impl Row {
 /// The one row that fits the facts.
 pub fn judge(facts: &Facts) -> &'static Row {
     let row = ROWS.iter().find(|row| row.fits(facts));
-    // A test walks every combination, so this is an invariant of this file and not of any disk.
+    // A test walks every combination: this is an invariant of the table, independent of any disk.
     row.unwrap_or_else(|| unreachable!("no row fits {facts:?}"))
 }
 
-/// What the first block of a file is that has no header of its own: one of this log and of the file's number.
+/// The first block of a file without a header of its own (one of this log and of the file's number).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeaderState {
     /// Zeros.
@@ -307,24 +312,24 @@ pub enum HeaderState {
     Newer,
     /// The header of another log.
     Foreign,
-    /// A version or flag that is not known.
+    /// An unknown version or flag.
     Unknown,
     /// The file ends inside the block.
     Short,
-    /// Something else.
+    /// Anything else.
     Damaged,
 }
 
 /// The facts of a file without a header of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeaderFacts {
-    /// What its first block is.
+    /// The state of its first block.
     pub state: HeaderState,
     /// Another header names this segment as its predecessor.
     pub named: bool,
-    /// A sound group of this log and of the file's number lies in it.
+    /// It has a sound group of this log and of the file's number.
     pub groups: bool,
-    /// No file of the directory has a header of its own, and there are bytes other than zero behind this one's block.
+    /// No file of the directory has a header of its own, and there are bytes other than zero after this file's header block.
     pub dirty: bool,
 }
 
@@ -333,15 +338,15 @@ pub struct HeaderFacts {
 pub struct HeaderRow {
     /// Its name in `docs/format.md`.
     pub name: &'static str,
-    /// What it fits.
+    /// The values of [`HeaderFacts::state`] that it fits.
     pub states: &'static [HeaderState],
-    /// What it fits.
+    /// The value of [`HeaderFacts::named`] that it fits.
     pub named: Option<bool>,
-    /// Whether it fits files with groups or dirt, or those with neither.
+    /// Whether it fits only files with [`HeaderFacts::groups`] or [`HeaderFacts::dirty`], or only those with neither.
     pub used: Option<bool>,
-    /// What it means.
+    /// The verdict.
     pub verdict: Verdict,
-    /// In words.
+    /// The reason, in words.
     pub why: &'static str,
 }
 
@@ -379,7 +384,7 @@ pub const HEADER_ROWS: &[HeaderRow] = &[
         named: None,
         used: None,
         verdict: Verdict::Corrupt(Reason::FileShort),
-        why: "the file ends inside its header; files are whole before they get their name",
+        why: "the file ends inside its header; a file has its full size before it gets its name",
     },
     HeaderRow {
         name: "H5",
@@ -387,7 +392,7 @@ pub const HEADER_ROWS: &[HeaderRow] = &[
         named: Some(true),
         used: None,
         verdict: Verdict::Corrupt(Reason::MissingSegment),
-        why: "a segment that another one follows has no header of its own",
+        why: "a segment that its successor names has no header of its own",
     },
     HeaderRow {
         name: "H6",
@@ -411,7 +416,7 @@ pub const HEADER_ROWS: &[HeaderRow] = &[
         named: Some(false),
         used: Some(false),
         verdict: Verdict::Torn,
-        why: "a header that was cut; nothing was written behind it",
+        why: "a header that was written in part, with nothing after it",
     },
 ];
 

@@ -1,13 +1,13 @@
-//! The versions of the format that this code knows, and in what their bytes differ.
+//! The versions of the format that this code knows, and how their bytes differ.
 //!
-//! *Owns*: which versions there are, and the place of every byte that is not in the same place in all of them. *May not
-//! touch*: what the bytes mean; that is the same in all of them so far.
+//! *Owns*: which versions there are, and the place of every byte that differs between them. *May not touch*: what the bytes mean; that is
+//! the same in all versions so far.
 //!
-//! The header of a segment names the version of everything behind it ([`crate::SegmentHeader::version`]). It goes from there
-//! into the [`crate::Identity`] that every group and frame is read and written with, so nobody else has to ask.
+//! The header of a segment names the version of everything after it ([`crate::SegmentHeader::version`]). The version is part of the
+//! [`crate::Identity`] with which every group and frame is read and written, so no other code has to ask for it.
 //!
-//! Version 2 exists for tests alone: they show that a log of segments of several versions is one log. In a build without the
-//! feature `version-two` there is one version, a `Version` takes no memory, and nothing is asked at run time.
+//! Version 2 exists only for tests, which show that segments of several versions are one log. In a build without the feature
+//! `version-two` there is one version: a `Version` uses no memory, and nothing is checked at run time.
 
 /// A version of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,17 +20,17 @@ pub enum Version {
 }
 
 impl Version {
-    /// All that this code reads, and so all that it writes: a segment goes on in the version in which it was begun.
+    /// All versions that this code reads. It writes them too, since a segment is continued in the version in which it was begun.
     pub const ALL: &'static [Self] = &[
         Self::One,
         #[cfg(feature = "version-two")]
         Self::Two,
     ];
 
-    /// The one in which new segments are begun.
+    /// The version of new segments.
     pub const NEWEST: Self = Self::One;
 
-    /// The version with this number; `None` for one that this code does not know.
+    /// The version with this number; `None` if this code does not know it.
     pub const fn of(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::One,
@@ -40,7 +40,7 @@ impl Version {
         })
     }
 
-    /// Its number, as it stands in a segment's header.
+    /// Its number, as in a segment's header.
     pub const fn number(self) -> u32 {
         match self {
             Self::One => 1,
@@ -49,7 +49,7 @@ impl Version {
         }
     }
 
-    /// The bytes of a group's header.
+    /// The size of a group's header in bytes.
     #[inline]
     pub const fn group_header_bytes(self) -> usize {
         match self {
@@ -59,7 +59,7 @@ impl Version {
         }
     }
 
-    /// The bytes of a frame's header.
+    /// The size of a frame's header in bytes.
     #[inline]
     pub const fn frame_header_bytes(self) -> usize {
         match self {
@@ -69,15 +69,15 @@ impl Version {
         }
     }
 
-    /// The bytes that a frame with a payload of `payload_bytes` takes: header, payload, zeros up to a multiple of 8. The
-    /// answer for a payload that no frame holds ([`crate::limits::RECORD_BYTES_MAX`]) is larger than any frame.
+    /// The size of a frame with a payload of `payload_bytes`: header, payload, zeros up to a multiple of 8. For a payload that is too
+    /// large for a frame ([`crate::limits::RECORD_BYTES_MAX`]) the result is larger than any frame.
     #[inline]
     pub const fn frame_bytes(self, payload_bytes: usize) -> usize {
         const ALIGN: usize = crate::limits::ALIGN;
         payload_bytes.saturating_add(self.frame_header_bytes() + ALIGN - 1) / ALIGN * ALIGN
     }
 
-    /// What a group begins with.
+    /// The first bytes of a group.
     #[inline]
     pub(crate) const fn group_marker(self) -> [u8; 4] {
         match self {
@@ -87,8 +87,8 @@ impl Version {
         }
     }
 
-    /// What the sums of groups and frames begin with. No two versions have the same, so that bytes of one never pass for
-    /// bytes of another.
+    /// The first bytes of the sums of groups and frames. They differ between versions, so that bytes of one version never pass for bytes
+    /// of another.
     pub(crate) const fn tags(self) -> [&'static [u8; 8]; 2] {
         match self {
             Self::One => [b"IK1GROUP", b"IK1FRAME"],
@@ -97,7 +97,7 @@ impl Version {
         }
     }
 
-    /// Where a group's header has the LSN of its first record, and its epoch.
+    /// Where the LSN of the first record and the epoch are in a group's header.
     #[inline]
     pub(crate) const fn first_lsn_and_epoch_at(self) -> (usize, usize) {
         match self {
@@ -107,7 +107,7 @@ impl Version {
         }
     }
 
-    /// Where a frame's header has the word of length, kind and place, and its LSN: the two words that it begins with.
+    /// Where the first two words of a frame's header are: the word with length, kind and place, and the LSN.
     #[inline]
     pub(crate) const fn shape_and_lsn_at(self) -> (usize, usize) {
         match self {
@@ -132,7 +132,7 @@ pub(crate) const HEADER_BYTES_MOST: usize = {
     most
 };
 
-// Whoever has one version pays for none.
+// A build with one version pays nothing for versions.
 #[cfg(not(feature = "version-two"))]
 const _: () = assert!(size_of::<Version>() == 0 && HEADER_BYTES_MOST == crate::limits::GROUP_HEADER_BYTES);
 
@@ -155,7 +155,7 @@ mod tests {
     fn sizes_are_known_ahead() {
         let frame_bytes = |payload| Version::One.frame_bytes(payload);
         assert_eq!([0, 1, 8, 9].map(frame_bytes), [24, 32, 32, 40]);
-        // Whoever asks for the size of what no frame holds gets an answer: it is how a limit is checked.
+        // A payload that is too large for a frame has a size too: limits are checked with it.
         let most = crate::limits::RECORD_BYTES_MAX;
         assert_eq!((frame_bytes(most), frame_bytes(most + 1)), (most + 24, most + 32));
         assert!(frame_bytes(usize::MAX) > usize::MAX - 8);

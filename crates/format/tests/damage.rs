@@ -552,7 +552,7 @@ fn a_flipped_bit_is_named() {
             }
         };
         let said = explain(decoder.identity(), &stop, &bytes, 0);
-        assert!(said.to_string().starts_with("segment 1 byte "), "{said}");
+        assert!(said.lines[0].contains("a group should begin") || said.lines[0].contains("inside a group"));
         if stop.fault == Fault::Gap {
             continue;
         }

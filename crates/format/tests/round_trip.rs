@@ -202,7 +202,7 @@ fn what_does_not_fit_changes_nothing() {
     let large = [0; 128];
     let error = group.record(&mut buffer, &large, PayloadSum::of(&large), Batch::Alone).unwrap_err();
     assert_eq!(error, EncodeError::BufferFull { needed: 152, room: 120 });
-    assert_eq!(error.to_string(), "a frame of 152 bytes, 120 left in the group");
+    assert_eq!(error.to_string(), "a frame of 152 bytes does not fit: the group has 120 bytes left");
     let error = group.control(&mut buffer, &Control::Padding(100)).unwrap_err();
     assert_eq!(error, EncodeError::BufferFull { needed: 128, room: 120 });
     group.control(&mut buffer, &Control::Promise(PromiseReason::Idle)).unwrap();

@@ -196,7 +196,7 @@ impl LoopDevice {
         let path = self.sysfs(name);
         let text = retry(|| fs::read_to_string(&path)).map_err(|error| Error::new("read", &path, error))?;
         text.trim().parse().map_err(|_| {
-            let what = io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is no number"));
+            let what = io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is not a number"));
             Error::new("read", &path, what)
         })
     }
@@ -294,7 +294,7 @@ fn detach(path: &Path, file: File, place: &Path, backing: &Path) -> Result<()> {
         if start.elapsed() > DETACHES_IN {
             let busy = io::Error::from_raw_os_error(libc::EBUSY);
             return Err(Error::new("detach", path, busy)
-                .advise("unmount what is on it and close it; it then goes by itself"));
+                .advise("unmount what is on it and close it; the kernel then detaches it"));
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -303,7 +303,7 @@ fn detach(path: &Path, file: File, place: &Path, backing: &Path) -> Result<()> {
 
 /// Detaches a loop device of somebody who is dead, if it still has that file.
 pub(super) fn detach_by_path(path: &Path, backing: &Path) -> Result<()> {
-    let Some(name) = path.file_name() else { return Err(Error::invalid("detach", path, "no loop device")) };
+    let Some(name) = path.file_name() else { return Err(Error::invalid("detach", path, "it is not a loop device")) };
     let place = Path::new("/sys/block").join(name).join("loop/backing_file");
     let file = retry(|| File::open(path)).map_err(|error| Error::new("open", path, error))?;
     // Opened first and looked at then: an open device is not attached to another file.

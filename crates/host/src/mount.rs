@@ -97,7 +97,7 @@ impl Mount {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 detach(&self.target)?;
                 Err(error
-                    .advise("somebody has files open in it: it was detached and goes when they are closed"))
+                    .advise("it was detached: a process has files open in it, and it goes when they are closed"))
             }
             answer => answer,
         }

@@ -77,7 +77,7 @@ fn number(process: u32) -> Option<Pid> {
 }
 
 fn refused(what: &'static str, place: &Path) -> Error {
-    Error::invalid(what, place, "the number is no child's")
+    Error::invalid(what, place, "it is not a child of this process")
 }
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ fn page_layout(instance: &Instance) -> Result<PageLayout> {
     let name = "events/header_page";
     PageLayout::parse(&instance.read(name)?).ok_or_else(|| {
         let what =
-            io::Error::new(io::ErrorKind::InvalidData, "no description of a trace page that is known here");
+            io::Error::new(io::ErrorKind::InvalidData, "its description of a trace page is unknown");
         Error::new("read", instance.file(name), what)
     })
 }
@@ -204,7 +204,7 @@ fn enable_events(instance: &Instance, devices: &[DeviceNumber]) -> Result<Decode
         instance.write(&format!("{event}/enable"), "1")?;
     }
     decoder.ok_or_else(|| {
-        Error::unsupported("start a block trace", instance.file("events"), "no event is known")
+        Error::unsupported("start a block trace", instance.file("events"), "none of its events is known")
     })
 }
 

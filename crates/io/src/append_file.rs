@@ -158,13 +158,13 @@ impl AppendFile {
     /// # Errors
     /// This is root and it is another user's link, no plain file (a pipe is not waited for), or what the file system answers.
     pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
-        let advice = "look whether its directory is there and yours";
+        let advice = "check that its directory exists and belongs to you";
         let mode = directory.mode_of_files();
         let named = directory.look(name)?.filter(|named| named.is_link);
         if let Some(Named { owner, .. }) = named.filter(|named| !named.owner.may_lead()) {
             let why = format!("it is a symbolic link of another user ({})", owner.user);
             let error = Error::invalid("open log", directory.held().join(name), why);
-            return Err(error.advise("root follows only links of root's; look who put it there"));
+            return Err(error.advise("root follows only links that root owns; check who made it"));
         }
         // One that is put there in this very moment is not followed.
         let flags = if named.is_some() { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -198,7 +198,7 @@ impl AppendFile {
                 _ => {}
             }
         }
-        let why = "somebody makes it as often as it is removed";
+        let why = "another process made it again each time it was removed";
         Err(Error::invalid("create log", directory.held().join(name), why))
     }
 
@@ -290,7 +290,7 @@ impl AppendFile {
         .map_err(|source| {
             let error = Error::new("append", &self.path, source);
             match error.kind() {
-                _ if error.is_full() => error.advise("free some room; writing goes on by itself"),
+                _ if error.is_full() => error.advise("free some space; writing then continues by itself"),
                 io::ErrorKind::FileTooLarge => {
                     error.advise("raise the limit (ulimit -f), or move the file away")
                 }

@@ -53,7 +53,7 @@ impl Error {
     /// The error of a call that would change something, in a process that was forked after the file or directory was opened:
     /// it belongs to the parent, and nothing was done.
     pub fn forked(operation: &'static str, path: impl AsRef<Path>) -> Self {
-        let source = io::Error::other("this process was forked after it was opened; it is its parent's");
+        let source = io::Error::other("this process was forked after it was opened; it belongs to the parent process");
         let error = Self::new(operation, path, source).advise("open it again in this process");
         error.change(|inner| inner.is_forked = true)
     }

@@ -160,7 +160,7 @@ fn walk(
 fn unsupported_or(path: &Path, source: io::Error) -> Error {
     match source.raw_os_error() {
         Some(libc::EOPNOTSUPP | libc::ENOTTY) => {
-            Error::unsupported("FIEMAP", path, "this file system does not tell where a file's blocks are")
+            Error::unsupported("FIEMAP", path, "this file system does not report where a file's blocks are")
         }
         _ => Error::new("FIEMAP", path, source),
     }

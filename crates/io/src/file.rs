@@ -126,11 +126,12 @@ pub(crate) fn dio_alignment(file: &StdFile) -> DioAlignment {
 /// only reads, and does it past the cache to see what the medium has.
 fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
     const BLOCK: u32 = BLOCK_BYTES as u32;
-    let too_large = |needs: &str| Some(format!("O_DIRECT needs {needs} here, and blocks have {BLOCK_BYTES}"));
+    let too_large =
+        |needs: &str| Some(format!("O_DIRECT needs {needs} here, and blocks are aligned to {BLOCK_BYTES}"));
     match dio_alignment(file) {
         DioAlignment::Bytes { memory, offset } if memory <= BLOCK && offset <= BLOCK => None,
         DioAlignment::Bytes { memory, offset } => {
-            too_large(&format!("{memory} bytes of alignment in memory and {offset} in the file"))
+            too_large(&format!("an alignment of {memory} bytes in memory and {offset} in the file"))
         }
         DioAlignment::Refused => read_only.then(|| "O_DIRECT is served through the page cache here".into()),
         // btrfs tells nothing and takes every alignment.
@@ -138,7 +139,7 @@ fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
         DioAlignment::NotTold => {
             let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
             match retry(|| Ok(rustix::io::pread(file, &mut block[..], 0)?)) {
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => too_large("more alignment"),
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => too_large("a larger alignment"),
                 _ => None,
             }
         }

@@ -108,7 +108,7 @@ impl Held {
         let error = Error::new(operation, self.join(name), source);
         if is_missing && self.is_removed() {
             error.advise(
-                "its directory was removed while it was open: close, and open again by a path that is there",
+                "its directory was removed while it was open: close it, and open it again by a path that exists",
             )
         } else {
             error
@@ -173,7 +173,7 @@ impl Held {
             let is_there = source.kind() == ErrorKind::AlreadyExists;
             let error = self.failed("rename", from, source);
             if is_there {
-                error.advise(format!("{} is there and was left alone", self.join(to).display()))
+                error.advise(format!("{} exists and was left alone", self.join(to).display()))
             } else {
                 error
             }
@@ -316,7 +316,7 @@ mod tests {
         std::fs::write(&two, "2").expect("written");
         let error = held.rename_new("one", "two").expect_err("it is there");
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
-        assert!(error.to_string().contains("two is there and was left alone"), "{error}");
+        assert!(error.to_string().contains("two exists and was left alone"), "{error}");
         assert_eq!(std::fs::read(&two).expect("read"), b"2");
         assert_eq!(std::fs::read(&one).expect("read"), b"1");
         held.remove("two").expect("removed");

@@ -121,7 +121,7 @@ fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
     }
     let who = process.map_or_else(|| NO_NOTE.to_owned(), |process| format!("process {process}"));
     let kind = if is_to_read { "a read lock" } else { "a lock of its own" };
-    format!("{who}, which is no writer but keeps {kind} on {} (`lslocks` shows it)", path.display())
+    format!("{who}, which is not a writer but holds {kind} on {} (`lslocks` shows it)", path.display())
 }
 
 /// What a lock file holds.

@@ -67,7 +67,7 @@ impl FallocateMode {
             let full = source.kind() == io::ErrorKind::StorageFull;
             let error = Error::new(self.name(), path, source).at(offset);
             if full {
-                error.advise(format!("{len_bytes} bytes were asked for: free some room"))
+                error.advise(format!("{len_bytes} bytes were asked for: free some space"))
             } else {
                 error
             }
@@ -106,7 +106,7 @@ pub(crate) fn extend(file: &File, path: &Path, way: Preparation, offset: u64, le
     match way {
         Preparation::FallocateSteps => FallocateMode::Plain.call(file, path, offset, len_bytes),
         Preparation::KeepSizeSteps => FallocateMode::KeepSize.call(file, path, offset, len_bytes),
-        other => Err(Error::invalid("extend", path, format!("preparation {other} does not go in steps"))),
+        other => Err(Error::invalid("extend", path, format!("preparation {other} is not done in steps"))),
     }
 }
 
@@ -124,7 +124,7 @@ fn write_zeros(
     let flags = if direct { libc::O_DIRECT } else { 0 };
     let file = again(flags).map_err(|source| Error::new("open to write zeros", path, source))?;
     if direct && !len_bytes.is_multiple_of(512) {
-        return Err(Error::invalid("write zeros", path, format!("{len_bytes} bytes are no multiple of 512")));
+        return Err(Error::invalid("write zeros", path, format!("{len_bytes} bytes are not a multiple of 512")));
     }
     let chunk = ZEROS_CHUNK_BYTES.min(len_bytes.max(1));
     let zeros = AlignedBuf::zeroed(chunk as usize);

@@ -82,7 +82,7 @@ impl StageFile {
             }
         }
         let path = parent.join(directory_name(0));
-        Err(Error::invalid("open stage directory", path, "it is removed as often as it is made"))
+        Err(Error::invalid("open stage directory", path, "it was removed each time it was made"))
     }
 
     /// Why it is not where it would be, if others have the name of this user's directory.
@@ -153,7 +153,7 @@ impl StageFile {
         if head.len() <= most {
             return Ok(());
         }
-        let why = format!("a head of {} bytes, and {most} for it", head.len());
+        let why = format!("a head of {} bytes does not fit into {most}", head.len());
         Err(Error::invalid("write stage", &self.path, why))
     }
 
@@ -262,8 +262,8 @@ impl Whose {
         }
         let why = match facts.permissions().mode() & 0o777 {
             0o700 => return Ok(Self::Ours),
-            mode if mode & 0o077 != 0 => "others may look into it",
-            _ => "this user may not use it",
+            mode if mode & 0o077 != 0 => "other users may look into it",
+            _ => "its mode does not let this user use it",
         };
         // Passed over, it would keep what a killed process left.
         Err(Error::invalid("open stage directory", path, why).advise("give it the mode 0700 again"))
@@ -304,7 +304,7 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Er
     let foreign = |path| Error::invalid("open stage directory", path, "it is not a directory of this user");
     let Some(path) = own.clone().or(free) else {
         let path = others.unwrap_or_else(|| parent.join(directory_name(0)));
-        return Err(foreign(path).advise("look who made it, and remove it"));
+        return Err(foreign(path).advise("check who made it, and remove it"));
     };
     if own.is_none() {
         match retry(|| DirBuilder::new().mode(0o700).create(&path)) {
@@ -320,7 +320,7 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Er
     }
     let is_first = path == parent.join(directory_name(0));
     let others = others.filter(|_| !is_first).map(|other| {
-        foreign(other).advise(format!("the stage is in {} instead; look who made the other", path.display()))
+        foreign(other).advise(format!("the stage is in {} instead; check who made the first", path.display()))
     });
     Ok(Some((path, others)))
 }
@@ -365,7 +365,7 @@ fn open_locked(path: &Path) -> Result<Option<File>> {
             return Ok(Some(file));
         }
     }
-    Err(Error::invalid("open stage", path, "it is removed as often as it is made"))
+    Err(Error::invalid("open stage", path, "it was removed each time it was made"))
 }
 
 /// A directory in memory is everybody's: the file must be what this crate makes.
@@ -374,7 +374,7 @@ fn check(file: &File, path: &Path) -> Result<()> {
     let mine = rustix::process::geteuid().as_raw();
     if !facts.is_file() || facts.uid() != mine || facts.permissions().mode() & 0o077 != 0 {
         let why = "it is not a plain file of this user alone";
-        return Err(Error::invalid("open stage", path, why).advise("look who made it, and remove it"));
+        return Err(Error::invalid("open stage", path, why).advise("check who made it, and remove it"));
     }
     let system = fstatfs(file).map_err(|error| Error::new("statfs", path, error))?.f_type;
     #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]

@@ -1,4 +1,4 @@
-//! The handle of a record that was appended: wait for it, await it, or let it go.
+//! The handle of a record that was appended: wait for it, await it, or drop it.
 //!
 //! *Owns*: what a caller holds of a record. *May not touch*: how it becomes durable (`commit/`).
 
@@ -16,13 +16,13 @@ use crate::error::Result;
 
 /// A record, or a batch, that was appended and is not necessarily durable yet.
 ///
-/// [`Append::wait`] blocks until it is. As a future it is ready then, in any runtime or none; polling does no I/O. Let
-/// go, it is committed by the log's own thread within [`crate::Options::linger`] (without that thread: by whoever commits
-/// next), and nobody learns of a failure but by the log being poisoned.
+/// [`Append::wait`] blocks until it is durable. As a future it becomes ready at that moment, in any runtime or none; polling
+/// does no I/O. If the handle is dropped, the log's own thread commits the record within [`crate::Options::linger`] (without
+/// that thread the next caller that commits does). A failure then shows only in that the log is poisoned.
 ///
-/// Its wakers run with nothing of the log held: they may use the log. In a process that a waker forks it must not return.
+/// Wakers run while no lock of the log is held, so they may use the log. A waker that forks must not return in the child.
 ///
-/// It borrows the log, so that who lets it go pays nothing for it; [`Append::into_owned`] gives one that may go anywhere.
+/// The handle borrows the log, so dropping it costs nothing. [`Append::into_owned`] makes one that can outlive the borrow.
 #[must_use = "the record is not durable before `wait` (or `.await`) returns Ok"]
 pub struct Append<'log, D: Directory = OsDirectory> {
     shared: Held<'log, D>,
@@ -32,7 +32,7 @@ pub struct Append<'log, D: Directory = OsDirectory> {
     is_decided: bool,
 }
 
-/// The log of a handle.
+/// The log that a handle belongs to.
 enum Held<'log, D: Directory> {
     Borrowed(&'log Arc<Shared<D>>),
     Owned(Arc<Shared<D>>),
@@ -54,8 +54,8 @@ impl<'log, D: Directory> Append<'log, D> {
         Self { shared: Held::Borrowed(shared), first, last, cuts, is_decided: false }
     }
 
-    /// A handle that does not borrow the log: to be kept beside it, sent to another thread, or given to a runtime. If the
-    /// log is closed before, a record that became durable says so, and another one [`crate::Error::Closed`].
+    /// A handle that does not borrow the log: keep it beside the log, send it to another thread, or give it to a runtime. If the
+    /// log is closed first, waiting returns `Ok` for a durable record and [`crate::Error::Closed`] for any other.
     pub fn into_owned(mut self) -> Append<'static, D> {
         let shared = match &self.shared {
             Held::Borrowed(shared) => Arc::clone(shared),
@@ -77,27 +77,26 @@ impl<'log, D: Directory> Append<'log, D> {
         self
     }
 
-    /// The record's LSN; of a batch, its last.
+    /// The LSN of the record; for a batch, that of its last record.
     #[inline]
     pub fn lsn(&self) -> Lsn {
         self.last
     }
 
-    /// The record's LSN; of a batch, its first.
+    /// The LSN of the record; for a batch, that of its first record.
     pub fn first_lsn(&self) -> Lsn {
         self.first
     }
 
-    /// Waits until the record is durable, and gives its LSN. The caller may find itself writing the group: a lone writer
+    /// Waits until the record is durable, and returns its LSN. The calling thread may write the group itself: a lone writer
     /// has no other thread to wait for.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] when its write or sync failed, or an earlier one: it may or may not be found by the
-    /// next opening. [`crate::Error::Closed`] when the log was closed by a failing `close`.
+    /// [`crate::Error::Poisoned`] when its write or sync, or an earlier one, failed: the next opening may or may not find the
+    /// record. [`crate::Error::Closed`] when a failing `close` closed the log.
     ///
     /// # Durability
-    /// On `Ok` the record and every one before it are on stable storage; with [`crate::Options::periodic`] they will be
-    /// soon.
+    /// On `Ok` this record and all before it are on stable storage; with [`crate::Options::periodic`] they will be soon.
     pub fn wait(mut self) -> Result<Lsn> {
         self.is_decided = true;
         self.shared.log().acknowledge(self.last, self.cuts).map(|()| self.last)

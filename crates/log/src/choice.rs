@@ -1,6 +1,6 @@
 //! The way of writing that a log has chosen: what it is, and what follows from it.
 //!
-//! *Owns*: the words. *May not touch*: how it is chosen (`strategy.rs`).
+//! *Owns*: its types and their text. *May not touch*: how it is chosen (`strategy.rs`).
 
 use std::fmt;
 
@@ -9,32 +9,32 @@ use inkstone_io::{File, Strategy};
 /// The way of writing that was chosen, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Preparation, reuse, access, durability and engine: who carries out the writes.
+    /// Preparation, reuse, access, durability and engine (which carries out the writes).
     pub strategy: Strategy,
     /// Why, as a sentence without a full stop.
     pub reason: String,
     /// After which syncs the log asks the file system whether it still takes changes.
     pub asks: Asks,
-    /// What to know: a mount without barriers, memory instead of a disk.
+    /// What the user should know: a mount without barriers, a file system in memory.
     pub warnings: Vec<String>,
 }
 
-/// After which syncs the log asks the file system whether it still takes changes. A file system may report success for a sync
-/// whose journal write has failed (docs/assumptions.md, A13); then it refuses every later change, and so the question tells.
+/// After which syncs the log asks the file system whether it still accepts changes. A file system may report success for a sync
+/// whose journal write failed (docs/assumptions.md, A13). It refuses every later change then, so the question reveals it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
     /// After none: no sync here waits for a journal, or nothing here is durable anyway.
     Never,
     /// After the syncs of new files and their names, and after groups in blocks that are only reserved. A group that overwrites
-    /// written blocks waits for no metadata here, and asks nothing.
+    /// written blocks waits for no metadata here, so nothing is asked after it.
     ReservedBlocks,
-    /// After every group too: it is not known that an overwrite waits for no metadata. On xfs somebody may share the blocks of the
-    /// segment in use at any moment (`cp --reflink`).
+    /// After every group too: an overwrite may wait for metadata. On xfs another process may share the blocks of the segment in
+    /// use at any moment (`cp --reflink`).
     EachGroup,
 }
 
 impl Asks {
-    /// Whether the groups in this file ask. The file's name and blocks are durable, and were asked for.
+    /// Whether to ask after the groups in this file. Its name and its blocks are durable, and their syncs were asked about.
     pub(crate) fn groups_in(self, file: &impl File) -> bool {
         match self {
             Self::Never => false,

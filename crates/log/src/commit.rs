@@ -1,7 +1,6 @@
 //! How records become durable, many with one flush.
 //!
-//! *Owns*: the group that is gathered, the turn, the writer, the watermark, waiting and waking. *May not touch*: which segment comes
-//! next.
+//! *Owns*: the gathering, the turn, the writer, the watermark, waiting and waking. *May not touch*: which segment comes next.
 
 pub(crate) mod gathering;
 pub(crate) mod group;

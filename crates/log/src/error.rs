@@ -1,8 +1,8 @@
-//! What can go wrong with a log, in types: each error says what happened, where, and what to do.
+//! The errors of a log: each says what happened, where, and what to do.
 //!
-//! *Owns*: the errors and their words. *May not touch*: files.
+//! *Owns*: the errors and their texts. *May not touch*: files.
 //!
-//! Every error is `Clone`: the failure of one sync belongs to every waiter of its group.
+//! Every error is `Clone`: every waiter of a group gets the failure of its sync.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,104 +10,104 @@ use std::sync::Arc;
 
 use inkstone_format::{Lsn, Reason, SegmentNumber, Version};
 
-/// The result of everything here that can fail.
+/// The result of every call of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation on a log failed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused something: which call, on which path and offset, is in it.
+    /// The operating system refused a call: the error says which call, on which path and at which offset.
     Io(inkstone_io::Error),
     /// Another writer has the log open.
     Locked {
         /// The log's directory.
         path: PathBuf,
-        /// Who, as far as it is known: `process 1234`.
+        /// The holder of the lock, as far as it is known: `process 1234`.
         holder: String,
     },
-    /// There is no log in the directory, and none was to be created.
+    /// There is no log in the directory, and the call does not create one.
     NoLog {
         /// The directory.
         path: PathBuf,
     },
-    /// A copy into the directory ([`crate::inspect::copy`], [`crate::inspect::salvage`]) has not ended, so what is there is no
-    /// log. Copy again, which begins anew, or remove the directory.
+    /// The directory holds an unfinished copy ([`crate::inspect::copy`], [`crate::inspect::salvage`]), which is not a log yet.
+    /// Copy again (it starts over), or remove the directory.
     Incomplete {
         /// The directory.
         path: PathBuf,
     },
-    /// The caller stopped the operation before it had ended.
+    /// The caller stopped the operation before it was done.
     Stopped,
-    /// Something that was promised to be there is damaged or missing. No file was changed.
+    /// Bytes that were promised to be durable are damaged or missing. No file was changed.
     Corrupt(Arc<Corruption>),
-    /// A newer program has written this log, in a version of the format that this one does not know. Nothing is said of
-    /// damage, and no file was changed.
+    /// A newer program wrote this log, in a version of the format that this one does not know. That is not damage, and no file
+    /// was changed.
     UnknownVersion {
         /// The first segment of that version.
         path: PathBuf,
         /// The version in its header.
         version: u32,
-        /// The flags in its header: this program knows none.
+        /// The flags in its header. This program knows none.
         flags: u32,
     },
     /// A write or sync failed earlier: see [`Poison`].
     Poisoned(Poison),
-    /// There was no room for another segment, or for a control group where an overwrite needs room. Nothing was lost; try
+    /// The disk has no room for another segment, or for a control group where an overwrite needs room. Nothing was lost; try
     /// again when there is room, or after `truncate_before`.
     NoRoom {
-        /// Bytes that are needed.
+        /// The bytes that are needed.
         needed_bytes: u64,
-        /// What the file system said.
+        /// The answer of the file system.
         cause: inkstone_io::Error,
     },
-    /// The record, or the batch as a whole, is larger than the log takes.
+    /// The record, or the batch as a whole, is larger than the limit of the log.
     TooLarge {
         /// Bytes of the record or batch.
         bytes: u64,
-        /// The most there can be ([`crate::Options::record_bytes_max`]).
+        /// The limit ([`crate::Options::record_bytes_max`]).
         limit_bytes: u64,
     },
-    /// `try_append`: every buffer is full, or the segment is changing. Wait, or use `append`.
+    /// `try_append`: every buffer is full, or the segment is changing. Try again later, or use `append`, which waits.
     Busy,
-    /// The record was given up by `truncate_before`.
+    /// `truncate_before` has truncated the record.
     TruncatedBefore {
-        /// The LSN asked for.
+        /// The LSN that was asked for.
         lsn: Lsn,
-        /// The first that is left.
+        /// The first record that is left.
         first: Lsn,
     },
     /// There is no durable record with this LSN yet.
     NotYet {
-        /// The LSN asked for.
+        /// The LSN that was asked for.
         lsn: Lsn,
-        /// The last durable one.
+        /// The last durable record.
         durable: Lsn,
     },
-    /// `truncate_after` has removed records that this reader has shown, or was about to. The reader goes on behind `last`.
+    /// `truncate_after` has truncated records before this reader's position. Its next call continues with the record after `last`.
     TruncatedAfter {
         /// The next LSN that the reader would have shown.
         lsn: Lsn,
         /// The last LSN that was left.
         last: Lsn,
     },
-    /// The options contradict each other, or an argument cannot be meant; the reason, as a sentence.
+    /// The options contradict each other, or an argument makes no sense. Holds the reason, as a sentence.
     Invalid(String),
-    /// The log was closed.
+    /// The log is closed.
     Closed,
-    /// This process was forked after the log was opened. The log is its parent's: nothing was written, and here nothing ever will
-    /// be. Open it again in this process: that works once the parent has closed it, or has died.
+    /// This process was forked after the log was opened. The log belongs to the parent process; the call wrote nothing. Open the
+    /// log again in this process once the parent has closed it or has died.
     Forked {
         /// The log's directory, or the file of it that was to be changed.
         path: PathBuf,
     },
-    /// There are no LSNs or segment numbers left. It takes longer than the machine lasts.
+    /// There are no LSNs or segment numbers left. No machine lasts that long.
     UsedUp,
 }
 
-/// The log refused to go on after a failed write or sync: what came after the watermark may or may not be on the medium,
-/// and asking again could get a "yes" that is not true. Records up to the watermark stay readable. Open the log again: it
-/// finds out what the medium has.
+/// The log is poisoned after a failed write or sync. Records after the watermark may or may not be on the medium, and a second
+/// sync could report success although they are lost. Records up to the watermark stay readable. Open the log again: recovery
+/// finds out what the medium holds.
 #[derive(Debug, Clone)]
 pub struct Poison {
     inner: Arc<PoisonInner>,
@@ -130,12 +130,12 @@ impl Poison {
         Self { inner: Arc::new(PoisonInner { cause: PoisonCause::Error(cause), durable }) }
     }
 
-    /// A thread panicked while it had the log's state in its hands.
+    /// A thread panicked while it was changing the log's state.
     pub(crate) fn panic(durable: Lsn) -> Self {
         Self { inner: Arc::new(PoisonInner { cause: PoisonCause::Panic, durable }) }
     }
 
-    /// The first failure; `None` if a thread panicked inside the log.
+    /// The first failure; `None` when a thread panicked inside the log.
     pub fn cause(&self) -> Option<&Error> {
         match &self.inner.cause {
             PoisonCause::Error(error) => Some(error),
@@ -157,27 +157,27 @@ impl fmt::Display for Poison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let durable = self.inner.durable;
         match &self.inner.cause {
-            PoisonCause::Error(error) => write!(f, "the log takes no more: {error}")?,
-            PoisonCause::Panic => write!(f, "the log takes no more: a thread panicked inside it")?,
+            PoisonCause::Error(error) => write!(f, "the log is poisoned: {error}")?,
+            PoisonCause::Panic => write!(f, "the log is poisoned: a thread panicked inside it")?,
         }
-        // Where a write to blocks that are there needs room too: on a full btrfs.
+        // On a full btrfs even an overwrite needs room.
         let when = if self.is_for_room() { "when there is room, " } else { "" };
-        write!(f, " (everything up to LSN {durable} is durable; {when}open the log again to go on)")
+        write!(f, " (records up to LSN {durable} are durable; {when}open the log again to continue)")
     }
 }
 
-/// Where a log is damaged, and how that is known.
+/// Where a log is damaged, and what shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
     /// The file, or the directory if a file is missing.
     pub path: PathBuf,
     /// The segment.
     pub segment: Option<SegmentNumber>,
-    /// The byte of the file that could not be read.
+    /// The byte of the file at which reading failed.
     pub offset: u64,
     /// The LSN that was expected there.
     pub lsn: Option<Lsn>,
-    /// What it means.
+    /// What is wrong.
     pub reason: Reason,
     /// The row of the tables in docs/format.md that fits.
     pub row: &'static str,
@@ -200,12 +200,12 @@ impl fmt::Display for Corruption {
 }
 
 impl Error {
-    /// Whether the same call can succeed later without anything being opened again.
+    /// Whether the same call can succeed later, without opening the log again.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::NoRoom { .. } | Self::Busy | Self::NotYet { .. } | Self::Locked { .. })
     }
 
-    /// Whether the disk, or a quota, was full, also as the cause of a poison.
+    /// Whether the disk or a quota was full, also as the cause of a poison.
     pub(crate) fn is_for_room(&self) -> bool {
         match self {
             Self::Io(error) => is_full(error),
@@ -215,7 +215,7 @@ impl Error {
         }
     }
 
-    /// The damage, if that is what it is.
+    /// The damage, if the error is [`Error::Corrupt`].
     pub fn corruption(&self) -> Option<&Corruption> {
         match self {
             Self::Corrupt(corruption) => Some(corruption),
@@ -224,7 +224,7 @@ impl Error {
     }
 }
 
-/// Whether this is the answer of a full disk or a used-up quota, or a process may not write files that large (`ulimit -f`).
+/// Whether the disk or a quota is full, or the process may not write files of this size (`ulimit -f`).
 pub(crate) fn is_full(error: &inkstone_io::Error) -> bool {
     error.is_full() || error.kind() == std::io::ErrorKind::FileTooLarge
 }
@@ -246,46 +246,53 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Locked { path, holder } => {
-                write!(f, "{} is locked by {holder}; a log has one writer at a time", path.display())
+                write!(
+                    f,
+                    "{} is locked by {holder}; a log has one writer at a time: close it there first",
+                    path.display()
+                )
             }
             Self::NoLog { path } => write!(f, "there is no log in {}", path.display()),
             Self::Incomplete { path } => write!(
                 f,
-                "{} holds a copy that has not ended, and no log: if nobody is copying, copy again, which begins anew, or remove the directory",
+                "{} holds an unfinished copy of a log: if no copy is running, copy again (it starts over) or remove the directory",
                 path.display()
             ),
-            Self::Stopped => write!(f, "stopped before the end"),
+            Self::Stopped => write!(f, "the caller stopped it before it was done"),
             Self::Corrupt(corruption) => corruption.fmt(f),
             Self::UnknownVersion { path, version, flags } => {
-                write!(f, "{} is of format version {version}", path.display())?;
+                write!(f, "{} has format version {version}", path.display())?;
                 if *flags != 0 {
                     write!(f, " with flags {flags:#x}")?;
                 }
                 let newest = Version::NEWEST.number();
                 write!(
                     f,
-                    "; this program knows versions up to {newest}, without flags, and has changed nothing: open the log with the newer program that wrote it"
+                    "; this program knows versions up to {newest} without flags: use the newer program that wrote the log (no file was changed)"
                 )
             }
             Self::Poisoned(poison) => poison.fmt(f),
             Self::NoRoom { needed_bytes, cause } => {
                 write!(
                     f,
-                    "no room for {needed_bytes} bytes: {cause}; nothing is lost, try again when there is room"
+                    "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is room, or after truncate_before"
                 )
             }
             Self::TooLarge { bytes, limit_bytes } => {
                 write!(
                     f,
-                    "a record or batch of {bytes} bytes; the limit of this log is {limit_bytes} (Options::record_bytes_max)"
+                    "a record or batch of {bytes} bytes is too large: the limit of this log is {limit_bytes} bytes (Options::record_bytes_max)"
                 )
             }
-            Self::Busy => write!(f, "every buffer is full: wait, or use append"),
+            Self::Busy => write!(
+                f,
+                "every buffer is full, or the segment is changing: try again later, or call append, which waits"
+            ),
             Self::TruncatedBefore { lsn, first } => {
                 write!(f, "truncate_before has removed LSN {lsn}; the first record left is LSN {first}")
             }
             Self::NotYet { lsn, durable } => {
-                write!(f, "there is no LSN {lsn} yet; the last durable one is {durable}")
+                write!(f, "LSN {lsn} is not durable yet; the last durable record is LSN {durable}")
             }
             Self::TruncatedAfter { lsn, last } => {
                 let resume = last.next().unwrap_or(*last);
@@ -295,15 +302,15 @@ impl fmt::Display for Error {
                 )
             }
             Self::Invalid(why) => f.write_str(why),
-            Self::Closed => write!(f, "the log was closed"),
+            Self::Closed => write!(f, "the log is closed"),
             Self::Forked { path } => {
                 write!(
                     f,
-                    "{}: this process was forked after the log was opened; it is the parent's, open it again to use it here",
+                    "{}: this process was forked after the log was opened, and the log belongs to the parent process: open it again here when the parent has closed it",
                     path.display()
                 )
             }
-            Self::UsedUp => write!(f, "the log has no numbers left"),
+            Self::UsedUp => write!(f, "the log has used up its LSNs or segment numbers: begin a new log"),
         }
     }
 }
@@ -333,10 +340,11 @@ mod tests {
         let full = said(28, "StorageFull");
         assert!(full.contains("pwrite /log/7 at byte 4096"), "{full}");
         assert!(
-            full.ends_with("LSN 9 is durable; when there is room, open the log again to go on)"),
+            full.ends_with("LSN 9 are durable; when there is room, open the log again to continue)"),
             "{full}"
         );
         let failed = said(5, "Uncategorized");
-        assert!(failed.ends_with("LSN 9 is durable; open the log again to go on)"), "{failed}");
+        assert!(failed.starts_with("the log is poisoned: pwrite /log/7 at byte 4096: "), "{failed}");
+        assert!(failed.ends_with("LSN 9 are durable; open the log again to continue)"), "{failed}");
     }
 }

@@ -1,7 +1,7 @@
-//! What a log tells whoever listens, as it happens.
+//! The events that a log sends to its listener.
 //!
-//! *Owns*: the events. *May not touch*: what a listener does; it is called without any lock held, on the thread to which
-//! it happened, so that it should be quick.
+//! *Owns*: the events. *May not touch*: what a listener does. The listener runs on the thread where the event happened, while
+//! no lock is held, so it should be quick.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,60 +19,61 @@ use crate::report::Recovery;
 pub enum Event {
     /// The log was opened.
     Recovered(Recovery),
-    /// Something could not be had, or is not safe here; what is done instead.
+    /// Something is not available or not safe here, and the log does something else instead.
     Fallback {
-        /// As a sentence.
+        /// What, as a sentence.
         what: String,
     },
     /// A segment is full and durable; the next is in use.
     SegmentSealed(SealedSegment),
-    /// A segment change found no file ready, and did without: what was used instead.
+    /// A segment change found no prepared file and used something else.
     PoolEmpty {
         /// The size of the segment in bytes.
         segment_bytes: u64,
-        /// Blocks that are only reserved were used; otherwise those of an old segment, or zeros were written where the file
-        /// system cannot reserve blocks.
+        /// Whether the blocks of the segment are only reserved. Otherwise they are those of an old segment, or were filled with
+        /// zeros because the file system cannot reserve blocks.
         fallocated: bool,
     },
-    /// No file could be made ready in the background, for want of room or of budget, or because something failed. The next
-    /// segment change tries again.
+    /// The log could not prepare a file in the background: there is no room, the disk budget is used up, or a call failed. It
+    /// tries again.
     PreparationFailed {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// A commit took longer than `Options::slow_commit`.
     SlowCommit {
-        /// How long.
+        /// How long the commit took.
         took: Duration,
         /// Bytes of the group.
         bytes: u64,
     },
-    /// A write or sync failed; the log takes no more.
+    /// A write or sync failed; the log is poisoned.
     Poisoned(Poison),
 }
 
-/// A segment that is full. As long as this is held (or a clone of it), and the log is open, its file is not used for anything
-/// else, also when `truncate_before` has given its records up: an archiver can copy it in its own time. The disk budget counts it.
+/// A segment that is full. While this value (or a clone of it) exists and the log is open, its file is not used for anything
+/// else, even after `truncate_before` has truncated its records: an archiver can take its time to copy it. The disk budget counts
+/// the file.
 ///
-/// When the log was closed, or dropped, the next opening may use the file for other records: it may be another process's. Whoever
-/// asks [`SealedSegment::is_kept`] *after* reading the file knows whether all of that was the segment.
+/// Once the log is closed or dropped, the next opening, perhaps of another process, may use the file for other records. Call
+/// [`SealedSegment::is_kept`] *after* reading the file: if it is true, everything that was read belongs to the segment.
 #[derive(Clone)]
 pub struct SealedSegment {
     /// Its number.
     pub number: SegmentNumber,
     /// Its file.
     pub path: PathBuf,
-    /// Its first record.
+    /// The LSN of its first record.
     pub first: Lsn,
-    /// Its last.
+    /// The LSN of its last record.
     pub last: Lsn,
-    /// Holding it keeps the file.
+    /// Keeps the file while it exists.
     pub(crate) pin: Arc<dyn Pin>,
 }
 
 impl SealedSegment {
-    /// Whether the file was kept until now: the log that told of it has not been closed or dropped. In a forked child it is
-    /// false: there nothing is known of the parent's log.
+    /// Whether the file was kept until now: the log that sent the event has not been closed or dropped. False in a forked child,
+    /// which knows nothing of the parent's log.
     pub fn is_kept(&self) -> bool {
         self.pin.is_kept()
     }

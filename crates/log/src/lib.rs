@@ -1,7 +1,7 @@
 //! A crash-safe append-only log that overwrites prepared and recycled segments.
 //!
-//! *Owns*: ordering, durability, the life of segments. *May not touch*: the operating system: everything goes through
-//! the seam of `inkstone-io`, and runs unchanged on the simulated disk of `inkstone-sim`.
+//! *Owns*: ordering, durability, the life of segments. *May not touch*: the operating system: the log is written over the traits
+//! of `inkstone-io` ([`Directory`] is one of them), and runs unchanged on the simulated disk of `inkstone-sim`.
 //!
 //! ```
 //! use inkstone::{Log, Lsn, Options};
@@ -26,8 +26,8 @@
 //! # }
 //! ```
 //!
-//! Begin with [`Log`], [`Options`] and [`Reader`]. What is promised is in docs/durability.md, what is assumed of the machine in
-//! docs/assumptions.md, the bytes in docs/format.md.
+//! Begin with [`Log`], [`Options`] and [`Reader`]. docs/durability.md says what the log promises, docs/assumptions.md what it
+//! assumes of the machine, docs/format.md what it writes.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,6 @@
-//! A log that is open for writing: the way in.
+//! A log that is open for writing: the public entry.
 //!
-//! *Owns*: opening, appending, closing. *May not touch*: files; who commits (`commit/`), what else changes
-//! (`change/`), reading (`read/`).
+//! *Owns*: opening, appending, closing. *May not touch*: files; commits (`commit/`), other changes (`change/`), reading (`read/`).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -32,12 +31,12 @@ use crate::report::Recovery;
 use crate::stats::Stats;
 use crate::sync::{JoinHandle, Ordering, lock, this_thread};
 
-/// A log, open for writing. One at a time, in one process; share it between threads behind an [`Arc`] or a reference.
+/// A log that is open for writing. A log has one writer at a time. Share the value between threads by a reference or an [`Arc`].
 ///
-/// Dropping it commits what was appended and releases the lock, without a word if that fails: [`Log::close`] tells.
+/// Dropping it commits what was appended and releases the lock, but ignores errors: [`Log::close`] returns them.
 ///
-/// In a process that was forked after the log was opened every call is [`Error::Forked`], and dropping it does nothing: the log is
-/// the parent's, which goes on as if there were no child.
+/// In a process that was forked after the log was opened, every call returns [`Error::Forked`] and dropping does nothing: the
+/// log belongs to the parent process, which continues undisturbed.
 pub struct Log<D: Directory = OsDirectory> {
     shared: Arc<Shared<D>>,
     recovery: Recovery,
@@ -51,18 +50,19 @@ impl Log {
     /// Opens the log in the directory `path`, creating both if they are not there.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another writer has it; [`Error::Corrupt`] when something is missing that was promised to be
-    /// there, and [`Error::UnknownVersion`] when a newer program has written (no file is changed then); [`Error::NoRoom`] when a new log's first segment does not fit; contradictions in
-    /// the options; what the file system answers.
+    /// [`Error::Locked`] when another writer has the log open; [`Error::Corrupt`] when promised bytes are damaged or missing, and
+    /// [`Error::UnknownVersion`] when a newer program has written it (in both cases no file is changed); [`Error::NoRoom`] when
+    /// the first segment of a new log does not fit; [`Error::Invalid`] for options that contradict each other; errors of the file
+    /// system.
     ///
-    /// A full disk is no error for a log that is there: where even the first group of the opening finds no room, the log can
-    /// be read ([`Recovery::waits_for_room`]).
+    /// A full disk does not keep an existing log from being opened: if even the first group of the opening finds no room, the
+    /// log can be read ([`Recovery::waits_for_room`]).
     ///
-    /// A limit on the size of files (`ulimit -f`) below the size of the last segment is [`Error::NoRoom`] too.
+    /// A limit on file sizes (`ulimit -f`) below the size of the last segment is [`Error::NoRoom`] too.
     ///
-    /// The log keeps descriptors open, none of them 0, 1 or 2. A program that closes descriptors that are not its own (`closefrom`,
-    /// `close_range`) while the log is open has it write into whatever gets their numbers next. Who gives up root does so before
-    /// this call: later files could not be opened.
+    /// The log keeps descriptors open, none of them 0, 1 or 2. If the program closes descriptors of others (`closefrom`,
+    /// `close_range`) while the log is open, the log may write into an unrelated file that gets the same number. A program that
+    /// gives up root should do so before this call, since later files are opened with its current rights.
     ///
     /// # Durability
     /// Everything that the opened log shows is on stable storage on return.
@@ -79,7 +79,7 @@ impl Log {
 }
 
 impl<D: Directory> Log<D> {
-    /// Opens the log in any directory behind the seam of `inkstone-io`: a simulated one, say.
+    /// Opens the log in any [`Directory`], for example a simulated one.
     ///
     /// # Errors
     /// As [`Log::open`].
@@ -95,7 +95,7 @@ impl<D: Directory> Log<D> {
         Self::open_locked(directory, options, writer_lock)
     }
 
-    /// The same, for who has the lock.
+    /// The same, for a caller that has the lock.
     pub(crate) fn open_locked(directory: Arc<D>, options: Options, writer_lock: D::Lock) -> Result<Self> {
         options.check()?;
         let (shared, recovery, mut choice) = open_shared(directory, options)?;
@@ -120,7 +120,7 @@ impl<D: Directory> Log<D> {
         &self.choice
     }
 
-    /// What the log has done since it was opened. Nothing, in a forked child.
+    /// What the log has done since it was opened. All zeros in a forked child.
     pub fn stats(&self) -> Stats {
         if self.shared.is_forked() {
             return Stats::default();
@@ -131,7 +131,7 @@ impl<D: Directory> Log<D> {
         stats
     }
 
-    /// One step of the thread that makes files ready, here and now: for tests that have no threads. False: nothing to do.
+    /// One step of the preparer, on this thread: for tests without background threads. False when there is nothing to do.
     #[doc(hidden)]
     pub fn prepare_some(&self) -> Result<bool> {
         Ok(preparer::step(&self.shared, false)? == preparer::Step::Done)
@@ -149,12 +149,12 @@ impl<D: Directory> Log<D> {
         &self.recovery
     }
 
-    /// Appends one record and gives its handle; the bytes are copied. Blocks while every buffer is full, or while the
+    /// Appends one record and returns its handle; the bytes are copied. Blocks while every buffer is full, or while the
     /// segment changes.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; [`Error::NoRoom`] when the next segment is not to be had (nothing was appended, try again);
-    /// [`Error::Poisoned`]; [`Error::Closed`] never, since closing takes the log.
+    /// [`Error::TooLarge`]; [`Error::NoRoom`] when there is no room for the next segment (nothing was appended: try again);
+    /// [`Error::Poisoned`]. Never [`Error::Closed`], since closing consumes the log.
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -163,17 +163,17 @@ impl<D: Directory> Log<D> {
         self.append_all(&[(record, PayloadSum::of(record))])
     }
 
-    /// Appends several records, all or none: after a crash either every one of them is there or not one.
+    /// Appends several records, all or none: after a crash either all of them are in the log or none.
     ///
     /// # Errors
-    /// As [`Log::append`]; [`Error::Invalid`] for an empty batch. The limit of a record holds for the whole batch, each
-    /// record counted with its 24 bytes and padding.
+    /// As [`Log::append`]; [`Error::Invalid`] for an empty batch. The size limit of a record applies to the whole batch, with 24
+    /// bytes and padding added for each record.
     ///
     /// # Durability
     /// None on return: wait for the handle.
     pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Append<'_, D>> {
         if records.is_empty() {
-            return Err(Error::Invalid("an empty batch: there is no record to give an LSN to".into()));
+            return Err(Error::Invalid("the batch is empty: a batch needs at least one record".into()));
         }
         if let [one] = records {
             return self.append(one.as_ref());
@@ -181,11 +181,11 @@ impl<D: Directory> Log<D> {
         self.append_all(&self.sum_batch(records)?)
     }
 
-    /// Appends one record if that takes no waiting.
+    /// Appends one record if that needs no waiting.
     ///
     /// # Errors
-    /// [`Error::Busy`] when every buffer is full or the segment must change first: the log's own thread sees to it.
-    /// Without that thread the caller changes the segment here. Otherwise as [`Log::append`].
+    /// [`Error::Busy`] when every buffer is full or the segment must change first; the log's own thread then makes room. Without
+    /// that thread this call changes the segment itself. Otherwise as [`Log::append`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -194,20 +194,20 @@ impl<D: Directory> Log<D> {
         self.try_gather(record, PayloadSum::of(record), None)
     }
 
-    /// Appends one record; where [`Log::append`] would block, it is awaited. No runtime is needed.
+    /// Appends one record; waits as a future where [`Log::append`] would block. Works in any runtime or none.
     ///
     /// # Errors
     /// As [`Log::append`].
     ///
     /// # Durability
-    /// None when it is ready: await the handle that it gives.
+    /// None when it is ready: await the handle that it returns.
     pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_, D>> {
         self.check_size(record)?;
         let sum = PayloadSum::of(record);
         poll_fn(|context| {
             let mut tried = self.try_gather(record, sum, None);
             if matches!(tried, Err(Error::Busy)) {
-                // Cloned without the lock: that is the user's code.
+                // `clone` is the user's code, so it runs without the lock.
                 tried = self.try_gather(record, sum, Some(context.waker().clone()));
             }
             match tried {
@@ -218,7 +218,7 @@ impl<D: Directory> Log<D> {
         .await
     }
 
-    /// Appends without blocking on others; `waker` is woken when it is worth trying again.
+    /// Appends without waiting for other threads; `waker` is woken when it is worth trying again.
     fn try_gather(&self, record: &[u8], sum: PayloadSum, waker: Option<Waker>) -> Result<Append<'_, D>> {
         let records = [(record, sum)];
         self.shared.check_process()?;
@@ -261,13 +261,13 @@ impl<D: Directory> Log<D> {
         self.append(record)?.wait()
     }
 
-    /// Makes everything durable that was appended before.
+    /// Makes all records durable that were appended before, and returns the LSN of the last one.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
     ///
     /// # Durability
-    /// On `Ok` every record whose `append` had returned is on stable storage; the last one's LSN is given.
+    /// On `Ok` every record whose `append` had returned before this call is on stable storage.
     pub fn sync(&self) -> Result<Lsn> {
         self.shared.check_process()?;
         let (last, cuts) = {
@@ -286,7 +286,7 @@ impl<D: Directory> Log<D> {
         self.shared.durable()
     }
 
-    /// The first record that was not given up; one above the last if there is none, and in a forked child.
+    /// The first record that was not truncated; one above the last if there is none, and in a forked child.
     pub fn first(&self) -> Lsn {
         if self.shared.is_forked() {
             return self.durable().next().unwrap_or(Lsn::FIRST);
@@ -302,37 +302,37 @@ impl<D: Directory> Log<D> {
         self.shared.lock().reserved()
     }
 
-    /// Gives up all records before `first`. Their segments' files are used again, once no reader holds them.
+    /// Truncates all records before `first`. The files of segments without other records are used again, once no reader holds them.
     ///
     /// # Errors
-    /// [`Error::NotYet`] when `first` is more than one above the last record; [`Error::NoRoom`] when the control group
-    /// has no room left and no segment is to be had, or where an overwrite needs room, there is none and what was kept is
-    /// used up (nothing has changed); [`Error::Poisoned`].
+    /// [`Error::NotYet`] when `first` is more than one above the last record; [`Error::NoRoom`] when the segment has no room
+    /// left for the control group and the disk has none for another segment, or when an overwrite needs room and the reserved
+    /// room is used up too (in both cases nothing has changed); [`Error::Poisoned`].
     ///
     /// # Durability
-    /// On `Ok` the records stay given up. When an error comes after that became durable (a file that cannot be
-    /// removed), the next opening removes it.
+    /// On `Ok` the records stay truncated. An error after that point (a file could not be deleted) does not bring them back: the
+    /// next opening deletes the file.
     pub fn truncate_before(&self, first: Lsn) -> Result<()> {
         self.shared.check_process()?;
         self.shared.truncate_before(first)
     }
 
-    /// Takes off all records after `last`; the next record gets the LSN after it. Handles of records that are taken off
-    /// had become durable before, and say so. Readers that were beyond the cut get [`Error::TruncatedAfter`].
+    /// Truncates all records after `last`; the next record gets the LSN after it. The truncated records become durable first, so
+    /// waiting on their handles returns `Ok`. Readers positioned after `last` get [`Error::TruncatedAfter`].
     ///
     /// # Errors
     /// [`Error::NotYet`] when `last` is above the last record, [`Error::TruncatedBefore`] when it lies before the first;
-    /// [`Error::NoRoom`] when no segment is to be had (nothing has changed); [`Error::Poisoned`].
+    /// [`Error::NoRoom`] when there is no room for another segment (nothing has changed); [`Error::Poisoned`].
     ///
     /// # Durability
-    /// Atomic: after a crash either all of those records are there or none. On `Ok` they are gone for good.
+    /// Atomic: after a crash either all of those records are in the log or none. On `Ok` they never come back.
     pub fn truncate_after(&self, last: Lsn) -> Result<()> {
         self.shared.check_process()?;
         self.shared.truncate_after(last)
     }
 
-    /// A reader of this log's durable records. It may be used after the log was closed, until somebody opens the log for
-    /// writing again: from then on only [`Reader::open`] knows what becomes of the files.
+    /// A reader of this log's durable records. It may be used after the log is closed, until the log is opened for writing again.
+    /// From then on use [`Reader::open`], which follows what the new writer does with the files.
     pub fn reader(&self) -> Reader<D> {
         Reader::living(Arc::clone(&self.shared))
     }
@@ -340,18 +340,18 @@ impl<D: Directory> Log<D> {
     /// Commits everything, writes the last promise, and releases the lock.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], and nothing else; the log is closed all the same. A file that cannot be given up or removed is
-    /// left to the next opening.
+    /// Only [`Error::Poisoned`] (and [`Error::Forked`] in a forked child); the log is closed all the same. A file that cannot be
+    /// deleted is left to the next opening.
     ///
     /// # Durability
-    /// On `Ok` every record is on stable storage, and the next opening knows that nothing is missing; the second not where
-    /// the segment has hardly any room left: that is kept for what must be said, and [`Recovery::clean`] is false then.
+    /// On `Ok` every record is on stable storage. The last promise also lets the next opening know that nothing is missing; it is
+    /// left out, and [`Recovery::clean`] is false, when the segment has little room left, which is kept for epochs and truncations.
     pub fn close(mut self) -> Result<()> {
         let swallows = self.shared.options.makes(Mistake::CloseSwallowsErrors);
         self.shut().or_else(|error| if swallows { Ok(()) } else { Err(error) })
     }
 
-    /// As [`Log::close`], and gives the lock: what the caller does then nobody else can come between.
+    /// As [`Log::close`], but returns the lock, so that no other writer can come before the caller's next step.
     pub(crate) fn close_to_lock(mut self) -> (Option<D::Lock>, Result<()>) {
         self.shut_to_lock()
     }
@@ -370,7 +370,7 @@ impl<D: Directory> Log<D> {
             self.leave_to_parent();
             return (None, Err(forked));
         }
-        // What a waker or a listener panics with goes on when the log has ended: no thread of its own may outlive its lock.
+        // A panic of a waker or listener resumes only after the end of the log: none of its threads may outlive its lock.
         let mut panic = None;
         let result = catch_unwind(AssertUnwindSafe(|| self.promise_to_close())).unwrap_or_else(|payload| {
             panic = Some(payload);
@@ -379,16 +379,16 @@ impl<D: Directory> Log<D> {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.end())) {
             panic.get_or_insert(payload);
         }
-        // With no thread left, unless nothing is to be written any more: seals that wait, and then the segments that they held.
+        // No other thread is left. Unless the log failed: write the waiting seals, then release the segments that they held.
         let result = result.and_then(|()| {
             self.shared.write_seals().map_err(|error| self.shared.poison_now(error))?;
             match self.shared.retire_unread() {
                 poisoned @ Err(Error::Poisoned(_)) => poisoned,
-                // What cannot be given up now is found by the next opening.
+                // The next opening finds what could not be released now.
                 _ => Ok(()),
             }
         });
-        // Names of segments that are none; and nobody uses what is more than is kept within its second.
+        // Prepared files lose their segment names. Files beyond those to keep are removed: this log will not use them again.
         self.shared.pool.demote();
         if result.is_ok() {
             self.shared.pool.remove_all();
@@ -402,7 +402,7 @@ impl<D: Directory> Log<D> {
         (lock, result)
     }
 
-    /// Commits everything, and says in the log that it ends here.
+    /// Commits everything, and writes the last promise.
     fn promise_to_close(&self) -> Result<()> {
         let (state, turn) = self.shared.take_turn(self.shared.lock())?;
         let (state, result) = match self.shared.options.makes(Mistake::CloseForgets) {
@@ -413,13 +413,13 @@ impl<D: Directory> Log<D> {
         result
     }
 
-    /// In a forked child: the threads are not there to be joined, and the lock is the parent's.
+    /// In a forked child: there are no threads to join, and the lock belongs to the parent.
     fn leave_to_parent(&mut self) {
         self.threads.drain(..).for_each(std::mem::forget);
         self.writer_lock = None;
     }
 
-    /// Nothing is written any more.
+    /// Ends the log: nothing is written any more, and its threads end.
     fn end(&mut self) {
         let told = catch_unwind(AssertUnwindSafe(|| {
             let mut state = self.shared.lock();
@@ -429,9 +429,9 @@ impl<D: Directory> Log<D> {
             self.shared.wake_all();
         }));
         let this = this_thread();
-        // A waker or a listener may drop the log on one of its own threads, which ends by itself then.
+        // A waker or listener may drop the log on one of the log's own threads; that thread ends by itself.
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != this) {
-            // A panic of the one that commits has poisoned the log already.
+            // A panic of the thread has poisoned the log already.
             let _ = thread.join();
         }
         if let Err(payload) = told {
@@ -439,7 +439,7 @@ impl<D: Directory> Log<D> {
         }
     }
 
-    /// Lets go of the log as a killed process would: nothing is written, the lock is free.
+    /// Ends the log as a killed process would: nothing is written, the lock is free.
     #[doc(hidden)]
     pub fn abandon(mut self) {
         if self.shared.is_forked() {
@@ -450,17 +450,17 @@ impl<D: Directory> Log<D> {
         self.writer_lock = None;
     }
 
-    /// Refuses a record that is too large, before it is summed.
+    /// Refuses a record that is too large, before its checksum is computed.
     fn check_size(&self, record: &[u8]) -> Result<()> {
         let (bytes, limit_bytes) = (record.len() as u64, self.shared.options.record_bytes_max as u64);
         if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
     }
 
-    /// Sums the records of a batch, unless it is too large: then no more of it is looked at than its size.
+    /// Computes the checksums of a batch, unless it is too large: then only its size is computed.
     fn sum_batch<'r, R: AsRef<[u8]>>(&self, records: &'r [R]) -> Result<Vec<(&'r [u8], PayloadSum)>> {
         let limit_bytes = self.shared.options.record_bytes_max as u64;
         let most = frame_bytes(self.shared.options.record_bytes_max) as u64;
-        // So many take more than that whatever is in them.
+        // This many records are too large even if all of them are empty.
         let mut bytes = (records.len() as u64).saturating_mul(frame_bytes(0) as u64);
         if bytes > most {
             return Err(Error::TooLarge { bytes, limit_bytes });
@@ -513,7 +513,7 @@ impl<D: Directory> Log<D> {
         }
     }
 
-    /// Puts the records into the group that is being gathered; the inner error says why there is no room.
+    /// Puts the records into the gathering; the inner error says why there is no room.
     fn gather(
         &self,
         state: &mut Guard<'_>,
@@ -540,7 +540,7 @@ impl<D: Directory> Log<D> {
         Ok(gathered.map(|last| Append::new(&self.shared, first, last, state.cut_count())))
     }
 
-    /// For those who may not block: has the log's own thread make room.
+    /// For callers that may not block: asks the log's own thread to make room.
     fn ask_for_room(&self, state: &mut Guard<'_>, refused: EncodeError, bytes: u64) -> Error {
         match refused {
             _ if state.changing => {}
@@ -566,13 +566,13 @@ pub(crate) fn take_lock<D: Directory>(directory: &D) -> Result<D::Lock> {
     if let Some(lock) = directory.lock(names::LOCK)? {
         return Ok(lock);
     }
-    let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "somebody".into());
+    let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "another process".into());
     Err(Error::Locked { path: directory.path().to_path_buf(), holder })
 }
 
 impl<D: Directory> Drop for Log<D> {
     fn drop(&mut self) {
-        // Who wants to know closes.
+        // A caller that wants the error calls `close`.
         let _ = self.shut();
     }
 }

@@ -1,8 +1,8 @@
-//! Mistakes that can be built in on purpose, so that the tests show that they would be noticed.
+//! Mistakes that can be built in on purpose, to show that the tests catch them.
 //!
-//! *Owns*: their names and what each does. *May not touch*: anything; where a mistake is made, the code asks. They are
-//! chosen at run time by an option that is not part of the public interface, in a build for the labs (feature `mistakes`):
-//! without it every question is answered with no by the compiler. docs/powerloss.md lists each with what catches it.
+//! *Owns*: their names and what each does. *May not touch*: anything; the code that makes a mistake asks for it. An option that
+//! is not part of the public interface chooses one at run time, in a build for the labs (feature `mistakes`); without the feature
+//! the compiler removes every mistake. docs/powerloss.md lists each with what catches it.
 
 inkstone_io::named_choice! {
     /// A mistake that other engines have made.

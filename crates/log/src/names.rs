@@ -5,15 +5,15 @@
 //! | name | what |
 //! |---|---|
 //! | `00000000000000000007.ink` | segment 7 |
-//! | `00000000000000000003.free` | the blocks of what was segment 3, to be used again |
-//! | `00000000000000000008.new` | a file whose blocks are being made, the eighth; it becomes the next segment there is |
-//! | `inkstone.lock` | locked while a writer lives; it says which |
-//! | `inkstone.room` | blocks that nobody uses: given up when a control group needs room on a full disk (`commit/room.rs`) |
-//! | `inkstone.incomplete` | the directory holds a copy that has not ended: nothing opens it (`inspect/making.rs`) |
-//! | `salvage.json` | beside a log that was salvaged: which LSNs became which (`inspect/salvage.rs`) |
+//! | `00000000000000000003.free` | the blocks of the former segment 3, to be used again |
+//! | `00000000000000000008.new` | a file that is being prepared, the eighth; it becomes the next segment, whatever its number |
+//! | `inkstone.lock` | locked while a writer lives; names its process |
+//! | `inkstone.room` | reserved room: released when a control group needs room on a full disk (`commit/room.rs`) |
+//! | `inkstone.incomplete` | the directory holds an unfinished copy, which cannot be opened (`inspect/making.rs`) |
+//! | `salvage.json` | beside a salvaged log: which LSN became which (`inspect/salvage.rs`) |
 //! | `inkstone.tuned` | the way of writing that `inkstone tune` chose (`strategy/tuned.rs`) |
 //!
-//! Only `.ink` files are ever read as a log, so nothing that is half prepared can look like a segment.
+//! Only `.ink` files are read as a log, so a half-prepared file never looks like a segment.
 
 use inkstone_format::SegmentNumber;
 
@@ -23,13 +23,13 @@ pub(crate) const LOCK: &str = "inkstone.lock";
 /// The file that keeps room for control groups.
 pub(crate) const ROOM: &str = "inkstone.room";
 
-/// The file that says that a copy into the directory has not ended.
+/// The file that marks an unfinished copy in the directory.
 pub(crate) const INCOMPLETE: &str = "inkstone.incomplete";
 
-/// The file beside a salvaged log that says where it comes from, if whoever salvages wants one.
+/// The optional file beside a salvaged log that says where its records come from.
 pub(crate) const SALVAGE: &str = "salvage.json";
 
-/// What a file is by its name.
+/// The kind of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileName {
     Segment(SegmentNumber),
@@ -37,7 +37,7 @@ pub(crate) enum FileName {
     New(SegmentNumber),
 }
 
-/// What a file is; `None` for a name that is none of ours.
+/// The kind of a file; `None` if the name is not one of ours.
 pub(crate) fn parse(name: &str) -> Option<FileName> {
     let (digits, extension) = name.split_once('.')?;
     if digits.len() != 20 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,10 +1,10 @@
-//! From what recovery found to a log that can be appended to.
+//! Opens a log for writing, from what recovery found.
 //!
-//! *Owns*: the first steps of an opening for writing: a new log's first segment, the epoch group, tidying up.
-//! *May not touch*: what recovery decides (`recovery/recover.rs`).
+//! *Owns*: the first steps of an opening for writing: the first segment of a new log, the epoch group, tidying up. *May not touch*:
+//! what recovery decides (`recovery/recover.rs`).
 //!
-//! The first group of an opening says its epoch and what was recovered. It is durable before anything else is written,
-//! so that frames which a crash left behind a hole can never come back.
+//! The first group of an opening holds its epoch and the recovered end. It is durable before anything else is written, so frames
+//! that a crash left after a hole can never come back.
 
 use std::sync::Arc;
 
@@ -49,23 +49,22 @@ pub(crate) fn open_shared<D: Directory>(
             Ok(()) => {}
             Err(error) if !error.is_for_room() => return Err(error),
             Err(_) => {
-                // What is not part of the log goes, and then the room that is kept. Then all begins again: only the medium
-                // can say what became of the group. What was listed may have other names since.
+                // First the files that are not part of the log are removed, then the reserved room. Then the opening starts over,
+                // since only the medium shows what became of the group. Listed files may have other names by now.
                 let listing = Listing::of(&*directory).unwrap_or(listing);
                 let leftovers = shared.pool.tidy(&listing, &live, &shared.options);
                 if shared.pool.give_up_some() || !options.keeps_room {
-                    // It has shown that an overwrite needs room here.
+                    // The failure has shown that an overwrite needs room here.
                     options.keeps_room = true;
                     continue;
                 }
-                // Nothing is written: what is shown was on the medium before (`commit/room.rs`).
+                // Nothing is written: everything that is shown was on the medium before (`commit/room.rs`).
                 (recovery.leftovers, recovery.waits_for_room) = (leftovers, true);
                 return Ok((shared, recovery, choice));
             }
         }
         {
-            // The names and sizes that the opening synced were asked for with its first group. What comes now goes by the
-            // blocks.
+            // The first group has asked about the names and sizes that the opening synced. From now on the blocks decide.
             let mut writer = lock(&shared.writer);
             writer.asks = shared.options.asks.groups_in(&*writer.file);
         }
@@ -78,7 +77,7 @@ pub(crate) fn open_shared<D: Directory>(
     }
 }
 
-/// Recovers the log, or makes a new one. Of what this opening is to say nothing is written yet.
+/// Recovers the log, or makes a new one. The epoch group of this opening is not written yet.
 fn find_or_create<D: Directory>(
     directory: &Arc<D>,
     options: &Options,
@@ -88,7 +87,7 @@ fn find_or_create<D: Directory>(
     if found.is_none() && !options.create {
         return Err(Error::NoLog { path: directory.path().to_path_buf() });
     }
-    // Names that a killed writer made are relied on from here on.
+    // From here on the log relies on names that a killed writer may have made.
     directory.sync()?;
     let live_bytes =
         found.iter().flat_map(|found| &found.links).map(|link| link.segment.header.segment_bytes).sum();
@@ -117,7 +116,7 @@ fn begin<D: Directory>(shared: &Shared<D>) -> Result<()> {
     result
 }
 
-/// Goes on at the end that was found.
+/// Continues at the recovered end.
 fn go_on<D: Directory>(
     directory: Arc<D>,
     options: Options,
@@ -131,7 +130,7 @@ fn go_on<D: Directory>(
     let raised = if options.makes(Mistake::EpochNotRaised) { Some(found.epoch) } else { found.epoch.next() };
     let epoch = raised.ok_or(Error::UsedUp)?;
     check_limit(&*directory, header.segment_bytes)?;
-    // The block in which the log ends is written again with the next group.
+    // The next group rewrites the block in which the log ends.
     let mut window =
         Window::new(Arc::new(past_the_cache(&*directory, &options, header.number)?), BLOCK_BYTES);
     window.load(tail.end - tail.end % BLOCK_BYTES as u64, BLOCK_BYTES)?;
@@ -148,7 +147,7 @@ fn go_on<D: Directory>(
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }
 
-/// Begins a new log: a segment, its header, nothing more.
+/// Begins a new log: a segment and its header.
 fn create<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> Result<(Shared<D>, Recovery)> {
     let log = LogId::new(directory.random_bytes()?);
     let first = options.begin_at;

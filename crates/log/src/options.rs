@@ -17,10 +17,10 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
 use crate::mistake::Mistake;
 
-/// A new log's first segments: its first commit is to wait for nothing large.
+/// The first segments of a new log are small, so that its first commit does not wait for a large file.
 const GROWTH_BYTES: [u64; 2] = [1 << 20, 8 << 20];
 
-/// Choices for a log. The defaults are durable, and right for most; each method says what it costs to change.
+/// Options for a log. The defaults are durable and fit most uses; each method says what a change costs.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
@@ -33,14 +33,14 @@ pub struct Options {
     pub(crate) expect_durable: Lsn,
     pub(crate) begin_at: Lsn,
     pub(crate) pad_groups: bool,
-    /// What is left open is chosen as tuned or by rule (`strategy.rs`), and filled in then.
+    /// `None` is filled in when the log is opened, as tuned or by rule (`strategy.rs`).
     pub(crate) preparation: Option<Preparation>,
     pub(crate) access: Option<Access>,
     pub(crate) durability: Option<Durability>,
     pub(crate) free_segments_max: Option<usize>,
-    /// By rule alone ([`Choice::asks`]).
+    /// Set by the rule alone ([`Choice::asks`]).
     pub(crate) asks: Asks,
-    /// An overwrite may need room here: room is kept for control groups (`commit/room.rs`). By the file system alone.
+    /// An overwrite may need room here, so room is kept for control groups (`commit/room.rs`). Set by the file system alone.
     pub(crate) keeps_room: bool,
     pub(crate) own_thread: bool,
     pub(crate) prepare_ahead: bool,
@@ -53,7 +53,7 @@ pub struct Options {
     pub(crate) file_mode: u32,
     pub(crate) listener: Option<Listener>,
     pub(crate) mistake: Option<Mistake>,
-    /// Of the segments that are begun.
+    /// The format version of new segments.
     pub(crate) version: Version,
 }
 
@@ -96,8 +96,8 @@ impl Options {
         Self::default()
     }
 
-    /// For many small logs, and for the tests of programs that use a log: segments of 64 KiB, records up to 32 KiB, small
-    /// buffers, nothing made ahead of time.
+    /// Options for many small logs, and for tests of programs that use a log: segments of 64 KiB, records up to 32 KiB, small
+    /// buffers, no files prepared ahead of time.
     pub fn small() -> Self {
         Self {
             segment_bytes: 64 << 10,
@@ -110,174 +110,172 @@ impl Options {
         }
     }
 
-    /// The size of a full segment's file in bytes, 64 MiB by default: from 64 KiB to 4 GiB, a multiple of 4096. A new
-    /// log begins with smaller ones (1 MiB, then 8 MiB). It may change from opening to opening.
+    /// The size of a segment's file in bytes: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default. A new log begins
+    /// with smaller segments (1 MiB, then 8 MiB). The size may change from opening to opening.
     pub fn segment_bytes(self, bytes: u64) -> Self {
         Self { segment_bytes: bytes, ..self }
     }
 
-    /// The largest record, and the largest batch (the sum of its records with 24 bytes and padding each): 16 MiB by
-    /// default. It must fit in a full segment.
+    /// The size of the largest record, and of the largest batch (the sum of its records, plus 24 bytes and padding for each): 16 MiB
+    /// by default. It must fit in a segment of full size.
     pub fn record_bytes_max(self, bytes: usize) -> Self {
         Self { record_bytes_max: bytes, ..self }
     }
 
-    /// The size of each of the two buffers that groups are gathered in: 1 MiB by default, from 8 KiB to 512 MiB. A larger
-    /// record gets a buffer of its own size for as long as it takes.
+    /// The size of each of the two buffers in which groups are gathered: from 8 KiB to 512 MiB, 1 MiB by default. A larger record
+    /// gets a temporary buffer of its own size.
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         Self { buffer_bytes: bytes, ..self }
     }
 
-    /// Whether a log is created where there is none (the default), or that is an error.
+    /// Whether to create a log where there is none (the default); otherwise that is [`Error::NoLog`].
     pub fn create(self, create: bool) -> Self {
         Self { create, ..self }
     }
 
-    /// What the caller knows: everything up to `lsn` was acknowledged as durable. Opening then fails, touching nothing,
-    /// if the log ends earlier: the one loss that a log cannot notice by itself is that of its very last group.
+    /// The caller knows that everything up to `lsn` was acknowledged as durable. If the log ends earlier, opening fails and changes
+    /// nothing. By itself a log cannot notice one loss: that of its very last group.
     pub fn expect_durable(self, lsn: Lsn) -> Self {
         Self { expect_durable: lsn, ..self }
     }
 
-    /// The LSN of the first record of a *new* log, 1 by default: a copy keeps the LSNs of what it was copied from. A log
-    /// that is there already goes on where it ends. [`Lsn::ZERO`] is refused: it stands for "before the first".
+    /// The LSN of the first record of a *new* log, 1 by default; a copy of a log uses it to keep the LSNs. An existing log continues
+    /// after its last record. [`Lsn::ZERO`] is refused: it means "before the first record".
     pub fn begin_at(self, lsn: Lsn) -> Self {
         Self { begin_at: lsn, ..self }
     }
 
-    /// Whether every group is padded to a block of 4096 bytes of its own. By default a group starts where the last one
-    /// ended and rewrites that block with the same bytes before its own, which relies on the device to leave bytes
-    /// alone that do not change. Padding relies on nothing and costs half a block per commit. It also makes each opening
-    /// take a whole block of the room that a segment keeps for such things: on a full disk a padded log opens three or
-    /// four times, an unpadded one more than a hundred times, before it needs another segment.
+    /// Whether to pad every group to blocks of 4096 bytes of its own. By default a group starts where the last one ended. It
+    /// rewrites that block with the same bytes before its own, which relies on the device not to harm bytes that do not change.
+    /// Padding does not rely on that; it costs half a block per commit. It also costs a whole block per opening of the room that a
+    /// segment reserves for control groups: on a full disk a padded log can be opened three or four times, an unpadded one more
+    /// than a hundred times, before it needs another segment.
     ///
-    /// Turned on for a log that was written without it, the next opening begins a new segment rather than write the block
-    /// again in which the log ends. Where there is no room for one the log is opened all the same, reads, and waits for room
-    /// ([`crate::Recovery::waits_for_room`]).
+    /// When this is turned on for a log that was written without it, the next opening begins a new segment instead of rewriting
+    /// the block in which the log ends. If there is no room for a new segment, the log is opened all the same, can be read, and
+    /// waits for room ([`crate::Recovery::waits_for_room`]).
     pub fn pad_groups(self, pad: bool) -> Self {
         Self { pad_groups: pad, ..self }
     }
 
-    /// How a new segment's blocks are made ready: [`Preparation::Zeros`] (really written, so that a commit changes no
-    /// metadata) or [`Preparation::Fallocate`] (quick to make, and slower to write). Left open: as tuned
-    /// ([`crate::tuned`]), else by rule: zeros where blocks stay where they are.
+    /// How the blocks of a new segment are prepared: [`Preparation::Zeros`] (zeros are really written, so that a commit changes no
+    /// metadata) or [`Preparation::Fallocate`] (quick to prepare, slower to write). If not set: as tuned ([`crate::tuned`]), else
+    /// by rule: zeros where the file system overwrites in place.
     pub fn preparation(self, preparation: Preparation) -> Self {
         Self { preparation: Some(preparation), ..self }
     }
 
-    /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page cache). Left open:
-    /// as tuned ([`crate::tuned`]), else by rule: direct where it is to be had and blocks stay where they are.
+    /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page cache). If not set: as tuned
+    /// ([`crate::tuned`]), else by rule: direct where O_DIRECT works and the file system overwrites in place.
     pub fn access(self, access: Access) -> Self {
         Self { access: Some(access), ..self }
     }
 
-    /// What makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`, `ODsync` or `OSync`. All of them do;
-    /// which is fastest depends on the file system and the device (`inkstone lab`). Left open: as tuned for that access
-    /// ([`crate::tuned`]), else by rule: `RwfDsync` with direct access, else `Fdatasync`.
+    /// The call that makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`, `ODsync` or `OSync`. All are equally
+    /// durable; which is fastest depends on the file system and the device (`inkstone lab`). If not set: as tuned for that
+    /// access ([`crate::tuned`]), else by rule: `RwfDsync` with direct access, else `Fdatasync`.
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability: Some(durability), ..self }
     }
 
-    /// Whether the log has a thread of its own (the default). It commits what nobody waits for, wakes futures, and
-    /// writes the last promise when the log has been idle. Without it only callers commit: by waiting, by `sync`, by
-    /// `close`, or by gathering a buffer; a future is then ready when some caller has committed.
+    /// Whether the log has a thread of its own, the committer (the default). It commits records that no thread waits for, wakes
+    /// futures, and writes the last promise when the log is idle. Without it only callers commit: by waiting, by `sync`, by `close`,
+    /// or by filling a buffer; a future becomes ready when some caller has committed.
     pub fn own_thread(self, own_thread: bool) -> Self {
         Self { own_thread, ..self }
     }
 
-    /// How long the log's own thread gathers before it commits what nobody waits for: 200 us by default.
+    /// How long the log's own thread gathers records that no thread waits for before it commits them: 200 us by default.
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
     }
 
-    /// How often a thread that waits lets other threads run (`sched_yield`) before it sleeps: 32 by default, some 10 us where
-    /// nobody else wants the processor. It saves most sleeps and wake-ups where many threads wait. 0 saves processor time
-    /// where a few do, and is better where other programs keep all processors busy: who has let them run waits for their
-    /// time slice, who sleeps is woken before it ends (docs/performance.md has figures). A lone writer does not wait for others.
-    /// Beside a producer that lets its records go, who waits for the log's lock does the same.
+    /// How often a waiting thread lets other threads run (`sched_yield`) before it sleeps: 32 by default, about 10 us on an idle
+    /// processor. This saves most sleeps and wake-ups when many threads wait. 0 saves processor time when few do. It is also better
+    /// when other programs keep all processors busy: a thread that yields to them waits for the end of their time slice, while a
+    /// sleeping thread is woken before that (docs/performance.md has figures). A lone writer waits for no other thread. A thread
+    /// that waits for the log's lock beside a producer that drops its handles yields in the same way.
     pub fn yields(self, yields: u32) -> Self {
         Self { yields, ..self }
     }
 
-    /// How long nothing must have been written before the log's own thread writes a promise of what is durable: 100 ms
-    /// by default. From then on also the last group is known to have been acknowledged, and readers in other processes
-    /// see it.
+    /// How long the log must have been idle before its own thread writes a promise of what is durable: 100 ms by default. From then
+    /// on the last group too is known to have been acknowledged, and readers in other processes see it.
     pub fn idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
     }
 
-    /// How many segments that are not needed any more are kept for their blocks. 0 removes them. More than these stay for a
-    /// second, or until the log is closed, so that a log that gives up several at once uses them again. Left open: as tuned
-    /// ([`crate::tuned`]), else by rule: 2, or none where every write goes to a new place anyway.
+    /// How many files of obsolete segments are kept so that their blocks can be used again. 0 deletes them. Further ones stay for a
+    /// second, or until the log is closed, so that a log that truncates several at once can still use them. If not set: as tuned
+    /// ([`crate::tuned`]), else by rule: 2, or none where the file system writes every block to a new place.
     pub fn free_segments_max(self, count: usize) -> Self {
         Self { free_segments_max: Some(count), ..self }
     }
 
-    /// Whether segments are made ready before they are needed, by a thread of the log's own (the default, where it has
-    /// threads). Otherwise the append that needs one makes it.
+    /// Whether a thread of the log, the preparer, prepares segments before they are needed (the default, if
+    /// [`Options::own_thread`] is on). Otherwise the append that needs a segment makes it.
     pub fn prepare_ahead(self, prepare_ahead: bool) -> Self {
         Self { prepare_ahead, ..self }
     }
 
-    /// What all files of the log together may take of the disk, in bytes; no limit by default. An append that needs a
-    /// segment beyond it gets [`Error::NoRoom`]. Where an overwrite may need room (btrfs) up to 1 MiB of it is kept for that.
+    /// How many bytes of the disk all files of the log together may use; no limit by default. An append that needs a segment beyond
+    /// it gets [`Error::NoRoom`]. Where an overwrite may need room (btrfs), up to 1 MiB of it is reserved for that.
     pub fn disk_budget_bytes(self, bytes: u64) -> Self {
         Self { disk_budget_bytes: Some(bytes), ..self }
     }
 
-    /// **Not durable at once.** Every append counts as acknowledged when it returns: `wait` does not wait, and a power
-    /// loss, a kernel panic or a killed process takes what was appended in the last `max_age`, or since the last
-    /// [`crate::Log::sync`], whichever is later. What is left after a crash is a prefix all the same. The log's own thread
-    /// commits at least every `max_age`; [`crate::Log::sync`] and [`crate::Log::close`] commit at once, and readers see
-    /// only what is committed.
+    /// **Not durable at once.** Every append counts as acknowledged when it returns: `wait` does not wait. A power loss, a kernel
+    /// panic or a killed process can lose the records of the last `max_age`, or those since the last [`crate::Log::sync`] if that
+    /// was later. What is left after a crash is still a prefix. The log's own thread commits at least every `max_age`;
+    /// [`crate::Log::sync`] and [`crate::Log::close`] commit at once. Readers see only what is committed.
     pub fn periodic(self, max_age: Duration) -> Self {
         Self { periodic: Some(max_age), ..self }
     }
 
-    /// A commit that takes this long or longer is reported as slow ([`crate::Event::SlowCommit`]): a second by default.
+    /// A commit that takes this long or longer is reported by [`crate::Event::SlowCommit`]: one second by default.
     pub fn slow_commit(self, slow_commit: Duration) -> Self {
         Self { slow_commit, ..self }
     }
 
-    /// The permissions of the files that the log creates, as `chmod` takes them: 0600 by default, so that nobody but the owner
-    /// can read or write them. The process's umask takes bits away as usual; files that are there keep theirs. Directories
-    /// that [`crate::Log::open`] creates may be searched by whoever may read the files: 0640 gives 0750. The owner must be
-    /// able to read and write: 0400 is refused.
+    /// The permissions of the files that the log creates, as for `chmod`: 0600 by default, so that only the owner can read or
+    /// write them. The umask of the process clears bits as usual. Existing files keep their permissions. Users who may read the
+    /// files may also search the directories that [`crate::Log::open`] creates: 0640 gives 0750. The owner must be able to read and
+    /// write: 0400 is refused.
     ///
-    /// A reader that runs as another user needs read permission for the files, `inkstone.lock` among them, and read and
-    /// search permission for the directory (0640 and a common group, say). Whoever may read the lock file can also keep
-    /// every writer out, by holding a read lock on it; [`Error::Locked`] then says so. It has the mode of all other files,
-    /// so that this is nobody who may not read the log.
+    /// A reader that runs as another user needs read permission for the files, including `inkstone.lock`, and read and search
+    /// permission for the directory (for example 0640 and a common group). A user who may read the lock file can also keep every
+    /// writer out, by holding a read lock on it; [`Error::Locked`] then says so. The lock file has the same mode as all other
+    /// files, so only users who may read the log can do this.
     ///
-    /// For a log that is opened in a directory of one's own ([`crate::Log::open_in`]) that directory's
-    /// [`OsDirectory::file_mode`](inkstone_io::OsDirectory::file_mode) counts instead.
+    /// [`crate::Log::open_in`] ignores this option: the [`OsDirectory::file_mode`](inkstone_io::OsDirectory::file_mode) of its
+    /// directory applies.
     pub fn file_mode(self, mode: u32) -> Self {
         Self { file_mode: mode, ..self }
     }
 
-    /// Called with what happens in the log, as it happens: see [`Event`]. It runs on the thread to which it happened, with nothing of
-    /// the log held: it may use the log, and what it does makes events as well. While it runs on one of the log's own threads that
-    /// thread commits nothing for others, so it should be quick. Its panic reaches whoever made the call that it ran in; on one of the
-    /// log's own threads it poisons the log. In a process that it forks it must not return.
+    /// A function that is called with every [`Event`] of the log. It runs on the thread where the event happened, while no lock of the
+    /// log is held: it may use the log, and may cause further events. While it runs on one of the log's own threads, that thread does
+    /// no other work, so it should be quick. If it panics on a caller's thread, the panic reaches that caller; on one of the log's own
+    /// threads it poisons the log. If it forks, it must not return in the child.
     pub fn listener(self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Listener(Arc::new(listener))), ..self }
     }
 
-    /// For the tests of a log whose segments are of several versions: of which the new ones are.
+    /// The format version of new segments, for tests of logs with segments of several versions.
     #[doc(hidden)]
     #[cfg(feature = "version-two")]
     pub fn with_version(self, version: Version) -> Self {
         Self { version, ..self }
     }
 
-    /// For the labs that show that this mistake would be noticed.
+    /// For the labs, which show that this mistake is caught.
     #[doc(hidden)]
     #[cfg(feature = "mistakes")]
     pub fn with_mistake(self, mistake: Mistake) -> Self {
         Self { mistake: Some(mistake), ..self }
     }
 
-    /// The mistake that was asked for; none but in a build for the labs.
+    /// The mistake that was asked for; `None` outside builds for the labs.
     #[doc(hidden)]
     pub fn mistake(&self) -> Option<Mistake> {
         if cfg!(feature = "mistakes") { self.mistake } else { None }
@@ -287,7 +285,7 @@ impl Options {
         self.mistake() == Some(mistake)
     }
 
-    /// Refuses contradictions, each with its reason.
+    /// Refuses options that contradict each other, each with its reason.
     ///
     /// # Errors
     /// [`Error::Invalid`].
@@ -303,18 +301,18 @@ impl Options {
         }
         if self.record_bytes_max > RECORD_BYTES_MAX {
             return invalid(format!(
-                "record_bytes_max {}: the format has room for {RECORD_BYTES_MAX}",
+                "record_bytes_max {}: the format allows at most {RECORD_BYTES_MAX}",
                 self.record_bytes_max
             ));
         }
         let mode = self.file_mode;
         if mode & 0o600 != 0o600 || mode > 0o777 {
             return invalid(format!(
-                "file_mode {mode:o}: the owner must be able to read and write, and nine bits are all"
+                "file_mode {mode:o}: it must let the owner read and write, and may set permission bits only (0777)"
             ));
         }
         if self.begin_at < Lsn::FIRST {
-            return invalid("begin_at 0: the first LSN that there can be is 1".into());
+            return invalid("begin_at 0: the lowest LSN is 1".into());
         }
         let room = record_room(bytes);
         if frame_bytes(self.record_bytes_max) as u64 > room {
@@ -332,12 +330,12 @@ impl Options {
         }
         if !matches!(self.preparation_chosen(), Preparation::Zeros | Preparation::Fallocate) {
             return invalid(format!(
-                "preparation {}: a segment has its full size from the start, so zeros or fallocate",
+                "preparation {}: a segment has its full size from the start, so choose zeros or fallocate",
                 self.preparation_chosen()
             ));
         }
         if !matches!(self.access_chosen(), Access::Buffered | Access::Direct) {
-            return invalid(format!("access {}: the log writes buffered or direct", self.access_chosen()));
+            return invalid(format!("access {}: choose buffered or direct", self.access_chosen()));
         }
         if !matches!(
             self.durability_chosen(),
@@ -348,15 +346,17 @@ impl Options {
                 | Durability::OSync
         ) {
             return invalid(format!(
-                "durability {}: the log acknowledges what is durable, by fdatasync, fsync, rwf-dsync, o-dsync or o-sync",
+                "durability {}: the log acknowledges only what is durable, so choose fdatasync, fsync, rwf-dsync, o-dsync or o-sync",
                 self.durability_chosen()
             ));
         }
         if self.periodic.is_some() && !self.own_thread {
-            return invalid("periodic: without a thread of its own the log cannot commit by itself".into());
+            return invalid("periodic: it needs the log's own thread, so leave own_thread(true)".into());
         }
         if self.disk_budget_bytes.is_some_and(|budget| budget < bytes) {
-            return invalid(format!("disk_budget_bytes: a segment of {bytes} bytes does not fit in it"));
+            return invalid(format!(
+                "disk_budget_bytes: it must be at least segment_bytes, which is {bytes}"
+            ));
         }
         Ok(())
     }
@@ -377,7 +377,7 @@ impl Options {
         self.free_segments_max.unwrap_or(2)
     }
 
-    /// Fills in what was left open.
+    /// Fills in the options that were not set.
     pub(crate) fn settled(self, choice: &Choice) -> Self {
         let strategy = &choice.strategy;
         let kept = if strategy.reuse == Reuse::New { 0 } else { self.free_segments_chosen() };
@@ -391,8 +391,7 @@ impl Options {
         }
     }
 
-    /// The size of the segment that follows one of `previous` bytes (0: the log's first) and is to hold a frame of
-    /// `frame_bytes`.
+    /// The size of the segment after one of `previous` bytes (0: the first of the log), which must hold a frame of `frame_bytes`.
     pub(crate) fn next_segment_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
         let grown = GROWTH_BYTES.into_iter().find(|bytes| *bytes > previous).unwrap_or(self.segment_bytes);
         let bytes = grown.min(self.segment_bytes);
@@ -400,13 +399,13 @@ impl Options {
     }
 }
 
-/// Bytes of frames that fit in one group of records of a segment of this size.
+/// Bytes of frames that fit in one group of records in a segment of this size.
 pub(crate) fn record_room(segment_bytes: u64) -> u64 {
     segment_bytes - (HEADER_BYTES + GROUP_HEADER_BYTES) as u64 - CONTROL_ROOM_BYTES - CONTROL_RESERVE_BYTES
 }
 
-/// What an opening or a cut may write into a segment before its first record: an epoch group, a promise, and what pads
-/// them to blocks.
+/// What an opening or a cut may write into a segment before its first record: an epoch group, a promise, and the padding of
+/// both to blocks.
 const CONTROL_ROOM_BYTES: u64 = 2 * BLOCK_BYTES as u64;
 
 #[cfg(test)]

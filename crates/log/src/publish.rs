@@ -1,17 +1,16 @@
 //! The numbers of a log for the `metrics` facade (feature `metrics`).
 //!
-//! *Owns*: giving a [`Stats`] to whichever recorder the program has installed. *May not touch*: what is counted and how it
-//! is called (`stats.rs`): the names are those that Prometheus sees.
+//! *Owns*: giving a [`Stats`] to the recorder that the program has installed. *May not touch*: what is counted and under which
+//! name (`stats.rs`); the names are the same as for Prometheus.
 
 use ::metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use crate::stats::{COUNTS, GAUGES, QUANTILES, Stats, TIMES, Times};
 
 impl Stats {
-    /// Gives every number to the recorder of the `metrics` crate, labelled `log`: call it as often as somebody looks,
-    /// from any thread; appending costs nothing more for it. Counts are set as they stand (`absolute`); of each
-    /// histogram its quantiles, as gauges in seconds with the label `quantile`, its sum and its count. Without a
-    /// recorder nothing happens.
+    /// Gives every number to the recorder of the `metrics` crate, with the label `log`. Call it as often as the numbers are
+    /// collected, from any thread; it does not slow appending down. Counters are set to their value (`absolute`). Each histogram gives
+    /// its quantiles as gauges in seconds with the label `quantile`, its sum and its count. Without a recorder nothing happens.
     pub fn publish(&self, log: &str) {
         let log = log.to_owned();
         for (name, help, value) in COUNTS {

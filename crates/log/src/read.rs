@@ -1,6 +1,6 @@
-//! Reading a log: by LSN, in order, following it.
+//! Reading a log: by LSN, in order, or following it.
 //!
-//! *Owns*: readers, beside the writer in this process and in others. *May not touch*: the files, but to read.
+//! *Owns*: readers, beside a writer in this process or in another. *May not touch*: the files, except to read them.
 
 pub(crate) mod cursor;
 pub(crate) mod finder;

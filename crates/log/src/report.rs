@@ -1,4 +1,4 @@
-//! What opening a log found and did, for whoever opened it.
+//! What an opening found and did.
 //!
 //! *Owns*: the report. *May not touch*: files.
 
@@ -6,34 +6,34 @@ use std::fmt;
 
 use inkstone_format::{Epoch, Lsn, Position, Verdict};
 
-/// What opening found, and what it did about it. Nothing that was promised was missing: else opening had failed.
+/// What an opening found and did. Nothing that was promised is missing: otherwise the opening would have failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
     /// The log did not exist and was created.
     pub created: bool,
-    /// The log was closed in order, and nothing came after that.
+    /// The log was closed in order, and nothing was written after that.
     pub clean: bool,
-    /// [`Verdict::End`]: the log ends where nothing follows. [`Verdict::Torn`]: something follows that was never
-    /// acknowledged: a commit that a crash cut. It is not part of the log.
+    /// [`Verdict::End`]: nothing follows the end of the log. [`Verdict::Torn`]: a crash left part of a commit there, which was
+    /// never acknowledged and is not part of the log.
     pub verdict: Verdict,
-    /// The row of the table in docs/format.md that said so.
+    /// The row of the table in docs/format.md that gave the verdict.
     pub row: &'static str,
     /// Where the log ends.
     pub end: Option<Position>,
-    /// The first record that is left ([`Lsn::FIRST`] if none was given up).
+    /// The first record that is left ([`Lsn::FIRST`] if none was truncated).
     pub first: Lsn,
     /// The last record; one below `first` if there is none.
     pub last: Lsn,
-    /// The epoch of this opening; of the last one, when it is read-only.
+    /// The epoch of this opening; for a read-only opening, that of the last opening for writing.
     pub epoch: Option<Epoch>,
-    /// How many segments the log has.
+    /// The number of segments of the log.
     pub segments: usize,
-    /// Bytes of records and frames read to find the end.
+    /// Bytes that were read to find the end.
     pub bytes_read: u64,
-    /// Files of earlier openings that are not part of the log and were taken away or kept for their blocks.
+    /// Files of earlier openings that are not part of the log; they were removed, or kept for their blocks.
     pub leftovers: usize,
-    /// The disk had no room for this opening's first group, where an overwrite needs room. The log shows all that it
-    /// holds; appending and truncating say [`crate::Error::NoRoom`], or the poison where a sync failed, until there is room.
+    /// The disk had no room for this opening's first group, on a file system where an overwrite needs room. All records can be
+    /// read. Until there is room, appending and truncating return [`crate::Error::NoRoom`], or the poison if a sync failed.
     pub waits_for_room: bool,
 }
 
@@ -48,6 +48,6 @@ impl fmt::Display for Recovery {
             _ => write!(f, "ends at LSN {} [{}]", self.last, self.row)?,
         }
         write!(f, ", {} segments from LSN {}", self.segments, self.first)?;
-        if self.waits_for_room { write!(f, "; no room to go on in") } else { Ok(()) }
+        if self.waits_for_room { write!(f, "; no room to append") } else { Ok(()) }
     }
 }

@@ -1,8 +1,8 @@
 //! The segments of an open log, and their files.
 //!
-//! *Owns*: which segments are the log, where each ends, who has one open. *May not touch*: what is in them.
+//! *Owns*: which segments are the log, where each ends, their open handles. *May not touch*: what is in them.
 //!
-//! Whoever reads a segment holds its `Arc`: as long as one is held its file is not used for anything else.
+//! A reader holds the `Arc` of its segment: while one is held, the file is not used for anything else.
 
 mod leftovers;
 pub(crate) mod listing;
@@ -32,7 +32,7 @@ const INDEX_STEP_BYTES: u64 = 64 << 10;
 pub(crate) struct Segment<F> {
     pub(crate) header: SegmentHeader,
     file: Mutex<Weak<F>>,
-    /// As its readers have it open: through the page cache.
+    /// The handle of its readers: through the page cache.
     cached: Mutex<Weak<F>>,
     /// Ends of groups, ascending: where reading can begin.
     index: Mutex<Vec<Tail>>,
@@ -48,14 +48,13 @@ impl<F: inkstone_io::File> Segment<F> {
         self.header.number
     }
 
-    /// Its file, open in the way the log reads and writes; one handle is shared by all who have it.
+    /// Its file, open in the way in which the log reads and writes; all users share one handle.
     pub(crate) fn file<D: Directory<File = F>>(&self, directory: &D, how: &OpenFile) -> Result<Arc<F>> {
         self.shared_handle(&self.file, directory, how)
     }
 
-    /// Its file, open for reading records that are known to be durable: through the page cache, whatever the log's own way
-    /// is. What a reader asks for has been written, so the kernel shows it there; what is wrong in the cache is not what
-    /// was durable (docs/durability.md).
+    /// Its file, open for reading records that are known to be durable: always through the page cache. Such records have been written,
+    /// so the kernel shows them there; only bytes that were never durable can be wrong in the cache (docs/durability.md).
     pub(crate) fn cached_file<D: Directory<File = F>>(&self, directory: &D) -> Result<Arc<F>> {
         self.shared_handle(&self.cached, directory, &OpenFile::existing().read_only())
     }
@@ -80,7 +79,7 @@ impl<F: inkstone_io::File> Segment<F> {
         *lock(&self.file) = Arc::downgrade(file);
     }
 
-    /// Notes that a group ends there.
+    /// Notes the end of a group.
     pub(crate) fn note(&self, tail: &Tail) {
         let mut index = lock(&self.index);
         let last = index.last().map_or(HEADER_BYTES as u64, |tail| tail.end);
@@ -89,7 +88,7 @@ impl<F: inkstone_io::File> Segment<F> {
         }
     }
 
-    /// A decoder that begins as near before `lsn` as is known, and reads no further than `end`.
+    /// A decoder that begins at the nearest known place before `lsn` and reads no further than `end`.
     pub(crate) fn decoder_at(
         &self,
         lsn: Lsn,
@@ -106,7 +105,7 @@ impl<F: inkstone_io::File> Segment<F> {
         })
     }
 
-    /// The nearest end of a group before `lsn` that is known; else where the first group begins.
+    /// The nearest known end of a group before `lsn`; else the beginning of the first group.
     pub(crate) fn mark_before(&self, lsn: Lsn) -> Mark {
         let index = lock(&self.index);
         let after = index.partition_point(|tail| tail.next_lsn <= lsn);
@@ -116,7 +115,7 @@ impl<F: inkstone_io::File> Segment<F> {
         }
     }
 
-    /// Who sums it from the first group on.
+    /// The prover that checks its sums from the first group on.
     pub(crate) fn prover(&self, options: &Options) -> Prover {
         let header = identity(&self.header, options);
         let first = Mark::between(HEADER_BYTES as u64, header.first_lsn, header.epoch);
@@ -134,7 +133,7 @@ impl<F: inkstone_io::File> Segment<F> {
     }
 }
 
-/// The header whose log and number go into the checksums: the segment's own.
+/// The header whose log id and number go into the checksums: the segment's own.
 pub(crate) fn identity(header: &SegmentHeader, options: &Options) -> SegmentHeader {
     if options.makes(Mistake::NoIdentity) {
         return SegmentHeader { log: LogId::new([0; 16]), number: SegmentNumber::FIRST, ..*header };
@@ -142,7 +141,7 @@ pub(crate) fn identity(header: &SegmentHeader, options: &Options) -> SegmentHead
     *header
 }
 
-/// A segment and where it ends, if another follows it.
+/// A segment, and its end if another segment follows it.
 #[derive(Debug)]
 pub(crate) struct Link<F> {
     pub(crate) segment: Arc<Segment<F>>,
@@ -150,7 +149,7 @@ pub(crate) struct Link<F> {
 }
 
 impl<F> Link<F> {
-    /// Whether the record with this LSN is not before the segment.
+    /// Whether the segment begins at or before the record with this LSN.
     pub(crate) fn begins_at_or_before(&self, lsn: Lsn) -> bool {
         self.segment.header.first_lsn <= lsn
     }
@@ -162,12 +161,12 @@ impl<F> Clone for Link<F> {
     }
 }
 
-/// The segments of the log in order, and what is given up of them.
+/// The segments of the log in order, and the first record that is not truncated.
 #[derive(Debug)]
 pub(crate) struct Segments<F> {
     pub(crate) links: Vec<Link<F>>,
     pub(crate) first_live: Lsn,
-    /// Segments that are not the log's any more, and may still be read by somebody.
+    /// Segments that are no longer part of the log, and may still have a reader.
     pub(crate) obsolete: Vec<Arc<Segment<F>>>,
 }
 
@@ -176,13 +175,13 @@ impl<F: inkstone_io::File> Segments<F> {
         self.links.last().expect("a log has a head")
     }
 
-    /// The segment that holds `lsn`, or will.
+    /// The segment that holds `lsn`, or will hold it.
     pub(crate) fn find(&self, lsn: Lsn) -> Option<&Link<F>> {
         let after = self.links.partition_point(|link| link.segment.header.first_lsn <= lsn);
         self.links.get(after.checked_sub(1)?)
     }
 
-    /// The segment behind the one with this number.
+    /// The segment after the one with this number.
     pub(crate) fn after(&self, number: SegmentNumber) -> Option<&Link<F>> {
         self.links.get(self.links.partition_point(|link| link.segment.number() <= number))
     }
@@ -193,7 +192,7 @@ impl<F: inkstone_io::File> Segments<F> {
         self.links.push(Link { segment, end: None });
     }
 
-    /// Makes obsolete what holds nothing but records before `first_live`. The head always stays.
+    /// Makes segments obsolete that hold only records before `first_live`. The head always stays.
     pub(crate) fn give_up(&mut self, first_live: Lsn) {
         self.first_live = self.first_live.max(first_live);
         let dead =
@@ -202,7 +201,7 @@ impl<F: inkstone_io::File> Segments<F> {
         self.obsolete.extend(self.links.drain(..count).map(|link| link.segment));
     }
 
-    /// Takes out the obsolete segments that nobody reads.
+    /// Takes out the obsolete segments without a reader.
     pub(crate) fn take_unread(&mut self, pinned_too: bool) -> Vec<Arc<Segment<F>>> {
         let (unread, read): (Vec<_>, Vec<_>) =
             self.obsolete.drain(..).partition(|segment| pinned_too || Arc::strong_count(segment) == 1);

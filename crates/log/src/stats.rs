@@ -1,23 +1,22 @@
 //! What a log has done since it was opened, in numbers.
 //!
-//! *Owns*: the counters, the histograms, their names and what they mean. *May not touch*: anything else; whoever does
-//! something counts it.
+//! *Owns*: the counters, the histograms, their names and what they mean. *May not touch*: anything else; each module counts its
+//! own work.
 //!
-//! The definitions are data (`COUNTS`, `GAUGES`, `TIMES`), so that the text for Prometheus and the documentation cannot
-//! disagree.
+//! The definitions are data (`COUNTS`, `GAUGES`, `TIMES`), so that the text for Prometheus and the recorder of `metrics` agree.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Times above this are counted as this.
+/// Longer times are counted as this.
 const LONGEST_US: u64 = 60_000_000;
 
-/// How long something took, in microseconds: two significant digits, up to a minute.
+/// A histogram of durations in microseconds: two significant digits, up to a minute.
 #[derive(Clone, Default)]
 pub struct Times {
-    /// Made with the first: 20 KiB, which a log that is opened and closed does not need.
+    /// Allocated with the first duration: 20 KiB that a log which is only opened and closed does not need.
     histogram: Option<Histogram<u64>>,
     sum_us: u64,
 }
@@ -39,17 +38,17 @@ impl Times {
         self.sum_us = self.sum_us.saturating_add(us);
     }
 
-    /// How many were counted.
+    /// How many durations were counted.
     pub fn count(&self) -> u64 {
         self.histogram.as_ref().map_or(0, Histogram::len)
     }
 
-    /// All of them together, in microseconds.
+    /// The sum of all durations, in microseconds.
     pub fn sum_us(&self) -> u64 {
         self.sum_us
     }
 
-    /// The time that `quantile` (0 to 1) of them did not exceed, in microseconds; 0 if there are none.
+    /// The duration that the fraction `quantile` (0 to 1) of them did not exceed, in microseconds; 0 if there are none.
     pub fn quantile_us(&self, quantile: f64) -> u64 {
         self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile))
     }
@@ -60,49 +59,50 @@ impl Times {
     }
 }
 
-/// What a log has done since it was opened. Counts only rise; what is now is a gauge.
+/// What a log has done since it was opened. Counters only rise; gauges show the present state.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Records appended.
     pub records: u64,
-    /// Their bytes.
+    /// Bytes of these records.
     pub record_bytes: u64,
     /// Groups made durable, control groups included.
     pub groups: u64,
-    /// Bytes written for them: whole blocks.
+    /// Bytes written for these groups: whole blocks.
     pub group_bytes: u64,
-    /// Waiters woken by them: with `groups`, how many commits share a flush.
+    /// Waiters of these groups: divided by `groups`, how many waiters share a flush.
     pub waiters: u64,
     /// Segments begun.
     pub segments: u64,
-    /// Those that used the blocks of an old segment.
+    /// Segments begun in the blocks of an old segment.
     pub segments_recycled: u64,
-    /// Those whose blocks were new, and written before.
+    /// Segments begun in new blocks that were written before.
     pub segments_prepared: u64,
-    /// Those whose blocks were only reserved: the log filled segments faster than they could be prepared.
+    /// Segments begun in blocks that were only reserved: as the options ask, because groups are large, or because the log fills
+    /// segments faster than they can be prepared.
     pub segments_fallocated: u64,
-    /// Segment changes that found no file ready.
+    /// Segment changes that found no prepared file.
     pub pool_empty: u64,
     /// Bytes written to prepare segments.
     pub prepared_bytes: u64,
     /// Appends that waited for room in a buffer, or for a segment.
     pub waits: u64,
-    /// Waiters that nobody woke and that had to look by themselves: a mistake in the log, if there are any.
+    /// Waiters that no thread woke, so that they had to check by themselves: more than 0 shows a bug of the log.
     pub missed_wakeups: u64,
-    /// Files with a segment's name that wait to be used, now.
+    /// Prepared files that wait to become segments, now.
     pub ready: u64,
-    /// Files kept for their blocks, now.
+    /// Files of obsolete segments that are kept for their blocks, now.
     pub free: u64,
-    /// From a group's first record until its write began.
+    /// The time from a group's first record until its write began.
     pub queue: Times,
-    /// Writing a group; with the sync where they are one call.
+    /// The time to write a group; it includes the sync where both are one call.
     pub write: Times,
-    /// Syncing it.
+    /// The time to sync a group.
     pub sync: Times,
-    /// Both.
+    /// The time to write and sync a group.
     pub commit: Times,
-    /// Changing to the next segment.
+    /// The time to change to the next segment.
     pub change: Times,
 }
 
@@ -116,36 +116,36 @@ pub(crate) const COUNTS: &[Number] = &[
     ("group_bytes_total", "Bytes written for groups, whole blocks", |stats| stats.group_bytes),
     ("waiters_total", "Waiters woken by durable groups", |stats| stats.waiters),
     ("segments_total", "Segments begun", |stats| stats.segments),
-    ("segments_recycled_total", "Segments that used old blocks", |stats| stats.segments_recycled),
-    ("segments_prepared_total", "Segments whose new blocks were written before", |stats| {
+    ("segments_recycled_total", "Segments begun in blocks of old segments", |stats| stats.segments_recycled),
+    ("segments_prepared_total", "Segments begun in new blocks that were written before", |stats| {
         stats.segments_prepared
     }),
-    ("segments_fallocated_total", "Segments whose blocks were only reserved", |stats| {
+    ("segments_fallocated_total", "Segments begun in blocks that were only reserved", |stats| {
         stats.segments_fallocated
     }),
-    ("pool_empty_total", "Segment changes that found no file ready", |stats| stats.pool_empty),
+    ("pool_empty_total", "Segment changes that found no prepared file", |stats| stats.pool_empty),
     ("prepared_bytes_total", "Bytes written to prepare segments", |stats| stats.prepared_bytes),
-    ("missed_wakeups_total", "Waiters that nobody woke", |stats| stats.missed_wakeups),
+    ("missed_wakeups_total", "Waiters that no thread woke (a bug of the log)", |stats| stats.missed_wakeups),
     ("waits_total", "Appends that waited for room", |stats| stats.waits),
 ];
 
 pub(crate) const GAUGES: &[Number] = &[
-    ("ready_segments", "Files with a segment's name that wait to be used", |stats| stats.ready),
-    ("free_segments", "Files kept for their blocks", |stats| stats.free),
+    ("ready_segments", "Prepared files that wait to become segments", |stats| stats.ready),
+    ("free_segments", "Files of obsolete segments that are kept for their blocks", |stats| stats.free),
 ];
 
 /// A histogram of [`Stats`].
 pub(crate) type TimesOf = (&'static str, &'static str, fn(&Stats) -> &Times);
 
 pub(crate) const TIMES: &[TimesOf] = &[
-    ("queue_seconds", "From a group's first record until its write began", |stats| &stats.queue),
-    ("write_seconds", "Writing a group", |stats| &stats.write),
-    ("sync_seconds", "Syncing a group", |stats| &stats.sync),
-    ("commit_seconds", "Making a group durable", |stats| &stats.commit),
-    ("change_seconds", "Changing to the next segment", |stats| &stats.change),
+    ("queue_seconds", "Time from a group's first record until its write began", |stats| &stats.queue),
+    ("write_seconds", "Time to write a group", |stats| &stats.write),
+    ("sync_seconds", "Time to sync a group", |stats| &stats.sync),
+    ("commit_seconds", "Time to write and sync a group", |stats| &stats.commit),
+    ("change_seconds", "Time to change to the next segment", |stats| &stats.change),
 ];
 
-/// The quantiles that are published of a histogram.
+/// The quantiles that are published for each histogram.
 pub(crate) const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
 impl Stats {

@@ -1,10 +1,10 @@
-//! Which way of writing a log uses here, by rule and without I/O, and why.
+//! Chooses the way of writing for a log, by rule and without I/O, and says why.
 //!
-//! *Owns*: the rule, and what goes before what: what is asked for, then what was tuned ([`tuned`]), then the rule.
-//! *May not touch*: files; what file system and device can do comes from `inkstone-io`.
+//! *Owns*: the rule, and the precedence: the options first, then what was tuned ([`tuned`]), then the rule. *May not touch*: files;
+//! `inkstone-io` knows what file system and device can do.
 //!
-//! The rule is what the lab measured (docs/lab.md): where blocks stay where they are, an overwrite past the page cache that
-//! carries its own durability is fastest; where every write moves, preparing and reusing blocks gains little.
+//! The rule follows what the lab measured (docs/lab.md): where a file system overwrites in place, a write past the page cache that
+//! carries its own durability is fastest; where it writes every block to a new place, preparing and reusing blocks gains little.
 
 pub mod tuned;
 
@@ -21,11 +21,11 @@ use tuned::Stored;
 /// Groups are written in blocks of this size from memory aligned to it.
 const BLOCK_BYTES: u32 = inkstone_format::limits::BLOCK_BYTES as u32;
 
-/// What the options leave open is as it was tuned, else by the file system and device; `found` is `None` where nothing is
-/// known about them.
+/// Fills in what the options leave open: as tuned, else by file system and device. `found` is `None` if nothing is known about
+/// them.
 ///
 /// # Errors
-/// [`Error::Invalid`] when what was asked for contradicts itself or cannot be had here.
+/// [`Error::Invalid`] when the options contradict each other, or ask for something that does not work here.
 pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: Stored) -> Result<Choice> {
     let mut warnings = found.map_or_else(Vec::new, warnings);
     let (base, mut reason, how) = match (stored.usable(found), found) {
@@ -37,7 +37,7 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: St
         }
     };
     let access = options.access.unwrap_or(base.access);
-    // Left open, it goes with the access, also with one that was asked for.
+    // If the durability is not set, it follows from the access, also from one that was asked for.
     let open = if access == base.access { base.durability } else { durability_for(access) };
     let strategy = Strategy {
         preparation: options.preparation.unwrap_or(base.preparation),
@@ -55,23 +55,23 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: St
         reason = format!("asked for {words}; {how} it would be {} ({reason})", in_words(&base));
     }
     strategy.check().map_err(Error::Invalid)?;
-    // Where the kernel does not tell, who asks for it may try.
+    // If the kernel does not report it, a caller that asks for direct access may try.
     let told = found.filter(|found| found.direct != DioAlignment::NotTold);
     if access == Access::Direct
         && let Some(why) = told.and_then(no_direct)
     {
-        return Err(Error::Invalid(format!("access direct: {why}; leave it open, or ask for buffered")));
+        return Err(Error::Invalid(format!("access direct: {why}; leave the access open, or use buffered")));
     }
     Ok(Choice { strategy, reason, asks: asks(found), warnings })
 }
 
-/// The way of writing that the rule gives here, whatever was tuned, and why.
+/// The way of writing that the rule chooses here, ignoring what was tuned, and why.
 pub fn rule(found: &Capabilities) -> Choice {
     let (strategy, reason) = by_rule(found);
     Choice { strategy, reason, asks: asks(Some(found)), warnings: warnings(found) }
 }
 
-/// The coordinates that were asked for, in words.
+/// The parts of the strategy that were asked for, in words.
 fn asked(options: &Options, base: &Strategy, strategy: &Strategy) -> String {
     let asked = |is_asked: bool, word: String| is_asked.then_some(word);
     let words: Vec<_> = [
@@ -99,7 +99,7 @@ fn strategy(preparation: Preparation, reuse: Reuse, access: Access) -> Strategy 
 
 fn unknown() -> (Strategy, String) {
     let safe = strategy(Preparation::Zeros, Reuse::Reuse, Access::Buffered);
-    (safe, "nothing is known about this file system, and this works on every one".into())
+    (safe, "nothing is known about this file system, and this way works on every one".into())
 }
 
 fn by_rule(found: &Capabilities) -> (Strategy, String) {
@@ -122,35 +122,36 @@ fn by_rule(found: &Capabilities) -> (Strategy, String) {
     (strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct), reason)
 }
 
-/// The log asks wherever it is not known that it need not.
+/// The log asks unless it is known to be unnecessary.
 fn asks(found: Option<&Capabilities>) -> Asks {
     let Some(found) = found else { return Asks::EachGroup };
     match found.mount.file_system.as_str() {
         _ if found.in_memory => Asks::Never,
         "ext4" if found.journal == Some(false) => Asks::Never,
-        // One driver. It shares no blocks, and its fdatasync waits only for changes of the size or the blocks. With
-        // data=journal the bytes themselves go through the journal: then there is no O_DIRECT, which mountinfo would not
-        // always tell.
+        // All three have one driver. It shares no blocks, and its fdatasync waits only for changes of the size or the blocks. With
+        // data=journal the data itself goes through the journal. There is no O_DIRECT then, which is a surer sign than mountinfo.
         "ext2" | "ext3" | "ext4" if matches!(found.direct, DioAlignment::Bytes { .. }) => {
             Asks::ReservedBlocks
         }
-        // An overlay has the journal of what lies below.
+        // Overlays too: they have the journal of the file system below.
         _ => Asks::EachGroup,
     }
 }
 
-/// Why O_DIRECT is not to be had, if it is not.
+/// Why O_DIRECT is not available; `None` if it is.
 fn no_direct(found: &Capabilities) -> Option<String> {
     let name = &found.mount.file_system;
     match found.direct {
         DioAlignment::Bytes { memory, offset } if memory <= BLOCK_BYTES && offset <= BLOCK_BYTES => None,
         DioAlignment::Bytes { memory, offset } => Some(format!(
-            "O_DIRECT on this {name} needs {memory} bytes of alignment in memory and {offset} in the file, and groups have {BLOCK_BYTES}"
+            "O_DIRECT on this {name} needs an alignment of {memory} bytes in memory and {offset} in the file, and groups are aligned to {BLOCK_BYTES}"
         )),
         DioAlignment::Refused => {
             Some(format!("this {name} has no O_DIRECT, or serves it through the page cache"))
         }
-        DioAlignment::NotTold => Some(format!("the kernel does not tell what O_DIRECT needs on this {name}")),
+        DioAlignment::NotTold => {
+            Some(format!("the kernel does not report what alignment O_DIRECT needs on this {name}"))
+        }
     }
 }
 
@@ -163,16 +164,16 @@ fn warnings(found: &Capabilities) -> Vec<String> {
         } else {
             "is mounted without barriers"
         };
-        warnings.push(format!("{place} {why}: a power loss takes what was acknowledged"));
+        warnings.push(format!("{place} {why}: a power loss can lose acknowledged records"));
     }
     if found.mount.options.is_none() {
         let directory = found.directory.display();
         warnings.push(format!(
-            "the mount options of {directory} are not known (/proc/self/mountinfo does not show them): whether a sync reaches the medium is not known either"
+            "the mount options of {directory} are unknown (/proc/self/mountinfo does not show them), so it is unknown whether a sync reaches the medium"
         ));
     }
     if let Some(memory) = found.memory_below() {
-        warnings.push(format!("this is memory ({memory}): nothing here survives a power loss"));
+        warnings.push(format!("this file system is in memory ({memory}): nothing here survives a power loss"));
     }
     warnings
 }
@@ -240,7 +241,7 @@ mod tests {
             ("ext4", SECTORS, Some(true), Asks::ReservedBlocks),
             ("ext3", SECTORS, None, Asks::ReservedBlocks),
             ("ext2", SECTORS, None, Asks::ReservedBlocks),
-            // data=journal, or a kernel that does not tell.
+            // data=journal, or a kernel that does not report the alignment.
             ("ext4", DioAlignment::Refused, Some(true), Asks::EachGroup),
             ("ext3", DioAlignment::NotTold, None, Asks::EachGroup),
             ("ext4", DioAlignment::Refused, Some(false), Asks::Never),
@@ -265,7 +266,7 @@ mod tests {
         assert!(refused.to_string().contains("has no O_DIRECT"), "{refused}");
         let not_told = on("old", DioAlignment::NotTold, CopyOnWrite::Never);
         choose(&Options::new().access(Access::Direct), Some(&not_told), Stored::None)
-            .expect("who asks may try");
+            .expect("a caller that asks for it may try");
         let none = choose(&Options::new().free_segments_max(0), Some(&ext4), Stored::None)
             .expect("no recycling works");
         assert_eq!(none.strategy.reuse, Reuse::New);

@@ -1,6 +1,6 @@
-//! Reading segments in order, piece by piece: several reads in flight, frames found and summed.
+//! Reads segments in order, piece by piece: several reads in flight, frames found and their checksums checked.
 //!
-//! *Owns*: reads and the memory they go to. *May not touch*: what the bytes mean for the log, or who reads.
+//! *Owns*: the reads and their buffers. *May not touch*: what the bytes mean for the log, or who reads.
 
 pub(crate) mod ahead;
 pub(crate) mod window;

@@ -112,7 +112,7 @@ fn a_log_on_sectors_larger_than_its_blocks_is_written_and_read() {
     // Asked for by name, it is refused when the log is opened, also by a reader, and says why.
     let direct = options().access(Access::Direct);
     let refused = Log::open(&path, direct.clone()).unwrap_err().to_string();
-    assert!(refused.contains("16384 in the file, and groups have 4096"), "{refused}");
+    assert!(refused.contains("16384 in the file, and groups are aligned to 4096"), "{refused}");
     let refused = Reader::open(&path, &direct).unwrap_err().to_string();
     assert!(refused.contains("16384") && refused.contains("buffered"), "{refused}");
     // And by the layer below, for whoever opens a file of that kind without asking first.

@@ -132,7 +132,7 @@ fn a_log_works_where_there_is_no_proc() {
     let here = inspect::choice(made.path()).unwrap();
     let output = in_child("umount -l /proc &&", "child_uses_a_log_without_proc", made.path(), "default");
     let said = check(&output);
-    assert!(said.contains("mount options") && said.contains("not known"), "{said}");
+    assert!(said.contains("mount options") && said.contains("are unknown"), "{said}");
     // What is known of the directory itself is known there too.
     assert!(said.contains(&here.to_string()), "{said}\n{here}");
 }

@@ -81,7 +81,7 @@ impl OsEngine {
     /// `depth` is above [`MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
         if depth > MAX_DEPTH {
-            let why = format!("a depth of {depth} is more than the {MAX_DEPTH} that an engine takes");
+            let why = format!("a depth of {depth} is above the limit of {MAX_DEPTH}");
             return Err(Error::invalid("open engine", kind.name(), why));
         }
         let (depth, mark) = (depth.max(1), ForkMark::new()?);

@@ -131,7 +131,7 @@ impl Registered {
         }
         if buffer.len() > PINNED_MAX_BYTES {
             let why = format!(
-                "a buffer of {} bytes is more than the {PINNED_MAX_BYTES} that a ring pins",
+                "a buffer of {} bytes is larger than the {PINNED_MAX_BYTES} bytes that a ring may pin",
                 buffer.len()
             );
             self.note(Error::invalid("io_uring register buffer", file.path(), why));

@@ -1,7 +1,7 @@
-//! The log's own thread: it writes full buffers, commits what nobody waits for, makes room for those who may not block, and
-//! writes the last promise when the log has been idle.
+//! The committer, the log's own thread: it writes full buffers, commits records that no thread waits for, makes room for callers
+//! that may not block, and writes the last promise when the log is idle.
 //!
-//! *Owns*: when that is due. *May not touch*: how it is done (`commit/`, `change/`).
+//! *Owns*: when each of these is due. *May not touch*: how it is done (`commit/`, `change/`).
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::sync::{Instant, Ordering, this_thread};
 /// What is due now.
 enum Due {
     Nothing,
-    /// What was handed over.
+    /// A group was handed over.
     Handed,
-    /// Not yet: in this time.
+    /// Nothing before this time has passed.
     In(Duration),
     Commit,
     Roll(u64),
     Promise,
 }
 
-/// What the thread does, until the log is closed or poisoned.
+/// The thread's loop, until the log is closed or poisoned.
 pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
-    // When what is wanted now was first seen.
+    // When the thread first saw that records must be committed.
     let mut since = None;
     shared.lock().committer = Some(this_thread());
     loop {
@@ -37,7 +37,7 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
             return;
         }
         match due(shared, &state, &mut since) {
-            // Not by waiting for the turn: it may be handed to this thread meanwhile, with a group to write.
+            // The committer does not wait for the turn: a caller may hand it the turn meanwhile, with a group to write.
             Due::Commit | Due::Roll(_) | Due::Promise if state.taken => {
                 state.committer_waits = true;
                 drop(shared.sleep(&shared.committer, state));
@@ -51,14 +51,14 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
                 since = None;
                 shared.write_handed(state);
             }
-            // A failed write poisons the log, and that is how everybody learns of it.
+            // A failed write poisons the log, which notifies every waiter.
             Due::Commit => {
                 since = None;
                 drop(shared.commit(state));
             }
             Due::Roll(bytes) => {
                 state.roll_wanted = None;
-                // The caller that asked has gone; the next one that asks gets the reason why there is no segment.
+                // The caller that asked has returned; the next caller that asks gets the error.
                 if let Err(error) = shared.roll(state, bytes).map(drop) {
                     let mut state = shared.lock();
                     state.roll_error = Some(error);
@@ -87,12 +87,12 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
         return Due::Commit;
     }
     if state.gathering.is_empty() {
-        // Set for a group that is being written, or was.
+        // It was set for a group that has been closed since.
         shared.unclaimed.store(false, Ordering::Relaxed);
     }
     if shared.unclaimed.load(Ordering::Relaxed) {
         let first_seen = since.get_or_insert_with(Instant::now).elapsed();
-        // A period begins with the oldest record that it is a promise about.
+        // The period begins with the oldest record that is gathered.
         let (linger, waited) = match (shared.options.periodic, &state.gathered_since) {
             (Some(max_age), Some(oldest)) => (max_age, oldest.elapsed()),
             _ => (shared.options.linger, first_seen),
@@ -108,9 +108,9 @@ fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Insta
     }
     match shared.options.idle.checked_sub(state.last_commit.elapsed()) {
         Some(left) if !left.is_zero() => Due::In(left),
-        // Somebody waits, and will commit.
+        // A waiter will commit.
         _ if state.rule.has_waiters() => Due::In(shared.options.idle),
-        // What is gathered goes with it: the caller that appended it may never wait for it.
+        // The promise is written after what is gathered, which may have no waiter ever.
         _ => Due::Promise,
     }
 }

@@ -1,12 +1,12 @@
-//! The thread that makes files ready before they are needed, and takes away what is not needed any more.
+//! The preparer, the thread that prepares files before they are needed and removes those that are not needed any more.
 //!
-//! *Owns*: when files are made ready, how fast, and how many; that seals are written. *May not touch*: how (`segment/`,
+//! *Owns*: when files are prepared, how fast, and how many; that seals are written. *May not touch*: how (`segment/`,
 //! `change/seal.rs`), or anything that a commit waits for: it never takes the turn.
 //!
-//! **Pace.** Zeros compete with commits for the device. They are written in pieces with a pause after each, as long as the
-//! time until the file is needed allows: a log that fills slowly is hardly disturbed, one that fills fast is not left
-//! without a file. Where groups are large, or the last change found no file, blocks are only reserved: zeros would be a
-//! second write of every byte, and pay only where many small groups share a block's metadata.
+//! **Pace.** Zeros compete with commits for the device. The preparer writes them in pieces and pauses after each, for as long as the
+//! time until the file is needed allows: it hardly disturbs a log that fills slowly, and has the file in time for one that fills
+//! fast. Where groups are large, or the last segment change found no file, it only reserves blocks: zeros would be a second write of
+//! every byte, and pay only where many small groups share a block's metadata.
 
 use std::time::Duration;
 
@@ -19,33 +19,32 @@ use crate::segment::making::Progress;
 use crate::segment::pool::ObtainError;
 use crate::sync::{Instant, sleep};
 
-/// The pause after a piece where nothing presses.
+/// The pause after a piece when there is time.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 /// Groups of this mean size or more: zeros do not pay.
 const LARGE_GROUP_BYTES: u64 = 128 << 10;
-/// After a failure, and while something is not allowed, it looks again after this time.
+/// After a failure, or without room, the preparer tries again after this time.
 const RETRY: Duration = Duration::from_secs(1);
-/// Somebody wakes it when there is something to do.
+/// Other threads wake the preparer when there is work.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Files more than are kept are removed after this time: a log that fills fast, and gives up several segments at once, uses
-/// them again before that.
+/// Surplus files are removed after this time. A log that fills fast and truncates several segments at once uses them again before.
 const REMOVAL_AGE: Duration = Duration::from_secs(1);
-/// Small segments are used up before one file can be made: several wait.
+/// Small segments fill up faster than a file can be prepared, so several are kept ready.
 const READY_BYTES: u64 = 4 << 20;
 const READY_MAX: u64 = 8;
 
-/// What one step came to.
+/// The result of one step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Something was done; there may be more.
+    /// Some work was done; there may be more.
     Done,
     /// There is nothing to do.
     Idle,
-    /// The log was closed meanwhile.
+    /// The log was closed or poisoned meanwhile.
     Stopped,
 }
 
-/// What the thread does, until the log is closed or poisoned.
+/// The thread's loop, until the log is closed or poisoned.
 pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
     let mut last_failure = None;
     loop {
@@ -77,11 +76,11 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
     }
 }
 
-/// One step: a file more that is ready, or a piece less of what is not needed. A failed sync of a directory poisons the
-/// log; everything else is tried again.
+/// One step: prepares one more file, or removes a piece of what is not needed. A failed sync poisons the log; anything else is
+/// tried again.
 ///
 /// # Errors
-/// What kept a file from being made ready.
+/// Why a file could not be prepared.
 pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<Step> {
     let (head_bytes, is_over) = {
         let state = shared.lock();
@@ -95,7 +94,7 @@ pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<S
         Ok(false) => {}
         Err(error) => return Err(shared.poison_now(error)),
     }
-    // A reader may have let go of one since.
+    // A reader may have released a segment since.
     shared.retire_unread()?;
     shared.keep_room()?;
     let (ready, _) = shared.pool.level();
@@ -140,8 +139,8 @@ fn make_ready<D: Directory>(shared: &Shared<D>, bytes: u64, is_paced: bool) -> R
     }
 }
 
-/// How long to pause after a piece, when the segment in use has room for `room_bytes` and fills at `rate` bytes a second:
-/// so that the file is done in half the time that is left.
+/// The pause after a piece, when the segment in use has room for `room_bytes` and fills at `rate` bytes a second: the file is to be
+/// ready in half the time that is left.
 fn pause(progress: &Progress, room_bytes: u64, rate: f64) -> Duration {
     let pieces = progress.left_bytes.div_ceil(progress.piece_bytes.max(1));
     if rate < 1.0 || pieces == 0 {

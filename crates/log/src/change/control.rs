@@ -1,6 +1,6 @@
-//! Control groups: what the log says of itself between the records.
+//! Control groups: the log's own frames between the records.
 //!
-//! *Owns*: the epoch of an opening, promises, what is said of a truncation, and the segment changes that these need. *May not
+//! *Owns*: the epoch of an opening, promises, the frames of a truncation, and the segment changes that these need. *May not
 //! touch*: the order of a segment change (`roll.rs`).
 
 use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES};
@@ -14,15 +14,15 @@ use crate::error::{Error, Result};
 use crate::mistake::Mistake;
 use crate::sync::Instant;
 
-/// Promises for people who wait are left out where less than this is left for control groups: what must be said later
-/// (an epoch, a truncation) needs the room more.
+/// Optional promises (idle, close) are left out when less room than this is left for control groups: later epochs and truncations
+/// need it more.
 const PROMISE_ROOM_BYTES: u64 = CONTROL_RESERVE_BYTES / 2;
 
 impl<D: Directory> Shared<D> {
-    /// Changes to a segment that has room for records of `frame_bytes`, unless somebody else did meanwhile.
+    /// Changes to a segment that has room for records of `frame_bytes`, unless another thread has done so meanwhile.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] and others that leave the log as it was; or the poison.
+    /// [`Error::NoRoom`] and others that leave the log unchanged; or the poison.
     pub(crate) fn roll<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> Result<Guard<'a>> {
         let (mut state, turn) = self.take_turn(state)?;
         if state.gathering.record_room() >= frame_bytes {
@@ -41,11 +41,11 @@ impl<D: Directory> Shared<D> {
         result.map(|()| state)
     }
 
-    /// Writes a control group of its own, after what is gathered; in the next segment if this one has no room. Durable
-    /// when it returns `Ok`.
+    /// Commits what is gathered, then writes a control group; in the next segment if this one has no room. Durable when it
+    /// returns `Ok`.
     ///
     /// # Errors
-    /// The poison; or that no segment was to be had, and nothing has changed.
+    /// The poison; or why there is no next segment, and nothing has changed.
     pub(crate) fn control<'a>(&'a self, state: Guard<'a>, control: &Control) -> (Guard<'a>, Result<()>) {
         let (mut state, mut result) = self.write_gathered(state);
         if result.is_err() {
@@ -55,7 +55,7 @@ impl<D: Directory> Shared<D> {
         if would_rewrite || state.gathering.control_room() < 2 * BLOCK_BYTES as u64 {
             let was_changing = std::mem::replace(&mut state.changing, true);
             (state, result) = self.roll_in_turn(state, 0);
-            // Not even the last of the reserve is left.
+            // Even the reserve of this segment is used up.
             while matches!(result, Err(Error::NoRoom { .. }))
                 && self.options.keeps_room
                 && state.gathering.control_room() < BLOCK_BYTES as u64
@@ -64,7 +64,7 @@ impl<D: Directory> Shared<D> {
                 (state, result) = self.roll_in_turn(state, 0);
             }
             state.changing = was_changing;
-            // The last of the reserve is for a full disk.
+            // The reserve of this segment is for a full disk.
             let goes_without = !would_rewrite && !self.options.makes(Mistake::TruncationNeedsRoom);
             let is_last = matches!(result, Err(Error::NoRoom { .. })) && goes_without;
             if result.is_err() && !is_last {
@@ -89,7 +89,7 @@ impl<D: Directory> Shared<D> {
     /// Makes the epoch group of this opening durable, if it is not yet. The caller has the turn.
     ///
     /// # Errors
-    /// [`Error::NoRoom`]: it is held back, and so is everything else that is to be written; or the poison.
+    /// [`Error::NoRoom`]: the epoch group and all other writes are held back; or the poison.
     pub(crate) fn begin_epoch<'a>(&'a self, state: Guard<'a>) -> (Guard<'a>, Result<()>) {
         let Some(epoch) = state.epoch_due else { return (state, Ok(())) };
         let (mut state, result) = self.control(state, &epoch);
@@ -100,7 +100,7 @@ impl<D: Directory> Shared<D> {
         (state, result)
     }
 
-    /// Writes what is durable into the log, so that nobody has to guess; not where the room is needed for other things.
+    /// Writes a promise of what is durable, unless the room is needed for other control groups.
     ///
     /// # Errors
     /// The poison.

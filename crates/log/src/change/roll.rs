@@ -1,11 +1,12 @@
 //! From one segment to the next.
 //!
-//! *Owns*: the order in which things become durable when the segment changes. *May not touch*: how a group is written
-//! (`commit/group.rs`), where files come from (`segment/pool.rs`), why the segment changes (`control.rs`, `truncate.rs`).
+//! *Owns*: the order of durability when the segment changes. *May not touch*: how a group is written (`commit/group.rs`), where
+//! files come from (`segment/pool.rs`), why the segment changes (`control.rs`, `truncate.rs`).
 //!
-//! The order of a roll: everything in the old segment durable; a file with the new segment's name, durable; its header,
-//! durable; then the first group. A crash between any two of them opens to the same records. A seal in the old segment names
-//! the new one, at any time after the header is durable: with a background thread, commits do not wait for the seal (`seal.rs`).
+//! The order of a roll: everything in the old segment becomes durable; then a file with the new segment's name; then its header; then
+//! the first group is written. After a crash between any two of these steps, an opening finds the same records. A seal in the old
+//! segment names the new one, at any time after the header is durable: with a background thread, commits do not wait for the seal
+//! (`seal.rs`).
 
 use std::sync::Arc;
 
@@ -25,14 +26,14 @@ use crate::segment::seal::Seal;
 use crate::segment::{Link, Segment, identity};
 use crate::sync::{lock, yield_now};
 
-/// What the next segment is for.
+/// The header fields of the next segment, and why it is begun.
 pub(super) struct Next {
     pub(super) epoch: Epoch,
     pub(super) roll: Roll,
     pub(super) predecessor: Option<Position>,
     pub(super) first_lsn: Lsn,
     pub(super) bytes: u64,
-    /// The last record that a cut leaves.
+    /// For a cut: the last record that it leaves.
     pub(super) cut: Option<Lsn>,
 }
 
@@ -59,8 +60,8 @@ impl<D: Directory> Shared<D> {
         Box::new(lock(&self.segments).head().segment.header)
     }
 
-    /// Obtains a file, makes its header durable, seals the old segment, and goes on in the new one. The caller has the
-    /// turn, nothing is gathered, everything before is durable.
+    /// Obtains a file, makes its header durable, seals the old segment, and continues in the new one. The caller has the turn,
+    /// nothing is gathered, and everything before is durable.
     pub(super) fn begin_segment<'a>(&'a self, mut state: Guard<'a>, next: Next) -> (Guard<'a>, Result<()>) {
         let (log, first_live) = {
             let segments = lock(&self.segments);
@@ -108,14 +109,14 @@ impl<D: Directory> Shared<D> {
         (state, result)
     }
 
-    /// Goes on behind a cut, which is durable. Readers that hold no lock see all of it or look again.
+    /// Continues after a cut, which is durable. Readers without the lock see all of the change or ask again.
     fn enter_cut(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>, last: Lsn) {
         self.note_half_a_change();
         self.enter(state, header, ready);
         let is_early = self.options.makes(Mistake::ChangeBeforeWatermark);
         if is_early {
             self.note_half_a_change();
-            // The mistake leaves readers the time to believe it.
+            // The mistake gives readers time to see it.
             yield_now();
         }
         if !self.options.makes(Mistake::CutUntold) {
@@ -128,7 +129,7 @@ impl<D: Directory> Shared<D> {
         self.followers.notify_all();
     }
 
-    /// Whether a thread makes files ready.
+    /// Whether the log has a preparer.
     pub(crate) fn prepares_ahead(&self) -> bool {
         self.options.own_thread && self.options.prepare_ahead
     }
@@ -166,7 +167,7 @@ impl<D: Directory> Shared<D> {
         let written = self.write_header(&ready.file, &header);
         match written.result {
             Ok(()) => Ok((header, ready)),
-            // Before the log goes on without it no crash may find a header in it, whole or in part.
+            // Before the log continues without this file, no crash may find a header in it, complete or not.
             Err(error) if written.is_refused => match self.pool.give_back(ready, &self.options) {
                 Ok(()) => Err(ObtainError::Retry(refused(HEADER_BYTES as u64, error))),
                 Err(_) => Err(failed(error)),
@@ -175,11 +176,11 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// Says in the old segment, which ends with the record `last`, which one comes next. Where an opening could not say its
-    /// epoch there yet, that comes first; where there is no room it is left out: the new header says it all.
+    /// Writes the seal of the old segment, which ends with the record `last`: the seal names the next segment. If the epoch of this
+    /// opening is not written yet, it comes first. Without room for it the seal is left out: the new header says the same.
     fn seal<'a>(&'a self, mut state: Guard<'a>, next: SegmentNumber, last: Lsn) -> (Guard<'a>, Result<()>) {
         if self.would_rewrite(&state) {
-            // What a segment without a seal leaves open the new header says.
+            // The new header says what the seal would say.
             let segment = Arc::clone(&lock(&self.segments).head().segment);
             state.events.push(self.sealed(segment, last));
             return (state, Ok(()));
@@ -189,7 +190,7 @@ impl<D: Directory> Shared<D> {
         {
             return (state, Ok(()));
         }
-        // Without room for the seal an epoch alone may be gathered; it says nothing wrong.
+        // If there is no room for the seal, the epoch may be gathered alone, which is correct too.
         let _ = state.gathering.control(&Control::Seal(next));
         let segment = Arc::clone(&lock(&self.segments).head().segment);
         if !self.prepares_ahead() {
@@ -212,14 +213,13 @@ impl<D: Directory> Shared<D> {
         (state, Ok(()))
     }
 
-    /// Whether the next group would write again the block in which the log ends, and no group of a padded log may: it was
-    /// written without padding until now. The format has nothing that stands between two groups, so the log goes on in
-    /// another segment.
+    /// Whether the next group of a padded log would rewrite the block in which the log ends, because the log was written without
+    /// padding until now. The format has no padding between two groups, so the log continues in another segment.
     pub(super) fn would_rewrite(&self, state: &State) -> bool {
         self.pads() && !state.gathering.at().is_multiple_of(BLOCK_BYTES as u64)
     }
 
-    /// From now on groups go into this segment.
+    /// Makes this segment the head: the next group goes into it.
     fn enter(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>) {
         let segment = Arc::new(Segment::new(header));
         segment.adopt(&ready.file);
@@ -227,7 +227,7 @@ impl<D: Directory> Shared<D> {
         let mut segments = lock(&self.segments);
         match header.predecessor {
             Some(end) => {
-                // A cut may end the log in an older segment than the head.
+                // After a cut the log may end in a segment before the head.
                 let keep = segments.links.partition_point(|link| link.segment.number() <= end.segment);
                 let cut_off: Vec<_> = segments.links.drain(keep..).map(|link| link.segment).collect();
                 segments.obsolete.extend(cut_off);
@@ -243,7 +243,7 @@ impl<D: Directory> Shared<D> {
         drop(segments);
         state.epoch = header.epoch;
         state.gathering.enter(identity(&header, &self.options), header.epoch, header.first_lsn);
-        // Not earlier: how large the next file is to be goes by the segment that is in use.
+        // Not earlier: the size of the next file depends on the segment in use.
         state.files_wanted = true;
         self.preparer.notify_one();
     }

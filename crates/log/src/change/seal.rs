@@ -1,10 +1,10 @@
-//! The last group of a segment that is left: a frame that names the next one.
+//! The last group of a full segment: the seal, a frame that names the next segment.
 //!
-//! *Owns*: seals that wait to be written, and writing them. *May not touch*: the segment that is in use, or the turn. Nobody writes
-//! into a segment that was left, so a seal needs neither.
+//! *Owns*: seals that wait to be written, and writing them. *May not touch*: the segment in use, or the turn. No other thread writes
+//! into a full segment, so a seal needs neither.
 //!
-//! The next segment's header says all that a seal says, so nobody waits for one, and a crash or a poison may leave it out. What
-//! it is for: an archiver sees where a segment ends from the segment alone.
+//! The next segment's header says all that a seal says, so no commit waits for a seal, and a crash or a poison may leave it out. It
+//! lets an archiver see the end of a segment from the segment alone.
 
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use crate::segment::seal::Seal;
 use crate::sync::{AtomicBool, Ordering, lock};
 
 impl<D: Directory> Shared<D> {
-    /// The preparer is to write it.
+    /// Leaves the seal to the preparer.
     pub(crate) fn seal_later(&self, seal: Seal<D::File>) {
         lock(&self.seals).push(seal);
     }
 
-    /// Writes the seals that wait, durably, and tells of their segments; `false` when there were none.
+    /// Writes the waiting seals, durably, and sends the events of their segments; `false` when there were none.
     ///
     /// # Errors
     /// A write or a sync failed: nothing was lost, but the device cannot be trusted any more.
     pub(crate) fn write_seals(&self) -> Result<bool> {
         let mut count = 0;
-        // One at a time: the listener may end the log, which writes those that are left and gives the lock back. From then on nothing may
-        // be written here.
+        // One at a time: the listener may end the log, which writes the other seals and releases the lock. After that nothing may be
+        // written here.
         while let Some(Seal { segment, file, memory, offset, last }) = self.take_seal() {
             let mut engine = self.directory.engine(EngineKind::Caller, 1)?;
             let len = memory.len();
             let write = Operation::Write { buffer: memory, len, offset, persist: Persist::Later };
             match engine.run(Request { token: 0, file: Arc::clone(&file), operation: write })?.result {
-                // Where an overwrite needs room; the next segment's header says it all.
+                // An overwrite needs room here and there is none; the next segment's header says what the seal says.
                 Err(error) if is_full(&error) => {}
                 written => {
                     written?;
@@ -51,7 +51,7 @@ impl<D: Directory> Shared<D> {
         Ok(count > 0)
     }
 
-    /// The first that waits.
+    /// The first waiting seal.
     fn take_seal(&self) -> Option<Seal<D::File>> {
         let mut seals = lock(&self.seals);
         if seals.is_empty() { None } else { Some(seals.remove(0)) }
@@ -73,7 +73,7 @@ impl<D: Directory> Shared<D> {
     }
 }
 
-/// Keeps a segment's file from being used for something else, while the log is open.
+/// While the log is open, keeps a segment's file from being used for something else.
 struct Kept<D: Directory> {
     _segment: Arc<Segment<D::File>>,
     directory: Arc<D>,

@@ -1,6 +1,6 @@
 //! Truncation at both ends.
 //!
-//! *Owns*: what becomes durable before records are gone, and before their files are used again. *May not touch*: readers; they
+//! *Owns*: what must be durable before records are truncated, and before their files are used again. *May not touch*: readers; they
 //! ask for the number of the last change.
 
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::sync::lock;
 use crate::walk::window::{Item, Walk, Window};
 
 impl<D: Directory> Shared<D> {
-    /// Gives up all records before `first`; durable on return, and the files that held only those are free.
+    /// Truncates all records before `first`. Durable on return; the files that held only those records are released.
     pub(crate) fn truncate_before(&self, first: Lsn) -> Result<()> {
         let (mut state, turn) = self.take_turn(self.lock())?;
-        // What is gathered behind a control group would keep it from being taken back (`commit/room.rs`).
+        // Nothing may be gathered after the control group: it could not be taken back then (`commit/room.rs`).
         state.changing = self.options.keeps_room;
         let (mut state, mut result) = self.begin_epoch(state);
         if result.is_ok() {
@@ -56,7 +56,7 @@ impl<D: Directory> Shared<D> {
         result
     }
 
-    /// Takes back the files of segments that are not the log's any more and that nobody reads.
+    /// Takes back the files of segments that are no longer part of the log and have no reader.
     pub(crate) fn retire_unread(&self) -> Result<()> {
         let unread = lock(&self.segments).take_unread(self.options.makes(Mistake::RecyclesPinned));
         let count = unread.len();
@@ -64,7 +64,7 @@ impl<D: Directory> Shared<D> {
         for segment in unread {
             let retired = self.pool.retire(segment.number(), segment.header.segment_bytes, &self.options);
             if retired.is_err() {
-                // It is tried again with the next.
+                // It is tried again with the next one.
                 lock(&self.segments).obsolete.push(segment);
             }
             result = result.and(retired);
@@ -82,7 +82,7 @@ impl<D: Directory> Shared<D> {
         Ok(())
     }
 
-    /// Takes off all records after `last`; durable on return.
+    /// Truncates all records after `last`; durable on return.
     pub(crate) fn truncate_after(&self, last: Lsn) -> Result<()> {
         let (mut state, turn) = self.take_turn(self.lock())?;
         state.changing = true;
@@ -128,7 +128,7 @@ impl<D: Directory> Shared<D> {
         if result.is_err() {
             return (state, result);
         }
-        // From here on the cut is durable. The epoch comes before all else that is written.
+        // From here on the cut is durable. The epoch must be written before anything else.
         let said = Control::Epoch { previous: Some(previous), recovered: last };
         if self.options.makes(Mistake::CutEpochNotSynced) {
             let _ = state.gathering.control(&said);
@@ -136,7 +136,7 @@ impl<D: Directory> Shared<D> {
         } else {
             state.epoch_due = Some(said);
             (state, result) = self.begin_epoch(state);
-            // Without room for it: as an opening does (`commit/room.rs`).
+            // Without room for it, the epoch is held back as by an opening (`commit/room.rs`).
             result = or_left_out(result);
         }
         if result.is_ok() {

@@ -1,7 +1,7 @@
-//! The group that is being gathered, in the memory it will be written from.
+//! The gathering: the group that is being gathered, in the buffer from which it will be written.
 //!
-//! *Owns*: one buffer: the start of the block in which the log ends (written again with the same bytes), then the group.
-//! *May not touch*: files, locks, who waits.
+//! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same bytes), then the group. *May not touch*:
+//! files, locks, waiters.
 
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, HEADER_BYTES};
 use inkstone_format::{
@@ -14,23 +14,23 @@ use crate::sync::Instant;
 /// Bytes kept free at the end of a buffer, for control frames and padding that close a group.
 const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
 
-/// How far ahead of the records the memory is asked for: half a microsecond of small ones. 512 was too near, 4 KiB no better.
+/// How far ahead of the records memory is prefetched: half a microsecond of small records. 512 was too near, 4 KiB no better.
 const PREFETCH_BYTES: usize = 2048;
 
 /// A group that is being gathered.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     memory: AlignedBuf,
-    /// Bytes of the block before the group.
+    /// Bytes in the block before the group.
     prefix: usize,
     encoder: GroupEncoder,
-    /// The segment, as the checksums know it.
+    /// The segment, as the checksums cover it.
     coded: SegmentHeader,
     epoch: Epoch,
     first_lsn: Lsn,
-    /// It takes no records.
+    /// It accepts no records.
     is_held: bool,
-    /// What lies behind this group is cleared with it.
+    /// The block after this group is cleared with it.
     clears_behind: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Frozen {
     pub(crate) len: usize,
     /// Where in the file.
     pub(crate) offset: u64,
-    /// Whether it is more than control frames.
+    /// Whether it has records, not only control frames.
     pub(crate) has_records: bool,
     /// Where the group begins.
     pub(crate) at: u64,
@@ -50,24 +50,24 @@ pub(crate) struct Frozen {
     pub(crate) end: u64,
     /// The LSN of the next record.
     pub(crate) next_lsn: Lsn,
-    /// Where a block behind it is to be cleared.
+    /// The place of a block after the group that is to be cleared.
     pub(crate) clears: Option<u64>,
 }
 
 impl Frozen {
-    /// The LSN of its last record, or of the last one before it.
+    /// The LSN of its last record; of the last record before it if it has none.
     pub(crate) fn last(&self) -> Lsn {
         self.next_lsn.before().unwrap_or(Lsn::ZERO)
     }
 }
 
-/// A group that nothing is added to any more, on its way to the disk.
+/// A closed group on its way to the disk: nothing is added to it any more.
 pub(crate) struct Group {
     pub(crate) number: u64,
     pub(crate) frozen: Frozen,
-    /// Who waits for it now.
+    /// The number of its waiters.
     pub(crate) waiters: usize,
-    /// When its first record came.
+    /// When its first record was appended.
     pub(crate) since: Option<Instant>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn memory_bytes(bytes: usize) -> usize {
 }
 
 impl Gathering {
-    /// Begins a group at byte `at`; `block` holds at least the bytes of its block before it.
+    /// Begins a group at byte `at`; `block` holds at least the bytes of the block before the group.
     pub(crate) fn begin(
         mut memory: AlignedBuf,
         coded: SegmentHeader,
@@ -106,7 +106,7 @@ impl Gathering {
         }
     }
 
-    /// Goes on in another segment, with the memory that there is; nothing is gathered.
+    /// Continues in another segment, with the same buffer; nothing is gathered.
     pub(crate) fn enter(&mut self, coded: SegmentHeader, epoch: Epoch, next_lsn: Lsn) {
         debug_assert!(self.is_empty(), "records gathered for another segment");
         self.prefix = 0;
@@ -138,30 +138,29 @@ impl Gathering {
         self.encoder.next_lsn()
     }
 
-    /// Bytes that control groups may still take in this segment.
+    /// Bytes that control groups may still use in this segment.
     pub(crate) fn control_room(&self) -> u64 {
         self.coded.segment_bytes - self.encoder.at()
     }
 
-    /// Bytes that records may still take in this segment.
+    /// Bytes that records may still use in this segment.
     pub(crate) fn record_room(&self) -> u64 {
         if self.is_held { 0 } else { self.encoder.record_room() }
     }
 
-    /// From now on it takes no records, as if the segment were full; or it does again.
+    /// From now on it accepts no records, as if the segment were full; or accepts them again.
     pub(crate) fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
     }
 
-    /// Adds records, all or none, as a batch if there are several. Where they are too large for the buffer and the group
-    /// is empty, the buffer grows.
+    /// Adds records, all or none; several are a batch. If they are too large for the buffer and the group is empty, the buffer grows.
     pub(crate) fn records(&mut self, payloads: &[(&[u8], PayloadSum)]) -> Result<Lsn, EncodeError> {
         let version = self.coded.version;
         let needed: usize = payloads.iter().map(|(payload, _)| version.frame_bytes(payload.len())).sum();
         if needed as u64 > self.record_room() {
             return Err(EncodeError::SegmentFull { needed, room: self.record_room() });
         }
-        // All of them or none: what the encoder could refuse in the middle is asked before the first.
+        // All or none: every reason for which the encoder could refuse a later record is checked before the first.
         if self.encoder.next_lsn().plus(payloads.len() as u64).is_none() {
             return Err(EncodeError::LsnsUsedUp);
         }
@@ -183,7 +182,7 @@ impl Gathering {
                 _ => Batch::Middle,
             };
             lsn = self.encoder.record(&mut self.memory[self.prefix..], payload, *sum, place)?;
-            // As much as was just used, so that each byte is asked for once.
+            // As much as was just used, so that each byte is prefetched once.
             let asked = version.frame_bytes(payload.len()).min(PREFETCH_BYTES);
             self.memory.expect_writes(self.prefix + self.encoder.used() + PREFETCH_BYTES - asked, asked);
         }
@@ -201,18 +200,18 @@ impl Gathering {
         self.encoder.control(&mut self.memory[self.prefix..], control)
     }
 
-    /// This group is to be the last for now. A crash may have left bytes behind it, in the block that follows, which the next opening would
-    /// take for the beginning of a group that was cut.
+    /// This group is the last one before the log is closed. A crash may have left bytes in the block after it, which the next opening
+    /// would take for the beginning of a torn group.
     pub(crate) fn clear_behind(&mut self) {
         self.clears_behind = true;
     }
 
-    /// Ends the group and begins the next one behind it, in `memory`.
+    /// Ends the group and begins the next one after it, in `memory`.
     pub(crate) fn freeze(&mut self, promise: Promise, pad: bool, memory: AlignedBuf) -> Frozen {
         let mut encoder = self.encoder.clone();
         let group = &mut self.memory[self.prefix..];
         if pad {
-            // There is room: CLOSING_BYTES are kept for it.
+            // There is room: CLOSING_BYTES are reserved for it.
             let padded = encoder.pad_to_block(group);
             debug_assert!(padded.is_ok(), "room for padding is kept");
         }
@@ -247,8 +246,8 @@ impl Gathering {
         }
     }
 
-    /// Takes back a group without records that began at byte `at` and was not written: the next group begins there. Its
-    /// memory is exchanged for the one in use. Nothing may be gathered behind it.
+    /// Takes back a group without records that began at byte `at` and was not written: the next group begins there. Exchanges its
+    /// buffer for the one in use. Nothing may be gathered after it.
     pub(crate) fn take_back(&mut self, at: u64, memory: AlignedBuf) -> AlignedBuf {
         debug_assert!(self.is_empty(), "records gathered behind a group that is taken back");
         self.prefix = (at % BLOCK_BYTES as u64) as usize;
@@ -257,7 +256,7 @@ impl Gathering {
     }
 }
 
-/// What frames of these payloads take at most, whichever version the segment is of that they go to.
+/// The size of frames with these payloads, in the version of the format in which they are largest.
 pub(crate) fn needed_bytes(payloads: &[(&[u8], PayloadSum)]) -> u64 {
     let in_version = |version: &Version| {
         payloads.iter().map(|(payload, _)| version.frame_bytes(payload.len()) as u64).sum()
@@ -270,7 +269,7 @@ mod tests {
     use super::*;
     use inkstone_format::{LogId, Roll, SegmentNumber};
 
-    /// The memory has room for it, the group has not: none of it is taken, and what was gathered before can be written.
+    /// The buffer has room for the batch, the group has not: none of it is added, and what was gathered before can be written.
     #[test]
     fn a_batch_that_crosses_the_largest_group_is_refused_as_a_whole() {
         let coded = SegmentHeader {

@@ -1,12 +1,11 @@
-//! Group commit: how a group gets from the buffer it was gathered in to the disk, and what is known afterwards.
+//! Group commit: how a group gets from its buffer to the disk, and what is known after that.
 //!
-//! *Owns*: closing a group, writing it, moving the watermark. *May not touch*: waiting for a group (`turn.rs`, `wait.rs`), what
-//! the calls to the file system are (`writer.rs`).
+//! *Owns*: closing a group, writing it, moving the watermark. *May not touch*: waiting for a group (`turn.rs`, `wait.rs`), the calls
+//! to the file system (`writer.rs`).
 //!
-//! A group is written by whoever has the turn: a waiter that leads (a lone writer has nobody to wait for), or the log's own
-//! thread. Who finds the buffer full and does not wait for its records *hands the group over*: it closes the group, leaves it
-//! to the log's own thread together with the turn, and goes on in the other buffer. So gathering and writing overlap, and
-//! still one group is in flight at a time.
+//! The thread that has the turn writes the group: a waiter that leads, or the committer. A caller that finds the buffer full
+//! and does not wait for its records *hands the group over*: it closes the group, leaves it to the committer together with the turn,
+//! and continues in the other buffer. So gathering and writing overlap, and still only one group is in flight at a time.
 
 use inkstone_format::limits::HEADER_BYTES;
 use inkstone_format::{Lsn, Promise};
@@ -42,11 +41,10 @@ impl<D: Directory> Shared<D> {
         self.write_closed(state, group, &way, None)
     }
 
-    /// Writes what is gathered, as [`Shared::write_gathered`] does. Where an overwrite may need room and this one has
-    /// none, a group without records is taken back.
+    /// As [`Shared::write_gathered`]. If the write needs room and there is none, a group without records is taken back.
     ///
     /// # Errors
-    /// The poison; [`Error::NoRoom`] when the group was taken back: the log is as it was.
+    /// The poison; [`Error::NoRoom`] when the group was taken back: the log is unchanged.
     pub(crate) fn write_control<'a>(&'a self, mut state: Guard<'a>, need: Need) -> (Guard<'a>, Result<()>) {
         if !self.options.keeps_room {
             return self.write_gathered(state);
@@ -60,7 +58,7 @@ impl<D: Directory> Shared<D> {
         self.write_closed(state, closed, &way, Some(need))
     }
 
-    /// Ends the group that is gathered, and begins the next one. The caller has the turn.
+    /// Closes the gathering and begins the next one. The caller has the turn.
     pub(crate) fn close_group(&self, state: &mut State) -> Group {
         let waiters = state.rule.close();
         let number = state.group;
@@ -75,8 +73,8 @@ impl<D: Directory> Shared<D> {
         Group { number, frozen, waiters, since }
     }
 
-    /// Closes the group that is gathered and leaves it, with the turn, to the log's own thread. The caller has seen that the
-    /// turn is free and that something is gathered, and goes on gathering.
+    /// Closes the gathering and leaves it, with the turn, to the committer. The caller has checked that the turn is free and that
+    /// something is gathered, and continues gathering.
     ///
     /// # Errors
     /// When the log is poisoned or closed.
@@ -91,7 +89,7 @@ impl<D: Directory> Shared<D> {
         Ok(())
     }
 
-    /// Writes a group that is closed. What `need` says is for one that finds no room (`room.rs`).
+    /// Writes a closed group. `need` says what to do if there is no room for a control group (`room.rs`).
     pub(crate) fn write_closed<'a>(
         &'a self,
         state: Guard<'a>,
@@ -154,7 +152,7 @@ impl<D: Directory> Shared<D> {
         (state, Ok(()))
     }
 
-    /// Ends the group that is gathered; it says what is durable now.
+    /// Freezes the gathering, with a promise of what is durable now.
     pub(crate) fn freeze(&self, state: &mut State) -> Frozen {
         let promise = match self.options.makes(Mistake::NoPromise) {
             true => Promise { lsn: Lsn::ZERO, end: HEADER_BYTES as u64 },
@@ -164,17 +162,17 @@ impl<D: Directory> Shared<D> {
         state.gathering.freeze(promise, self.pads(), memory)
     }
 
-    /// Whether every group has blocks of its own.
+    /// Whether groups are padded to blocks of their own.
     pub(crate) fn pads(&self) -> bool {
         self.options.pad_groups && !self.options.makes(Mistake::PaddingForgotten)
     }
 
-    /// Keeps a group's memory for the next one, unless it was grown.
+    /// Keeps a group's buffer for the next one, unless it has grown.
     pub(crate) fn keep_memory(&self, state: &mut State, memory: Option<AlignedBuf>) {
         state.spare = memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
     }
 
-    /// Lets readers begin at the end of this group.
+    /// Notes the end of this group in the segment's index, as a place where reading can begin.
     fn note_group(&self, last: Lsn, end: u64, state: &State) {
         let segments = lock(&self.segments);
         let segment = &segments.head().segment;

@@ -1,17 +1,17 @@
-//! What a log does where writing over blocks of its own needs room that the disk may not have.
+//! What a log does where overwriting its own blocks needs room that the disk may not have.
 //!
-//! *Owns*: when room that was kept is given up, what becomes of a control group or a header for which there is none. *May not
-//! touch*: records: a group with records in it that finds no room poisons, like any other failure.
+//! *Owns*: when reserved room is released, and what happens to a control group or a header without room. *May not touch*: records: a
+//! group with records that finds no room poisons the log, like any other failure.
 //!
-//! Where every write goes to a new place (btrfs), even an overwrite can be answered with ENOSPC. A log must be opened, read,
-//! and shortened from the front all the same. So it keeps a file of blocks that nobody uses, and gives it up when a control
-//! group finds no room; removing a file needs none. Then the group is written again, the same bytes to the same place. That
-//! is sound because the *write* was refused, before any sync: the write and the sync of such a group are two steps here, also
-//! where the log's own way is one. A sync that fails is never tried again.
+//! On a file system that writes every block to a new place (btrfs), even an overwrite can fail with ENOSPC. Opening, reading and
+//! truncating from the front must work all the same. So the log reserves room in a file of unused blocks, and removes the file when a
+//! control group finds no room; removing a file needs none. Then it writes the group again, the same bytes to the same place. That is
+//! sound because the *write* was refused, before any sync: such a group is written and synced in two steps, even if the log's usual
+//! way is one. A sync that fails is never tried again.
 //!
-//! Where there is still no room, an opening holds its epoch group back: the log shows what it found, which was synced and read
-//! from the medium before, and writes nothing, so that no crash can take it back. The epoch group stays the first that is
-//! written: appending and truncating try it, and say [`Error::NoRoom`] while it cannot be.
+//! If there is still no room, an opening holds its epoch group back. The log shows what it found, which was synced and read from the
+//! medium before, and writes nothing, so no crash can take that back. The epoch group remains the first group to be written: appending
+//! and truncating try to write it, and return [`Error::NoRoom`] as long as that fails.
 
 use std::sync::Arc;
 
@@ -26,17 +26,17 @@ use crate::names;
 use crate::segment::pool::open_for_groups;
 use crate::sync::lock;
 
-/// What is done for a control group that finds no room.
+/// How much a control group needs room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// It must be written: what is kept is given up.
+    /// It must be written: reserved room is released for it.
     Must,
     /// It may be left out.
     May,
 }
 
 impl<D: Directory> Shared<D> {
-    /// The way to write into this segment where the write may find no room.
+    /// The way to write into this segment if the write may find no room.
     pub(super) fn step_by_step(&self, segment: SegmentNumber) -> Way<D::File> {
         if !matches!(self.options.durability_chosen(), Durability::ODsync | Durability::OSync) {
             return Way::InSteps(None);
@@ -44,12 +44,12 @@ impl<D: Directory> Shared<D> {
         let how = open_for_groups(&self.options).durability(Durability::None);
         match self.directory.open(&names::segment(segment), &how) {
             Ok(file) => Way::InSteps(Some(Arc::new(file))),
-            // It can be written all the same; but what a refusal means is not known then.
+            // It can still be written, but a failure does not show then whether the write or its sync failed.
             Err(_) => Way::Usual,
         }
     }
 
-    /// Writes the header of a segment that is not the log's yet, as [`Shared::write_with_room`] writes a group.
+    /// Writes the header of a segment that is not part of the log yet, as [`Shared::write_with_room`] writes a group.
     pub(crate) fn write_header(&self, file: &Arc<D::File>, header: &SegmentHeader) -> Written {
         let way = if self.options.keeps_room { self.step_by_step(header.number) } else { Way::Usual };
         let write = || lock(&self.writer).header(file, header, &way);
@@ -57,7 +57,7 @@ impl<D: Directory> Shared<D> {
         self.while_refused(written, |_| write())
     }
 
-    /// Writes a group. While its write is refused for want of room, what is kept is given up and it is written again.
+    /// Writes a group. While the write is refused because there is no room, releases reserved room and writes the group again.
     pub(crate) fn write_with_room(&self, frozen: Frozen, way: &Way<D::File>) -> Written {
         let Frozen { len, offset, has_records, at, end, next_lsn, .. } = frozen;
         let written = lock(&self.writer).group(frozen, way);
@@ -67,8 +67,8 @@ impl<D: Directory> Shared<D> {
         })
     }
 
-    /// Gives up what is kept, piece by piece, and writes the same bytes to the same place `again`, until there is room for them
-    /// or nothing left to give up. Then room is kept again, as much as there is.
+    /// Releases reserved room piece by piece and writes the same bytes to the same place `again`, until they fit or nothing is left
+    /// to release. Then reserves room again, as much as there is.
     fn while_refused(&self, mut written: Written, mut again: impl FnMut(AlignedBuf) -> Written) -> Written {
         let mut gave_up = false;
         while written.is_refused && self.options.keeps_room && self.pool.give_up_some() {
@@ -82,7 +82,7 @@ impl<D: Directory> Shared<D> {
         written
     }
 
-    /// Keeps room again, if it was given up and can be had.
+    /// Reserves room again, if it was released and there is some.
     ///
     /// # Errors
     /// The poison, if a sync failed.
@@ -94,7 +94,7 @@ impl<D: Directory> Shared<D> {
     }
 }
 
-/// An error for want of room of a group of `bytes` bytes.
+/// The error of a group of `bytes` bytes that found no room.
 pub(crate) fn refused(bytes: u64, error: Error) -> Error {
     match error {
         Error::Io(cause) => Error::NoRoom { needed_bytes: bytes, cause },
@@ -102,7 +102,7 @@ pub(crate) fn refused(bytes: u64, error: Error) -> Error {
     }
 }
 
-/// What may be left out and found no room was left out.
+/// `Ok` for a group that may be left out and found no room.
 pub(crate) fn or_left_out(result: Result<()>) -> Result<()> {
     if matches!(result, Err(Error::NoRoom { .. })) { Ok(()) } else { result }
 }

@@ -1,10 +1,10 @@
-//! The gathering rule: which waiter writes the group that is gathered, and when.
+//! The gathering rule: which waiter writes the gathering, and when.
 //!
 //! *Owns*: the counts, and what follows from them. *May not touch*: locks, threads, the clock.
 //!
-//! *Gathering by expectation*: a group is written by the waiter that makes it as large as expected, which is the waiters of the group
+//! *Gathering by expectation*: the waiter that completes the expected number writes the group. Expected are the waiters of the group
 //! that was just acknowledged and those that were waiting already. The first waiter of a group holds a timer of about one commit,
-//! in case the others do not come. A lone waiter expects one, and never waits for others.
+//! in case the others do not come. A lone waiter expects only itself, and never waits for others.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ const LINGER_MAX: Duration = Duration::from_millis(10);
 pub(crate) enum Step {
     /// It writes the group.
     Lead,
-    /// It sleeps until it is woken: somebody writes, or holds the timer.
+    /// It sleeps until it is woken: another thread writes, or holds the timer.
     Sleep,
     /// It holds the timer: it sleeps until it is woken, or this time is over.
     Hold(Duration),
 }
 
-/// Waiters of the group that is gathered, and how many are expected.
+/// The waiters of the gathering: how many there are, and how many are expected.
 #[derive(Debug)]
 pub(crate) struct Rule {
     waiting: usize,
@@ -39,7 +39,7 @@ impl Rule {
         Self { waiting: 0, expected: 0, is_timed: false, commit_time: Duration::from_micros(100) }
     }
 
-    /// Whether anybody waits for the group that is gathered.
+    /// Whether the gathering has waiters.
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiting > 0
     }
@@ -48,13 +48,13 @@ impl Rule {
         self.is_timed
     }
 
-    /// A waiter of the gathered group has come.
+    /// One more waiter for the gathering.
     pub(crate) fn arrive(&mut self) {
         self.waiting += 1;
     }
 
-    /// What a waiter that was counted does. `is_writing`: another group is being written. `is_late`: its timer is over, or it was
-    /// not woken in time.
+    /// The next step of a waiter that was counted. `is_writing`: another group is being written. `is_late`: the waiter's timer has
+    /// ended, or it was not woken in time.
     pub(crate) fn step(&mut self, is_writing: bool, is_late: bool) -> Step {
         if is_writing {
             Step::Sleep
@@ -68,18 +68,18 @@ impl Rule {
         }
     }
 
-    /// The waiter that held the timer has woken, and the group it held it for is still gathered.
+    /// The waiter that held the timer is awake, and its group is still gathered.
     pub(crate) fn timer(&mut self) {
         self.is_timed = false;
     }
 
-    /// The group that was gathered is closed; gives its waiters. The next group's first waiter takes a timer of its own.
+    /// The gathering is closed; returns the number of its waiters. The first waiter of the next group takes a new timer.
     pub(crate) fn close(&mut self) -> usize {
         self.is_timed = false;
         std::mem::take(&mut self.waiting)
     }
 
-    /// A group that had so many waiters is durable. They are expected again.
+    /// A group with this many waiters is durable. They are expected again.
     pub(crate) fn committed(&mut self, waiters: usize, took: Duration) {
         self.commit_time = (self.commit_time * 7 + took) / 8;
         self.expected = waiters + self.waiting;
@@ -115,7 +115,7 @@ mod tests {
             ((8, 0, 1), false, false, hold),
             ((8, 0, 7), false, false, hold),
             ((8, 0, 8), false, false, Step::Lead),
-            // Those that waited already are expected besides those that were acknowledged.
+            // Waiters that were there already are expected besides those that were acknowledged.
             ((4, 4, 7), false, false, hold),
             ((4, 4, 8), false, false, Step::Lead),
             // More than expected do not wait for more.
@@ -123,7 +123,7 @@ mod tests {
             // One group is in flight at a time, also when all are there, or one is late.
             ((8, 0, 8), true, false, Step::Sleep),
             ((8, 0, 1), true, true, Step::Sleep),
-            // The timer is over: whoever is there goes.
+            // The timer has ended: the waiters that are there go.
             ((8, 0, 1), false, true, Step::Lead),
         ] {
             let (acknowledged, early, now) = counts;
@@ -136,8 +136,8 @@ mod tests {
     fn one_waiter_holds_the_timer_of_a_group() {
         let mut rule = after(4, 0, 2);
         assert_eq!(rule.step(false, false), Step::Hold(TOOK));
-        assert_eq!(rule.step(false, false), Step::Sleep, "somebody holds it");
-        // Its holder was woken, and the group is still gathered: it may hold it again.
+        assert_eq!(rule.step(false, false), Step::Sleep, "the other waiter holds it");
+        // The holder was woken, and the group is still gathered: it may hold the timer again.
         rule.timer();
         assert!(!rule.is_timed());
         assert_eq!(rule.step(false, false), Step::Hold(TOOK));

@@ -1,21 +1,21 @@
 //! What all users of one open log share: the state, the turn, the watermark, the poison.
 //!
-//! *Owns*: the one lock and its order beside others, the durable watermark, who is notified, who gets events. *May not touch*: how a
-//! group is written (`group.rs`), who waits for what (`turn.rs`, `wait.rs`), segments changing (`change/`), reading (`read/`).
+//! *Owns*: the state's lock and the order of locks, the durable watermark, notifying threads, sending events. *May not touch*: how a
+//! group is written (`group.rs`), waiting (`turn.rs`, `wait.rs`), segment changes (`change/`), reading (`read/`).
 //!
-//! **Commit.** The first waiter whose group may be written takes the *turn*: it freezes the group, writes it and makes
-//! it durable without holding the state's lock, moves the watermark, and notifies that group's waiters. Meanwhile others
-//! fill the next group. Which waiter leads is the gathering rule (`rule.rs`).
+//! **Commit.** The waiter that leads takes the *turn*: it freezes the group, writes it and makes it durable without holding the
+//! state's lock, moves the watermark, and notifies that group's waiters. Meanwhile other threads fill the next group. The gathering
+//! rule decides which waiter leads (`rule.rs`).
 //!
-//! **Results.** There is no flag of success that a later group could overwrite. The watermark only rises, by groups that
-//! are durable; the poison is set once, and from then on the watermark stands: a group that was in flight when another
-//! thread's sync failed is not acknowledged, whatever its own sync says (a file system that has just failed one sync may call
-//! the other a success: docs/assumptions.md, A13). A record at or below the watermark is durable; one above it, in a
-//! poisoned log, never will be. Cuts start a new count of LSNs: a handle of before the cut was durable before it.
+//! **Results.** No flag of success exists that a later group could overwrite. The watermark only rises, by groups that are durable.
+//! The poison is set once, and the watermark never moves after that: a group in flight when another thread's sync fails is not
+//! acknowledged, whatever its own sync returns (a file system that has just failed one sync may report success for the other:
+//! docs/assumptions.md, A13). A record at or below the watermark is durable; a record above it in a poisoned log is never acknowledged.
+//! After a cut LSNs are given again; a record from before the cut was durable before it, so its handle returns `Ok`.
 //!
-//! **Locks**, in this order: `state`, `writer` (held by whoever has the turn), `segments`. None but `writer` is held
-//! across a system call, and nobody waits for `writer`: the turn is waited for. What is the user's (wakers, the listener) runs
-//! with no lock held, and the listener when the turn has been given back.
+//! **Locks**, in this order: `state`, `writer` (held by the thread that has the turn), `segments`. Only `writer` is held across a
+//! system call, and no thread waits for `writer`, because it waits for the turn first. User code (wakers, the listener) runs while
+//! no lock is held, and the listener also after the end of the turn.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError, TryLockError};
@@ -35,52 +35,54 @@ use crate::segment::pool::Pool;
 use crate::segment::seal::Seal;
 use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, spawn, yield_now};
 
-/// Shared by the log, its handles, its readers and its own thread.
+/// Shared by the log, its handles, its readers and its own threads.
 pub(crate) struct Shared<D: Directory> {
     pub(crate) directory: Arc<D>,
     pub(crate) options: Options,
     state: Mutex<State>,
     /// Waiters of a group, by the parity of its number: waking one group does not wake the next.
     pub(super) groups: [Sleepers; 2],
-    /// Those who wait for the turn, for room in a buffer, or for a segment change.
+    /// Threads that wait for the turn, for room in a buffer, or for a segment change.
     pub(crate) room: Sleepers,
-    /// The log's own thread.
+    /// The committer.
     pub(crate) committer: Sleepers,
     /// Readers that wait for the watermark.
     pub(crate) followers: Sleepers,
-    /// The thread that makes files ready.
+    /// The preparer.
     pub(crate) preparer: Sleepers,
     pub(crate) pool: Pool<D>,
     pub(crate) writer: Mutex<Writer<D>>,
     pub(crate) segments: Mutex<Segments<D::File>>,
-    /// Last groups of segments that were left, for the preparer to write.
+    /// Seals of full segments, for the preparer to write.
     pub(crate) seals: Mutex<Vec<Seal<D::File>>>,
-    /// The durable watermark, for who only wants to look. Written with `Release` under the state's lock when a group is
+    /// A copy of the durable watermark that is read without the lock. Written with `Release` under the state's lock when a group is
     /// durable; read with `Acquire` by handles and readers.
     durable: AtomicU64,
-    /// A number that is another one after each cut and each truncation: a reader asks it for each record, and no lock. It is
-    /// odd while a cut changes what it is the number of.
+    /// A number that changes with each truncation: readers check it for each record, without a lock. It is odd while a cut is
+    /// changing the state.
     changes: AtomicU64,
-    /// Somebody polled or let go of a record of the group that is gathered: the log's own thread is to commit it. Set by those,
-    /// cleared with the lock held when a group is frozen. `Relaxed` is enough: whoever sets it for a record had the lock after
-    /// the group before that record was frozen, so a `true` that is seen here was set for this group or a later one.
+    /// A record of the gathering was polled or its handle dropped: the committer is to commit it. Cleared with the lock held when a
+    /// group is frozen. `Relaxed` is enough: a thread sets it for a record after it held the lock since the group before that record
+    /// was frozen, so a `true` that is seen here was set for this group or a later one.
     pub(crate) unclaimed: AtomicBool,
-    /// The lock was given back, or is about to be: nobody keeps the files. `Release` before that, `Acquire` by those who ask.
+    /// The writer's lock is or will soon be released, so the files of segments are not kept any more. Stored with `Release` before
+    /// that, loaded with `Acquire`.
     pub(crate) has_ended: Arc<AtomicBool>,
-    /// A thread panicked that the log cannot go on without. `Release` while unwinding, `Acquire` after each locking.
+    /// A thread panicked that the log cannot do without. Stored with `Release` while unwinding, loaded with `Acquire` after each
+    /// locking.
     panicked: AtomicBool,
 }
 
-/// Held by whoever has the turn. Dropped without being given back (a panic), it poisons the log: what was in its hands
-/// may be half done. The unwinding thread may hold the state's lock itself, so it only leaves a mark where it cannot lock;
-/// whoever locks next acts on it.
+/// Held by the thread that has the turn. If it is dropped without [`Shared::end_turn`] (by a panic), it poisons the log, whose
+/// state may be half changed. The unwinding thread may hold the state's lock itself; if it cannot lock, it only leaves a mark, and the
+/// next thread that locks poisons the log.
 pub(crate) struct Turn<'a, D: Directory> {
     shared: &'a Shared<D>,
     is_back: bool,
 }
 
 impl<D: Directory> Turn<'_, D> {
-    /// Leaves it, still taken, to the log's own thread.
+    /// Leaves the turn, still taken, to the committer.
     pub(crate) fn hand_on(mut self) {
         self.is_back = true;
     }
@@ -94,11 +96,10 @@ impl<D: Directory> Drop for Turn<'_, D> {
     }
 }
 
-/// Starts one of the log's own threads. If it panics the log is poisoned: what it is there for would silently not be done any
-/// more.
+/// Starts one of the log's own threads. If the thread panics, the log is poisoned: otherwise its work would silently stop.
 ///
 /// # Errors
-/// When the system has no thread to give.
+/// When the system cannot start a thread.
 pub(crate) fn start<D: Directory>(
     shared: &Arc<Shared<D>>,
     name: &str,
@@ -108,8 +109,8 @@ pub(crate) fn start<D: Directory>(
     let run = move || {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&theirs))) {
             theirs.mark_panic();
-            // It holds no lock any more, so it can wait for the state's: who held it a moment ago may have left a future behind,
-            // and nobody else would come to poison the log and wake it.
+            // This thread holds no lock any more, so it can wait for the state's. It must: another thread may have left a future
+            // there a moment ago, and no other thread may come to poison the log and wake it.
             drop(theirs.lock());
             resume_unwind(panic);
         }
@@ -151,7 +152,7 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// The state. A panic while it was held poisons the log through the turn, or left a record whose LSN no caller got;
+    /// Locks the state. A panic while it was held has poisoned the log through the turn, or left a record whose LSN no caller got;
     /// the lock itself stays usable.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
@@ -163,8 +164,8 @@ impl<D: Directory> Shared<D> {
         self.mind_panic(Guard::new(state))
     }
 
-    /// Every public call asks first. In a forked child there is one thread, and locks that others held at the fork are held for
-    /// ever: the child must come to no lock, and not write over what its parent goes on to write. (The files refuse it too.)
+    /// Every public call checks this first. In a forked child there is one thread, and locks that others held at the fork are held
+    /// forever: the child must not touch a lock, nor overwrite what its parent writes. (The files refuse that too.)
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -182,9 +183,9 @@ impl<D: Directory> Shared<D> {
         self.directory.is_forked() && !self.options.makes(Mistake::ForkMarkNotAsked)
     }
 
-    /// Beside a producer that lets its records go, who comes too late lets others run and tries again: asleep, it would have
-    /// to be woken by a system call of that producer, again and again, and two of them would do half of what they do so
-    /// (docs/performance.md). Where all wait for their records the lock is soon free for long, and sleeping is better.
+    /// Waits for the lock. Beside a producer that drops its handles, the thread yields and tries again first: if it slept, the producer
+    /// would have to wake it by a system call again and again, and two producers would reach half the rate (docs/performance.md). If all
+    /// threads wait for their records, the lock is soon free for long, and sleeping is better.
     #[cold]
     fn lock_contended(&self) -> MutexGuard<'_, State> {
         for _ in 0..self.options.yields {
@@ -201,7 +202,7 @@ impl<D: Directory> Shared<D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the mark of a panic; the log is poisoned by whoever looks next. Who is about to sleep sees the mark, or is rung for.
+    /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to sleep sees the mark or hears the bell.
     fn mark_panic(&self) {
         self.panicked.store(true, Ordering::Release);
         let marked = self.state.try_lock().ok().map(|state| self.mind_panic(Guard::new(state)));
@@ -227,18 +228,18 @@ impl<D: Directory> Shared<D> {
         Lsn::new(self.durable.load(Ordering::Acquire))
     }
 
-    /// Ask for it before looking at what it counts the changes of.
+    /// Ask for it before reading the state whose changes it counts.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Records were given up: called after that.
+    /// Call it after `truncate_before` has changed the first record.
     pub(crate) fn note_change(&self) {
         self.changes.fetch_add(2, Ordering::Release);
     }
 
-    /// Called before records are taken off and after it, the state's lock held from the one to the other. Who reads without the
-    /// lock may see half of it in between, and asks for the number again before it believes what it saw.
+    /// Called before and after a cut, with the state's lock held from the one call to the other. A reader without the lock may see
+    /// half of the change in between; it asks for the number again before it believes what it saw.
     pub(crate) fn note_half_a_change(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
@@ -249,12 +250,12 @@ impl<D: Directory> Shared<D> {
         self.durable.store(lsn.get(), Ordering::Release);
     }
 
-    /// The turn, for who was handed it: `taken` stands already.
+    /// The turn, for a thread that was handed it: `taken` is set already.
     pub(crate) fn turn_in_hand(&self) -> Turn<'_, D> {
         Turn { shared: self, is_back: false }
     }
 
-    /// Ends a turn, and tells what happened in it.
+    /// Ends a turn, and sends its events.
     pub(crate) fn end_turn<'a>(&'a self, mut state: Guard<'a>, mut turn: Turn<'a, D>) -> Guard<'a> {
         turn.is_back = true;
         self.give_back(&mut state);
@@ -272,7 +273,7 @@ impl<D: Directory> Shared<D> {
         self.lock()
     }
 
-    /// Poisons the log for who has no turn and no lock, and tells it.
+    /// Poisons the log and sends the event, for a caller without turn and lock.
     pub(crate) fn poison_now(&self, cause: Error) -> Error {
         let mut state = self.lock();
         let poisoned = self.poison(&mut state, cause);
@@ -293,9 +294,9 @@ impl<D: Directory> Shared<D> {
             self.wake_for_poison();
             return;
         }
-        // One of the next group's waiters takes over: it leads at once, or holds the timer.
+        // One waiter of the next group takes over: it leads at once, or holds the timer.
         self.groups[(state.group % 2) as usize].notify_one();
-        // With a timer the thread looks by itself: waking it after each group would cost a lone writer a switch each time.
+        // A committer with a timer wakes by itself: waking it after each group would cost a lone writer a switch each time.
         let is_resting = std::mem::take(&mut state.committer_rests);
         let is_waiting = std::mem::take(&mut state.committer_waits);
         if is_waiting || (state.unpromised && is_resting) || self.unclaimed.load(Ordering::Relaxed) {
@@ -303,7 +304,7 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// The group with this number is decided.
+    /// Wakes the waiters of the group with this number: it is durable.
     pub(crate) fn wake_group(&self, number: u64) {
         self.groups[(number % 2) as usize].notify_all();
     }
@@ -312,26 +313,26 @@ impl<D: Directory> Shared<D> {
         self.groups.iter().chain([&self.room, &self.committer, &self.followers, &self.preparer])
     }
 
-    /// Everybody is to look again.
+    /// Wakes all threads, to check the state again.
     pub(crate) fn wake_all(&self) {
         self.sleepers().for_each(Sleepers::notify_all);
     }
 
-    /// Everybody is to look again: there is a poison. (It is a mistake to leave followers out.)
+    /// Wakes all threads because there is a poison. (Leaving followers out is a mistake.)
     fn wake_for_poison(&self) {
         let leaves_out = self.options.makes(Mistake::PoisonUntold);
         let is_told = |sleepers: &&Sleepers| !(leaves_out && std::ptr::eq(*sleepers, &self.followers));
         self.sleepers().filter(is_told).for_each(Sleepers::notify_all);
     }
 
-    /// Tells the listener, if there is one. No lock may be held, and not the turn.
+    /// Calls the listener, if there is one. The caller holds no lock, and not the turn.
     pub(crate) fn tell(&self, event: &Event) {
         if let Some(listener) = &self.options.listener {
             (listener.0)(event);
         }
     }
 
-    /// Sets the poison, unless there is one, and gives it.
+    /// Sets the poison, unless there is one already, and returns it as an error.
     pub(crate) fn poison(&self, state: &mut State, cause: Error) -> Error {
         let poison = match &state.poison {
             Some(first) => first.clone(),

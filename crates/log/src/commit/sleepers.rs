@@ -1,7 +1,7 @@
-//! Those who sleep until something changes that a lock guards, and whether there are any.
+//! Threads that sleep until a state under a lock changes.
 //!
-//! *Owns*: their count. *May not touch*: what is waited for. Waking nobody costs no system call: a commit has half a dozen
-//! of those.
+//! *Owns*: their count. *May not touch*: what they wait for. Waking costs no system call if no thread sleeps; a commit wakes on half a
+//! dozen of these.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::sync::{AtomicUsize, Bell, Ordering, yield_now};
 
-/// Who sleeps on something, always with the same lock.
+/// The threads that sleep on one condition, always with the same lock.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     bell: Bell,
-    /// A mistake: the bell is looked at too late.
+    /// A mistake: the bell is read too late.
     looks_late: bool,
-    /// Counted up with the lock held. Whoever wakes has the lock, or had it after the change that it tells of, so that nobody
-    /// is about to sleep on the old state: `Relaxed` is enough, the lock orders it. Counted down later, without it: a
-    /// count that is too high costs a system call.
+    /// Raised with the lock held. A thread that wakes others holds the lock, or held it after its change, so no thread is about to
+    /// sleep on the old state: `Relaxed` is enough, the lock orders it. Lowered later, without the lock: a count that is too high
+    /// costs a system call.
     count: AtomicUsize,
 }
 
@@ -26,9 +26,9 @@ impl Sleepers {
         Self { looks_late: options.makes(Mistake::WakeUpLost), ..Self::default() }
     }
 
-    /// Lets go of the lock and sleeps until woken, or for `time`; true if that was it. Lets others run first, up to `yields` times.
-    /// Does not sleep when `is_over` is true after the bell was looked at: so nothing is missed that is changed without the lock
-    /// and rung for with [`Sleepers::ring`].
+    /// Releases the lock and sleeps until woken, or for `time`; true if the time has passed. Yields first, up to `yields` times. Does not
+    /// sleep if `is_over` is true after the bell was read: so no change is missed that is made without the lock and followed by
+    /// [`Sleepers::ring`].
     pub(crate) fn sleep<G>(&self, guard: G, time: Duration, yields: u32, is_over: impl Fn() -> bool) -> bool {
         self.count.fetch_add(1, Ordering::Relaxed);
         let mut rings = self.bell.rings();
@@ -58,7 +58,7 @@ impl Sleepers {
         }
     }
 
-    /// Wakes all, and keeps those awake who are about to sleep: for changes that are made without the lock.
+    /// Wakes all threads, and keeps threads awake that are about to sleep: for changes that are made without the lock.
     pub(crate) fn ring(&self) {
         self.bell.ring_all();
     }

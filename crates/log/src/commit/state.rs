@@ -1,6 +1,6 @@
-//! What is under an open log's lock, and the guard of that lock.
+//! The state under an open log's lock, and the guard of that lock.
 //!
-//! *Owns*: the fields, questions that they alone answer, and that wakers run after the lock is released. *May not touch*: files;
+//! *Owns*: the fields, the questions that they alone answer, and that wakers run after the lock is released. *May not touch*: files;
 //! the order of changes (`group.rs`, `change/`).
 
 use std::ops::{Deref, DerefMut};
@@ -22,45 +22,45 @@ use crate::sync::{Instant, MutexGuard, ThreadId, this_thread};
 pub(crate) struct State {
     /// The group that is gathered.
     pub(crate) gathering: Gathering,
-    /// The memory of the next group, unless a group that is being written has it.
+    /// The buffer of the next group, unless a group that is being written has it.
     pub(crate) spare: Option<AlignedBuf>,
-    /// The number of the group that is being gathered.
+    /// The number of the gathering.
     pub(crate) group: u64,
-    /// Somebody has the turn.
+    /// A thread has the turn.
     pub(crate) taken: bool,
-    /// A group that was handed to the log's own thread, together with the turn, and which it has not begun to write.
+    /// A group that was handed to the committer together with the turn, and that it has not begun to write.
     pub(crate) handed: Option<Group>,
-    /// The committer, which writes what is handed over.
+    /// The thread of the committer, which writes groups that are handed over.
     pub(crate) committer: Option<ThreadId>,
     /// The segment is changing: nothing may be gathered.
     pub(crate) changing: bool,
     /// The durable watermark.
     pub(crate) durable: Lsn,
-    /// The last LSN that each cut left, since the log was opened.
+    /// The last LSN that each cut has left, since the log was opened.
     pub(crate) cuts: Vec<Lsn>,
-    /// The epoch of what is gathered.
+    /// The epoch of the gathering.
     pub(crate) epoch: Epoch,
     /// The epoch frame of this opening, until it is durable.
     pub(crate) epoch_due: Option<Control>,
-    /// Who waits for the group that is gathered, and who writes it.
+    /// The waiters of the gathering, and which of them writes it.
     pub(crate) rule: Rule,
     /// Why nothing can be appended any more; set once.
     pub(crate) poison: Option<Poison>,
-    /// The log was closed.
+    /// The log is closed.
     pub(crate) closed: bool,
-    /// Futures of records that are not decided.
+    /// Futures of records whose outcome is open.
     pub(crate) futures: Vec<Waiting>,
     /// Futures that wait for room.
     pub(crate) room_wakers: Vec<Waker>,
     /// Wakers that the guard wakes after it has released the lock.
     pub(crate) woken: Woken,
-    /// Somebody found the buffer full while another group was being written: this one is next.
+    /// A caller found the buffer full while another group was being written: the gathering is to be committed next.
     pub(crate) room_wanted: bool,
-    /// Somebody asked, without waiting, for a segment that holds a frame of so many bytes.
+    /// A caller that does not wait asked for a segment that can hold a frame of this size.
     pub(crate) roll_wanted: Option<u64>,
-    /// Why the change of segment that was asked for failed.
+    /// Why the requested change of segment failed.
     pub(crate) roll_error: Option<Error>,
-    /// Something was written that no promise covers yet.
+    /// A group was written that no promise covers yet.
     pub(crate) unpromised: bool,
     /// When the last group was durable.
     pub(crate) last_commit: Instant,
@@ -68,17 +68,17 @@ pub(crate) struct State {
     pub(crate) committer_rests: bool,
     /// The committer is to be notified when the turn is given back.
     pub(crate) committer_waits: bool,
-    /// When the first record of the gathered group came.
+    /// When the first record of the gathering was appended.
     pub(crate) gathered_since: Option<Instant>,
-    /// The preparer has something to do.
+    /// The preparer has work to do.
     pub(crate) files_wanted: bool,
     /// The last segment change found no file ready.
     pub(crate) was_pool_empty: bool,
-    /// What was done, in numbers.
+    /// The counters.
     pub(crate) stats: Stats,
     /// Events for the listener, sent when the turn ends.
     pub(crate) events: Vec<Event>,
-    /// For a mistake: the last LSN that was given out when a group succeeded.
+    /// For a mistake: the last LSN that had been assigned when a group succeeded.
     pub(crate) told: Lsn,
 }
 
@@ -118,12 +118,12 @@ impl State {
         }
     }
 
-    /// How many cuts there were since the log was opened.
+    /// The number of cuts since the log was opened.
     pub(crate) fn cut_count(&self) -> usize {
         self.cuts.len()
     }
 
-    /// Refuses when nothing may be appended.
+    /// An error if nothing may be appended.
     pub(crate) fn check_open(&self) -> Result<()> {
         if let Some(poison) = &self.poison {
             return Err(Error::Poisoned(poison.clone()));
@@ -131,7 +131,7 @@ impl State {
         if self.closed { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Poisons the log, unless it is, for a thread that panicked.
+    /// Poisons the log because a thread panicked, unless it is poisoned already.
     #[cold]
     pub(crate) fn end_by_panic(&mut self) {
         if self.poison.is_none() {
@@ -143,17 +143,17 @@ impl State {
         }
     }
 
-    /// Whether a group was handed to the thread that asks.
+    /// Whether a group was handed to the calling thread.
     pub(crate) fn is_handed_here(&self) -> bool {
         self.handed.is_some() && self.committer == Some(this_thread())
     }
 
-    /// The LSN of the last record that was given one.
+    /// The last LSN that was assigned to a record.
     pub(crate) fn reserved(&self) -> Lsn {
         self.gathering.next_lsn().before().unwrap_or(Lsn::ZERO)
     }
 
-    /// Counts what was just gathered.
+    /// Counts records that were just gathered.
     pub(crate) fn count_records(&mut self, records: u64, bytes: u64) {
         self.stats.records += records;
         self.stats.record_bytes += bytes;
@@ -167,7 +167,7 @@ impl State {
         self.stats.group_bytes / self.stats.groups.max(1)
     }
 
-    /// Where the watermark stands for who looks by LSN and count of cuts.
+    /// The outcome of a record, by its LSN and the number of cuts before it; `None` if it is still open.
     pub(crate) fn outcome(&self, lsn: Lsn, cuts: usize) -> Option<Result<()>> {
         if cuts != self.cut_count() || lsn <= self.durable {
             return Some(Ok(()));
@@ -175,13 +175,13 @@ impl State {
         self.poison.as_ref().map(|poison| Err(Error::Poisoned(poison.clone())))
     }
 
-    /// Has the futures woken that wait for room.
+    /// Marks the futures that wait for room to be woken.
     pub(crate) fn wake_room(&mut self) {
         self.woken.extend(self.room_wakers.drain(..));
     }
 
-    /// Has the futures woken whose records are decided: durable, or taken off by a cut, or the log has ended. (It is a mistake not
-    /// to mind cuts.)
+    /// Marks the futures to be woken whose outcome is known: the record is durable, a cut came after it, or the log has ended.
+    /// (Ignoring cuts is a mistake.)
     pub(crate) fn wake_futures(&mut self, minds_cuts: bool) {
         let is_over = self.poison.is_some() || self.closed;
         let (durable, cuts) = (self.durable, self.cut_count());
@@ -191,9 +191,9 @@ impl State {
     }
 }
 
-/// The state, locked. When it is let go the lock is free first, and then those are woken whom its holder has left to be woken.
+/// The locked state. Dropping it first releases the lock, and then wakes the wakers that were marked meanwhile.
 pub(crate) struct Guard<'a> {
-    // In this order: fields are dropped from the first to the last.
+    // The order matters: fields are dropped from the first to the last.
     state: MutexGuard<'a, State>,
     woken: Woken,
 }

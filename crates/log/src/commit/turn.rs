@@ -1,7 +1,7 @@
 //! Waiting for the turn, and committing with it.
 //!
-//! *Owns*: how a thread of the log or of its user sleeps; taking the turn; writing what is gathered now, or what was handed over.
-//! *May not touch*: which record is waited for (`wait.rs`).
+//! *Owns*: how threads sleep, the log's own and its callers'; taking the turn; writing the gathering, or a group that was handed over.
+//! *May not touch*: which record a caller waits for (`wait.rs`).
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ impl<D: Directory> Shared<D> {
         (self.lock(), timed_out)
     }
 
-    /// A waker or a listener that runs on the log's own thread may append and wait there. What was handed to that thread meanwhile
-    /// must not wait for it. `None` if something was.
+    /// A waker or listener on the committer's thread may append and wait there. If a group was handed to the committer meanwhile, this
+    /// writes it first, since no other thread would. `None` if there was one.
     fn write_what_is_handed_here<'a>(&'a self, state: Guard<'a>) -> Option<Guard<'a>> {
         if !state.is_handed_here() {
             return Some(state);
@@ -44,8 +44,8 @@ impl<D: Directory> Shared<D> {
         None
     }
 
-    /// As [`Shared::sleep_for`]; `None`, and the lock is not taken again, when the record is durable by then. Whom a group
-    /// wakes need not queue for the lock. (A cut that lowers the watermark makes everything before it durable first.)
+    /// As [`Shared::sleep_for`]; returns `None`, without taking the lock again, if the record is durable by then. So the waiters that a
+    /// group wakes need not queue for the lock. (A cut that lowers the watermark makes everything before it durable first.)
     pub(super) fn sleep_for_durable<'a>(
         &'a self,
         on: &Sleepers,
@@ -75,7 +75,7 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// Writes what is gathered now, whoever waits for it.
+    /// Writes what is gathered now.
     ///
     /// # Errors
     /// When the log is poisoned or closed.
@@ -93,7 +93,7 @@ impl<D: Directory> Shared<D> {
         result.map(|()| state)
     }
 
-    /// For a mistake: a group that nobody syncs, and that the next group's promise covers all the same.
+    /// For a mistake: a group that is not synced, although the promise of the next group covers it.
     fn write_unsynced_promise<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, Result<()>) {
         if !state.gathering.is_empty() || state.gathering.control_room() < CONTROL_RESERVE_BYTES {
             return (state, Ok(()));
@@ -104,11 +104,11 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// For the log's own thread: writes what was handed over, and ends the turn that came with it.
+    /// For the committer: writes the group that was handed over, and ends the turn that came with it.
     pub(crate) fn write_handed<'a>(&'a self, mut state: Guard<'a>) {
         let Some(group) = state.handed.take() else { return };
         let turn = self.turn_in_hand();
-        // A failed write poisons the log, and that is how everybody learns of it.
+        // A failed write poisons the log, which notifies every waiter.
         let (state, _) = self.write_closed(state, group, &Way::Usual, None);
         drop(self.end_turn(state, turn));
     }

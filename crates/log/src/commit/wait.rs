@@ -1,6 +1,6 @@
-//! Waiting for a record: by a thread that may lead the commit, by a future, or by nobody.
+//! Waiting for a record: by a thread that may lead the commit, or by a future; and records without a waiter.
 //!
-//! *Owns*: who leads, and when (the gathering rule). *May not touch*: how a group is written (`group.rs`).
+//! *Owns*: carrying out the gathering rule (`rule.rs`). *May not touch*: how a group is written (`group.rs`).
 
 use std::task::Waker;
 
@@ -28,10 +28,10 @@ impl<D: Directory> Shared<D> {
         self.lock().outcome(lsn, cuts).unwrap_or(Ok(()))
     }
 
-    /// Waits until the record is durable; leads the commit if it is this caller's turn.
+    /// Waits until the record is durable; leads the commit if the gathering rule says so.
     ///
     /// # Errors
-    /// The poison, if the record will never be known to be durable.
+    /// The poison, if the record is above the watermark.
     pub(crate) fn wait(&self, lsn: Lsn, cuts: usize) -> Result<()> {
         let mut state = self.lock();
         let mut counted = None;
@@ -74,7 +74,7 @@ impl<D: Directory> Shared<D> {
                         return Ok(());
                     };
                     state = locked;
-                    // Nobody writes, nobody holds a timer, and nobody has said so.
+                    // No thread writes or holds the timer, and none has woken this one.
                     let is_missed =
                         slept && !state.taken && !state.rule.is_timed() && counted == Some(state.group);
                     state.stats.missed_wakeups += u64::from(is_missed);
@@ -95,7 +95,7 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// Looks without waiting; leaves a waker if it is not decided.
+    /// Returns the outcome without waiting; leaves the waker if it is still open.
     pub(crate) fn poll(&self, lsn: Lsn, cuts: usize, waker: &Waker) -> Option<Result<()>> {
         if let Err(forked) = self.check_process() {
             return Some(Err(forked));
@@ -103,7 +103,7 @@ impl<D: Directory> Shared<D> {
         if lsn <= self.durable() {
             return Some(Ok(()));
         }
-        // Cloning is the user's code as well, and so is dropping a clone that was not needed: both without the lock.
+        // Cloning a waker and dropping the clone run user code: both happen without the lock.
         let mut waker = Some(waker.clone());
         let mut state = self.lock();
         if let Some(outcome) = state.outcome(lsn, cuts) {
@@ -130,7 +130,7 @@ impl<D: Directory> Shared<D> {
         None
     }
 
-    /// Asks the log's own thread to commit what was just gathered, in time: nobody may ever wait for it. The caller has the lock.
+    /// Asks the committer to commit what was just gathered, which may never have a waiter. The caller has the lock.
     #[inline]
     pub(crate) fn claim(&self) {
         if !self.unclaimed.swap(true, Ordering::Relaxed) {
@@ -138,14 +138,14 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// Asks the log's own thread to commit up to `lsn` soon.
+    /// Asks the committer to commit up to `lsn` soon.
     #[inline]
     pub(crate) fn want(&self, lsn: Lsn) {
         if lsn <= self.durable() || self.is_forked() {
             return;
         }
-        // Looked at before it is set: each record of a producer that does not wait comes here. While it is set the thread is
-        // awake, or has a timer.
+        // Checked before the lock is taken, since each record of a producer that does not wait comes here. While it is set, the
+        // committer is awake or has a timer.
         if !self.unclaimed.load(Ordering::Relaxed) {
             let _state = self.lock();
             self.claim();

@@ -1,7 +1,7 @@
 //! Futures that wait, and waking them.
 //!
-//! *Owns*: the one rule about wakers: they are cloned, woken and dropped with no lock of the log held, since what they do is the
-//! user's. *May not touch*: which future is to be woken when (`state.rs`).
+//! *Owns*: the one rule about wakers: they are cloned, woken and dropped while no lock of the log is held, since they are user code.
+//! *May not touch*: which future is woken when (`state.rs`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
@@ -12,12 +12,12 @@ use inkstone_format::Lsn;
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) lsn: Lsn,
-    /// How many cuts there had been when the record was appended.
+    /// The number of cuts before the record was appended.
     pub(crate) cuts: usize,
     pub(crate) waker: Waker,
 }
 
-/// Wakers that are to be woken. They are woken when this is dropped.
+/// Wakers to be woken: dropping this wakes them.
 #[derive(Debug, Default)]
 pub(crate) struct Woken(Vec<Waker>);
 
@@ -28,7 +28,7 @@ impl Woken {
 }
 
 impl Drop for Woken {
-    /// One that panics keeps nobody else asleep; the panic goes on when all are woken.
+    /// If a waker panics, the others are woken all the same; the panic resumes after that.
     fn drop(&mut self) {
         let mut panicked = None;
         for waker in self.0.drain(..) {

@@ -1,8 +1,7 @@
-//! Writing what is to be durable: groups and headers, one at a time.
+//! Writes groups and headers, one at a time, and makes them durable.
 //!
-//! *Owns*: the engine, the file of the segment that is written, and the one rule about failure: a write or sync that
-//! failed is never tried again. *May not touch*: what a group holds, who waits for it. Whoever has the turn (`shared.rs`)
-//! uses it; nobody else does.
+//! *Owns*: the engine, the file of the segment in use, and the one rule about failure: a failed sync is never tried again. *May not
+//! touch*: what a group holds, who waits for it. Only the thread that has the turn (`shared.rs`) uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,42 +21,42 @@ use crate::sync::Instant;
 
 /// How a group or a header is written.
 pub(crate) enum Way<F> {
-    /// As the log writes.
+    /// The log's usual way.
     Usual,
-    /// For a mistake: nobody syncs it.
+    /// For a mistake: without a sync.
     Unsynced,
-    /// The write first and then its sync, so that it is known which of the two failed. With another handle, if the log's
-    /// own is one whose writes sync.
+    /// First the write and then the sync, so that it is known which of the two failed. With another handle if writes through the
+    /// usual one sync by themselves.
     InSteps(Option<Arc<F>>),
 }
 
-/// What became of a write.
+/// The result of a write.
 pub(crate) struct Written {
     pub(crate) result: Result<()>,
-    /// There was no room for the write, which was to sync nothing: no sync has failed.
+    /// There was no room for the write, and the sync is a separate step: no sync has failed.
     pub(crate) is_refused: bool,
     pub(crate) memory: Option<AlignedBuf>,
     pub(crate) started: Instant,
     /// How long the write took.
     pub(crate) write: Duration,
-    /// How long its sync took, where that is a call of its own.
+    /// How long its sync took, if that is a separate call.
     pub(crate) sync: Option<Duration>,
 }
 
-/// The one who writes.
+/// Writes groups and headers.
 pub(crate) struct Writer<D: Directory> {
     engine: D::Engine,
     pub(crate) file: Arc<D::File>,
     persist: Persist,
-    /// The same as a step of its own.
+    /// The same, with the sync as a separate step.
     step: Persist,
-    /// After a group it asks whether the file system still takes changes: the group's sync may have waited for metadata.
+    /// After a group it asks whether the file system still accepts changes: the group's sync may have waited for metadata.
     pub(crate) asks: bool,
     mistake: Option<Mistake>,
 }
 
 impl<D: Directory> Writer<D> {
-    /// The file's names and blocks may be as new as the opening of the log: the first groups ask.
+    /// Asks after the first groups: the name and the blocks of the file may be as new as the opening.
     pub(crate) fn new(directory: &D, file: Arc<D::File>, options: &Options) -> Result<Self> {
         let persist = match options.durability_chosen() {
             Durability::Fsync => Persist::Sync(SyncKind::All),
@@ -78,7 +77,7 @@ impl<D: Directory> Writer<D> {
         Ok(Self { engine, file, persist, step, asks, mistake: options.mistake() })
     }
 
-    /// Goes on in another file.
+    /// Continues in another file.
     pub(crate) fn enter(&mut self, file: Arc<D::File>, asks: bool) {
         (self.file, self.asks) = (file, asks);
     }
@@ -87,7 +86,7 @@ impl<D: Directory> Writer<D> {
         cfg!(feature = "mistakes") && self.mistake == Some(mistake)
     }
 
-    /// Writes a group into the segment's file; durable when it succeeded, unless it is not to be.
+    /// Writes a group into the segment's file; durable on success, unless the way is [`Way::Unsynced`].
     pub(crate) fn group(&mut self, frozen: Frozen, way: &Way<D::File>) -> Written {
         let (file, persist) = self.by(way, &self.file);
         if self.makes(Mistake::TailRewritten) {
@@ -98,11 +97,11 @@ impl<D: Directory> Writer<D> {
             }
         }
         if let Some(at) = frozen.clears {
-            // By itself: a write of one block that lands elsewhere leaves one of a header's two copies.
+            // A separate write: one block that lands elsewhere by mistake leaves one of a header's two copies.
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
             let persist = if matches!(persist, Persist::Sync(_)) { Persist::Later } else { persist };
             let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, at, persist);
-            // Without room for it the next opening finds a torn tail, and nothing is lost.
+            // If there is no room for it, the next opening finds a torn tail, and nothing is lost.
             if cleared.result.as_ref().is_err_and(|error| !error.is_for_room()) {
                 return cleared;
             }
@@ -114,7 +113,7 @@ impl<D: Directory> Writer<D> {
         written
     }
 
-    /// Writes a segment's header into its file; durable when it succeeded.
+    /// Writes a segment's header into its file; durable on success.
     pub(crate) fn header(
         &mut self,
         file: &Arc<D::File>,
@@ -129,7 +128,7 @@ impl<D: Directory> Writer<D> {
         self.write(file, memory, HEADER_BYTES, 0, persist)
     }
 
-    /// The handle by which `own` is written in this way, and how that is made durable.
+    /// The handle through which `own` is written in this way, and how the write becomes durable.
     fn by(&self, way: &Way<D::File>, own: &Arc<D::File>) -> (Arc<D::File>, Persist) {
         match way {
             Way::Usual => (Arc::clone(own), self.persist),
@@ -147,7 +146,7 @@ impl<D: Directory> Writer<D> {
         persist: Persist,
     ) -> Written {
         let started = Instant::now();
-        // A sync of its own is asked for by itself, so that the two can be told apart.
+        // A separate sync is a separate operation, so that the two results can be told apart.
         let (with_write, mut sync) = match persist {
             Persist::Sync(kind) => (Persist::Later, Some(kind)),
             other => (other, None),

@@ -1,9 +1,9 @@
-//! A copy of a log beside a living writer: a new log with the same records under the same LSNs.
+//! Copies a log, also beside a living writer, into a new log with the same records under the same LSNs.
 //!
-//! *Owns*: that. *May not touch*: the log that is copied; it reads it as any reader does.
+//! *Owns*: copying. *May not touch*: the source log; it is read as any reader reads it.
 //!
-//! The copy is a log of its own, with an id of its own: two directories that call themselves the same log are the
-//! beginning of a misfortune. Whether records were appended as one batch is not kept.
+//! The copy is a separate log with its own id, since two directories with one log id could be mixed up. The copy does not keep
+//! which records were appended as one batch.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,23 +24,23 @@ use crate::read::reader::Reader;
 pub struct Copied {
     /// The first record of both logs.
     pub first: Lsn,
-    /// The last that was copied; one below `first` if there was none.
+    /// The last record that was copied; one below `first` if there was none.
     pub last: Lsn,
-    /// How many.
+    /// The number of copied records.
     pub records: u64,
 }
 
-/// Copies the records of the log in `from`, as far as they are durable now, into a new log in `to`; each keeps its LSN.
-/// The log may be written meanwhile. `options` are the new log's; segments and records may become as large as the old
-/// log's, where that is more.
+/// Copies the records of the log in `from` that are durable now into a new log in `to`; each keeps its LSN. A writer may append
+/// meanwhile. `options` apply to the new log; its segments and records may become as large as those of the old log if they are
+/// larger.
 ///
-/// Until the copy is whole nobody can open it: [`Error::Incomplete`]. Where it fails, the log's files are removed; what a copy
-/// that was killed has left is removed by the next one into the same directory.
+/// Opening the copy before it is complete is [`Error::Incomplete`]. A copy that fails removes its files; the files of a copy that
+/// was killed are removed by the next copy into the same directory.
 ///
 /// # Errors
-/// [`Error::Invalid`] when there is a log in `to` already, or a file with a name that is made there (`salvage.json` too);
-/// [`Error::Locked`] when another copy is being made there;
-/// [`Error::TruncatedBefore`] when records were given up before they were copied (copy again); as [`Reader::open`],
+/// [`Error::Invalid`] when `to` already holds a log, or a file with a name that the copy needs (`salvage.json` too);
+/// [`Error::Locked`] when another copy into `to` is running;
+/// [`Error::TruncatedBefore`] when records were truncated before they were copied (copy again); as [`Reader::open`],
 /// [`crate::Log::open`] and [`crate::Log::append`].
 ///
 /// # Durability
@@ -49,10 +49,10 @@ pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) -> 
     copy_until(from, to, options, &AtomicBool::new(false))
 }
 
-/// [`copy`] that stops soon after `stop` has become true.
+/// As [`copy`], but stops soon after `stop` has become true.
 ///
 /// # Errors
-/// As [`copy`]; [`Error::Stopped`], and then nothing was made but the directory and its lock.
+/// As [`copy`]; [`Error::Stopped`], and then only the directory and its lock file are left.
 ///
 /// # Durability
 /// As [`copy`].
@@ -66,8 +66,7 @@ pub fn copy_until(
     copy_in(Arc::new(OsDirectory::open(from.as_ref())?), || new_directory(to, options), options, stop)
 }
 
-/// [`copy_until`] between directories behind the seam of `inkstone-io`; the new one is asked for when the old one can be
-/// read.
+/// As [`copy_until`], between any two [`Directory`]s; `to` is called once the old log can be read.
 ///
 /// # Errors
 /// As [`copy_until`].
@@ -107,13 +106,13 @@ fn fill<D: Directory, N: Directory>(
         }
         match cursor.next() {
             Ok(Some(record)) => {
-                // Nobody waits for it: closing makes all of it durable.
+                // No wait: closing makes all of it durable.
                 drop(log.append(record.bytes)?);
                 copied.last = record.lsn;
                 copied.records += 1;
             }
             Ok(None) => break,
-            // The copy must not have what the log has no more.
+            // The copy must not keep records that the log no longer has.
             Err(Error::TruncatedAfter { last: left, .. }) => {
                 log.truncate_after(left)?;
                 copied.records -= copied.last.get() - left.get();

@@ -1,10 +1,10 @@
-//! A log entry by entry: headers, groups, frames, and where each segment stops.
+//! Shows a log entry by entry: headers, groups, frames, and where each segment stops.
 //!
 //! *Owns*: the order in which they are shown. *May not touch*: what they mean.
 //!
-//! Beside a writer the files change after they were surveyed: the last segment gets a successor, and segments are given up or cut. So
-//! damage counts only if a second survey knows the segment still, and it is found again in the same place. What is shown are the
-//! segments of the first survey; one that is no longer part of the log ends without a stop.
+//! Beside a writer the files change after the survey: the last segment gets a successor, and segments become obsolete. So
+//! damage counts only if a second survey still has the segment and reading stops in the same place again. The dump shows
+//! the segments of the first survey; one that is no longer part of the log ends without a stop.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -34,9 +34,9 @@ pub enum Entry {
         path: PathBuf,
         /// Its header.
         header: SegmentHeader,
-        /// It has lost its header, and this is what its first group tells.
+        /// The segment lost its header; `header` is what its first group says.
         is_header_lost: bool,
-        /// Where the segment after it says that it ends.
+        /// The end of the segment, as the header of the next segment names it.
         named_end: Option<u64>,
     },
     /// A group begins.
@@ -48,7 +48,7 @@ pub enum Entry {
         /// Its header.
         header: GroupHeader,
     },
-    /// A frame of it. The group it lies in is whole only if no [`Entry::Stop`] comes before its end.
+    /// A frame of the group. The group is whole only if no [`Entry::Stop`] comes before its end.
     Frame {
         /// Its segment.
         segment: SegmentNumber,
@@ -62,12 +62,12 @@ pub enum Entry {
         batch: Batch,
         /// The length of its payload.
         payload_bytes: usize,
-        /// The payload's beginning: as much as was asked for.
+        /// The beginning of the payload, as much as was asked for.
         payload: Vec<u8>,
         /// What a control frame says.
         control: Option<Control>,
     },
-    /// The segment stops here; where it is damaged, what can be read behind it follows.
+    /// Reading the segment stops here. If this is damage, the entries that can be read after it follow.
     Stop {
         /// Its segment.
         segment: SegmentNumber,
@@ -77,12 +77,12 @@ pub enum Entry {
         verdict: Verdict,
         /// The row of the table in docs/format.md.
         row: &'static str,
-        /// In words, a line each.
+        /// The explanation, a line each.
         lines: Vec<String>,
     },
 }
 
-/// Goes through a log entry by entry. Get one from [`dump`].
+/// Iterates over the entries of a log. Get one from [`dump`].
 pub struct Dump<D: Directory = OsDirectory> {
     directory: Arc<D>,
     pieces: VecDeque<Piece>,
@@ -96,25 +96,25 @@ pub struct Dump<D: Directory = OsDirectory> {
 struct Now<D: Directory> {
     piece: Piece,
     strip: Strip<D::File>,
-    /// The highest place of which a group or a frame was shown.
+    /// The highest byte at which a shown group or frame begins.
     shown_to: u64,
-    /// Where a second look has found damage too; shown, and gone over.
+    /// Damage that a second pass has confirmed; it was shown, and reading continued after it.
     damage: Vec<u64>,
-    /// What was found in the first look; it is damage if it is found again.
+    /// A stop of the first pass; it is damage if the second pass stops there too.
     doubted: Option<u64>,
-    /// The last survey found nobody who writes.
+    /// The last survey found no writer.
     is_still: bool,
 }
 
-/// Everything in the log in `path`; of each payload at most `payload_bytes_max` bytes.
+/// Everything in the log in `path`, with at most `payload_bytes_max` bytes of each payload.
 ///
 /// # Errors
-/// As [`super::verify`]; also [`Error::Corrupt`] where not even the segments of the log can be told.
+/// As [`super::verify`]; also [`Error::Corrupt`] when the damage does not even show which segments belong to the log.
 pub fn dump(path: impl AsRef<Path>, payload_bytes_max: usize) -> Result<Dump> {
     dump_in(Arc::new(OsDirectory::open(path.as_ref())?), payload_bytes_max)
 }
 
-/// [`dump`] in any directory behind the seam of `inkstone-io`.
+/// As [`dump`], in any [`Directory`].
 ///
 /// # Errors
 /// As [`dump`].
@@ -141,8 +141,8 @@ impl<D: Directory> Iterator for Dump<D> {
 }
 
 impl<D: Directory> Dump<D> {
-    /// The damage that was known before anything was shown: that of headers, links and the last segment, files that are
-    /// missing. [`Entry::Stop`] tells the rest.
+    /// The damage that was known before the first entry: damaged headers, links and last segment, and missing files. The rest
+    /// comes as [`Entry::Stop`].
     pub fn damage(&self) -> &[Corruption] {
         &self.damage
     }
@@ -171,7 +171,7 @@ impl<D: Directory> Dump<D> {
                     None => continue,
                 },
             };
-            // A second look begins at the front again.
+            // A second pass begins at the front again.
             let is_new = at > now.shown_to;
             now.shown_to = now.shown_to.max(at);
             self.now = Some(now);
@@ -181,7 +181,7 @@ impl<D: Directory> Dump<D> {
         }
     }
 
-    /// What there is to show of a stop; nothing where it is looked at again, or was shown.
+    /// The entry of a stop; `None` where the segment is read again first, or the stop was shown before.
     fn stop(&mut self, mut now: Now<D>, stop: Stop) -> Result<Option<Entry>> {
         let (entry, is_damage) = describe(&now.piece, &mut now.strip, stop)?;
         if !is_damage {
@@ -202,15 +202,14 @@ impl<D: Directory> Dump<D> {
         Ok(Some(entry).filter(|_| !is_shown))
     }
 
-    /// The same segment from its front, as a new survey knows it; `None` where it is no longer part of the log.
+    /// The same segment from its front, as a new survey finds it; `None` where it is no longer part of the log.
     fn look_again(&self, now: Now<D>, doubted: u64) -> Result<Option<Now<D>>> {
         let Some((piece, is_still)) = self.survey_again(now.piece.header.number)? else { return Ok(None) };
         let Some((piece, strip)) = self.strip_of(piece)? else { return Ok(None) };
         Ok(Some(Now { piece, strip, doubted: Some(doubted), is_still, ..now }))
     }
 
-    /// A segment as it is now, and whether nobody writes; `None` where it is no longer part of the log, and none of it is
-    /// missed.
+    /// A segment as it is now, and whether no writer lives; `None` where it is no longer part of the log, without damage.
     fn survey_again(&self, number: SegmentNumber) -> Result<Option<(Piece, bool)>> {
         let surveyed = steady(&*self.directory, Depth::Ends, &AtomicBool::new(false))?;
         let is_still = surveyed.report.writer.is_none();
@@ -223,7 +222,7 @@ impl<D: Directory> Dump<D> {
         }
     }
 
-    /// Nothing where it was given up since.
+    /// `None` where the segment has become obsolete since.
     fn begin(&mut self, piece: Piece) -> Result<Option<Entry>> {
         let Some((piece, strip)) = self.strip_of(piece)? else { return Ok(None) };
         let header = piece.header;
@@ -238,7 +237,7 @@ impl<D: Directory> Dump<D> {
         Ok(Some(entry))
     }
 
-    /// The segment opened; as a new survey knows it where its file was taken away since, `None` where it was given up.
+    /// Opens the segment, as a new survey finds it if its file is gone; `None` where the segment is obsolete.
     fn strip_of(&self, mut piece: Piece) -> Result<Option<(Piece, Strip<D::File>)>> {
         for _ in 1..LOOKS_MAX {
             match self.strip(&piece) {
@@ -255,7 +254,7 @@ impl<D: Directory> Dump<D> {
 
     fn strip(&self, piece: &Piece) -> Result<Strip<D::File>> {
         let file = Arc::new(past_the_cache(&*self.directory, &Options::default(), piece.header.number)?);
-        // A full segment's seal lies behind the end that the next one names; behind a cut lies what was cut off.
+        // The seal of a full segment lies after the end that the next segment names. After a cut lie truncated records.
         let end = piece.end().filter(|_| piece.successor.is_none_or(|next| next.roll == Roll::Cut));
         Strip::new(file, &piece.header, end)
     }
@@ -276,7 +275,7 @@ impl<D: Directory> Dump<D> {
     }
 }
 
-/// Its file has been taken away since it was listed.
+/// The file was removed since it was listed.
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
 }

@@ -1,15 +1,16 @@
-//! A new log that is a copy: nobody opens it before it is whole.
+//! A new log that is a copy: it cannot be opened before it is complete.
 //!
-//! *Owns*: the file `inkstone.incomplete`, and who removes what when a copy fails. *May not touch*: which records the copy has.
+//! *Owns*: the file `inkstone.incomplete` (the mark), and what is removed when a copy fails. *May not touch*: which records the
+//! copy has.
 //!
-//! The order, in which a power cut may come at any moment: the lock; the mark, and its name durable; the log, closed, so all of
-//! it durable; what is to lie beside it, durable; the mark removed, and that durable. While the mark is there, every opening
-//! and every look is [`Error::Incomplete`]. The lock is held from the first to the last, so that a second copy into the same
-//! directory cannot take a copy that is being made for one that was left.
+//! The order of the steps, so that a power cut at any moment does no harm: take the lock; create the mark and make its name durable;
+//! write the log and close it, so that all of it is durable; write the file beside it, durably; remove the mark, durably. While the
+//! mark exists, every opening and every inspection returns [`Error::Incomplete`]. The lock is held throughout, so that a second
+//! copy into the same directory cannot take a running copy for one that was killed.
 //!
-//! The mark is made only where nothing has a name that is removed here ([`is_made_here`]). So whatever has such a name beside a
-//! mark that nobody has locked is what a copy that was killed has left, and the next copy into that directory removes it. A file of
-//! the mark's name that holds something else is somebody's, and in the way.
+//! The mark is created only in a directory without any file of a name that is removed here ([`is_made_here`]). So files of such
+//! names beside a mark whose lock is free were left by a copy that was killed, and the next copy into the directory removes
+//! them. A file with the mark's name and other content belongs to the user; it is left alone, and the copy is refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -23,39 +24,39 @@ use crate::names;
 use crate::options::Options;
 use crate::segment::listing::Listing;
 
-/// In the mark, for people.
+/// The text in the mark, for people.
 const NOTE: &[u8] = b"A copy of a log into this directory has not ended, so what is here is no log.\n\
-If nobody is copying: copy again, which begins anew, or remove the directory.\n";
+If no copy is running: copy again (it starts over), or remove the directory.\n";
 
-/// As every mark has begun that was ever made.
+/// Every mark begins so, also those of older versions.
 const NOTE_BEGINS: &[u8] = b"A copy of a log into this directory has not ended";
 
 /// A log that is being made.
 pub(super) struct Making<D: Directory> {
     directory: Arc<D>,
-    /// Unless the log has it.
+    /// `None` while the log has it.
     lock: Option<D::Lock>,
     log: Option<Log<D>>,
-    /// The map of a salvage is there, and this made it.
+    /// This copy wrote the map of a salvage.
     has_map: bool,
-    /// Nothing is removed when this is dropped: nothing was made yet, or it became a log, or stays marked.
+    /// Dropping removes nothing: nothing was made yet, or the copy is a log by now, or the mark stays.
     is_over: bool,
 }
 
 impl<D: Directory> Making<D> {
-    /// Begins a log that nobody can open yet. What an earlier copy has left is removed. Dropped before it is finished, it removes
+    /// Begins a log that cannot be opened yet. Removes what an earlier copy has left. Dropped before it is finished, it removes
     /// what it has made.
     ///
     /// # Errors
     /// [`Error::Invalid`] when there is a log already, or a file of a name that is made here; [`Error::Locked`] when another
-    /// copy is being made; what the file system answers.
+    /// copy is running; errors of the file system.
     pub(super) fn begin(directory: Arc<D>, options: Options) -> Result<Self> {
-        // Looked at first without the lock: looking creates nothing.
+        // First without the lock, which would create a file.
         check_is_free(&*directory)?;
         let lock = take_lock(&*directory)?;
         let mut making = Self { directory, lock: Some(lock), log: None, has_map: false, is_over: true };
         let is_left = check_is_free(&*making.directory)?;
-        // What was there until here is somebody's.
+        // Only what comes after this line may be removed.
         making.is_over = false;
         making.mark(is_left)?;
         making.open(options)?;
@@ -64,12 +65,12 @@ impl<D: Directory> Making<D> {
 
     fn mark(&self, is_there: bool) -> Result<()> {
         if is_there {
-            // Also its map: without the mark nobody may have made one beside it.
+            // The map too: it cannot be the user's, since the mark is only created where there is no map.
             self.remove_log(true)?;
         } else {
             let mark = self.directory.open(names::INCOMPLETE, &OpenFile::new_file())?;
             let _no_signal = NoSizeSignal::here();
-            // For people, so it may fail: on a full disk there is no block for it.
+            // The text is for people, so the write may fail: a full disk has no block for it.
             let _ = mark.write_at(NOTE, 0);
         }
         Ok(self.directory.sync()?)
@@ -85,15 +86,15 @@ impl<D: Directory> Making<D> {
     /// The log.
     ///
     /// # Errors
-    /// Never: it is there until the copy ends.
+    /// Never: the log exists until the copy ends.
     pub(super) fn log(&self) -> Result<&Log<D>> {
         self.log.as_ref().ok_or(Error::Closed)
     }
 
-    /// Makes the log durable, and then one that can be opened; with `beside`, a file's name and bytes.
+    /// Makes the log durable, and then lets it be opened. `beside` is the name and the bytes of a file to write beside it.
     ///
     /// # Errors
-    /// As [`Log::close`]; what the file system answers. Then what was made is removed, or stays marked.
+    /// As [`Log::close`]; errors of the file system. Then the copy is removed, or the mark stays.
     pub(super) fn finish(mut self, beside: Option<(&str, Vec<u8>)>) -> Result<()> {
         self.close()?;
         if let Some((name, bytes)) = beside {
@@ -126,10 +127,10 @@ impl<D: Directory> Making<D> {
         Ok(self.directory.sync()?)
     }
 
-    /// Removes what was made, as far as that can be done: what stays, stays marked.
+    /// Removes what was made. If a removal fails, the mark stays.
     fn give_up(&mut self) {
         let directory = &*self.directory;
-        // An opening that failed has dropped it. Then it may be somebody else's by now, or whole.
+        // An opening that failed has dropped the lock. Another copy may have it by now, or have finished.
         let lock = self.lock.take().or_else(|| take_lock(directory).ok());
         if lock.is_none() || !Listing::of_any(directory).is_ok_and(|listing| listing.is_incomplete) {
             return;
@@ -140,7 +141,7 @@ impl<D: Directory> Making<D> {
         });
     }
 
-    /// The mark stays, and is there until the removals are durable.
+    /// The caller keeps the mark until the removals are durable.
     fn remove_log(&self, with_map: bool) -> Result<()> {
         let is_ours = |name: &str| is_made_here(name) && (with_map || name != names::SALVAGE);
         for name in self.directory.list()?.iter().filter(|name| is_ours(name)) {
@@ -151,12 +152,12 @@ impl<D: Directory> Making<D> {
 }
 
 impl<D: Directory> Drop for Making<D> {
-    /// Also where the caller's listener panicked: it may do so again while the log is closed.
+    /// Also after a panic of the caller's listener, which may panic again while the log is closed.
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
-        // What the copy failed of is the error that counts.
+        // The error of the copy is the one to report, not this one.
         let closed = catch_unwind(AssertUnwindSafe(|| drop(self.close())));
         self.give_up();
         if let Err(payload) = closed
@@ -167,14 +168,14 @@ impl<D: Directory> Drop for Making<D> {
     }
 }
 
-/// Whether a file of this name is made under the mark, and removed when that fails. The map is only `salvage`'s; but beside a mark
-/// nobody can tell which of the two was killed.
+/// Whether a file of this name is made under the mark, and removed when that fails. Only `salvage` writes the map, but a mark does
+/// not say whether a copy or a salvage was killed.
 fn is_made_here(name: &str) -> bool {
     names::parse(name).is_some() || [names::ROOM, names::SALVAGE].contains(&name)
 }
 
-/// Whether a copy that was killed has left something. Where nothing was marked, a log is an error, and so is anything that has a
-/// name that is made here: it is somebody's.
+/// Whether a copy that was killed has left files. Without a mark, a log is an error, and so is any file with a name that is made
+/// here: it belongs to the user.
 fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
     let listing = Listing::of_any(directory)?;
     if listing.is_incomplete {
@@ -184,7 +185,8 @@ fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
         return Ok(true);
     }
     if listing.highest().is_some() {
-        let why = format!("{} already holds a log; name a directory without one", directory.path().display());
+        let why =
+            format!("{} already holds a log; choose a directory without one", directory.path().display());
         return Err(Error::Invalid(why));
     }
     match directory.list()?.iter().find(|name| is_made_here(name)) {
@@ -193,8 +195,8 @@ fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
     }
 }
 
-/// Whether the file of the mark's name is one. Its text may be missing, in part or whole: a full disk has no block for it, and a power
-/// cut may leave zeros.
+/// Whether the file with the mark's name is a mark. Its text may be missing in part or whole: a full disk has no block for it, and a
+/// power cut may leave zeros.
 fn is_mark<D: Directory>(directory: &D) -> Result<bool> {
     let mut bytes = [0; NOTE_BEGINS.len()];
     let file = directory.open(names::INCOMPLETE, &OpenFile::existing().read_only())?;
@@ -206,7 +208,7 @@ fn is_mark<D: Directory>(directory: &D) -> Result<bool> {
 fn in_the_way<D: Directory>(directory: &D, name: &str) -> Error {
     let at = directory.path();
     Error::Invalid(format!(
-        "{} is in the way: a copy has files of that name; move it away, or name a directory other than {}",
+        "{} is in the way: a copy makes a file of this name; move it away, or choose a directory other than {}",
         at.join(name).display(),
         at.display()
     ))

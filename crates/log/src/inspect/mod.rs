@@ -1,11 +1,11 @@
-//! A log's files looked at from outside: whole or damaged, beside a living writer or without one.
+//! Inspects a log's files from outside: whole or damaged, beside a living writer or without one.
 //!
-//! *Owns*: `verify`, `look`, `dump`, `salvage`, `copy`: what the command of the same names shows. *May not touch*: the
-//! log that is looked at: not a byte of it is written, no lock is taken. Only `salvage` and `copy` write, into a new log
-//! elsewhere.
+//! *Owns*: `verify`, `look`, `dump`, `salvage`, `copy`, which the commands `verify`, `info`, `dump`, `salvage` and `copy` show.
+//! *May not touch*: the inspected log: it writes no byte of it and takes no lock. Only `salvage` and `copy` write, into a new
+//! log elsewhere.
 //!
-//! The questions and their order are those of recovery (`recovery/recover.rs`, docs/format.md), asked of every segment instead of
-//! the last, and not given up at the first damage: each link and each segment that can be read is.
+//! The questions and their order are those of recovery (`recovery/headers.rs`, `recovery/recover.rs`, docs/format.md), but asked of
+//! every segment instead of the last. Inspection does not stop at the first damage: it reads every link and segment that it can.
 
 mod copy;
 mod dump;
@@ -42,19 +42,18 @@ use crate::options::Options;
 use crate::strategy::choose;
 use crate::strategy::tuned::Stored;
 
-/// Reads the whole log in `path` and reports on every segment, and every damaged place that can be known.
+/// Reads the whole log in `path` and reports every segment and every damaged place that can be found.
 ///
-/// Beside a living writer damage counts only if a second look finds it in the same place: the files change while they
-/// are read.
+/// Beside a living writer the files change while they are read, so damage counts only if a second pass finds it in the same place.
 ///
 /// # Errors
-/// [`Error::NoLog`]; [`Error::UnknownVersion`] where a newer program has written; what the file system answers. Damage is
-/// no error: it is in the report.
+/// [`Error::NoLog`]; [`Error::UnknownVersion`] where a newer program has written; errors of the file system. Damage is not
+/// an error: it is in the report.
 pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
     verify_in(&OsDirectory::open(path.as_ref())?)
 }
 
-/// [`verify`] that stops soon after `stop` has become true.
+/// As [`verify`], but stops soon after `stop` has become true.
 ///
 /// # Errors
 /// As [`verify`]; [`Error::Stopped`].
@@ -63,7 +62,7 @@ pub fn verify_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report>
     survey::steady(&directory, survey::Depth::Everything, stop).map(|surveyed| surveyed.report)
 }
 
-/// Reads the headers of the log in `path` and its last segment: what an opening would find.
+/// Reads the headers and the last segment of the log in `path`, and reports what an opening would find.
 ///
 /// # Errors
 /// As [`verify`].
@@ -71,7 +70,7 @@ pub fn look(path: impl AsRef<Path>) -> Result<Report> {
     look_in(&OsDirectory::open(path.as_ref())?)
 }
 
-/// [`look`] that stops soon after `stop` has become true.
+/// As [`look`], but stops soon after `stop` has become true.
 ///
 /// # Errors
 /// As [`look`]; [`Error::Stopped`].
@@ -80,7 +79,7 @@ pub fn look_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
     survey::steady(&directory, survey::Depth::Ends, stop).map(|surveyed| surveyed.report)
 }
 
-/// The way of writing that a log in `path` gets where its options leave it open, as tuned or by rule, and why.
+/// The way of writing that a log in `path` uses where its options leave it open, as tuned or by rule, and why.
 ///
 /// # Errors
 /// When the directory is missing.
@@ -90,17 +89,17 @@ pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
     choose(&Options::default(), found.as_ref(), Stored::of(&directory, found.as_ref()))
 }
 
-/// Where a new log is to be made.
+/// The directory in which a new log is made.
 fn new_directory(path: &Path, options: &Options) -> Result<Arc<OsDirectory>> {
     Ok(Arc::new(OsDirectory::create_with_mode(path, options.file_mode)?))
 }
 
-/// Options for a new log that takes every record of one whose largest segment has so many bytes.
+/// Options for a new log that can hold every record of a log whose largest segment has this size.
 fn options_for(options: &Options, largest_segment_bytes: u64) -> Options {
     use inkstone_format::frame_bytes;
     use inkstone_format::limits::{BLOCK_BYTES, RECORD_BYTES_MAX, SEGMENT_BYTES_MAX};
 
-    // Where a header is lost the size is that of the file, which may be any.
+    // A segment that lost its header is reported with the size of its file, which may be any.
     let largest = largest_segment_bytes.min(SEGMENT_BYTES_MAX).next_multiple_of(BLOCK_BYTES as u64);
     let bytes = options.segment_bytes.max(largest);
     let room = crate::options::record_room(bytes) as usize;

@@ -1,11 +1,11 @@
-//! Which files are the log, also where its chain is broken.
+//! Finds the files of the log, also where its chain of segments is broken.
 //!
-//! *Owns*: going on behind a broken link. *May not touch*: groups, but for the first of a segment whose header is lost.
+//! *Owns*: continuing after a broken link. *May not touch*: groups, except the first group of a segment whose header is lost.
 //!
-//! A chain that holds is `Chain::resolve`'s. Where a link names a segment that is missing, or has no header of its own,
-//! the next older segment that has one is taken for the end of a chain of its own, as long as it begins before what is
-//! known already. What a cut took off cannot be told from the log where both the header that tells of the cut and the
-//! first group behind it are gone; it is left out as far as newer segments have the same LSNs.
+//! `Chain::resolve` follows an unbroken chain. Where a link names a segment that is missing or has no header of its own, the
+//! next older segment with a header is taken for the end of another chain, if it begins before the segments found so far. If
+//! both the header that names a cut and the first group after it are gone, records that the cut truncated look like records of the
+//! log; they are left out where newer segments have the same LSNs.
 
 use std::sync::Arc;
 
@@ -23,17 +23,17 @@ use crate::recovery::headers::{Headers, past_the_cache};
 use crate::recovery::recover::READ_BYTES;
 use crate::walk::window::Window;
 
-/// A segment that is read.
+/// A segment to be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) header: SegmentHeader,
-    /// The header of the one after it, which names where this one ends; `None` where that is not known.
+    /// The header of the next segment, which names the end of this one; `None` where it is unknown.
     pub(crate) successor: Option<SegmentHeader>,
-    /// The last of the log.
+    /// The last segment of the log.
     pub(crate) is_head: bool,
-    /// The header was put together from groups.
+    /// The header was rebuilt from the first group.
     pub(crate) is_stand_in: bool,
-    /// Records from here on are another segment's.
+    /// Records from this LSN on belong to another segment.
     pub(crate) below: Option<Lsn>,
 }
 
@@ -42,7 +42,7 @@ impl Piece {
         ChainLink { header: self.header, successor: self.successor }.end()
     }
 
-    /// What speaks for more behind a stop in it.
+    /// The evidence that durable data follows a stop in it.
     pub(crate) fn evidence<F: File>(&self, strip: &mut Strip<F>, stop: &Stop) -> Result<Evidence> {
         match &self.successor {
             Some(next) => Ok(Evidence::default().with_successor(self.header.number, next)),
@@ -50,20 +50,20 @@ impl Piece {
         }
     }
 
-    /// What a row means here. That the next segment is missing has been said already by whoever names it.
+    /// What a row means here. A missing next segment is reported where a header names it, not a second time here.
     pub(crate) fn verdict_of(&self, row: &Row) -> Verdict {
         if row.name == "S1" && !self.is_head { Verdict::End } else { row.verdict }
     }
 }
 
-/// The segments of the log, lowest first, and the links that do not hold.
+/// The segments of the log, lowest first, and the broken links.
 pub(crate) struct Pieces {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) faults: Vec<ChainFault>,
 }
 
 impl Pieces {
-    /// Follows the links from `head` back to `first_live`, over those that do not hold.
+    /// Follows the links from `head` back to `first_live`, past broken ones.
     pub(crate) fn find<D: Directory>(
         directory: &D,
         headers: &Headers<'_, D>,
@@ -80,7 +80,7 @@ impl Pieces {
         Ok(found)
     }
 
-    /// Takes the chain that ends with `last`; gives the end of the next older chain, if this one broke.
+    /// Takes the chain that ends with `last`; returns the end of the next older chain if this one is broken.
     fn follow<D: Directory>(
         &mut self,
         directory: &D,
@@ -93,7 +93,7 @@ impl Pieces {
                 self.take(last, &chain);
                 return Ok(None);
             }
-            // A header that stands in knows no predecessor: what it would name is known to be missing already.
+            // A rebuilt header knows no predecessor.
             Err(_) if last.is_stand_in => {
                 self.pieces.push(last);
                 return Ok(older(headers, &last.header));
@@ -103,7 +103,7 @@ impl Pieces {
         self.faults.push(fault);
         let own =
             |number| headers.files.iter().find(|file| file.number == number)?.own(last.header.log).copied();
-        // Up to the segment that names what is missing the links hold.
+        // The links hold up to the segment that names the missing one.
         let named_by =
             if fault.named_by == last.header.number { Some(last.header) } else { own(fault.named_by) };
         let Some(named_by) = named_by else { return Ok(None) };
@@ -111,7 +111,7 @@ impl Pieces {
             self.take(last, &chain);
         }
         if fault.segment == fault.named_by {
-            // The log begins here, and yet older records should be there.
+            // The log begins here, although it should have older records.
             return Ok(None);
         }
         if fault.reason == Reason::Link {
@@ -148,7 +148,7 @@ fn older<D>(headers: &Headers<'_, D>, above: &SegmentHeader) -> Option<Piece> {
     Some(Piece { below: Some(above.first_lsn), ..end_of_chain(*newest) })
 }
 
-/// A header for a segment that has lost its own, from its first sound group; `None` if there is none.
+/// A header for a segment that lost its own, rebuilt from its first sound group; `None` if it has none.
 pub(crate) fn stand_in<D: Directory>(
     directory: &D,
     headers: &Headers<'_, D>,
@@ -167,7 +167,7 @@ pub(crate) fn stand_in<D: Directory>(
     Ok(None)
 }
 
-/// The same, of a segment that is of this version.
+/// The same, if the segment is of this version.
 fn stand_in_of<D: Directory>(directory: &D, id: Identity) -> Result<Option<SegmentHeader>> {
     let (log, number) = (id.log(), id.segment());
     let file = Arc::new(past_the_cache(directory, &Options::default(), number)?);

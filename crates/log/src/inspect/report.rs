@@ -1,4 +1,4 @@
-//! What was found in a log's directory.
+//! The report on a log's directory.
 //!
 //! *Owns*: the report's types. *May not touch*: files.
 
@@ -8,41 +8,41 @@ use inkstone_format::{Epoch, LogId, Lsn, Position, SegmentHeader, SegmentNumber,
 
 use crate::error::Corruption;
 
-/// A log as its files are.
+/// What the files of a log hold.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The log's directory.
     pub path: PathBuf,
-    /// Its id; `None` where no header tells.
+    /// The log's id; `None` when no header shows it.
     pub log: Option<LogId>,
-    /// What an opening would say: the first damage, else how the log ends.
+    /// What an opening would find: the first damage, else how the log ends.
     pub verdict: Verdict,
-    /// The row of the tables in docs/format.md that said so.
+    /// The row of the tables in docs/format.md that gave the verdict.
     pub row: &'static str,
-    /// The first record that is not given up.
+    /// The first record that was not truncated.
     pub first: Lsn,
     /// The last record that can be read; one below `first` if there is none.
     pub last: Lsn,
-    /// The highest LSN that anything in the files promises to be durable.
+    /// The highest LSN that any promise in the files covers.
     pub promise: Lsn,
     /// The highest epoch seen.
     pub epoch: Option<Epoch>,
     /// Where the log ends.
     pub end: Option<Position>,
-    /// It was closed in order, and nothing came after that.
+    /// The log was closed in order, and nothing was written after that.
     pub clean: bool,
     /// The segments of the log, as far as they are known, lowest first.
     pub segments: Vec<SegmentReport>,
     /// Files that are not part of the log.
     pub others: Vec<OtherFile>,
-    /// Every damaged place that was found: the segments' own, and files and links that are missing.
+    /// Every damaged place that was found: in segments, missing files, broken links.
     pub damage: Vec<Corruption>,
-    /// Who has it open for writing, as far as it is known.
+    /// The process that has the log open for writing, as far as it is known.
     pub writer: Option<String>,
 }
 
 impl Report {
-    /// Whether nothing that was promised is damaged or missing. A torn tail is no damage.
+    /// Whether nothing that was promised is damaged or missing. A torn tail is not damage.
     pub fn is_intact(&self) -> bool {
         self.damage.is_empty()
     }
@@ -62,38 +62,38 @@ pub struct SegmentReport {
     pub path: PathBuf,
     /// The size of its file in bytes.
     pub file_bytes: u64,
-    /// Its header; put together from what its groups say where it has none ([`SegmentState::HeaderLost`]).
+    /// Its header; rebuilt from its first group where it has none ([`SegmentState::HeaderLost`]).
     pub header: SegmentHeader,
-    /// What it is.
+    /// Its state.
     pub state: SegmentState,
-    /// Its first record, also where that is given up.
+    /// Its first record, also if that was truncated.
     pub first: Lsn,
     /// Its last record that can be read; one below `first` if there is none.
     pub last: Lsn,
-    /// The byte after the last whole group (or the frame that a later segment names as the last).
+    /// The byte after the last whole group (or after the frame that the next segment names as the last).
     pub end: u64,
     /// The epoch of its last group.
     pub epoch: Epoch,
     /// The highest promise in it.
     pub promise: Lsn,
-    /// Whether it was read; otherwise only its header was, and its successor's.
+    /// Whether its groups were read; otherwise only its header and that of the next segment were.
     pub is_read: bool,
     /// What was read.
     pub counts: Counts,
-    /// What its first stop means.
+    /// The verdict on the place where reading first stopped.
     pub verdict: Verdict,
-    /// The row that fits.
+    /// The row that gave the verdict.
     pub row: &'static str,
-    /// What is behind a torn tail, and what else there is to know and does no harm, a line each.
+    /// What lies in a torn tail, and other harmless findings, a line each.
     pub notes: Vec<String>,
 }
 
-/// What a segment of the log is.
+/// The state of a segment of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentState {
-    /// It is full, or cut: another follows it.
+    /// It is full, or was cut by `truncate_after`: another segment follows it.
     Sealed,
-    /// The last one.
+    /// It is the last segment.
     Active,
     /// Its header is lost.
     HeaderLost,
@@ -102,7 +102,7 @@ pub enum SegmentState {
 /// What was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Records in whole groups, without those that are given up.
+    /// Records in whole groups, without truncated ones.
     pub records: u64,
     /// Their bytes.
     pub record_bytes: u64,
@@ -132,19 +132,19 @@ pub struct OtherFile {
     pub path: PathBuf,
     /// Its size in bytes.
     pub bytes: u64,
-    /// What it is.
+    /// Its state.
     pub state: FileState,
 }
 
-/// What a file is that is not part of the log.
+/// The state of a file that is not part of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileState {
     /// Its blocks wait to be used again.
     Free,
     /// It is being prepared, or a crash left it so.
     Unfinished,
-    /// It has a segment's name and was never begun.
+    /// It has a segment's name, and was never used.
     Ready,
-    /// A segment that was given up, or cut off.
+    /// A segment whose records were all truncated.
     Obsolete,
 }

@@ -1,19 +1,19 @@
-//! What a log may give up, by how much of it is to be kept.
+//! Which records of a log may be truncated, given how much of it is to be kept.
 //!
-//! *Owns*: from a size, a number or an age to the first record that is kept. *May not touch*: the log; `truncate_before` gives up.
+//! *Owns*: the way from a size, a count or an age to the first record to keep. *May not touch*: the log; the caller truncates.
 //!
-//! By bytes and by age whole segments are given up, since only whole files are room for others, and only files have times. What was
-//! asked to be kept is kept: what goes is what is surely not needed for it. The last segment always stays.
+//! By bytes and by age only whole segments are truncated, since only whole files free space, and only files have times. At least what
+//! was asked for is kept. The last segment always stays.
 //!
 //! **Times.** Appends go forward: a record is not younger than the last change of its segment's file, nor than that of any later
-//! segment, nor than now. A clock may have been wrong, so a time counts only where nothing speaks against it:
-//! - One later than now, or earlier than that of an older segment, is no evidence. Its segment is as young as the next later one
-//!   whose time is, or as now. A clock that was behind so makes nothing look older than it is.
-//! - A clock that was ahead makes what came after it look younger, until its time has passed too: nothing is kept for ever.
+//! segment, nor than now. A clock may have been wrong, so a file's time is used only if nothing contradicts it:
+//! - A time that is later than now, or earlier than that of an older segment, is not used. Its segment counts as young as the next
+//!   later segment whose time is used, or as now. So a clock that was behind makes nothing look older than it is.
+//! - A clock that was ahead makes later segments look younger until its time has passed. So nothing is kept forever.
 //!
-//! What this cannot know: that a clock was behind while the oldest segment that is left was written, or by so little that the order
-//! holds; and that the clock is ahead now. Copying the files without their times makes all of them young. A power cut may set a file's
-//! time back by as long as the file system keeps times in memory: seconds, or with the mount option `lazytime` hours.
+//! This cannot detect a clock that was behind while the oldest remaining segment was written, or that was behind by so little that
+//! the order holds, or that is ahead now. Copying the files without their times makes all of them young. A power cut may set a
+//! file's time back by as long as the file system keeps times in memory: seconds, or hours with the mount option `lazytime`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -26,12 +26,12 @@ use super::report::{Report, SegmentReport};
 use crate::error::{Error, Result};
 use crate::names;
 
-/// What is to be kept of a log, at the least.
+/// How much of a log is to be kept, at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// The newest segments that have so many bytes together.
+    /// The newest segments that together have at least this many bytes.
     Bytes(u64),
-    /// So many of the newest records.
+    /// This many of the newest records.
     Records(u64),
     /// Every record that was appended within this time.
     For(Duration),
@@ -40,24 +40,24 @@ pub enum Keep {
 /// What is kept of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// The first record that is kept, for `truncate_before`; the first that there is where all are kept.
+    /// The first record to keep, for `truncate_before`; the first record of the log if all are kept.
     pub first: Lsn,
-    /// Segments' files that were changed in the future, by this machine's clock: it is behind now, or was ahead. Their times
-    /// were not believed, and more may be kept than asked for.
+    /// Segment files whose time lies in the future of this machine's clock: the clock is behind now, or was ahead. Their times
+    /// were not used, so more may be kept than asked for.
     pub of_the_future: Vec<PathBuf>,
 }
 
-/// The first record of the log in `path` that is kept, for `truncate_before`; the first that there is where all are kept. Nothing
-/// is changed. The log may be written meanwhile.
+/// The first record to keep of the log in `path`, for `truncate_before`; the first record of the log if all are kept. Changes
+/// nothing. A writer may append meanwhile.
 ///
 /// # Errors
-/// As [`super::look`]; [`Error::Corrupt`] where the log is damaged: what can be given up cannot be told then; [`Error::Invalid`]
-/// where files have no times.
+/// As [`super::look`]; [`Error::Corrupt`] when the log is damaged, so that it is unknown what may be truncated; [`Error::Invalid`]
+/// when files have no times.
 pub fn first_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Lsn> {
     what_to_keep(path, keep).map(|kept| kept.first)
 }
 
-/// [`first_to_keep`], with what there is to say of the files' times.
+/// As [`first_to_keep`], and also names the files whose times were not used.
 ///
 /// # Errors
 /// As [`first_to_keep`].
@@ -65,7 +65,7 @@ pub fn what_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Kept> {
     what_to_keep_in(&OsDirectory::open(path.as_ref())?, keep, SystemTime::now())
 }
 
-/// [`first_to_keep`] in any directory behind the seam of `inkstone-io`, at the time `now`.
+/// As [`first_to_keep`], in any [`Directory`], at the time `now`.
 ///
 /// # Errors
 /// As [`first_to_keep`].
@@ -115,13 +115,13 @@ fn times<D: Directory>(directory: &D, report: &Report) -> Result<Vec<SystemTime>
     let mut times = Vec::with_capacity(report.segments.len());
     for segment in report.segments.iter().rev() {
         let file = match directory.open(&names::segment(segment.number), &OpenFile::existing().read_only()) {
-            // Its writer has given it up, and so all that are older.
+            // The writer has truncated it, and with it all older ones.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
             answer => answer?,
         };
         let Some(modified) = file.facts()?.modified else {
             let why =
-                format!("{}: files have no times here: keep by bytes or by records", report.path.display());
+                format!("{}: files have no times here; keep by bytes or by records", report.path.display());
             return Err(Error::Invalid(why));
         };
         times.push(modified);

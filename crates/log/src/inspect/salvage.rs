@@ -1,17 +1,17 @@
-//! What can be read of a damaged log, copied into a new one.
+//! Copies the readable records of a damaged log into a new one.
 //!
 //! *Owns*: which records count as readable, and how old LSNs become new ones. *May not touch*: the damaged log.
 //!
-//! **What counts.** Every record of a whole group; and of a group that was promised to be durable and is damaged, each
-//! record whose frame and payload are sound by themselves: they were acknowledged. Nothing of a torn tail. Where a batch
-//! is damaged, what is left of it is taken: the gaps tell. Where a file was cut short, the promises went with its end: there
-//! every whole record counts, since nobody can say of any that it was not acknowledged.
+//! **What is saved.** Every record of a whole group. Of a damaged group that was promised to be durable, each record whose frame and
+//! payload are sound: they were acknowledged. Nothing of a torn tail. What is left of a damaged batch is saved; the gaps show
+//! the rest. Where a file was shortened, its promises are lost with its end: there every whole record is saved, since
+//! each may have been acknowledged.
 //!
-//! **What is unknown.** How many records are lost is known as far as something that is left names a higher LSN. Where the
-//! last segment is missing, or its end, nothing does: [`Salvage::unknown_behind`].
+//! **What is unknown.** The number of lost records is known only as far as a remaining promise or header names a higher LSN. If
+//! the last segment or its end is missing, nothing does: [`Salvage::unknown_behind`].
 //!
-//! **LSNs.** They are dense, so they cannot all stay. The new log begins at the LSN of the first record that could be read;
-//! up to the first gap every record keeps its LSN, behind each gap it is lower by what was lost. [`Run`] tells both.
+//! **LSNs.** They are dense, so not every record can keep its own. The new log begins at the LSN of the first record that could be
+//! read. Up to the first gap every record keeps its LSN; after a gap it is lower by the number of lost records. [`Run`] holds both.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,18 +35,18 @@ use crate::recovery::headers::past_the_cache;
 use crate::recovery::recover::READ_BYTES;
 use crate::walk::window::{FrameAt, Item};
 
-/// What was saved, and what was not.
+/// What was saved, and what was lost.
 #[derive(Debug, Clone)]
 pub struct Salvage {
-    /// The damaged log as it was found.
+    /// The report on the damaged log.
     pub report: Report,
-    /// Records that follow each other without a gap.
+    /// The saved records, as runs without a gap.
     pub runs: Vec<Run>,
-    /// What is lost, as far as it is known.
+    /// The lost records, as far as they are known.
     pub gaps: Vec<Gap>,
-    /// The log went on behind this LSN, or may have, and nothing is left that tells how far.
+    /// The log had, or may have had, records after this LSN, and nothing is left that shows how many.
     pub unknown_behind: Option<Lsn>,
-    /// How many records were saved.
+    /// The number of saved records.
     pub records: u64,
     /// Their bytes.
     pub record_bytes: u64,
@@ -59,7 +59,7 @@ pub struct Run {
     pub first: Lsn,
     /// The LSN of the last, in the old log.
     pub last: Lsn,
-    /// The LSN of the first in the new log; the others follow it.
+    /// The LSN of the first, in the new log; the others follow it.
     pub new_first: Lsn,
 }
 
@@ -72,15 +72,15 @@ pub struct Gap {
     pub last: Lsn,
 }
 
-/// Copies every record that can be read of the log in `from` into a new log in `to`. `options` are the new log's;
-/// segments and records may become as large as the old log's, where that is more.
+/// Copies every readable record of the log in `from` into a new log in `to`. `options` apply to the new log; its segments and
+/// records may become as large as those of the old log if they are larger.
 ///
-/// Until the new log is whole nobody can open it: [`Error::Incomplete`]. Where salvaging fails, the log's files are removed; what
-/// one that was killed has left is removed by the next into the same directory.
+/// Opening the new log before it is complete is [`Error::Incomplete`]. A salvage that fails removes its files; the files of one
+/// that was killed are removed by the next into the same directory.
 ///
 /// # Errors
-/// [`Error::Locked`] when the log is open for writing, or another is being made in `to`; [`Error::Invalid`] when there is a
-/// log in `to` already, or a file with a name that is made there; [`Error::Corrupt`] when not one record can be read; as
+/// [`Error::Locked`] when the log is open for writing, or another copy into `to` is running; [`Error::Invalid`] when `to` already
+/// holds a log, or a file with a name that is needed there; [`Error::Corrupt`] when no record can be read; as
 /// [`super::verify`] and [`crate::Log::open`].
 ///
 /// # Durability
@@ -89,11 +89,11 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) 
     salvage_until(from, to, options, &AtomicBool::new(false), |_| None)
 }
 
-/// [`salvage`] that stops soon after `stop` has become true. What `note` gives becomes the file `salvage.json` beside the new
-/// log, and is durable before anybody can open that.
+/// As [`salvage`], but stops soon after `stop` has become true. The bytes that `note` returns become the file `salvage.json` beside
+/// the new log; it is durable before the log can be opened.
 ///
 /// # Errors
-/// As [`salvage`]; [`Error::Stopped`], and then nothing was made but the directory and its lock.
+/// As [`salvage`]; [`Error::Stopped`], and then only the directory and its lock file are left.
 ///
 /// # Durability
 /// As [`salvage`].
@@ -108,8 +108,7 @@ pub fn salvage_until(
     salvage_between(&from, || new_directory(to, options), options, stop, note)
 }
 
-/// [`salvage`] between directories behind the seam of `inkstone-io`; the new one is asked for when there is something to
-/// put into it.
+/// As [`salvage`], between any two [`Directory`]s; `to` is called once there is a record to save.
 ///
 /// # Errors
 /// As [`salvage`].
@@ -142,7 +141,7 @@ fn salvage_between<D: Directory, N: Directory>(
     let mut saved =
         Saved { first_live: report.first, new: None, runs: Vec::new(), records: 0, record_bytes: 0 };
     let last_number = surveyed.pieces.last().map(|piece| piece.header.number);
-    // A file above the last segment that cannot be read is one that the log had gone on to.
+    // An unreadable file above the last segment was a segment of the log.
     let mut is_end_lost = report.damage.iter().any(|damage| damage.segment > last_number);
     let read: Result<()> = surveyed.pieces.iter().try_for_each(|piece| {
         let ends_in_damage = read_sound(from, piece, &mut |lsn, record| {
@@ -191,7 +190,7 @@ struct Saved<D: Directory> {
 }
 
 impl<D: Directory> Saved<D> {
-    /// Not what was given up, nor what was saved already, nor what a newer segment has.
+    /// Not records that were truncated, were saved already, or belong to a newer segment.
     fn wants(&self, lsn: Lsn, piece: &Piece) -> bool {
         lsn >= self.first_live
             && self.runs.last().is_none_or(|run| lsn > run.last)
@@ -211,7 +210,7 @@ impl<D: Directory> Saved<D> {
         Ok(())
     }
 
-    /// What lies before, between and behind the runs.
+    /// The gaps before, between and after the runs.
     fn gaps(&self, report: &Report) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let mut next = self.first_live;
@@ -231,7 +230,7 @@ impl<D: Directory> Saved<D> {
 
 type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
 
-/// Shows every sound record of a segment, in the order in which they lie; whether it ends in damage, with nothing behind it.
+/// Visits every sound record of a segment in order. Returns whether the segment ends in damage with nothing after it.
 fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> Result<bool> {
     let file = Arc::new(past_the_cache(directory, &Options::default(), piece.header.number)?);
     let mut strip = Strip::new(file, &piece.header, piece.end())?;
@@ -245,7 +244,7 @@ fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> R
             Item::Frame(_) => {}
             Item::GroupEnd => show(&mut group, None, visit)?,
             Item::Stop(stop) => {
-                // A cut may end inside a group; what comes before it belongs to the log.
+                // A cut may end inside a group; the frames before it belong to the log.
                 if stop.fault == Fault::SegmentEnd {
                     return show(&mut group, None, visit).map(|()| false);
                 }
@@ -268,7 +267,7 @@ fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> R
     }
 }
 
-/// Shows the records of a group: all of it, or those that the evidence covers.
+/// Visits the records of a group: all of them, or those that the evidence covers.
 fn show(group: &mut Vec<(FrameAt, Vec<u8>)>, covered_by: Option<&Evidence>, visit: Visit<'_>) -> Result<()> {
     for (frame, record) in group.drain(..) {
         if covered_by.is_none_or(|evidence| was_durable(evidence, frame.lsn, frame.end)) {
@@ -282,7 +281,7 @@ fn was_durable(evidence: &Evidence, lsn: Lsn, end: u64) -> bool {
     end <= evidence.end || lsn <= evidence.lsn
 }
 
-/// Shows the sound frames between a stop and the next sound group, wherever they lie.
+/// Visits the sound records between a stop and the next sound group.
 fn read_loose<F: File>(
     strip: &mut Strip<F>,
     stop: &Stop,
@@ -320,7 +319,7 @@ fn read_loose<F: File>(
                 visit(header.lsn, payload)?;
             }
         }
-        // A sound header tells the length, whatever became of the payload.
+        // A sound header has the right length, even if the payload is damaged.
         at = if end <= to { end } else { at + ALIGN as u64 };
     }
     Ok(())

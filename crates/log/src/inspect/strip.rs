@@ -1,6 +1,6 @@
-//! One segment's file read from front to back, also behind what cannot be read.
+//! Reads one segment's file from front to back, past damage.
 //!
-//! *Owns*: going on at the next sound group. *May not touch*: whether a stop is damage.
+//! *Owns*: continuing at the next sound group. *May not touch*: whether a stop is damage.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::walk::window::{Item, Walk, Window};
 /// A segment being read.
 pub(crate) struct Strip<F> {
     pub(crate) walk: Walk<F>,
-    /// Where it ends at the latest: at the named end, or with the segment or its file.
+    /// Where reading ends at the latest: at the named end, the end of the segment or the end of its file.
     pub(crate) to: u64,
     group: Option<GroupStart>,
 }
 
 impl<F: File> Strip<F> {
-    /// Begins at the first group; `end` is where the next segment says that this one ends.
+    /// Begins at the first group; `end` is the end that the next segment's header names.
     pub(crate) fn new(file: Arc<F>, header: &SegmentHeader, end: Option<u64>) -> Result<Self> {
         let file_bytes = file.len_bytes()?;
         let decoder = Decoder::new(header, file_bytes);
@@ -45,24 +45,24 @@ impl<F: File> Strip<F> {
         Ok(item)
     }
 
-    /// The group in which it stopped; `None` between groups.
+    /// The group inside which reading stopped; `None` between groups.
     pub(crate) fn group_of(&self, stop: &Stop) -> Option<GroupStart> {
         self.group.filter(|_| stop.place == Place::Inside)
     }
 
-    /// What speaks for more behind the stop.
+    /// The evidence that durable data follows the stop.
     pub(crate) fn evidence(&mut self, stop: &Stop) -> Result<Evidence> {
         look_ahead(&mut self.walk, stop, self.to)
     }
 
-    /// The stop in words.
+    /// Explains the stop.
     pub(crate) fn explain(&mut self, stop: &Stop) -> Result<Vec<String>> {
         self.walk.window.load(stop.at, READ_BYTES)?;
         let window = &self.walk.window;
         Ok(explain(self.walk.decoder.identity(), stop, window.bytes(), window.at()).lines)
     }
 
-    /// Moves to the next sound group behind a stop and gives its place; `None`: there is none.
+    /// Moves to the next sound group after a stop and returns its place; `None` if there is none.
     pub(crate) fn go_on(&mut self, stop: &Stop) -> Result<Option<u64>> {
         let id = *self.walk.decoder.identity();
         let from = stop.tail.end + ALIGN as u64;
@@ -79,14 +79,14 @@ impl<F: File> Strip<F> {
         let Some(at) = found else { return Ok(None) };
         self.walk.window.load(at, id.version().group_header_bytes())?;
         let bytes = self.walk.window.bytes().get((at - self.walk.window.at()) as usize..);
-        // A file that was used for something else meanwhile may have become shorter.
+        // The file may have been used for something else meanwhile, and be shorter.
         let Some(header) = bytes.and_then(|bytes| GroupHeader::decode(&id, at, bytes)) else {
             return Ok(None);
         };
         let tail = Tail {
             end: at,
             next_lsn: header.first_lsn,
-            // Its own: that an epoch begins with its frame cannot be asked of a group whose predecessor is damaged.
+            // Its own: whether it begins an epoch cannot be checked, since the group before it is damaged.
             epoch: header.epoch,
             promise: stop.tail.promise.max(header.promise.lsn),
             closed: false,

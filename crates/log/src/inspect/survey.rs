@@ -1,6 +1,6 @@
-//! A directory judged as a whole: every segment, every damage.
+//! Surveys a whole directory: every segment, every damaged place.
 //!
-//! *Owns*: the order of questions when nothing may be given up at the first damage. *May not touch*: what a stop means
+//! *Owns*: the order of the questions when the survey must not end at the first damage. *May not touch*: what a stop means
 //! (`inkstone-format`), which files are the log (`pieces.rs`).
 
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::recovery::headers::{Headers, Judged, past_the_cache};
 use crate::segment::listing::Listing;
 use crate::walk::window::Item;
 
-/// Looks at a log beside a living writer before its damage is believed.
+/// Surveys of a log beside a living writer, at most, until two in a row find the same damage.
 pub(super) const LOOKS_MAX: usize = 30;
 
-/// Threads that read segments at the same time, at most, and bytes for which another one pays.
+/// Threads that read segments at the same time, at most, and the bytes for which one more thread is worth its start.
 const THREADS_MAX: usize = 8;
 const BYTES_PER_THREAD: u64 = 8 << 20;
 
@@ -38,13 +38,13 @@ pub(crate) enum Depth {
     Everything,
 }
 
-/// A directory's report, and the segments that it speaks of.
+/// A directory's report, and the segments of the log.
 pub(crate) struct Surveyed {
     pub(crate) report: Report,
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// [`super::verify`] in any directory behind the seam of `inkstone-io`.
+/// As [`super::verify`], in any [`Directory`].
 ///
 /// # Errors
 /// As [`super::verify`].
@@ -52,7 +52,7 @@ pub fn verify_in<D: Directory>(directory: &D) -> Result<Report> {
     steady(directory, Depth::Everything, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
 }
 
-/// [`super::look`] in any directory behind the seam of `inkstone-io`.
+/// As [`super::look`], in any [`Directory`].
 ///
 /// # Errors
 /// As [`super::verify`].
@@ -60,8 +60,8 @@ pub fn look_in<D: Directory>(directory: &D) -> Result<Report> {
     steady(directory, Depth::Ends, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
 }
 
-/// Beside a living writer files come and go, and grow while they are read: damage counts when it is found twice in one
-/// place.
+/// Surveys the directory. Beside a living writer files come, go and grow while they are read, so damage counts only when two surveys
+/// in a row find it in the same places.
 pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let mut before = None;
     let mut looks = 1;
@@ -82,7 +82,7 @@ pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBoo
                 }
                 before = Some(places);
             }
-            // A file was taken away between listing and opening.
+            // A file was removed between listing and opening.
             Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -92,7 +92,7 @@ pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBoo
 fn survey<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let options = Options::default();
     let listing = Listing::of(directory)?;
-    // No mark of a copy was there: that is to be so also after a power cut (`recovery/beside.rs`).
+    // There was no mark of a copy; after a power cut there must be none either (`recovery/beside.rs`).
     directory.sync()?;
     let headers = Headers::read(directory, &options, &listing.segments)?;
     let mut found = Surveyed { report: nothing(directory)?, pieces: Vec::new() };
@@ -131,7 +131,7 @@ fn nothing<D: Directory>(directory: &D) -> Result<Report> {
 }
 
 impl Report {
-    /// Damage goes into the report; any other error is one.
+    /// Puts damage into the report; returns any other error.
     fn blame(&mut self, error: Error) -> Result<()> {
         let Error::Corrupt(corruption) = error else { return Err(error) };
         self.note_damage((*corruption).clone());
@@ -146,7 +146,7 @@ impl Report {
     }
 }
 
-/// Reads the head, which tells what is given up, then the others as far as `depth` asks.
+/// Reads the head, which says what `truncate_before` has truncated, then the other segments if `depth` asks for them.
 fn read_all<D: Directory>(
     directory: &D,
     headers: &Headers<'_, D>,
@@ -157,7 +157,7 @@ fn read_all<D: Directory>(
     let head_piece = Piece { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
     let mut head_read = read_piece(directory, headers, &head_piece, (Lsn::FIRST, stop))?;
     if head_read.tail.first_live > head.first_lsn {
-        // Only now it is known which of its records count.
+        // The first pass has also counted records that it then found to be truncated.
         head_read = read_piece(directory, headers, &head_piece, (head_read.tail.first_live, stop))?;
     }
     let first_live = head_read.tail.first_live;
@@ -166,11 +166,11 @@ fn read_all<D: Directory>(
         let error = headers.corrupt(fault.segment, fault.reason, "D1");
         found.report.blame(with_details(error, headers, fault.segment, fault.named_by))?;
     }
-    // A file above the head without a header, and with groups: the log went on there.
+    // A file above the head has groups but no header: the log continued there.
     let above: Vec<SegmentNumber> = found.report.damage.iter().filter_map(|damage| damage.segment).collect();
     for number in above.into_iter().filter(|number| *number > head.number) {
         if let Some(header) = stand_in(directory, headers, head.log, number)? {
-            // It may have been begun by a cut.
+            // A cut may have begun it.
             for piece in pieces.iter_mut().filter(|piece| !piece.is_stand_in) {
                 piece.below = Some(piece.below.map_or(header.first_lsn, |below| below.min(header.first_lsn)));
             }
@@ -205,7 +205,7 @@ fn read_all<D: Directory>(
     Ok(())
 }
 
-/// What is in the place of a missing header.
+/// Adds what is in the place of a missing header.
 fn with_details<D: Directory>(
     error: Error,
     headers: &Headers<'_, D>,
@@ -221,8 +221,8 @@ fn with_details<D: Directory>(
     corruption.details.push(match file.map(|file| &file.block) {
         None => "found: no such file".into(),
         Some(HeaderBlock::Zero) => "found: zeros".into(),
-        Some(HeaderBlock::Short) => "found: a file without room for a header".into(),
-        Some(HeaderBlock::Damaged(traces)) if traces.magic => "found: what is left of a header".into(),
+        Some(HeaderBlock::Short) => "found: a file too short for a header".into(),
+        Some(HeaderBlock::Damaged(traces)) if traces.magic => "found: a damaged header".into(),
         Some(HeaderBlock::Damaged(_)) => "found: no trace of a header".into(),
         Some(HeaderBlock::Unknown { version, .. }) => format!("found: a header of version {version}"),
         Some(HeaderBlock::Valid { header, .. }) => {
@@ -298,7 +298,7 @@ fn state(piece: &Piece) -> SegmentState {
     }
 }
 
-/// What there is to know of a header that counts.
+/// Harmless findings about a valid header.
 fn notes<D: Directory>(headers: &Headers<'_, D>, number: SegmentNumber) -> Vec<String> {
     let file = headers.files.iter().find(|file| file.number == number);
     let Some(HeaderBlock::Valid { copies, stray, .. }) = file.map(|file| file.block) else {
@@ -311,16 +311,16 @@ fn notes<D: Directory>(headers: &Headers<'_, D>, number: SegmentNumber) -> Vec<S
             notes.push(format!("only copy {} of its header is good; the other is damaged", copy + 1));
         }
         Copies::Newer(copy) => {
-            notes.push(format!("the copies of its header differ; copy {} is newer and counts", copy + 1));
+            notes.push(format!("the copies of its header differ; copy {} is newer and is used", copy + 1));
         }
     }
     if stray {
-        notes.push("bytes other than zero between the copies of its header".into());
+        notes.push("there are bytes other than zero between the copies of its header".into());
     }
     notes
 }
 
-/// Reads segments, several at a time where there is much to read; what was found of each, in their order.
+/// Reads segments, several at a time where there is much to read. Returns the results in order.
 fn read_pieces<D: Directory>(
     directory: &D,
     headers: &Headers<'_, D>,
@@ -344,7 +344,7 @@ fn read_pieces<D: Directory>(
         done
     };
     let mut found = std::thread::scope(|scope| {
-        // Where no thread is to be had, those that there are do it, and this one.
+        // If no more threads can be started, the ones there are and this one do the work.
         let spawn = || std::thread::Builder::new().name("inkstone-verify".into()).spawn_scoped(scope, work);
         let others: Vec<_> = (1..threads).map_while(|_| spawn().ok()).collect();
         let mut found = work();
@@ -357,7 +357,7 @@ fn read_pieces<D: Directory>(
     found.into_iter().map(|(_, read)| read).collect()
 }
 
-/// Reads a segment from front to back, over its damage; counts the records from `first_live` on.
+/// Reads a segment from front to back, past damage; counts the records from `first_live` on.
 fn read_piece<D: Directory>(
     directory: &D,
     headers: &Headers<'_, D>,
@@ -365,7 +365,7 @@ fn read_piece<D: Directory>(
     (first_live, told): (Lsn, &AtomicBool),
 ) -> Result<Read> {
     let mut read = unread(directory, headers, piece)?;
-    // Reading finds that by itself.
+    // Reading finds this damage itself.
     read.damage.clear();
     let file = Arc::new(past_the_cache(directory, &Options::default(), piece.header.number)?);
     let mut strip = Strip::new(file, &piece.header, piece.end())?;
@@ -404,7 +404,7 @@ impl Read {
         self.report.counts = self.report.counts.plus(group);
     }
 
-    /// Judges a stop; whether it is damage behind which more may follow.
+    /// Judges a stop. Returns whether it is damage, after which more groups may follow.
     fn stop<F: File>(
         &mut self,
         strip: &mut Strip<F>,
@@ -427,15 +427,19 @@ impl Read {
         }
         let Verdict::Corrupt(reason) = verdict else {
             if verdict == Verdict::Torn {
-                self.report.notes.push(format!("behind byte {}: {}", stop.tail.end, row.why));
-                self.report.notes.extend(strip.explain(stop)?);
+                self.report.notes.push(format!("from byte {} on: {}", stop.tail.end, row.why));
+                let mut lines = strip.explain(stop)?;
+                if let Some(first) = lines.first_mut() {
+                    first.insert_str(0, &format!("byte {}: ", stop.at));
+                }
+                self.report.notes.extend(lines);
             }
             return Ok(false);
         };
         let mut details = strip.explain(stop)?;
         if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
             details.push(format!(
-                "it was promised that everything up to LSN {} and byte {} is durable",
+                "a promise says that everything up to LSN {} and byte {} is durable",
                 evidence.lsn.max(stop.tail.promise),
                 evidence.end
             ));
@@ -452,7 +456,7 @@ impl Read {
         Ok(true)
     }
 
-    /// The next segment goes on where this one ends.
+    /// Checks that the next segment begins where this one ends.
     fn check_link(&mut self, piece: &Piece) {
         let Some(next) = piece.successor.filter(|_| self.damage.is_empty()) else { return };
         if next.first_lsn != self.tail.next_lsn {
@@ -499,7 +503,7 @@ fn others<D: Directory>(
         let path = directory.path().join(&name);
         match file_bytes(directory, &name) {
             Ok(bytes) => files.push(OtherFile { number, path, bytes, state }),
-            // It was used, or removed, since it was listed: it is no part of the log, and nobody misses it.
+            // It was used or removed since it was listed; it is not part of the log, so it does not matter.
             Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -1,11 +1,11 @@
-//! A place in a log from which records are read in order.
+//! A position in a log from which records are read in order.
 //!
-//! *Owns*: walking from record to record and from segment to segment, and telling damage from bytes that were not there
-//! yet when they were read. *May not touch*: the log's state; it asks its source.
+//! *Owns*: walking from record to record and from segment to segment, and telling damage from bytes that were read before they were
+//! written. *May not touch*: the log's state; it asks its source.
 //!
-//! A cursor of a log that this process writes holds the segment it reads, so that its file is not used for anything else.
-//! Of a log that another process writes the files are used again under the cursor. It notices, as every byte is summed
-//! with its segment and place, and looks at the log again before it calls something damaged.
+//! A cursor of a log that this process writes holds the segment that it reads, so that the file is not used for anything else. If
+//! another process writes the log, a file may be used again while the cursor reads it. The cursor notices, since every checksum
+//! covers segment and position, and observes the log again before it reports damage.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct Record<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A record in memory of its own.
+/// A record in its own memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedRecord {
     /// Its LSN.
@@ -55,23 +55,23 @@ pub struct Cursor<D: Directory = OsDirectory> {
     source: Source<D>,
     next: Lsn,
     cuts: usize,
-    /// The source's version at the last look, and what was seen then.
+    /// The version of the source when it was asked last, and its answer.
     seen: Option<(u64, Now)>,
     place: Option<Place<D>>,
 }
 
 struct Place<D: Directory> {
     link: Link<D::File>,
-    /// The segment behind it, once there is one: held because the first of it is read ahead.
+    /// The next segment, once there is one: held because its first bytes are read ahead.
     next: Option<Link<D::File>>,
     walk: Walk<D::File>,
-    /// Where it stopped last: a second stop there is no matter of timing.
+    /// Where the walk stopped last. A second stop there is damage, not a read that came too early.
     stopped_at: Option<u64>,
-    /// The watermark when its bytes were read. What lies behind may have changed since, where another process writes.
+    /// The watermark when the bytes were read. If another process writes, bytes after it may have changed since.
     durable: Lsn,
 }
 
-/// A record by the place of its frame. No more of a frame than is needed: it is handed on for each record.
+/// A record by the place of its frame. Small, because it is passed on for each record.
 #[derive(Clone, Copy)]
 struct RecordAt {
     lsn: Lsn,
@@ -96,7 +96,7 @@ impl<D: Directory> Cursor<D> {
         self.next
     }
 
-    /// Goes on at another LSN.
+    /// Moves to another LSN.
     pub fn seek(&mut self, lsn: Lsn) {
         self.next = lsn.max(Lsn::FIRST);
         self.place = None;
@@ -105,8 +105,9 @@ impl<D: Directory> Cursor<D> {
     /// The next record; `None` when it is not durable yet. Call again later, or use [`Cursor::next_within`].
     ///
     /// # Errors
-    /// [`Error::TruncatedBefore`] when the record was given up (seek to go on); [`Error::TruncatedAfter`] when records that this cursor has
-    /// shown were taken off (the next call goes on behind the cut); [`Error::Corrupt`]; [`Error::Forked`].
+    /// [`Error::TruncatedBefore`] when `truncate_before` has truncated the record (seek to continue); [`Error::TruncatedAfter`] when
+    /// `truncate_after` has truncated records before this position (the next call continues after the last one left);
+    /// [`Error::Corrupt`]; [`Error::Forked`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         let Some(found) = self.find_undisturbed()? else { return Ok(None) };
@@ -114,8 +115,8 @@ impl<D: Directory> Cursor<D> {
         Ok(Some(Record { lsn: found.lsn, bytes: place.walk.payload(found.at, found.payload_bytes) }))
     }
 
-    /// Walks to the next record if it is durable. What was found, or found damaged, while a cut changed the log or somebody else
-    /// took a look at it, may be half of the old and half of the new: it is looked for again.
+    /// Walks to the next record if it is durable. If a cut changed the log meanwhile, or another reader observed it again, the result
+    /// may mix old and new, so the walk is repeated.
     fn find_undisturbed(&mut self) -> Result<Option<RecordAt>> {
         loop {
             let Some((mut version, durable)) = self.ask()? else { return Ok(None) };
@@ -131,8 +132,8 @@ impl<D: Directory> Cursor<D> {
         }
     }
 
-    /// Whether a record that was found while something changed is what the log has there now: nothing was cut off since this cursor
-    /// last asked, and the record is neither given up nor behind the watermark. So a reader gets on beside changes that never end.
+    /// Whether a record that was found during a change is what the log has there now: there was no cut since this cursor last asked, and
+    /// the record lies between the first one and the watermark. So a reader makes progress beside endless changes.
     fn is_still_there(&self, found: &Result<Option<RecordAt>>) -> bool {
         let Ok(Some(found)) = found else { return false };
         let version = self.source.version();
@@ -141,8 +142,8 @@ impl<D: Directory> Cursor<D> {
         self.source.is_still(version) && now.cuts == self.cuts && is_there
     }
 
-    /// The watermark, if the next record is at or below it, and the version to which that belongs. Asks no more than whether
-    /// anything has changed since the last time, where the record was durable then.
+    /// The watermark, if the next record is at or below it, and the version to which it belongs. If the record was durable at the
+    /// last call, this only checks whether the version has changed.
     fn ask(&mut self) -> Result<Option<(u64, Lsn)>> {
         self.source.check_process()?;
         let mut version = self.source.version();
@@ -167,7 +168,7 @@ impl<D: Directory> Cursor<D> {
         Ok(is_there.then_some((version, now.durable)))
     }
 
-    /// Whether the next record is durable; an error if it is gone.
+    /// Whether the next record is durable; an error if it was truncated.
     fn is_there(&mut self, now: &Now) -> Result<bool> {
         if now.cuts != self.cuts {
             self.mind_cuts(now.cuts)?;
@@ -181,9 +182,9 @@ impl<D: Directory> Cursor<D> {
         Ok(true)
     }
 
-    /// Walks to the next record. Where another process writes, files are used again under this cursor: what cannot be
-    /// read is read again, after another look at the log, before it is believed; `version` is that of the last look then. `None`
-    /// if the record is not there after all.
+    /// Walks to the next record. If another process writes, files may be used again under this cursor. So after a failed read the log
+    /// is observed and read again before the failure is believed; `version` becomes that of the last observation. `None` if the log
+    /// does not have the record after all.
     fn find_or_observe_again(&mut self, durable: Lsn, version: &mut u64) -> Result<Option<RecordAt>> {
         let mut durable = durable;
         let mut pauses = Pauses::new();
@@ -213,8 +214,8 @@ impl<D: Directory> Cursor<D> {
         }
     }
 
-    /// Where another process writes, what was not durable when it was read may have been replaced since: its writer's
-    /// sync failed, another came, and wrote other groups there.
+    /// If another process writes, bytes that were not durable when they were read may have been replaced: the writer's sync failed,
+    /// and another writer wrote other groups there.
     fn mind_old_bytes(&mut self, durable: Lsn) -> Result<()> {
         if self.source.view().is_some() && self.place.as_ref().is_some_and(|place| self.next > place.durable)
         {
@@ -234,17 +235,17 @@ impl<D: Directory> Cursor<D> {
         Ok(())
     }
 
-    /// The next record; waits for it up to `timeout`, and gives `None` then.
+    /// The next record; waits for it up to `timeout`, and returns `None` after that.
     ///
     /// # Errors
-    /// As [`Cursor::next`]; [`Error::Closed`] and [`Error::Poisoned`] when everything was shown and no more will come.
+    /// As [`Cursor::next`]; [`Error::Closed`] and [`Error::Poisoned`] when all records were shown and no more will come.
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Record<'_>>> {
         let until = Instant::now().checked_add(timeout);
         self.source.wait(self.next, self.cuts, until)?;
         self.next()
     }
 
-    /// After a cut nothing that was read ahead counts, and who was beyond it must know.
+    /// After a cut drops what was read ahead, and returns an error if the cursor stood after the cut.
     fn mind_cuts(&mut self, cuts: usize) -> Result<()> {
         let lowest = self.source.lowest_cut_since(self.cuts);
         self.cuts = cuts;
@@ -276,8 +277,8 @@ impl<D: Directory> Cursor<D> {
                 }
             };
             match item {
-                // What the next segment begins with is what counts: an end that it names too late shows no record that was
-                // cut off.
+                // The first LSN of the next segment decides: even if the end that it names is too high, no truncated record is
+                // shown.
                 Item::Frame(frame)
                     if place.next.as_ref().is_some_and(|next| next.begins_at_or_before(frame.lsn)) =>
                 {
@@ -298,13 +299,13 @@ impl<D: Directory> Cursor<D> {
         }
     }
 
-    /// The segment that has the next record, by whoever has read ahead so far.
+    /// Continues in the segment that has the next record, with the pieces that were read ahead.
     fn in_next_segment(&self, place: Place<D>, durable: Lsn) -> Result<Place<D>> {
         find_place(&self.source, self.next, durable, place.walk.window.into_ahead())
     }
 
-    /// A stop before a record that is durable: the segment ends here and the log goes on in the next, or what is in
-    /// memory was read before it was written; or it is damage.
+    /// Handles a stop before a durable record: the log continues in the next segment, or the bytes were read before they were
+    /// written, or it is damage.
     fn after_stop(&self, mut place: Place<D>, stop: &Stop, durable: Lsn) -> Result<Place<D>> {
         let first = self.source.now().first;
         let link = self.source.find(self.next).ok_or(Error::TruncatedBefore { lsn: self.next, first })?;
@@ -327,7 +328,7 @@ impl<D: Directory> Cursor<D> {
     }
 }
 
-/// Where a record's segment can be read from; `ahead` has read the segment before.
+/// The place from which to read the segment of a record; `ahead` has read the segment before it.
 fn find_place<D: Directory>(
     source: &Source<D>,
     lsn: Lsn,
@@ -354,7 +355,7 @@ fn find_place<D: Directory>(
     Ok(Place { link, next, walk, stopped_at: None, durable })
 }
 
-/// The segment that has named the end of this one.
+/// The next segment, if it has named the end of this one.
 fn behind<D: Directory>(source: &Source<D>, link: &Link<D::File>) -> Option<Link<D::File>> {
     link.end.and_then(|_| source.after(link))
 }

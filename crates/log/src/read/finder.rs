@@ -1,16 +1,15 @@
-//! One record by its LSN, with one read.
+//! Finds one record by its LSN, with one read.
 //!
-//! *Owns*: what is remembered of where records are, how much memory that takes, and the files that are kept open for it.
-//! *May not touch*: what it means that something cannot be read: it says nothing then, and a cursor looks.
+//! *Owns*: the index of record places (the marks), its memory, and the files that are kept open for it. *May not touch*: what a
+//! failed read means: it returns nothing then, and a cursor finds out.
 //!
-//! A *mark* is the place of a record. They are learned by whoever asks for a record behind the last mark: it steps from
-//! header to header, and notes one every few KiB. Of those between which all frames are of one size only the first and the
-//! last are kept, and a record there is read by itself, from where it must be. A mark is never believed: every header on
-//! the way from it is summed with segment, place, epoch and LSN, and the record itself with its bytes. So a mark can be
-//! old, and costs time then.
+//! A *mark* is the place of a record. A search for a record after the last mark steps from header to header and notes a mark
+//! every few KiB. Between marks with frames of one size only the first and the last mark are kept; a record there is read alone, at
+//! its computed place. A mark is never trusted: the checksum of every header on the way covers segment, position, epoch and LSN, and
+//! that of the record its bytes. So a stale mark costs time and nothing else.
 //!
-//! Asked is only for what is durable, and every header on the way was durable before it. So nothing that is read
-//! here changes any more, and the page cache shows it (docs/durability.md).
+//! Only durable records are searched, and every header on the way was durable before them. So the bytes that are read here do not
+//! change any more, and the page cache has them right (docs/durability.md).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,24 +24,24 @@ use crate::read::source::Source;
 use crate::segment::{Link, identity};
 use crate::sync::{Mutex, lock, thread_local};
 
-/// Bytes of a log between two marks, until there are too many of them.
+/// Bytes of the log between two marks, until there are too many marks.
 const STEP_BYTES: u64 = 2 << 10;
-/// Marks of a whole log: at 24 bytes each, and an eighth more where they grow, 17 MiB.
+/// Marks of a whole log: at 24 bytes each, and an eighth more for growth, 17 MiB.
 const MARKS_MAX: usize = 640 << 10;
 /// Files that are kept open.
 const FILES_MAX: usize = 128;
-/// Reads of who learns: the first, and the largest. A record that is larger is read at once.
+/// The first and the largest read of a search that notes marks. A larger record is read at once.
 const LEARN_BYTES: usize = 64 << 10;
 const LEARN_BYTES_MAX: usize = 1 << 20;
-/// The largest frame that is read by itself: each thread keeps memory for one.
+/// The largest frame that is read alone: each thread keeps memory for one.
 const GUESS_BYTES_MAX: usize = 16 << 10;
 
 thread_local! {
-    /// Where a thread reads single frames to: memory of its own needs neither a lock nor zeros for each call.
+    /// The buffer of a thread for single frames: its own memory needs no lock, and no zeroing for each call.
     static FRAME: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where records are, as far as it was learned.
+/// The index of record places, as far as it is known.
 pub(crate) struct Finder<D: Directory> {
     shelf: Mutex<Shelf<D::File>>,
 }
@@ -89,14 +88,14 @@ impl Stored {
     }
 }
 
-/// Where to begin, and what to note on the way.
+/// Where a search begins, and what it notes on the way.
 struct Search<F> {
     file: Arc<F>,
     identity: Identity,
-    /// Where the record is, and the bytes of its frame, if those around it are as large as it is.
+    /// The place of the record and the size of its frame, if all frames around it have one size.
     guess: Option<(Mark, usize)>,
     from: Mark,
-    /// Where the next record begins that is known.
+    /// The next known mark after the record.
     until: Option<u64>,
     step_bytes: u64,
     memory: Vec<u8>,
@@ -116,23 +115,23 @@ impl<D: Directory> Finder<D> {
         Self { shelf: Mutex::new(shelf) }
     }
 
-    /// The record, if it is durable and everything on the way to it is sound.
+    /// The record, if it is durable and every header on the way to it is sound.
     ///
     /// # Errors
-    /// What the file system answers to whoever opens or reads, unless another process may have taken the file away.
+    /// Errors of the file system from opening or reading, unless another process may have removed the file.
     pub(crate) fn find(&self, source: &Source<D>, lsn: Lsn) -> Result<Option<Vec<u8>>> {
         let version = source.version();
-        // Holding the link keeps a segment of ours from becoming another.
+        // The link keeps the file of a segment of ours from being used for another.
         let Some((first, link)) = source.find_durable(lsn) else { return Ok(None) };
         let found = self.search(source, &link, first, lsn);
         let is_ours = source.view().is_none();
         if !is_ours && !matches!(found, Ok(Some(_))) {
-            // The file may have become another one.
+            // The file may be another segment by now.
             lock(&self.shelf).forget(link.segment.number());
             return Ok(None);
         }
         if is_ours && !source.is_still(version) {
-            // What was durable may have been cut off, and the link be of a segment in which this LSN is not durable yet.
+            // The record may have been truncated, and the link lead to a segment in which this LSN is not durable yet.
             return Ok(None);
         }
         found
@@ -159,7 +158,7 @@ impl<D: Directory> Finder<D> {
 }
 
 impl<F: File> Search<F> {
-    /// One short read; `None` if the record is not there.
+    /// One short read; `None` if the guess was wrong.
     fn try_guess(&self, is_summed: bool) -> Result<Option<Vec<u8>>> {
         let Some((mark, frame_bytes)) = self.guess else { return Ok(None) };
         FRAME.with(|frame| {
@@ -227,8 +226,8 @@ fn payload<'a>(record: &Skimmed, window: &'a [u8], at: u64, is_summed: bool) -> 
     if is_summed { record.payload(window, at) } else { record.payload_unsummed(window, at) }
 }
 
-/// The bytes of each frame between two marks, if all are of one size and no group ends there. A mark may be old, so that
-/// nothing is taken for granted.
+/// The size of each frame between two marks, if all seem to have one size and no group ends there. A mark may be stale, so the
+/// arithmetic is checked.
 fn even_frame_bytes(from: &Stored, to: &Stored) -> Option<u64> {
     let group_end = |mark: &Stored| u64::from(mark.at) + u64::from(mark.group_rest);
     let bytes = u64::from(to.at.checked_sub(from.at)?);
@@ -236,7 +235,7 @@ fn even_frame_bytes(from: &Stored, to: &Stored) -> Option<u64> {
     (group_end(from) == group_end(to) && bytes.is_multiple_of(frames)).then(|| bytes / frames)
 }
 
-/// Notes one more mark. Of several in a row with frames of one size between them only the first and the last are kept.
+/// Notes a mark. Of several in a row with frames of one size between them only the first and the last are kept.
 fn note(learned: &mut Vec<Stored>, mark: Stored) {
     if let [.., before, last] = &mut learned[..]
         && let Some(bytes) = even_frame_bytes(before, last)
@@ -248,8 +247,8 @@ fn note(learned: &mut Vec<Stored>, mark: Stored) {
     }
 }
 
-/// Where the record lies between the marks around it, if all there are of one size, and how many bytes its frame has. So it
-/// seems where marks were left out; the record's header tells whether it is so.
+/// The place of the record between the marks around it, and the size of its frame, if all frames there seem to have one size, as
+/// where marks were left out. The record's header shows whether that is true.
 fn guess(from: &Stored, to: &Stored, lsn: Lsn, step_bytes: u64) -> Option<(Mark, usize)> {
     let bytes =
         even_frame_bytes(from, to).filter(|_| u64::from(to.at) >= u64::from(from.at) + 2 * step_bytes)?;
@@ -258,8 +257,8 @@ fn guess(from: &Stored, to: &Stored, lsn: Lsn, step_bytes: u64) -> Option<(Mark,
     Some((Mark { at, lsn, ..from.mark() }, frame_bytes))
 }
 
-/// How many marks lie at or before `lsn`. Where records are of one size a guess is right at once; halving would miss the
-/// processor's cache a dozen times.
+/// How many marks lie at or before `lsn`. Where records have one size, interpolation finds the place at once; a binary search would
+/// miss the processor's cache a dozen times.
 fn marks_up_to(marks: &[Stored], lsn: Lsn) -> usize {
     let (Some(first), Some(last)) = (marks.first(), marks.last()) else { return 0 };
     if lsn < first.lsn || lsn >= last.lsn {
@@ -315,7 +314,7 @@ impl<F: File> Shelf<F> {
         let (before, behind) =
             (after.checked_sub(1).and_then(|at| known.marks.get(at)), known.marks.get(after));
         let from = match (before.map(Stored::mark), behind) {
-            // What the writer has noted is nearer only where nothing is known of what comes behind.
+            // The index of the writer is nearer only if no mark after the record is known.
             (Some(mark), Some(_)) => mark,
             (mark, _) => {
                 let tail = link.segment.mark_before(lsn);
@@ -344,7 +343,7 @@ impl<F: File> Shelf<F> {
         let Some(known) = self.segments.get_mut(&number).filter(|_| !learned.is_empty()) else { return };
         let (Some(first), Some(last)) = (learned.first(), learned.last()) else { return };
         let place = known.marks.partition_point(|mark| mark.lsn < first.lsn);
-        // Somebody else may have learned the same at the same time.
+        // Another thread may have noted the same marks at the same time.
         if known.marks.get(place).is_none_or(|next| next.lsn > last.lsn) {
             let before = known.marks.len();
             if known.marks.capacity() < before + learned.len() {
@@ -362,8 +361,8 @@ impl<F: File> Shelf<F> {
         }
     }
 
-    /// Doubles the step: leaves out marks that lie nearly as near to the one before as the next one may. Those that are
-    /// further apart, with frames of one size between them, stay.
+    /// Doubles the step and drops marks that are closer together than it allows. Marks that are further apart, with frames of
+    /// one size between them, stay.
     fn thin(&mut self) {
         self.step_bytes *= 2;
         self.marks = 0;
@@ -390,7 +389,7 @@ impl<F: File> Shelf<F> {
         }
     }
 
-    /// Forgets the segments that hold nothing but what was given up, so that their files are not held open.
+    /// Forgets segments that hold only truncated records, so that their files are not kept open.
     fn forget_before(&mut self, first: Lsn) {
         self.first = first;
         let mut older: Vec<_> = self.segments.values().map(|known| known.header).collect();
@@ -402,7 +401,7 @@ impl<F: File> Shelf<F> {
         }
     }
 
-    /// Closes the file that has been open longest, if there are too many.
+    /// Closes the file that has been open longest if too many are open.
     fn close_some(&mut self) {
         if self.files > FILES_MAX
             && let Some(known) =

@@ -1,4 +1,4 @@
-//! Reading a log: by LSN, in order, and following it as it grows.
+//! Reading a log: by LSN, in order, or following it as it grows.
 //!
 //! *Owns*: the public face of reading. *May not touch*: how records are found (`cursor.rs`, `finder.rs`).
 
@@ -22,36 +22,34 @@ use crate::report::Recovery;
 
 /// Reads durable records of a log. Cheap to clone.
 ///
-/// [`crate::Log::reader`] gives one of a log that this process writes; [`Reader::open`] one of a log that anybody may be
-/// writing, or nobody. Such a reader never writes, takes no lock and does not hold a writer up: a writer that gives
-/// records up uses their files again, and the reader, if it comes too late, answers [`Error::TruncatedBefore`].
+/// [`crate::Log::reader`] returns a reader of a log that this process writes. [`Reader::open`] opens a log that another process
+/// may be writing, or none. Such a reader never writes, takes no lock and does not delay the writer: a writer that truncates
+/// records uses their files again, and a reader that comes too late gets [`Error::TruncatedBefore`].
 ///
-/// Clones share what [`Reader::get`] has learned of the log, and the files that it keeps open: keep one, rather than ask for
-/// a new one each time.
+/// Clones share the index that [`Reader::get`] builds, and the files that it keeps open. So keep one reader instead of opening a
+/// new one each time.
 pub struct Reader<D: Directory = OsDirectory> {
     source: Source<D>,
     finder: Arc<Finder<D>>,
 }
 
 impl Reader {
-    /// Opens the log in the directory `path` for reading only. Nothing is written or created, no lock is taken: being
-    /// allowed to read the files is enough, also in a file system that is mounted read-only.
+    /// Opens the log in the directory `path` for reading only. It writes and creates nothing and takes no lock: permission to read
+    /// the files is enough, also on a file system that is mounted read-only.
     ///
-    /// If no writer lives, this recovers what the last one left, without changing it, and shows all of it. Beside a
-    /// writer it shows what the writer has *promised*: what had become durable before its latest group
-    /// ([`Options::idle`] bounds how long the last records take to be promised).
+    /// If no writer lives, this recovers what the last one left, without changing it, and shows all of it. Beside a living
+    /// writer it shows what the writer has *promised*: what was durable before its latest group. [`Options::idle`] bounds how long
+    /// the last records take to be promised.
     ///
-    /// Of the options those count that say how to look: [`Options::access`] (how a living writer's last segment is looked at;
-    /// records that are durable are read through the page cache or past it, whichever is faster),
-    /// [`Options::expect_durable`].
+    /// Only two options apply: [`Options::access`] (for the last segment of a living writer; records that are durable are read
+    /// through the page cache or past it, whichever is faster) and [`Options::expect_durable`].
     ///
     /// # Errors
-    /// [`Error::NoLog`]; [`Error::Corrupt`] when something is missing that was promised to be there;
-    /// [`Error::UnknownVersion`] when a newer program has written; contradictions in the options; what the file system
-    /// answers.
+    /// [`Error::NoLog`]; [`Error::Corrupt`] when promised bytes are damaged or missing; [`Error::UnknownVersion`] when a newer
+    /// program has written the log; [`Error::Invalid`] for options that contradict each other; errors of the file system.
     ///
     /// # Durability
-    /// Everything that the reader shows is on stable storage: what a writer left who was killed is synced first.
+    /// Everything that the reader shows is on stable storage: it first syncs what a killed writer left.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let path = path.as_ref();
         let directory = OsDirectory::open(path).map_err(|error| match error.kind() {
@@ -63,7 +61,7 @@ impl Reader {
 }
 
 impl<D: Directory> Reader<D> {
-    /// Opens the log in any directory behind the seam of `inkstone-io` for reading only.
+    /// Opens the log in any [`Directory`] for reading only.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -75,8 +73,8 @@ impl<D: Directory> Reader<D> {
         Ok(Self::of(Source::View(Arc::new(View::open(directory, options)?))))
     }
 
-    /// What [`Reader::open`] found; `None` for a reader of a log that this process writes. Beside a writer there is no
-    /// verdict on the tail, and no end: [`Recovery::last`] is what was promised.
+    /// What [`Reader::open`] found; `None` for a reader of a log that this process writes. Beside a living writer there is no
+    /// verdict on the tail and no end: [`Recovery::last`] is the last promised record.
     pub fn recovery(&self) -> Option<Recovery> {
         self.source.view().map(|view| view.recovery.clone())
     }
@@ -94,40 +92,40 @@ impl<D: Directory> Reader<D> {
         self.source.now().first
     }
 
-    /// The durable watermark: the last record that can be read. A reader of [`Reader::open`] answers as of its last look;
-    /// it looks when something is asked for that is not there yet.
+    /// The durable watermark: the last record that can be read. A reader from [`Reader::open`] returns the watermark that it saw
+    /// last; it checks the files again when it is asked for a record above it.
     pub fn durable(&self) -> Lsn {
         self.source.now().durable
     }
 
     /// The record with this LSN.
     ///
-    /// The first call in a part of the log reads the headers there, and remembers where records are: every few KiB, coarser
-    /// in a larger log (at most 17 MiB in all). From then on a call is one read of that many bytes, from the page cache if
-    /// they are there; of the record alone where all records around it are of one size (up to 16 KiB, and then a second read
-    /// where it only seemed so). Each thread that calls keeps memory for one such record.
+    /// The first call in a part of the log reads the headers there and notes the place of a record every few KiB (less often in a
+    /// larger log: at most 17 MiB of memory in all). From then on a call is one read of a few KiB, from the page cache if they are
+    /// there. Where all records in the neighbourhood have one size (up to 16 KiB), it reads the record alone, and a second time if
+    /// the guess was wrong. Each calling thread keeps memory for one such record.
     ///
     /// # Errors
-    /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when it is not there; [`Error::Corrupt`] when it should be and cannot be
-    /// read; [`Error::Forked`].
+    /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when the log does not have the record; [`Error::Corrupt`] when the log should
+    /// have it and it cannot be read; [`Error::Forked`].
     pub fn get(&self, lsn: Lsn) -> Result<Vec<u8>> {
         self.source.check_process()?;
         if let Some(record) = self.finder.find(&self.source, lsn)? {
             return Ok(record);
         }
-        // It is not there, or not sound, or another process has changed something: a cursor tells which.
+        // The record is missing or damaged, or another process has changed the log: a cursor finds out which.
         match self.from(lsn).next()? {
             Some(record) => Ok(record.bytes.to_vec()),
             None => Err(Error::NotYet { lsn, durable: self.durable() }),
         }
     }
 
-    /// A cursor whose next record is the one with this LSN, which need not be there yet.
+    /// A cursor whose next record is the one with this LSN, which may not exist yet.
     pub fn from(&self, lsn: Lsn) -> Cursor<D> {
         Cursor::new(self.source.clone(), lsn.max(Lsn::FIRST))
     }
 
-    /// All records from `lsn` to the watermark as it moves, each in memory of its own. Ends where the log ends now.
+    /// All durable records from `lsn` on, each in its own memory. Ends at the watermark, which may move during the iteration.
     pub fn records(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<D> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;
@@ -141,9 +139,9 @@ impl<D: Directory> Reader<D> {
         })
     }
 
-    /// All records from `lsn` on, waiting for those to come. Ends with an error when there will be none
-    /// ([`Error::Closed`], [`Error::Poisoned`]; never for a reader of [`Reader::open`], as another writer may come), or
-    /// when they are gone ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]).
+    /// All records from `lsn` on; waits for records that are not durable yet. Ends with an error when no more will come
+    /// ([`Error::Closed`], [`Error::Poisoned`]; never for a reader from [`Reader::open`], since another writer may come), or when
+    /// the next record was truncated ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]).
     pub fn follow(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<D> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;

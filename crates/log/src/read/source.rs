@@ -1,6 +1,6 @@
-//! Where a reader's records come from: a log that this process writes, or one that another may be writing.
+//! The source of a reader's records: a log that this process writes, or one that another process may be writing.
 //!
-//! *Owns*: the questions that both answer. *May not touch*: how records are found (`cursor.rs`, `finder.rs`).
+//! *Owns*: the questions that both can answer. *May not touch*: how records are found (`cursor.rs`, `finder.rs`).
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::segment::Link;
 use crate::sync::{FALLBACK, Instant, lock};
 use crate::walk::ahead::{ENGINE, Means, Stretch};
 
-/// Where a reader's records come from.
+/// The source of a reader's records.
 pub(crate) enum Source<D: Directory> {
     /// A log that this process has open for writing.
     Living(Arc<Shared<D>>),
-    /// A log that somebody else may have open for writing.
+    /// A log that another process may have open for writing.
     View(Arc<View<D>>),
 }
 
@@ -57,8 +57,7 @@ impl<D: Directory> Source<D> {
         }
     }
 
-    /// A number that is another one when records were given up or taken off, or another look was taken. Ask for it before
-    /// [`Source::now`].
+    /// A number that changes with each truncation, and when the log is observed again. Ask for it before [`Source::now`].
     pub(crate) fn version(&self) -> u64 {
         match self {
             Self::Living(shared) => shared.changes(),
@@ -66,7 +65,7 @@ impl<D: Directory> Source<D> {
         }
     }
 
-    /// Whether nothing that was asked for since [`Source::version`] gave this can be half of what a cut has changed.
+    /// Whether no answer since [`Source::version`] returned this number can mix the state before and after a cut.
     pub(crate) fn is_still(&self, version: u64) -> bool {
         version.is_multiple_of(2) && self.version() == version
     }
@@ -84,7 +83,7 @@ impl<D: Directory> Source<D> {
         self.directory().is_forked() && !self.options().makes(Mistake::ForkMarkNotAsked)
     }
 
-    /// In a forked child: an empty log that begins behind the watermark, as far as that can be known without a lock.
+    /// In a forked child: an empty log that begins after the watermark, as far as that is known without a lock.
     pub(crate) fn now(&self) -> Now {
         match self {
             _ if self.is_forked() => {
@@ -104,7 +103,7 @@ impl<D: Directory> Source<D> {
         }
     }
 
-    /// The lowest LSN that the cuts from number `cuts` on left as the last.
+    /// The lowest last LSN that the cuts from number `cuts` on have left.
     pub(crate) fn lowest_cut_since(&self, cuts: usize) -> Option<Lsn> {
         match self {
             Self::Living(shared) => {
@@ -114,7 +113,7 @@ impl<D: Directory> Source<D> {
         }
     }
 
-    /// The segment of a record that is durable and not given up, and which record is the first.
+    /// The first record of the log and the segment of a record, if that is durable and not truncated.
     pub(crate) fn find_durable(&self, lsn: Lsn) -> Option<(Lsn, Link<D::File>)> {
         let (durable, first, link) = match self {
             Self::Living(shared) => {
@@ -140,7 +139,7 @@ impl<D: Directory> Source<D> {
         }
     }
 
-    /// The segment behind this one, if the log has gone on.
+    /// The next segment, if the log has one.
     pub(crate) fn after(&self, link: &Link<D::File>) -> Option<Link<D::File>> {
         let number = link.segment.number();
         match self {
@@ -149,7 +148,7 @@ impl<D: Directory> Source<D> {
         }
     }
 
-    /// Up to which byte a segment's file can be read ahead: nothing before it is going to be written again.
+    /// The part of a segment's file that can be read ahead: no byte before its end will be written again.
     pub(crate) fn stretch(&self, link: &Link<D::File>) -> Result<Stretch<D::File>> {
         let segment = &link.segment;
         let number = segment.number();
@@ -190,8 +189,8 @@ impl<D: Directory> Means<D> for Source<D> {
         Ok(self.directory().engine(ENGINE, threads)?)
     }
 
-    /// Through the page cache what is there, else past it: several reads in flight then leave the device no pause, and
-    /// nothing that others need is driven out of memory.
+    /// Reads through the page cache what is there, and past it otherwise: several reads in flight keep the device busy, and do not
+    /// evict other pages from memory.
     fn whole(&self, stretch: &Stretch<D::File>) -> Result<(Arc<D::File>, bool)> {
         if stretch.file.is_cached()? {
             return Ok((Arc::clone(&stretch.file), true));
@@ -199,7 +198,7 @@ impl<D: Directory> Means<D> for Source<D> {
         let past = OpenFile::existing().read_only().access(Access::Direct);
         match self.directory().open(&names::segment(stretch.number), &past) {
             Ok(file) => Ok((Arc::new(file), false)),
-            // No O_DIRECT here, or the name was taken away.
+            // There is no O_DIRECT here, or the file was removed.
             Err(_) => Ok((Arc::clone(&stretch.file), false)),
         }
     }

@@ -1,13 +1,13 @@
-//! A log that another process may be writing, as a reader knows it.
+//! A reader's view of a log that another process may be writing.
 //!
-//! *Owns*: what was shown to be durable, which segments hold it, and when to look again. *May not touch*: the files; what
-//! a look may believe (`recovery/beside.rs`); how records are found (`cursor.rs`).
+//! *Owns*: the records that were shown as durable, the segments that hold them, and when to observe the log again. *May not
+//! touch*: the files; what an observation may believe (`recovery/beside.rs`); how records are found (`cursor.rs`).
 //!
-//! The watermark of a view only rises, but for a cut: records that this view has called durable are in segments up to
-//! its head, so a later segment that begins at or below the watermark is the proof that they were taken off.
+//! The watermark of a view only rises, except by a cut. Records that this view has called durable are in segments up to its head, so
+//! a later segment that begins at or below the watermark proves that they were truncated.
 //!
-//! What the reader remembers of the head for the next look is only what was *durable*: whole groups behind it may be
-//! gone when the writer's sync failed, and others written in their place.
+//! For the next observation the view keeps only what was *durable* in the head: if the writer's sync failed, whole groups after that
+//! may be gone, and other groups written in their place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use crate::segment::listing::Listing;
 use crate::segment::{Link, Segments};
 use crate::sync::{AtomicU64, Instant, Mutex, Ordering, lock};
 
-/// What a reader has to know before it reads on.
+/// What a reader must know before it reads the next record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) durable: Lsn,
     pub(crate) first: Lsn,
-    /// How many cuts there were.
+    /// The number of cuts so far.
     pub(crate) cuts: usize,
 }
 
@@ -40,19 +40,19 @@ pub(crate) struct View<D: Directory> {
     pub(crate) options: Options,
     pub(crate) recovery: Recovery,
     seen: Mutex<Seen<D::File>>,
-    /// Another one when a look has changed what was seen, so that who reads on need not ask for that.
+    /// Changes when an observation changes what was seen. A cursor checks it instead of asking for the state again.
     version: AtomicU64,
 }
 
 struct Seen<F> {
     segments: Segments<F>,
     durable: Lsn,
-    /// The last LSN that each cut left, as far as they were noticed.
+    /// The last LSN that each noticed cut has left.
     cuts: Vec<Lsn>,
     settled: Tail,
-    /// The head's file stays open: it is looked at often.
+    /// The file of the head. It stays open because it is read often.
     head: Arc<F>,
-    /// Set when no writer lived at the last look: what must have changed before it pays to recover again.
+    /// Set when no writer lived at the last observation: recovery is only repeated when this has changed.
     untouched: Option<Untouched>,
 }
 
@@ -60,7 +60,7 @@ impl<D: Directory> View<D> {
     pub(crate) fn open(directory: Arc<D>, options: Options) -> Result<Self> {
         let mut options = settle_access(&*directory, options)?;
         let found = observe(&*directory, &options, None)?;
-        // It was true then; a cut may make it false later.
+        // Checked now; a later cut may make it false.
         options.expect_durable = Lsn::ZERO;
         let recovery = found.recovery;
         let segments = Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
@@ -75,7 +75,7 @@ impl<D: Directory> View<D> {
         Ok(Self { directory, options, recovery, seen: Mutex::new(seen), version: AtomicU64::new(0) })
     }
 
-    /// A number that is another one when what was seen is not so any more, and always even. Ask for it before [`View::now`].
+    /// A number that changes when what was seen is no longer true; always even. Ask for it before [`View::now`].
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -97,21 +97,21 @@ impl<D: Directory> View<D> {
         (seen.now(), seen.segments.find(lsn).cloned())
     }
 
-    /// The segment behind the one with this number.
+    /// The segment after the one with this number.
     pub(crate) fn after(&self, number: SegmentNumber) -> Option<Link<D::File>> {
         lock(&self.seen).segments.after(number).cloned()
     }
 
-    /// Up to which byte the head was durable at the last look.
+    /// The byte up to which the head was durable at the last observation.
     pub(crate) fn settled_end(&self, head: SegmentNumber) -> Option<u64> {
         let seen = lock(&self.seen);
         (seen.segments.head().segment.number() == head).then_some(seen.settled.end)
     }
 
-    /// Looks for records beyond those that are known, with as few reads as possible.
+    /// Looks for records after those that are known, with as few reads as possible.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], or what the file system answers.
+    /// [`Error::Corrupt`]; errors of the file system.
     pub(crate) fn refresh(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
         if writer_lives(&*self.directory)? {
@@ -123,7 +123,7 @@ impl<D: Directory> View<D> {
         Ok(seen.now())
     }
 
-    /// Looks at everything again: something that was known is not where it was.
+    /// Observes everything again, because a known record could not be read.
     ///
     /// # Errors
     /// As [`View::refresh`].
@@ -138,7 +138,7 @@ impl<D: Directory> View<D> {
         Ok(seen.now())
     }
 
-    /// No writer lives: unless none has been here since the last look, everything is recovered anew.
+    /// No writer lives: recovers everything again, unless no writer has come since the last observation.
     fn mind_the_dead(&self, seen: &mut Seen<D::File>) -> Result<()> {
         let is_same = match &seen.untouched {
             Some(untouched) => untouched.still_holds(&*self.directory, &seen.head)?,
@@ -147,14 +147,14 @@ impl<D: Directory> View<D> {
         if is_same { Ok(()) } else { self.observe_again(seen) }
     }
 
-    /// A writer lives: it goes on in the head that is known, or has begun another.
+    /// A writer lives: it continues in the known head, or has begun another segment.
     fn mind_the_living(&self, seen: &mut Seen<D::File>) -> Result<()> {
         let segment = Arc::clone(&seen.segments.head().segment);
         let walked = walk_head(&self.options, &segment, &seen.head, Some(seen.settled));
-        // Asked after the walk: what it found was not cut off then.
+        // Listed after the walk: without a newer segment, no cut had removed what the walk read.
         let listing = Listing::of(&*self.directory)?;
         let is_old = listing.segments.iter().max() != Some(&segment.number());
-        // Whatever is wrong there, a look at everything says it better.
+        // If anything is wrong there, observing everything gives the better error.
         let Some(walked) = walked.ok().filter(|_| !is_old) else { return self.observe_again(seen) };
         seen.settled = walked.settled;
         if walked.tail.first_live > seen.segments.first_live {
@@ -170,10 +170,10 @@ impl<D: Directory> View<D> {
         let known = Known { links: &seen.segments.links, settled: seen.settled };
         let mut found = observe(&*self.directory, &self.options, Some(&known))?;
         if seen.is_missed_by(&found) {
-            // If it is damage, this look says where.
+            // If it is damage, this observation says where.
             let options = self.options.clone().expect_durable(seen.durable);
             let error = observe(&*self.directory, &options, None).err();
-            // A cut in between would explain it.
+            // A cut in between could explain it.
             found = observe(&*self.directory, &self.options, None)?;
             if let Some(error) = error.filter(|_| seen.is_missed_by(&found)) {
                 return Err(error);
@@ -184,13 +184,13 @@ impl<D: Directory> View<D> {
         Ok(())
     }
 
-    /// Something that was seen is not so any more: called before that changes, with the lock held. (That the watermark has risen, or that nothing
-    /// is new, is no change: a reader that polls would have the others begin again and again.)
+    /// What was seen is no longer true. Called with the lock held, before the state changes. (A risen watermark is no change, nor is
+    /// an observation without news: otherwise one polling reader would make the others begin again and again.)
     fn note_change(&self) {
         self.version.fetch_add(2, Ordering::AcqRel);
     }
 
-    /// Waits until `lsn` is durable or gone, or the log was cut, or `until` is past.
+    /// Waits until `lsn` is durable or truncated, or the log was cut, or `until` has passed.
     pub(crate) fn wait(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
         let mut pauses = Pauses::new();
         let mut now = self.now();
@@ -213,17 +213,17 @@ impl<F: inkstone_io::File> Seen<F> {
         Now { durable: self.durable, first: self.segments.first_live, cuts: self.cuts.len() }
     }
 
-    /// The last LSN that a cut left which `found` shows and this has not noticed.
+    /// The last LSN that was left by a cut which `found` shows and this view had not noticed.
     fn cut_by(&self, found: &Observed<F>) -> Option<Lsn> {
         let head = self.segments.head().segment.number();
         let later = found.links.iter().map(|link| link.segment.header).filter(|header| header.number > head);
         let cut = later.filter(|header| header.first_lsn <= self.durable);
         let last = cut.map(|header| header.first_lsn.before().unwrap_or(Lsn::ZERO)).min()?;
-        // What was given up since is nothing to begin again at.
+        // Records that `truncate_before` has truncated since are no place to continue.
         Some(last.max(found.first_live.before().unwrap_or(Lsn::ZERO)))
     }
 
-    /// Whether something that was shown is not there, and no cut says why. Beside a writer nobody can say.
+    /// Whether a record that was shown is missing and no cut explains it. Beside a living writer this is unknown.
     fn is_missed_by(&self, found: &Observed<F>) -> bool {
         found.untouched.is_some() && found.durable < self.durable && self.cut_by(found).is_none()
     }
@@ -243,7 +243,7 @@ impl<F: inkstone_io::File> Seen<F> {
     }
 }
 
-/// Whether reading again may mend it: files vanish, and are used for other segments, under a reader.
+/// Whether reading again may help: under a reader files vanish, and are used for other segments.
 pub(crate) fn may_be_the_writer(error: &Error) -> bool {
     matches!(error, Error::Corrupt(_) | Error::Io(_))
 }

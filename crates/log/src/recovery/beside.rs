@@ -1,21 +1,20 @@
-//! One look at a log that this process has not open for writing.
+//! Observes a log that this process has not opened for writing.
 //!
-//! *Owns*: what a reader may believe of files that another process may be writing: asking whether a writer lives, and
-//! reading accordingly. *May not touch*: the files: it reads, and asks for syncs; and no lock: it only asks who has it.
+//! *Owns*: what a reader may believe of files that another process may be writing: it asks whether a writer lives, and reads
+//! accordingly. *May not touch*: the files: it reads them and syncs them; locks: it only asks who holds one.
 //!
-//! **Without a writer** a look is recovery (`recover.rs`): sync, read past the cache, verdict. The lock is asked before and
-//! after. A writer may come *and go* in between, unseen by both questions, and leave bytes that recovery read although
-//! nobody has synced them: so what was read is synced once more before it is believed, and the place where the log ends
-//! is looked at again, since every opening writes there first, or begins a segment. If anything has changed, the look is
-//! begun again.
+//! **Without a writer** an observation is recovery (`recover.rs`): sync, read past the cache, verdict. It asks for the lock's holder
+//! before and after. A writer may come *and go* in between, unnoticed by both questions, and leave bytes that recovery read although
+//! they were never synced. So the observation syncs once more what it has read, and then reads the end of the log again, where every
+//! opening writes first, or begins a segment. If anything has changed, the observation starts over.
 //!
-//! **Beside a writer** there is no verdict: what follows the last whole group may be on its way. What is *promised* is
-//! durable, whoever wrote it and whatever became of him: a promise was true when it was built, and only a cut takes it
-//! back, whose header lies in a segment with a higher number. So such a look needs no second question. Where it fails,
-//! the writer may have changed the files under it; it is believed when it has failed [`TRIES`] times.
+//! **Beside a writer** there is no verdict: a group after the last whole one may be in flight. What is *promised* is durable, whatever
+//! happened to its writer: a promise was true when it was built, and only a cut revokes it, whose header lies in a segment with a
+//! higher number. So no second question is needed. If the observation fails, the writer may have changed the files meanwhile; the
+//! failure is believed after [`TRIES`] tries.
 //!
-//! A segment that a cut has begun counts when a whole group lies in it: its header was durable before that. Until then a
-//! crash may take the cut back.
+//! A segment that a cut has begun counts once it has a whole group: its header was durable before that. Until then a crash may undo
+//! the cut.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -37,12 +36,12 @@ use crate::segment::{Link, Segment};
 use crate::sync::sleep;
 use crate::walk::window::{Item, Walk, Window};
 
-/// How often something must look damaged beside a writer before it is believed.
+/// How often an observation beside a writer must fail before the failure is believed.
 pub(crate) const TRIES: usize = 6;
-/// Reads of a whole head, and of what came after its known part.
+/// The size of a read: of a whole head, and of what was written after its known part.
 const READ_BYTES: usize = 1 << 20;
 const NEWS_BYTES: usize = 64 << 10;
-/// What stands for a row of the verdict's table in the report of a look beside a writer.
+/// Stands in for a row of the verdict's table, in the report of an observation beside a writer.
 const NO_ROW: &str = "beside a writer";
 
 /// How a reader opens a segment's file.
@@ -50,8 +49,8 @@ pub(crate) fn open_for_reading(options: &Options) -> OpenFile {
     OpenFile::existing().read_only().access(options.access_chosen())
 }
 
-/// How to read where the options leave it open: as a writer by rule does, past the page cache, if that can be had. The
-/// rule itself (`strategy.rs`) asks by making a file, which a reader may not.
+/// Chooses the access where the options leave it open: past the page cache if that works, as a writer by rule does. The rule itself
+/// (`strategy.rs`) finds out by making a file, which a reader may not do.
 pub(crate) fn settle_access<D: Directory>(directory: &D, options: Options) -> Result<Options> {
     if options.access.is_some() {
         return Ok(options);
@@ -67,7 +66,7 @@ pub(crate) fn writer_lives<D: Directory>(directory: &D) -> Result<bool> {
     Ok(directory.locked_by(names::LOCK)?.is_some())
 }
 
-/// Growing pauses between two looks.
+/// Growing pauses between observations.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     next: Duration,
@@ -78,14 +77,14 @@ impl Pauses {
         Self { next: Duration::from_millis(1) }
     }
 
-    /// Sleeps, but not longer than `at_most`.
+    /// Sleeps for the next pause, `at_most` at the longest.
     pub(crate) fn sleep(&mut self, at_most: Duration) {
         sleep(self.next.min(at_most));
         self.next = (self.next * 2).min(Duration::from_millis(20));
     }
 }
 
-/// What tells that no writer has been there since: each begins with a group where the log ends, or with a segment.
+/// Shows whether a writer has come since: each begins with a group where the log ends, or with a new segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Untouched {
     segments: Vec<SegmentNumber>,
@@ -108,14 +107,14 @@ impl Untouched {
     }
 }
 
-/// What is known already of the log that is looked at.
+/// What earlier observations know of the log.
 pub(crate) struct Known<'k, F> {
     pub(crate) links: &'k [Link<F>],
-    /// An end of a group in the last of them before which everything was durable.
+    /// The end of a group in the last of them; everything before it was durable.
     pub(crate) settled: Tail,
 }
 
-/// What a look found.
+/// The result of an observation.
 #[derive(Debug)]
 pub(crate) struct Observed<F> {
     pub(crate) links: Vec<Link<F>>,
@@ -124,7 +123,7 @@ pub(crate) struct Observed<F> {
     /// As in [`Known`], in the head.
     pub(crate) settled: Tail,
     pub(crate) head: Arc<F>,
-    /// Where no writer lived.
+    /// Set if no writer lived.
     pub(crate) untouched: Option<Untouched>,
     pub(crate) recovery: Recovery,
 }
@@ -137,7 +136,7 @@ pub(crate) struct Walked<F> {
     walk: Walk<F>,
 }
 
-/// Walks the head's whole groups, from `from` on if that is known.
+/// Walks the whole groups of the head, from `from` on if it is given.
 pub(crate) fn walk_head<F: File>(
     options: &Options,
     segment: &Segment<F>,
@@ -171,10 +170,10 @@ pub(crate) fn walk_head<F: File>(
     }
 }
 
-/// Looks at the log. `known` spares reading it again.
+/// Observes the log. What is `known` is not read again.
 ///
 /// # Errors
-/// [`Error::NoLog`], [`Error::Corrupt`], or what the file system answers.
+/// [`Error::NoLog`]; [`Error::Corrupt`]; errors of the file system.
 pub(crate) fn observe<D: Directory>(
     directory: &D,
     options: &Options,
@@ -189,21 +188,21 @@ pub(crate) fn observe<D: Directory>(
             if lives { beside(directory, options, known).map(Some) } else { alone(directory, options) };
         match result {
             Ok(Some(observed)) => {
-                // Whoever ended a copy may have died, or be, between removing its mark and making that durable. The mark was
-                // not in the listing, so this sync covers its removal. It is not made again: no mark comes beside a log.
+                // A copy may have died, or be, between removing its mark and making that durable. The mark was not in the listing,
+                // so this sync makes its removal durable. Once is enough: no mark is ever made beside a log.
                 if known.is_none() {
                     directory.sync()?;
                 }
                 return Ok(observed);
             }
-            // A writer came: there is always one more who has got further.
+            // A writer has come, so the next try finds more.
             Ok(None) => {}
             Err(error) => {
                 failed += 1;
                 let is_still = writer_lives(directory)? == lives;
                 let is_final = match &error {
                     _ if lives => failed >= TRIES,
-                    // The same twice, each time with nobody there.
+                    // The same damage twice, each time without a writer.
                     Error::Corrupt(found) => damage.as_ref() == Some(&**found),
                     Error::Io(io) if io.kind() == ErrorKind::NotFound => failed >= TRIES,
                     _ => true,
@@ -218,7 +217,7 @@ pub(crate) fn observe<D: Directory>(
     }
 }
 
-/// A look while no writer lives; `None` if one has come.
+/// An observation while no writer lives; `None` if one has come.
 fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Observed<D::File>>> {
     let listing = Listing::of(directory)?;
     let Some(found) = recover(directory, options, &listing)? else {
@@ -228,7 +227,7 @@ fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Observ
     let recovery = report(&found);
     let segment = &found.links.last().ok_or(Error::UsedUp)?.segment;
     let head = segment.file(directory, &open_for_reading(options))?;
-    // Of a writer who came after recovery's sync, and is gone.
+    // Covers a writer that came after recovery's sync and is gone again.
     head.sync(SyncKind::Data)?;
     let untouched = Untouched::note(directory, &head, found.tail.end)?;
     let now = walk_head(options, segment, &head, Some(found.tail))?;
@@ -249,7 +248,7 @@ fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Observ
     }))
 }
 
-/// A look beside a writer.
+/// An observation beside a writer.
 fn beside<D: Directory>(
     directory: &D,
     options: &Options,
@@ -261,7 +260,7 @@ fn beside<D: Directory>(
     loop {
         let Some((log, header)) = headers.head()? else {
             return Err(if has_header {
-                headers.no_head("no segment has a header of its own")
+                headers.no_head("no file has the header of its own segment")
             } else {
                 no_log(directory)
             });
@@ -304,9 +303,8 @@ fn beside<D: Directory>(
     }
 }
 
-/// The first blocks of all segments. Those that are known and have a successor are not read: a number is not used again,
-/// so a file that has the name is the segment. (That of a head may be, when its header had never become durable.) Files
-/// that vanish are left out.
+/// The first blocks of all segments. Known segments with a successor are not read: a number is not used again, so a file with that
+/// name is the segment. (The number of a head may be used again if its header never became durable.) Files that vanish are left out.
 fn first_blocks<D: Directory>(
     directory: &D,
     options: &Options,

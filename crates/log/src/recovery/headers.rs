@@ -1,7 +1,7 @@
-//! What the first blocks of a log's files say.
+//! The headers in the first blocks of a log's files.
 //!
-//! *Owns*: the questions to the headers, and their order, for whoever asks: an opening that ends at the first fault, or a survey that
-//! notes it and goes on. *May not touch*: the groups of the head (`recover.rs`).
+//! *Owns*: the questions to the headers, and their order, for all callers: an opening, which ends at the first fault, and a survey,
+//! which notes it and continues. *May not touch*: the groups of the head (`recover.rs`).
 //!
 //! Everything is read past the page cache: pages may be marked clean after a failed sync and differ from the medium.
 
@@ -27,18 +27,18 @@ const READ_AHEAD_ABOVE_BYTES: u64 = 1 << 20;
 /// First blocks of more files than this are read with several reads in flight.
 const FEW: usize = 8;
 
-/// The files of a directory with what their first blocks say.
+/// The files of a directory with the contents of their first blocks.
 pub(crate) struct Headers<'d, D> {
     directory: &'d D,
     pub(super) options: &'d Options,
     pub(crate) files: Vec<FileHeader>,
 }
 
-/// What the headers say of the log.
+/// What the headers say about the log.
 pub(crate) struct Judged {
     pub(crate) log: LogId,
     pub(crate) head: SegmentHeader,
-    /// The row of the verdict's table, where a file above the head was torn while it was made.
+    /// The row of the verdict's table, if the header of a file above the head is torn.
     pub(crate) torn: Option<&'static str>,
 }
 
@@ -64,7 +64,7 @@ impl<'d, D: Directory> Headers<'d, D> {
         Ok(Self { directory, options, files })
     }
 
-    /// First blocks that somebody else has read.
+    /// First blocks that the caller has read.
     pub(crate) fn of(directory: &'d D, options: &'d Options, files: Vec<FileHeader>) -> Self {
         Self { directory, options, files }
     }
@@ -86,7 +86,7 @@ impl<'d, D: Directory> Headers<'d, D> {
         corruption.into()
     }
 
-    /// The file with this number is of a version that this code does not know.
+    /// The error of a file of a version that this code does not know.
     fn unknown_version(&self, number: SegmentNumber) -> Error {
         let file = self.files.iter().find(|file| file.number == number);
         let (version, flags) = match file.map(|file| &file.block) {
@@ -96,7 +96,7 @@ impl<'d, D: Directory> Headers<'d, D> {
         Error::UnknownVersion { path: self.path(number), version, flags }
     }
 
-    /// The log's id and head; `None` where there is no log.
+    /// The log's id and its head; `None` if there is no log.
     pub(crate) fn head(&self) -> Result<Option<(LogId, SegmentHeader)>> {
         let log = common_log(&self.files);
         if let Some((number, state)) = directory_fault(&self.files, log) {
@@ -110,7 +110,7 @@ impl<'d, D: Directory> Headers<'d, D> {
         Ok(log.and_then(|log| choose(&self.files, log)).map(|head| (head.log, head)))
     }
 
-    /// Judges the files above the head: `Some` row if one of them was torn while it was made.
+    /// Judges the files above the head: `Some` row if the header of one of them is torn.
     pub(crate) fn judge_spare(
         &self,
         log: Option<LogId>,
@@ -138,7 +138,7 @@ impl<'d, D: Directory> Headers<'d, D> {
         Ok(torn)
     }
 
-    /// Whether a sound group of the file's own number lies in it, and, where that matters, whether anything does.
+    /// Whether the file has a sound group of its own number and, if that matters, whether it has any byte other than zero.
     fn look_for_groups(&self, file: &FileHeader, log: Option<LogId>, matters: bool) -> Result<(bool, bool)> {
         let traces = match &file.block {
             HeaderBlock::Damaged(traces) => traces.log,
@@ -146,7 +146,7 @@ impl<'d, D: Directory> Headers<'d, D> {
         };
         let handle = Arc::new(past_the_cache(self.directory, self.options, file.number)?);
         let len = handle.len_bytes()?;
-        // Its own header would tell the version.
+        // Without a header the version is unknown, so all are tried.
         let ids = log.or(traces).map(|log| Version::ALL.iter().map(move |&version| (version, log)));
         let scan = |(version, log)| {
             let id = Identity::new(version, log, file.number);
@@ -157,7 +157,7 @@ impl<'d, D: Directory> Headers<'d, D> {
         let mut dirty = false;
         let mut at = HEADER_BYTES as u64;
         while at < len {
-            // Two blocks, so that it goes on where the first is all that was left of the last window.
+            // Two blocks: the first may be all that was left of the last window.
             window.load(at, 2 * BLOCK_BYTES)?;
             if window.bytes().is_empty() {
                 break;
@@ -167,15 +167,15 @@ impl<'d, D: Directory> Headers<'d, D> {
             if scans.iter().any(|scan| scan.evidence().later) {
                 break;
             }
-            // The next window begins a block earlier, so that no header lies across two windows.
+            // The next window begins a block earlier, so no header lies across two windows.
             let end = window.at() + window.bytes().len() as u64;
             at = if end >= len { len } else { end - BLOCK_BYTES as u64 };
         }
         Ok((scans.iter().any(|scan| scan.evidence().later), dirty))
     }
 
-    /// Asks which log this is, where its head is, and what the files above the head are, in this order. `None`: there is no log.
-    /// What is wrong goes to `fault`, which ends the asking with an error, or has it go on without an answer.
+    /// Asks which log this is, which segment is its head, and what the files above the head are, in this order. `None` if there is no
+    /// log. Faults go to `fault`, which returns an error to end, or `Ok` to continue without an answer.
     pub(crate) fn ask(&self, fault: &mut dyn FnMut(Error) -> Result<()>) -> Result<Option<Judged>> {
         let head = match self.head() {
             Ok(head) => head,
@@ -189,18 +189,18 @@ impl<'d, D: Directory> Headers<'d, D> {
             Err(error) => fault(error).map(|()| None)?,
         };
         if head.is_none() && (self.options.expect_durable > Lsn::ZERO || self.has_header()) {
-            fault(self.no_head("the last segment of the log is gone"))?;
+            fault(self.no_head("the last segment of the log is missing"))?;
         }
         Ok(head.map(|(log, head)| Judged { log, head, torn }))
     }
 
-    /// Whether any file has a header. A log has a head from its first header on, so files that it has left mean that the head is
-    /// gone.
+    /// Whether any file has a header. A log has a head from its first header on, so files without a head mean that the head is
+    /// missing.
     pub(crate) fn has_header(&self) -> bool {
         self.files.iter().any(|file| file.block.header().is_some())
     }
 
-    /// The error that there is no head although there was a log.
+    /// The error if there is no head although there was a log.
     pub(crate) fn no_head(&self, details: &str) -> Error {
         Error::from(Corruption {
             path: self.directory.path().to_path_buf(),
@@ -214,12 +214,12 @@ impl<'d, D: Directory> Headers<'d, D> {
     }
 }
 
-/// For a mistake: the segment that seems to have got furthest.
+/// For a mistake: the segment with the highest first LSN.
 fn head_by_lsn(files: &[FileHeader], log: LogId) -> Option<SegmentHeader> {
     files.iter().filter_map(|file| file.own(log)).max_by_key(|header| header.first_lsn).copied()
 }
 
-/// A window for who reads all of a file of `len` bytes.
+/// A window for reading all of a file of `len` bytes.
 pub(super) fn window_for_all<D: Directory>(
     directory: &D,
     number: SegmentNumber,
@@ -233,7 +233,7 @@ pub(super) fn window_for_all<D: Directory>(
     Ok(Window::read_by(file, Box::new(Ahead::all(directory, stretch)?)))
 }
 
-/// A file to be read as the medium has it.
+/// Opens a segment's file so that reads show what is on the medium.
 pub(crate) fn past_the_cache<D: Directory>(
     directory: &D,
     options: &Options,
@@ -245,7 +245,7 @@ pub(crate) fn past_the_cache<D: Directory>(
     }
     match directory.open(&name, &OpenFile::existing().read_only().access(Access::Direct)) {
         Ok(file) => Ok(file),
-        // No O_DIRECT here: drop the pages, which works unless somebody has them locked.
+        // No O_DIRECT here: drop the pages, which works unless another process has locked them.
         Err(error) if error.kind() == std::io::ErrorKind::InvalidInput || error.is_unsupported() => {
             let file = directory.open(&name, &OpenFile::existing().read_only())?;
             file.forget_cached()?;

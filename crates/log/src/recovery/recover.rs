@@ -1,8 +1,8 @@
-//! Opening: from the files of a directory to a log with an end, or to the reason why it has none.
+//! Recovers the log of a directory: finds its end, or the reason why there is none.
 //!
-//! *Owns*: reading the head, the verdict on its end, damage in words. *May not touch*: the files: it reads. The one thing that it asks of
-//! the disk is a sync of the last segment, before anything of it is shown: what a killed writer left in memory, or in the device's
-//! cache, is not yet on the medium, and what was shown once must not be gone in the next opening.
+//! *Owns*: reading the head, the verdict on its end, explaining damage. *May not touch*: the files: it reads them. It only syncs the
+//! last segment before it shows anything of it: what a killed writer left in memory or in the device's cache is not yet on the
+//! medium, and what one opening has shown must not be missing in the next.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::walk::window::Walk;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Reads of recovery are of this size.
+/// The size of recovery's reads.
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// A log, and where it ends.
@@ -40,7 +40,7 @@ pub(crate) struct Recovered<F> {
     pub(crate) bytes_read: u64,
 }
 
-/// What recovery found, in the words of the public report.
+/// The public report of what recovery found.
 pub(crate) fn report<F>(found: &Recovered<F>) -> Recovery {
     let tail = &found.tail;
     Recovery {
@@ -59,10 +59,10 @@ pub(crate) fn report<F>(found: &Recovered<F>) -> Recovery {
     }
 }
 
-/// Finds the log in `directory`; `None` where there is none. The last segment is durable when this returns.
+/// Finds the log in `directory`; `None` if there is none. The last segment is durable when this returns.
 ///
 /// # Errors
-/// [`Error::Corrupt`], or what the file system answers.
+/// [`Error::Corrupt`]; errors of the file system.
 pub(crate) fn recover<D: Directory>(
     directory: &D,
     options: &Options,
@@ -122,7 +122,7 @@ fn read_head<D: Directory>(
     Ok(Recovered { links, tail: stop.tail, epoch, verdict, row: row.name, bytes_read })
 }
 
-/// The segments of the log in order; `head` stands for the last.
+/// The segments of the log in order; the last one is `head`.
 pub(crate) fn resolve<D: Directory>(
     headers: &Headers<'_, D>,
     head_header: &SegmentHeader,
@@ -137,7 +137,7 @@ pub(crate) fn resolve<D: Directory>(
             lsn: None,
             reason: fault.reason,
             row: "D1",
-            details: vec![format!("segment {} names it", fault.named_by)],
+            details: vec![format!("segment {} names it as its predecessor", fault.named_by)],
         })
     })?;
     let link = |link: &inkstone_format::ChainLink| Link {
@@ -151,7 +151,7 @@ pub(crate) fn resolve<D: Directory>(
     Ok(chain.links.iter().map(link).collect())
 }
 
-/// Looks behind a stop for groups that promise what it denies.
+/// Searches after a stop for groups that promise that something there was durable.
 pub(crate) fn look_ahead<F: File>(walk: &mut Walk<F>, stop: &Stop, to: u64) -> Result<Evidence> {
     let mut scan = ScanAhead::behind(walk.decoder.identity(), stop, to);
     // What is in memory already is not read twice.
@@ -160,14 +160,14 @@ pub(crate) fn look_ahead<F: File>(walk: &mut Walk<F>, stop: &Stop, to: u64) -> R
         walk.window.load(at, BLOCK_BYTES)?;
         scan.feed(walk.window.bytes(), walk.window.at());
         if scan.wants() == Some(at) {
-            // The file is shorter than it was: nothing more can be found.
+            // The file has become shorter: there is nothing more to find.
             break;
         }
     }
     Ok(scan.evidence())
 }
 
-/// The damage in words.
+/// The error of damage, with its explanation.
 pub(crate) fn corruption<D: Directory>(
     walk: &mut Walk<D::File>,
     directory: &D,
@@ -181,7 +181,7 @@ pub(crate) fn corruption<D: Directory>(
     let mut details = explain(&id, stop, walk.window.bytes(), walk.window.at()).lines;
     if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
         details.push(format!(
-            "it was promised that everything up to LSN {} and byte {} is durable",
+            "a promise says that everything up to LSN {} and byte {} is durable",
             evidence.lsn, evidence.end
         ));
     }
@@ -196,7 +196,7 @@ pub(crate) fn corruption<D: Directory>(
     }))
 }
 
-/// The error of a segment that cannot be read as far as it is known to be durable.
+/// The error of a segment that cannot be read although it is known to be durable up to `durable`.
 pub(crate) fn damage<D: Directory>(
     walk: &mut Walk<D::File>,
     directory: &D,

@@ -1,6 +1,6 @@
-//! What earlier openings left in the directory, and is not part of the log.
+//! Files that earlier openings left in the directory and that are not part of the log.
 //!
-//! *Owns*: what becomes of it. *May not touch*: the log's segments.
+//! *Owns*: what is done with them. *May not touch*: the log's segments.
 
 use inkstone_format::SegmentNumber;
 use inkstone_io::{Directory, File, OpenFile};
@@ -13,8 +13,8 @@ use crate::segment::reserve::ROOM_BYTES;
 use crate::sync::lock;
 
 impl<D: Directory> Pool<D> {
-    /// Takes over what earlier openings left: segments that are not the log's, files that never became segments, more free
-    /// ones than are wanted. What fails is left for the next opening. Gives how many.
+    /// Takes over what earlier openings left: segments that are not part of the log, files that never became segments, surplus free
+    /// files. A file for which that fails is left to the next opening. Returns their number.
     pub(crate) fn tidy(&self, listing: &Listing, live: &[SegmentNumber], options: &Options) -> usize {
         let mut count = 0;
         for &number in listing.segments.iter().filter(|number| !live.contains(number)) {
@@ -42,7 +42,7 @@ impl<D: Directory> Pool<D> {
         count
     }
 
-    /// Removes a file that keeps room where none is needed (the log was on btrfs once), or that is larger than ours are.
+    /// Removes a file of reserved room that is not needed (the log was on btrfs once), or that is larger than ours are.
     fn tidy_room(&self, options: &Options) {
         let is_ours = options.keeps_room && lock(&self.files).room_bytes <= ROOM_BYTES[0];
         if !is_ours && self.directory.remove(names::ROOM).is_ok() {

@@ -8,23 +8,23 @@ use inkstone_io::Directory;
 use crate::error::{Error, Result};
 use crate::names::{self, FileName};
 
-/// What a directory holds by its files' names.
+/// The files of a directory, by their names.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) segments: Vec<SegmentNumber>,
     pub(crate) free: Vec<SegmentNumber>,
     pub(crate) unfinished: Vec<SegmentNumber>,
-    /// The file that keeps room is there.
+    /// The file of reserved room is there.
     pub(crate) room: bool,
-    /// A copy into the directory has not ended.
+    /// The mark of an unfinished copy is there.
     pub(crate) is_incomplete: bool,
 }
 
 impl Listing {
-    /// What lies in a directory that may hold a log.
+    /// The files of a directory that may hold a log.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] where a copy has not ended.
+    /// [`Error::Incomplete`] if it holds an unfinished copy.
     pub(crate) fn of<D: Directory>(directory: &D) -> Result<Self> {
         let listing = Self::of_any(directory)?;
         if listing.is_incomplete {
@@ -33,7 +33,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The same, for whoever is making that copy.
+    /// The same, for the copy itself.
     pub(crate) fn of_any<D: Directory>(directory: &D) -> Result<Self> {
         let mut listing = Self::default();
         for name in directory.list()? {
@@ -48,7 +48,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The highest number that any segment has ever had, as far as the directory knows.
+    /// The highest segment number in the directory, also of former segments.
     pub(crate) fn highest(&self) -> Option<SegmentNumber> {
         self.segments.iter().chain(&self.free).max().copied()
     }

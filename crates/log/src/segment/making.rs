@@ -1,6 +1,6 @@
-//! New files: their blocks, made durably before the file gets a segment's name.
+//! New files: their blocks are durable before the file gets a segment's name.
 //!
-//! *Owns*: how blocks are made, and that the disk budget holds. *May not touch*: what a file is for.
+//! *Owns*: how blocks are made, and the disk budget. *May not touch*: what a file is for.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::sync::{Instant, lock};
 /// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// How far the zeros of a new file are.
+/// The progress of writing zeros to a new file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) left_bytes: u64,
@@ -27,11 +27,11 @@ pub(crate) struct Progress {
     pub(crate) piece_bytes: u64,
 }
 
-/// Called between pieces of zeros; `false` gives up.
+/// Called between pieces of zeros; `false` stops.
 pub(crate) type Rest<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
 impl<D: Directory> Pool<D> {
-    /// A new file, its blocks made, durably. It has no segment's name yet.
+    /// A new file with durable blocks. It has no segment's name yet.
     pub(super) fn make(
         &self,
         bytes: u64,
@@ -42,7 +42,7 @@ impl<D: Directory> Pool<D> {
         let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
         let is_over =
             || budget.is_some_and(|budget| lock(&self.files).used_bytes.saturating_add(bytes) > budget);
-        // What is to be removed goes before anybody is refused for want of room.
+        // Before a caller is refused, surplus files are removed.
         while is_over() && self.remove_some(Duration::ZERO).unwrap_or(false) {}
         if is_over() {
             self.give_up_room();
@@ -50,16 +50,16 @@ impl<D: Directory> Pool<D> {
         {
             let mut files = lock(&self.files);
             if budget.is_some_and(|budget| files.used_bytes.saturating_add(bytes) > budget) {
-                let why = "the log's disk budget is used up: truncate_before, or a larger Options::disk_budget_bytes";
+                let why = "the log's disk budget (Options::disk_budget_bytes) is used up";
                 return Err(ObtainError::Retry(no_room(self.directory.as_ref(), bytes, why)));
             }
             files.used_bytes = files.used_bytes.saturating_add(bytes);
         }
-        // The name's number is only there to be another one each time: a file that could not be removed is in nobody's way.
+        // The number in the name is new each time, so a file that could not be removed is never in the way.
         let name = names::new(self.next_made());
         let made = self.make_blocks(&name, bytes, options, reserve, rest);
         made.map(|blocks| Made { name: name.clone(), spare: None, blocks }).inspect_err(|_| {
-            // It never had a segment's name: nothing relies on it.
+            // Nothing relies on a file that never had a segment's name.
             let _ = self.directory.remove(&name);
             lock(&self.files).used_bytes -= bytes;
         })
@@ -103,8 +103,8 @@ impl<D: Directory> Pool<D> {
             }
         };
         if is_synced {
-            // Nothing relies on the file yet; but a device that fails a flush may have dropped what the log's own writes have
-            // put into its cache, and say yes to their flush.
+            // Nothing relies on the file yet. But a device that fails a flush may have dropped the log's own writes from its cache,
+            // and report success for their flush.
             file.sync(SyncKind::All).map_err(|error| match no_room_or(bytes, error) {
                 full @ Error::NoRoom { .. } => ObtainError::Retry(full),
                 failed => ObtainError::Poison(failed),
@@ -113,19 +113,19 @@ impl<D: Directory> Pool<D> {
         Ok(blocks)
     }
 
-    /// Zeros are written although blocks were only to be reserved: noted the first time.
+    /// Notes, the first time, that zeros are written because blocks cannot be reserved.
     fn note_no_fallocate(&self, error: &inkstone_io::Error) {
         let mut files = lock(&self.files);
         if !std::mem::replace(&mut files.lacks_fallocate, true) {
             files.notice = Some(format!(
                 "this file system cannot reserve blocks (fallocate: {error}): new segments are filled with zeros instead, \
-                 which writes every byte once more"
+                 so that every byte is written twice"
             ));
         }
     }
 
-    /// Writes zeros piece by piece, past the page cache where that can be: what is in the cache would be written all at
-    /// once, in everybody's way. The blocks are reserved first, so that they lie together.
+    /// Writes zeros piece by piece, past the page cache if possible: from the cache they would be written all at once and delay
+    /// commits. The blocks are reserved first, so that they lie together.
     fn write_zeros(&self, file: &D::File, name: &str, bytes: u64, rest: Rest<'_>) -> inkstone_io::Result<()> {
         match file.prepare(Preparation::Fallocate, bytes) {
             Err(error) if is_not_to_be_had(&error) => {}

@@ -1,7 +1,7 @@
-//! From a file with blocks to a file with a segment's name.
+//! Gives files with blocks a segment's name.
 //!
-//! *Owns*: which file is handed out or made ready next, its number, and the order of the steps that make it durable. *May not
-//! touch*: how blocks are made (`making.rs`).
+//! *Owns*: which file is handed out or prepared next, its number, and the order of the steps that make it durable. *May not touch*:
+//! how blocks are made (`making.rs`).
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::segment::pool::{
 };
 use crate::sync::lock;
 
-/// So many names in a row that others have taken are passed over; then it is an error, to be tried again.
+/// How many segment names in a row may be taken by other files and are skipped; after that it is an error, which can be retried.
 const PASSED_OVER_MAX: u32 = 1000;
 
 impl<D: Directory> Pool<D> {
-    /// The next file of `bytes` bytes with a segment's name, durably: one that is ready, else one with old blocks, else a
-    /// new one whose blocks are made in the way of the options, or only reserved where the file system can do that.
+    /// The next file of `bytes` bytes with a durable segment's name: a prepared one, else one with old blocks, else a new one, whose
+    /// blocks are made as the options say, or with `reserve` only reserved if the file system can do that.
     pub(crate) fn obtain(&self, bytes: u64, options: &Options, reserve: bool) -> Obtained<Ready<D::File>> {
         check_limit(self.directory.as_ref(), bytes).map_err(ObtainError::Retry)?;
         if let Some(ready) = self.take_ready(bytes) {
@@ -34,14 +34,14 @@ impl<D: Directory> Pool<D> {
         let made = match self.take_free(bytes, options) {
             Some(spare) => Made::of(spare),
             None => match self.make(bytes, options, reserve, &mut |_| true) {
-                // What is to be removed makes room, if it is only done at once.
+                // Removing surplus files at once makes room.
                 Err(ObtainError::Retry(Error::NoRoom { .. })) if self.remove_all() => {
                     self.make(bytes, options, reserve, &mut |_| true)?
                 }
                 made => made?,
             },
         };
-        // The preparer may have named one meanwhile: its number is lower, so it must go first or not at all.
+        // The preparer may have named a file meanwhile. Its number is lower, so it must be used first or not at all.
         let _naming = lock(&self.naming);
         if let Some(ready) = self.front(bytes) {
             self.take_back(&made, bytes);
@@ -51,7 +51,7 @@ impl<D: Directory> Pool<D> {
         self.name(made, bytes, options)
     }
 
-    /// A file that is ready, if it has this size. None of another size can be used before it, so those are given back.
+    /// The first prepared file, if it has this size. Prepared files of another size cannot be used before it and lose their names.
     fn take_ready(&self, bytes: u64) -> Option<Ready<D::File>> {
         let _naming = lock(&self.naming);
         if let Some(ready) = self.front(bytes) {
@@ -61,7 +61,7 @@ impl<D: Directory> Pool<D> {
         None
     }
 
-    /// Makes one more file ready, of `bytes` bytes; `false` if `rest` gave up.
+    /// Prepares one more file of `bytes` bytes; `false` if `rest` has stopped it.
     pub(crate) fn prepare(
         &self,
         bytes: u64,
@@ -91,7 +91,7 @@ impl<D: Directory> Pool<D> {
         Ok(true)
     }
 
-    /// What is made ahead of time never takes the last of the disk, or of the budget: that is for who needs it now.
+    /// Preparing ahead of time never uses the last of the disk or of the budget: an append may need that at once.
     fn leave_room(&self, bytes: u64, options: &Options) -> Obtained<()> {
         let free = self.directory.free_bytes().map_err(|error| ObtainError::Retry(error.into()))?;
         let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
@@ -101,14 +101,14 @@ impl<D: Directory> Pool<D> {
             return Err(ObtainError::Retry(no_room(
                 self.directory.as_ref(),
                 bytes,
-                "what is left is kept for need",
+                "the space that is left is kept for segments that are needed at once",
             )));
         }
         Ok(())
     }
 
-    /// Gives a file the next segment's name, durably. The caller holds `naming`. Where that fails the file can be had
-    /// again, or is removed.
+    /// Gives a file the next segment's name, durably. The caller holds `naming`. If that fails, the file becomes a free one again or
+    /// is removed.
     fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready<D::File>> {
         let mut passed_over = 0;
         let (number, name) = loop {
@@ -116,7 +116,7 @@ impl<D: Directory> Pool<D> {
             let name = names::segment(number);
             match self.directory.rename_new(&made.name, &name) {
                 Ok(()) => break (number, name),
-                // Somebody has put a file there since the directory was listed. It stays, and its number is passed over.
+                // Another program has put a file there since the directory was listed. It stays, and its number is skipped.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && passed_over < PASSED_OVER_MAX => {
                     passed_over += 1;
                 }
@@ -127,8 +127,8 @@ impl<D: Directory> Pool<D> {
             }
         };
         if !options.makes(Mistake::NoDirectorySync) {
-            // Before anybody opens it to write. That is not only for the name: btrfs may skip the sync of a file whose directory is
-            // synced after a write into it, and where the file is no new one, nothing else helps (docs/powerloss.md).
+            // Before the file is opened for writing. This is not only for the name: btrfs may skip the sync of a file whose directory
+            // is synced after a write into it, and if the file is not new, nothing else helps (docs/powerloss.md).
             self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
         }
         let file = match self.directory.open(&name, &open_for_groups(options)) {
@@ -142,14 +142,14 @@ impl<D: Directory> Pool<D> {
             file.sync(SyncKind::All).map_err(|error| ObtainError::Poison(error.into()))?;
         }
         if options.asks != Asks::Never {
-            // For its blocks, its size and its name, all synced by now.
+            // It asks about its blocks, its size and its name, all synced by now.
             file.check_takes_changes().map_err(|error| ObtainError::Poison(error.into()))?;
         }
         let asks = options.asks.groups_in(&file);
         Ok(Ready { number, file: Arc::new(file), bytes, blocks: made.blocks, asks, was_waiting: false })
     }
 
-    /// A file that did not get a segment's name.
+    /// Takes back a file that did not get a segment's name.
     fn take_back(&self, made: &Made, bytes: u64) {
         if let Some(spare) = made.spare {
             lock(&self.files).free.push(spare);
@@ -168,10 +168,10 @@ impl<D: Directory> Pool<D> {
         Ok(next)
     }
 
-    /// A free file of exactly this size whose blocks nobody else has. What does not fit is given up: sizes only change
-    /// when the log grows up or its options do, and a file with other links or shared extents is somebody's backup.
-    /// One that is to be removed, and is still whole, is as good as a free one: a log that changes segments fast would
-    /// otherwise make new files faster than the old ones are taken away.
+    /// A free file of exactly this size whose blocks no other file shares. A file that does not fit is marked for removal: sizes change
+    /// only in a young log or with the options, and a file with other links or shared extents is a backup of the user. A file
+    /// that is marked for removal and still complete can be used too: otherwise a log that changes segments fast would make new files
+    /// faster than the old ones are removed.
     fn take_free(&self, bytes: u64, options: &Options) -> Option<Spare> {
         loop {
             let mut spare = {

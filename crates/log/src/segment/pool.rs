@@ -1,11 +1,11 @@
-//! The files that segments are made of: made ready ahead of time, handed out, taken back.
+//! The pool of files for segments: prepared ahead of time, handed out, taken back.
 //!
-//! *Owns*: how a file becomes a segment's, how many wait, what they may take of the disk. *May not touch*: what is in
-//! them: headers and groups are the writer's. *When* files are made ready is up to the preparer (`preparer.rs`), or to
-//! whoever changes the segment, where there is no preparer.
+//! *Owns*: how a file becomes that of a segment, how many wait, how much of the disk they may use. *May not touch*: what is in them:
+//! headers and groups belong to the writer. *When* files are prepared is up to the preparer (`background/preparer.rs`), or, without
+//! one, to the thread that changes the segment.
 //!
-//! A file gets a segment's name when it has its full size and its blocks, durably; the name is durable before the file is
-//! handed out. Numbers only rise, so files that are ready are handed out in their order.
+//! A file gets a segment's name when its full size and its blocks are durable; the name is durable before the file is handed
+//! out. Numbers only rise, so prepared files are handed out in their order.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -21,17 +21,17 @@ use crate::options::Options;
 use crate::segment::listing::Listing;
 use crate::sync::{Instant, Mutex, lock};
 
-/// What is removed is shrunk by this much at a time: freeing many blocks at once holds up everybody's commits.
+/// Files are shrunk by this much at a time before they are removed: freeing many blocks at once delays commits.
 const SHRINK_BYTES: u64 = 4 << 20;
 
-/// What a file's blocks are.
+/// The kind of a file's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocks {
-    /// An old segment's.
+    /// Those of an old segment.
     Recycled,
-    /// New, and written.
+    /// New and written.
     Written,
-    /// New, and only reserved.
+    /// New and only reserved.
     Reserved,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct Ready<F> {
     pub(crate) file: Arc<F>,
     pub(super) bytes: u64,
     pub(crate) blocks: Blocks,
-    /// A sync of its groups may have metadata to wait for, and the file system is to be asked then.
+    /// The sync of a group in it may wait for metadata, so the file system is asked after it.
     pub(crate) asks: bool,
-    /// It was ready before it was asked for.
+    /// It was prepared before it was needed.
     pub(crate) was_waiting: bool,
 }
 
@@ -55,11 +55,11 @@ impl<F> Ready<F> {
     }
 }
 
-/// A file that has its blocks, and not a segment's name yet.
+/// A file with blocks that has no segment's name yet.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) name: String,
-    /// Whose blocks they were, if they are old.
+    /// The free file that it was, if its blocks are old.
     pub(super) spare: Option<Spare>,
     pub(super) blocks: Blocks,
 }
@@ -70,14 +70,14 @@ impl Made {
     }
 }
 
-/// A file that is no segment's, by its number, with its size.
+/// A file that is not a segment, with its number and size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spare {
     pub(super) number: SegmentNumber,
     pub(super) bytes: u64,
-    /// Its blocks are nobody else's, as far as is known, and all there.
+    /// As far as is known it has all its blocks, and shares none.
     pub(super) is_usable: bool,
-    /// Since when it is nobody's.
+    /// When it stopped being a segment.
     pub(super) since: Instant,
 }
 
@@ -96,20 +96,20 @@ pub(super) struct Files<F> {
     pub(super) highest: Option<SegmentNumber>,
     /// The number in the name of the last file that was made.
     pub(super) made: Option<SegmentNumber>,
-    /// The size of the file that keeps room; 0: there is none.
+    /// The size of the file of reserved room; 0 if there is none.
     pub(super) room_bytes: u64,
-    /// Bytes of the log's segments, of all the above, and of what is being made.
+    /// Bytes of the log's segments, of all files above, and of files that are being made.
     pub(super) used_bytes: u64,
     /// The file system has refused to reserve blocks.
     pub(super) lacks_fallocate: bool,
-    /// A message that the listener has not got yet.
+    /// A message that was not sent to the listener yet.
     pub(super) notice: Option<String>,
 }
 
-/// Why no file was to be had.
+/// Why a file could not be obtained.
 #[derive(Debug)]
 pub(crate) enum ObtainError {
-    /// Nothing has changed; it can be tried again.
+    /// Nothing has changed; the call can be retried.
     Retry(Error),
     /// A sync failed: what is on the medium is not known.
     Poison(Error),
@@ -125,7 +125,7 @@ impl ObtainError {
 
 pub(super) type Obtained<T> = std::result::Result<T, ObtainError>;
 
-/// The files of a log's directory that are not part of the log.
+/// The files of a log's directory that are not segments of the log.
 #[derive(Debug)]
 pub(crate) struct Pool<D: Directory> {
     pub(super) directory: Arc<D>,
@@ -135,7 +135,7 @@ pub(crate) struct Pool<D: Directory> {
 }
 
 impl<D: Directory> Pool<D> {
-    /// The pool of a directory in which the log's segments take `live_bytes`.
+    /// The pool of a directory in which the log's segments use `live_bytes`.
     pub(crate) fn new(directory: Arc<D>, listing: &Listing, live_bytes: u64) -> Self {
         let mut files = Files {
             ready: VecDeque::new(),
@@ -149,13 +149,13 @@ impl<D: Directory> Pool<D> {
             notice: None,
         };
         if listing.room {
-            // One that is too small was being made when the power went.
+            // A file that is too small was being made when the power failed.
             let opened = directory.open(names::ROOM, &OpenFile::existing().read_only());
             files.room_bytes = opened.and_then(|file| file.len_bytes()).unwrap_or(0);
             files.used_bytes += files.room_bytes;
         }
         for &number in &listing.free {
-            // What cannot be looked at is not used; the next opening looks again.
+            // A file that cannot be opened is not used; the next opening tries again.
             let opened = directory.open(&names::free(number), &OpenFile::existing().read_only());
             if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
                 files.free.push(Spare::new(number, bytes));
@@ -165,25 +165,25 @@ impl<D: Directory> Pool<D> {
         Self { directory, files: Mutex::new(files), naming: Mutex::new(()) }
     }
 
-    /// How many files are ready, and how many are free.
+    /// The numbers of prepared and of free files.
     pub(crate) fn level(&self) -> (usize, usize) {
         let files = lock(&self.files);
         (files.ready.len(), files.free.len())
     }
 
-    /// The size of the file that was made ready last.
+    /// The size of the file that was prepared last.
     pub(crate) fn last_ready_bytes(&self) -> Option<u64> {
         lock(&self.files).ready.back().map(|ready| ready.bytes)
     }
 
-    /// The first file that is ready, if it has this size.
+    /// The first prepared file, if it has this size.
     pub(super) fn front(&self, bytes: u64) -> Option<Ready<D::File>> {
         let mut files = lock(&self.files);
         let fits = files.ready.front().is_some_and(|ready| ready.bytes == bytes);
         if fits { files.ready.pop_front() } else { None }
     }
 
-    /// Takes the segments' names from files that are ready.
+    /// Takes the segments' names from prepared files.
     pub(crate) fn demote(&self) {
         let ready: Vec<_> = lock(&self.files).ready.drain(..).collect();
         for Ready { number, bytes, .. } in ready {
@@ -191,8 +191,8 @@ impl<D: Directory> Pool<D> {
         }
     }
 
-    /// Takes a segment's name from a file. Where that fails the name stays, which is harmless: without a header it is no
-    /// segment, and the next opening takes it back.
+    /// Takes a segment's name from a file. If that fails the name stays, which is harmless: without a header it is not a segment, and
+    /// the next opening takes it back.
     pub(super) fn free_again(&self, number: SegmentNumber, bytes: u64) {
         if self.directory.rename_new(&names::segment(number), &names::free(number)).is_ok() {
             lock(&self.files).free.push(Spare::new(number, bytes));
@@ -204,18 +204,18 @@ impl<D: Directory> Pool<D> {
         lock(&self.files).notice.take()
     }
 
-    /// Takes back a file that is to be no segment of the log after all. On return no crash finds it under a segment's name.
+    /// Takes back a file that will not become a segment after all. On return no crash can bring its segment's name back.
     pub(crate) fn give_back(&self, ready: Ready<D::File>, options: &Options) -> Result<()> {
         self.retire(ready.number, ready.bytes, options)?;
         Ok(self.directory.sync()?)
     }
 
-    /// Takes back the file of a segment that is not the log's any more: its blocks are kept, or it is removed soon.
+    /// Takes back the file of a segment that is no longer part of the log: its blocks are kept, or it is removed soon.
     pub(crate) fn retire(&self, number: SegmentNumber, bytes: u64, options: &Options) -> Result<()> {
         let name = names::segment(number);
         match self.directory.rename_new(&name, &names::free(number)) {
-            // Somebody has put a file there, which stays; or a full file system has no room for another name. The segment's own file is
-            // removed: nothing in it is needed, and taking a name away needs no room.
+            // Another program has put a file there, which stays; or a full file system has no room for another name. The segment's own
+            // file is removed: nothing in it is needed, and removing a name needs no room.
             Err(error) if error.kind() == ErrorKind::AlreadyExists || is_full(&error) => {
                 self.directory.remove(&name)?;
                 let mut files = lock(&self.files);
@@ -235,10 +235,10 @@ impl<D: Directory> Pool<D> {
         Ok(())
     }
 
-    /// Removes what has been doomed for `age`, or a piece of it; `false` when there was nothing to do.
+    /// Removes a file that has been marked for removal for `age`, or shrinks it by a piece; `false` when there was nothing to do.
     ///
     /// # Errors
-    /// What the file system answers; the file is left for the next opening.
+    /// Errors of the file system; the file is left to the next opening.
     pub(crate) fn remove_some(&self, age: Duration) -> Result<bool> {
         let mut spare = {
             let mut files = lock(&self.files);
@@ -249,9 +249,9 @@ impl<D: Directory> Pool<D> {
         let name = names::free(spare.number);
         let left = spare.bytes.saturating_sub(SHRINK_BYTES);
         let file = self.directory.open(&name, &OpenFile::existing())?;
-        // Somebody's backup is not shrunk, its name is only taken away.
+        // A file with other links is a backup of the user: it is not shrunk, only this name is removed.
         let shrinks = left > 0 && file.facts()?.hard_links == 1;
-        // Shrinking may need room, taking the name away needs none.
+        // Shrinking may need room, removing the name needs none.
         if shrinks && !is_refused_for_room(file.set_len(left))? {
             let mut files = lock(&self.files);
             files.used_bytes = files.used_bytes.saturating_sub(spare.bytes - left);
@@ -266,12 +266,12 @@ impl<D: Directory> Pool<D> {
         Ok(true)
     }
 
-    /// Whether something is to be removed, now or later.
+    /// Whether a file is marked for removal, now or later.
     pub(crate) fn has_doomed(&self) -> bool {
         !lock(&self.files).doomed.is_empty()
     }
 
-    /// Removes all that is doomed; false if nothing was. What cannot be removed now is found by the next opening.
+    /// Removes all files that are marked for it; false if there were none. The next opening finds what cannot be removed now.
     pub(crate) fn remove_all(&self) -> bool {
         let mut count = 0;
         while self.remove_some(Duration::ZERO).unwrap_or(false) {
@@ -281,7 +281,7 @@ impl<D: Directory> Pool<D> {
     }
 }
 
-/// How the log opens a segment's file, for writing groups and for reading them.
+/// How the log opens a segment's file, for writing and for reading groups.
 pub(crate) fn open_for_groups(options: &Options) -> OpenFile {
     OpenFile::existing().access(options.access_chosen()).durability(options.durability_chosen())
 }
@@ -294,8 +294,8 @@ pub(super) fn no_room<D: Directory>(directory: &D, needed_bytes: u64, why: &str)
     }
 }
 
-/// Refuses a segment that this process may not write to its end (`ulimit -f`): a commit there would end the process by a signal, or
-/// poison the log.
+/// Refuses a segment that this process may not write to its end (`ulimit -f`): a commit there would raise a signal that ends the
+/// process, or poison the log.
 pub(crate) fn check_limit<D: Directory>(directory: &D, bytes: u64) -> Result<()> {
     if file_bytes_max() >= bytes {
         return Ok(());
@@ -313,7 +313,7 @@ pub(super) fn no_room_or(needed_bytes: u64, error: inkstone_io::Error) -> Error 
     Error::NoRoom { needed_bytes, cause: if is_limit { error.advise(advice) } else { error } }
 }
 
-/// `true`: there was no room for it.
+/// Whether it failed because there was no room.
 pub(super) fn is_refused_for_room(done: inkstone_io::Result<()>) -> Result<bool> {
     match done {
         Ok(()) => Ok(false),

@@ -1,6 +1,6 @@
-//! Blocks that nobody uses, kept for the day on which an overwrite finds no room, and giving them up.
+//! Reserved room: unused blocks for the case that an overwrite finds no room.
 //!
-//! *Owns*: the file that keeps room; in which order blocks are given up. *May not touch*: when that is (`commit/room.rs`).
+//! *Owns*: the file of reserved room; the order in which blocks are released. *May not touch*: when they are (`commit/room.rs`).
 
 use inkstone_io::{Directory, File, NoSizeSignal, OpenFile, Preparation, SyncKind};
 
@@ -10,12 +10,12 @@ use crate::options::Options;
 use crate::segment::pool::{Pool, Ready, is_refused_for_room};
 use crate::sync::lock;
 
-/// The room that is kept for control groups, in bytes; as much as there is, down to the last. What btrfs wants to have free for
-/// one small write is up to 500 KiB, where data and metadata share their room.
+/// The room to reserve for control groups, in bytes: the first of these that the disk has. btrfs wants up to 500 KiB free for one
+/// small write if data and metadata share their space.
 pub(super) const ROOM_BYTES: [u64; 3] = [1 << 20, 256 << 10, 64 << 10];
 
 impl<D: Directory> Pool<D> {
-    /// Keeps room for control groups, if there is none kept: as much as can be had. That there is no room is no error.
+    /// Reserves room for control groups, as much as possible, unless some is reserved. It is no error if there is none.
     ///
     /// # Errors
     /// A sync failed: what is on the medium is not known.
@@ -32,7 +32,7 @@ impl<D: Directory> Pool<D> {
                 if is_over {
                     continue;
                 }
-                // Whoever comes now sees that it is being made.
+                // Another thread that comes now sees that it is being made.
                 files.used_bytes = others_bytes + bytes;
                 files.room_bytes = bytes;
             }
@@ -41,7 +41,7 @@ impl<D: Directory> Pool<D> {
                 return Ok(());
             }
             let _ = self.directory.remove(names::ROOM);
-            // Unless somebody gave it up meanwhile.
+            // Unless another thread has released it meanwhile.
             let mut files = lock(&self.files);
             files.used_bytes -= std::mem::take(&mut files.room_bytes);
             drop(files);
@@ -50,10 +50,10 @@ impl<D: Directory> Pool<D> {
         Ok(())
     }
 
-    /// The file with its blocks, durably; `false` if it cannot be had.
+    /// Makes the file with its blocks, durably; `false` if there is no room.
     fn make_room(&self, bytes: u64) -> Result<bool> {
         let _no_signal = NoSizeSignal::here();
-        // One that is too small.
+        // An old file that is too small.
         let _ = self.directory.remove(names::ROOM);
         let Ok(file) = self.directory.open(names::ROOM, &OpenFile::new_file()) else { return Ok(false) };
         if file.prepare(Preparation::Fallocate, bytes).is_err() {
@@ -67,8 +67,8 @@ impl<D: Directory> Pool<D> {
         Ok(true)
     }
 
-    /// Gives up blocks that nobody uses, for want of room elsewhere: what is to be removed anyway, else the room that is kept,
-    /// else files that wait to become segments. `false` if there is nothing left.
+    /// Releases unused blocks because room is needed elsewhere: files that are marked for removal, else the reserved room, else free and
+    /// prepared files. `false` if there is nothing left.
     pub(crate) fn give_up_some(&self) -> bool {
         if self.remove_doomed() {
             return true;
@@ -95,7 +95,7 @@ impl<D: Directory> Pool<D> {
         self.remove_doomed() || is_removed
     }
 
-    /// Removes the file that keeps room; `false` if there is none, or it stays.
+    /// Removes the file of reserved room; `false` if there is none or it cannot be removed.
     pub(super) fn give_up_room(&self) -> bool {
         let room = std::mem::take(&mut lock(&self.files).room_bytes);
         let is_removed = room > 0 && self.directory.remove(names::ROOM).is_ok();
@@ -106,7 +106,7 @@ impl<D: Directory> Pool<D> {
         is_removed
     }
 
-    /// Removes at once what is doomed, without shrinking it first; `false` if nothing was.
+    /// Removes files that are marked for it at once, without shrinking them first; `false` if there were none.
     fn remove_doomed(&self) -> bool {
         let doomed = std::mem::take(&mut lock(&self.files).doomed);
         let mut is_removed = false;

@@ -1,6 +1,6 @@
-//! The last group of a segment that was left, as bytes.
+//! The seal of a full segment, as bytes.
 //!
-//! *Owns*: what is to be written where. *May not touch*: when (`change/seal.rs`).
+//! *Owns*: which bytes to write where. *May not touch*: when (`change/seal.rs`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use inkstone_io::AlignedBuf;
 
 use crate::segment::Segment;
 
-/// A seal that is to be written. It holds its segment: the file is used for nothing else meanwhile.
+/// A seal that waits to be written. It holds its segment, so the file is not used for anything else meanwhile.
 #[derive(Debug)]
 pub(crate) struct Seal<F> {
     pub(crate) segment: Arc<Segment<F>>,
@@ -22,7 +22,7 @@ pub(crate) struct Seal<F> {
 }
 
 impl<F> Seal<F> {
-    /// Takes the bytes out of a group's memory, which is wanted for the next group.
+    /// Copies the bytes out of a group's buffer, which the next group needs.
     pub(crate) fn of(bytes: &[u8], offset: u64, segment: Arc<Segment<F>>, file: Arc<F>, last: Lsn) -> Self {
         let mut memory = AlignedBuf::zeroed(bytes.len());
         memory.copy_from_slice(bytes);

@@ -1,11 +1,11 @@
-//! The way of writing that was measured to be best here, kept beside the log in the file `inkstone.tuned`.
+//! The way of writing that measured best here, kept beside the log in the file `inkstone.tuned`.
 //!
 //! *Owns*: that file: its format, writing it, reading it, and whether it may be used. *May not touch*: measuring
 //! (`inkstone tune` does that), segments.
 //!
-//! The file is lines of text, a word and its value; the last line is the CRC-32C of all before it. It says for which file
-//! system and device it holds ([`Tuned::here`]), and anything that differs makes it void: the log then goes by rule and
-//! says why. It can only name ways that are durable, so that a wrong, old or forged one costs speed and nothing else.
+//! The file is lines of text, each a word and its value; the last line is the CRC-32C of all others. It names the file system and
+//! device that it is valid for ([`Tuned::here`]). If anything differs, it is void: the log uses the rule and says why. It can
+//! only name durable ways, so a wrong, stale or forged file costs speed and nothing else.
 
 use std::fmt::Write as _;
 use std::io::ErrorKind;
@@ -26,32 +26,32 @@ pub const FILE: &str = "inkstone.tuned";
 /// Written first, then renamed.
 const NEW_FILE: &str = "inkstone.tuned.new";
 const FIRST_LINE: &str = "inkstone tuned 1";
-/// As it begins in every version.
+/// Every version of the file begins so.
 const FIRST_WORDS: &[u8] = b"inkstone tuned ";
 const SUM: &str = "crc32c ";
-/// No file that was written here is larger.
+/// Larger than any file that this code writes.
 const FILE_BYTES_MAX: u64 = 16 << 10;
 
-/// A way of writing that was chosen by measuring.
+/// A way of writing that was chosen by measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tuned {
-    /// When, in seconds since 1970 (UTC).
+    /// When it was chosen, in seconds since 1970 (UTC).
     pub unix_s: u64,
-    /// The way: durable, and one that [`Options`] can ask for.
+    /// The way of writing: durable, and one that [`Options`] can ask for.
     pub strategy: Strategy,
     /// Why, as a sentence without a full stop.
     pub reason: String,
-    /// What was measured, a line each.
+    /// The measured figures, a line each.
     pub figures: Vec<String>,
-    /// The file system and device that it holds for: names and values.
+    /// The file system and device for which it is valid: names and values.
     pub here: Vec<(String, String)>,
 }
 
 impl Tuned {
-    /// A choice for the file system and device that were found, made now.
+    /// A choice for this file system and device, made now.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the way is not durable, the log cannot write so, or nothing is durable here anyway.
+    /// [`Error::Invalid`] when the way is not durable, the log cannot write in this way, or nothing is durable here.
     pub fn new(found: &Capabilities, strategy: Strategy, reason: &str, figures: &[String]) -> Result<Self> {
         let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let figures = figures.iter().map(|figure| one_line(figure)).collect();
@@ -60,12 +60,11 @@ impl Tuned {
         Ok(tuned)
     }
 
-    /// Writes it into the directory of a log, in place of what was tuned before; openings after this use it. A log may be
-    /// open there.
+    /// Writes it into the directory of a log and replaces what was tuned before; later openings use it. The log may be open.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a file of that name is somebody's; what the file system answers. The old file is there then, or the
-    /// new one, whole.
+    /// [`Error::Invalid`] when a file of that name was not written by `inkstone tune`; errors of the file system. Then the
+    /// directory has the old file or the new one, complete.
     ///
     /// # Durability
     /// On `Ok` it is on stable storage.
@@ -84,7 +83,7 @@ impl Tuned {
         Ok(directory.sync()?)
     }
 
-    /// `2026-11-21`, of when it was made.
+    /// The day on which it was chosen: `2026-11-21`.
     pub fn date(&self) -> String {
         date(self.unix_s)
     }
@@ -112,15 +111,15 @@ impl Tuned {
     }
 
     /// # Errors
-    /// Why the text is none of a choice.
+    /// Why the text is not a valid choice.
     fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
         let version = text.lines().next().unwrap_or_default();
         if version != FIRST_LINE {
             return Err(format!("it does not begin with `{FIRST_LINE}`"));
         }
         let body = text.rfind(SUM).filter(|at| text[..*at].ends_with('\n'));
-        let body = &text[..body.ok_or("it has no checksum: it is not whole")?];
+        let body = &text[..body.ok_or("it has no checksum: it is incomplete")?];
         if text[body.len()..] != format!("{SUM}{:08x}\n", crc32c(body.as_bytes())) {
             return Err("its checksum does not match: it is damaged, or was edited".into());
         }
@@ -131,7 +130,7 @@ impl Tuned {
         let lines = |name: &'static str| body.lines().filter_map(move |line| line.strip_prefix(name));
         let pair = |line: &str| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned()));
         Ok(Self {
-            unix_s: value("unix-s")?.parse().map_err(|_| "its time is no number".to_owned())?,
+            unix_s: value("unix-s")?.parse().map_err(|_| "its time is not a number".to_owned())?,
             strategy: Strategy {
                 preparation: choice(value("preparation")?)?,
                 reuse: choice(value("reuse")?)?,
@@ -145,23 +144,23 @@ impl Tuned {
         })
     }
 
-    /// Whether it may be used on what was found.
+    /// Checks that it may be used on this file system and device.
     ///
     /// # Errors
-    /// Why not.
+    /// Why it may not be used.
     fn check(&self, found: &Capabilities) -> std::result::Result<(), String> {
         let Strategy { preparation, access, durability, .. } = self.strategy;
-        // Those that are durable, and no others: whatever a file says.
+        // Only durable ways, whatever the file says.
         let asked = Options::new().preparation(preparation).access(access).durability(durability);
         asked
             .check()
             .and_then(|()| self.strategy.check().map_err(Error::Invalid))
             .map_err(|error| error.to_string())?;
         if let Some(memory) = found.memory_below() {
-            return Err(format!("this is memory ({memory}), where no way is durable"));
+            return Err(format!("this file system is in memory ({memory}), where no way is durable"));
         }
         if found.mount.barriers == Barriers::Off {
-            return Err("the mount is without barriers, where no way is durable".into());
+            return Err("the file system is mounted without barriers, where no way is durable".into());
         }
         let now = here(found);
         for (name, value) in &now {
@@ -169,7 +168,7 @@ impl Tuned {
             if then != Some(value.as_str()) {
                 let then = then.unwrap_or("nothing");
                 return Err(format!(
-                    "it was made where the {name} was {then}, and here it is {value}; tune again"
+                    "it was made where the {name} was {then}, and here the {name} is {value}; run `inkstone tune` again"
                 ));
             }
         }
@@ -180,7 +179,8 @@ impl Tuned {
     }
 }
 
-/// Refuses to replace what was not written here. One that was killed may have left less than the first words, or zeros.
+/// Refuses to replace a file that this code did not write. A writer that was killed may have left less than the first words, or
+/// zeros.
 fn check_is_ours(directory: &impl Directory, name: &str) -> Result<()> {
     let file = match directory.open(name, &OpenFile::existing().read_only()) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -194,27 +194,27 @@ fn check_is_ours(directory: &impl Directory, name: &str) -> Result<()> {
     }
     let path = directory.path().join(name);
     Err(Error::Invalid(format!(
-        "{} is in the way: it is no choice of `inkstone tune`; move it away",
+        "{} is in the way: `inkstone tune` did not write it; move it away",
         path.display()
     )))
 }
 
-/// What lies beside a log.
+/// The tuned file beside a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stored {
     /// Nothing was tuned.
     None,
     /// A file that cannot be used, and why.
     Void(String),
-    /// A whole file; whether it holds here is another question.
+    /// A complete file. Whether it is valid here is checked later.
     Whole(Box<Tuned>),
 }
 
 impl Stored {
-    /// Looks into the directory of a log. Never an error: whatever is wrong with the file makes it void.
+    /// Reads the file in the directory of a log. Never an error: anything wrong with the file makes it void.
     pub(crate) fn of(directory: &impl Directory, found: Option<&Capabilities>) -> Self {
         if found.is_none() {
-            // Nothing to hold it against.
+            // There is nothing to compare it with.
             return Self::None;
         }
         match read(directory) {
@@ -226,10 +226,10 @@ impl Stored {
         }
     }
 
-    /// What of it can be used on what was found.
+    /// The choice, if it can be used on this file system and device.
     ///
     /// # Errors
-    /// Why there is a file and it is not used.
+    /// Why there is a file and it cannot be used.
     pub(super) fn usable(self, found: Option<&Capabilities>) -> std::result::Result<Option<Tuned>, String> {
         match (self, found) {
             (Self::None, _) | (_, None) => Ok(None),
@@ -245,7 +245,7 @@ fn read(directory: &impl Directory) -> inkstone_io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // A longer one fails by its checksum.
+    // The checksum refuses a longer file.
     let mut bytes = vec![0; file.len_bytes()?.min(FILE_BYTES_MAX) as usize];
     let read = file.read_at(&mut bytes, 0)?;
     bytes.truncate(read);
@@ -253,10 +253,10 @@ fn read(directory: &impl Directory) -> inkstone_io::Result<Option<Vec<u8>>> {
 }
 
 fn choice<T: NamedChoice>(name: &str) -> std::result::Result<T, String> {
-    T::from_name(name).ok_or_else(|| format!("no {} is called {name}", T::WHAT))
+    T::from_name(name).ok_or_else(|| format!("it names an unknown {}: {name}", T::WHAT))
 }
 
-/// What must be the same for a choice to hold: another disk, another file system, another mount, and it is void.
+/// What must be the same for a choice to be valid: with another disk, file system or mount it is void.
 fn here(found: &Capabilities) -> Vec<(String, String)> {
     let device = found.device.as_ref();
     let told = |fact: Option<String>| fact.unwrap_or_else(|| "not-told".into());
@@ -288,7 +288,7 @@ fn one_line(text: &str) -> String {
 /// The day of a time in seconds since 1970, after Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms"
 /// (`civil_from_days`).
 fn date(unix_s: u64) -> String {
-    // Any year that a clock can show; a nonsensical time stays a date.
+    // A nonsensical time must still give a date.
     let days = (unix_s / 86_400).min(100_000_000) + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -300,8 +300,8 @@ fn date(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The ways of writing that the log can be set to and that are worth measuring: blocks that are written, or only reserved,
-/// each by the calls that the caller's thread makes.
+/// The ways of writing that the log supports and that are worth measuring: in blocks that are written or only reserved, each by the
+/// system calls of the caller's thread.
 pub fn candidates() -> Vec<Strategy> {
     use {Access::*, Durability as D};
     let written = [
@@ -325,7 +325,7 @@ pub fn candidates() -> Vec<Strategy> {
     written.chain(reserved.into_iter().map(way(Preparation::Fallocate, Reuse::New))).collect()
 }
 
-/// A way as the log's own messages name it: `zeros, reuse, direct, rwf-dsync`.
+/// The name of a way in the log's messages: `zeros, reuse, direct, rwf-dsync`.
 pub fn name(strategy: &Strategy) -> String {
     in_words(strategy)
 }

@@ -73,7 +73,7 @@ fn a_file_for_another_place_is_void_and_says_what_differs() {
         change(&mut other);
         let mut tuned = tuned();
         if word == "O_DIRECT" {
-            // The facts are the same, and the way is not to be had all the same.
+            // The facts are the same, and yet the way does not work.
             tuned.here = here(&other);
         }
         let choice = chosen(Stored::Whole(Box::new(tuned)), &other, &Options::new());

@@ -1,9 +1,9 @@
-//! Those of `shuttle`: each operation is a point where the explorer may let another thread go on.
+//! The primitives of `shuttle`: at each operation the explorer may switch to another thread.
 //!
 //! *Owns*: the bell and the clock of an explored log. *May not touch*: which interleavings are explored.
 //!
-//! **Time.** A timer may end at any moment: how long things take is what nobody can rely on. A sleep without a timer (an hour or
-//! more) never ends by itself, so a wake-up that is forgotten is a deadlock, and the explorer reports it.
+//! **Time.** A timer may end at any moment, since no code may rely on how long things take. A sleep without a timer (an hour or more)
+//! never ends by itself, so a forgotten wake-up is a deadlock, which the explorer reports.
 
 use std::cell::Cell;
 use std::io;
@@ -20,15 +20,15 @@ pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 pub(crate) use shuttle::thread::{JoinHandle, ThreadId, yield_now};
 pub(crate) use shuttle::thread_local;
 
-/// No timer mends a wake-up that was forgotten.
+/// No timer hides a forgotten wake-up.
 pub(crate) const FALLBACK: Duration = FOREVER;
 
 /// A sleep of this time has no timer.
 const FOREVER: Duration = Duration::from_secs(3600);
 
 std::thread_local! {
-    /// Nanoseconds. All threads of one exploration run on one thread of the system, and so do explorations that follow each other:
-    /// the clock only goes on.
+    /// Nanoseconds. All threads of one exploration, and successive explorations, run on one thread of the system: the clock only goes
+    /// forward.
     static CLOCK: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -40,7 +40,7 @@ fn advance(time: Duration) -> u64 {
     })
 }
 
-/// A moment of the explorer's clock, which goes on with every look at it.
+/// A moment of the explorer's clock, which advances each time it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(u64);
 
@@ -70,7 +70,7 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// As the bell of `inkstone-io`: a ring for one wakes any one of those who sleep, with a timer or without.
+/// As the bell of `inkstone-io`: a ring for one wakes any one sleeping thread, with a timer or without.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     state: Mutex<Sleeping>,
@@ -132,7 +132,7 @@ impl Bell {
     }
 }
 
-/// Others go on, and the time has passed.
+/// Lets other threads run; after that the time has passed.
 pub(crate) fn sleep(time: Duration) {
     yield_now();
     advance(time);

@@ -1,6 +1,6 @@
-//! The real ones: the standard library's, and the bell of `inkstone-io`.
+//! The real primitives: those of the standard library, and the bell of `inkstone-io`.
 //!
-//! *Owns*: names. *May not touch*: how they work.
+//! *Owns*: their names. *May not touch*: how they work.
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub(crate) use std::thread::{JoinHandle, ThreadId, sleep, yield_now};
 pub(crate) use std::thread_local;
 pub(crate) use std::time::Instant;
 
-/// How long a thread sleeps that others wake: a bound on what a wake-up that is forgotten by mistake can cost.
+/// How long a thread sleeps that other threads wake: it bounds the cost of a wake-up that a bug forgets.
 pub(crate) const FALLBACK: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Starts a thread.

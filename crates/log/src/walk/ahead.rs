@@ -1,15 +1,15 @@
-//! Several reads in flight: large ones in the order in which segments are read, and the first blocks of many segments.
+//! Reads ahead, with several reads in flight: large ones in the order of the segments, and the first blocks of many segments.
 //!
-//! *Owns*: the reads and their memory. *May not touch*: what was read. One read at a time leaves a device idle between
-//! two; several keep it busy, and what is cached is copied while what came before is summed.
+//! *Owns*: the reads and their buffers. *May not touch*: what was read. One read at a time leaves the device idle between two reads;
+//! several keep it busy. Cached bytes are copied while the checksums of earlier ones are computed.
 //!
-//! Reading begins small and without threads, since most readers want one record and not a log. Who goes on gets larger
-//! pieces, then several at once, then the first pieces of the next segment while the last ones of this are on their way.
-//! A failed read is reported when its piece is asked for, so that everything before it is shown.
+//! Reading begins small and without threads, since most readers want one record and not the log. A reader that continues gets larger
+//! pieces, then several at once, then the first pieces of the next segment while the last ones of this segment are in flight. A
+//! failed read is reported when its piece is asked for, so that everything before it is shown.
 //!
-//! Whoever reads a piece also sums it, while its bytes are in that processor's cache, so that the thread which hands records
-//! out need not. For that it must know where the first header in its piece is, which who read the piece before tells it
-//! after a glance over the headers there, before summing them.
+//! The thread that reads a piece also checks its sums, while the bytes are in that processor's cache, so that the thread that hands
+//! records out need not. It must know where the first header in its piece is. The thread with the piece before finds that out
+//! from the headers there, and passes it on before it computes its own sums.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,25 +23,25 @@ use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File as _, Operatio
 use crate::error::Result;
 use crate::sync::{Receiver, sync_channel};
 
-/// Bytes of a read of who reads on and on.
+/// The size of a read of a long sequential reader, in bytes.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
-/// Bytes of the first read of a reader.
+/// The size of a reader's first read.
 const FIRST_BYTES: usize = 128 << 10;
-/// Bytes of a read where the file still grows, and much of it will be read again.
+/// The size of a read where the file still grows, so that much of it will be read again.
 const GROWING_BYTES: usize = 256 << 10;
 /// Reads in flight.
 pub(crate) const DEPTH: usize = 8;
-/// What carries them out. io_uring was measured and is not faster here (docs/performance.md), so that there is nothing that a
-/// container could refuse.
+/// The engine that carries them out. io_uring was measured and is not faster here (docs/performance.md), and a container cannot
+/// refuse threads.
 pub(crate) const ENGINE: EngineKind = EngineKind::Pool;
 
 /// A file to be read from front to back.
 pub(crate) struct Stretch<F> {
     pub(crate) number: SegmentNumber,
     pub(crate) file: Arc<F>,
-    /// The byte up to which it is known not to change any more; `None`: nothing of it is read before it is asked for.
+    /// The byte before which it will not change any more; `None`: nothing is read ahead.
     pub(crate) end: Option<u64>,
-    /// Who sums it from its first group on; `None` where nothing comes before it.
+    /// The prover that checks its sums from its first group on; `None` if no stretch comes before it.
     pub(crate) prover: Option<Prover>,
 }
 
@@ -55,25 +55,25 @@ impl<F> Clone for Stretch<F> {
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) memory: AlignedBuf,
-    /// How many bytes of the memory; 0 where the file ends.
+    /// How many bytes of the memory it has; 0 at the end of the file.
     pub(crate) len: usize,
-    /// What need not be summed any more.
+    /// The part whose sums were checked already.
     pub(crate) proof: Option<Proof>,
 }
 
-/// Pieces of a file, one after the other, and then of the next.
+/// The pieces of a file in order, and then those of the next file.
 pub(crate) trait Pieces<F>: Send {
-    /// The piece that begins at byte `at`, a multiple of the block. Reading begins there if it was elsewhere; `prover`, if
-    /// there is one, sums on from there then. `spare` is memory that is not needed any more.
+    /// The piece that begins at byte `at`, a multiple of the block. If reading was elsewhere, it begins there, and `prover` checks
+    /// the sums from there on. `spare` is memory that is not needed any more.
     fn piece(&mut self, at: u64, spare: Option<AlignedBuf>, prover: Option<Prover>) -> Result<Piece>;
 
     /// Forgets what was read ahead: it may have changed.
     fn forget(&mut self) -> Result<()>;
 
-    /// Goes on with another file.
+    /// Continues with another file.
     fn go_on(&mut self, stretch: Stretch<F>) -> Result<()>;
 
-    /// What is going to come next, if it is known.
+    /// Names the file that comes next.
     fn follow(&mut self, next: Stretch<F>);
 }
 
@@ -82,7 +82,7 @@ struct Flight {
     number: SegmentNumber,
     at: u64,
     token: u64,
-    /// What was proven of it, before it is done.
+    /// Receives what was proven of it, before the read is done.
     proof: Receiver<Proof>,
     done: Option<Result<(AlignedBuf, usize)>>,
 }
@@ -94,30 +94,30 @@ impl Flight {
     }
 }
 
-/// What reading ahead needs, asked for when somebody reads on.
+/// What reading ahead needs, once a reader continues.
 pub(crate) trait Means<D: Directory>: Send {
-    /// An engine with so many threads.
+    /// An engine with this many threads.
     fn engine(&self, threads: usize) -> Result<D::Engine>;
 
-    /// The file by which all of a stretch is read fastest, and whether it is in the page cache.
+    /// The handle through which all of a stretch is read fastest, and whether the file is in the page cache.
     fn whole(&self, stretch: &Stretch<D::File>) -> Result<(Arc<D::File>, bool)>;
 }
 
 /// Pieces read ahead by an engine.
 pub(crate) struct Ahead<D: Directory> {
-    /// None when there was an engine from the start.
+    /// `None` if there was an engine from the start.
     means: Option<Box<dyn Means<D>>>,
     engine: Option<D::Engine>,
-    /// How many threads it has.
+    /// How many threads the engine has.
     threads: usize,
-    /// What is read, and what comes next.
+    /// What is read now, and what comes next.
     now: Stretch<D::File>,
     following: Option<Stretch<D::File>>,
-    /// The last stretch whose file was chosen for reading all of it.
+    /// The last stretch whose handle was chosen for reading all of it.
     whole: Option<SegmentNumber>,
     /// In the order in which they are wanted.
     flights: VecDeque<Flight>,
-    /// Gives who sums on behind the last of them, once that is summed; never, when nobody can.
+    /// Receives the prover that continues after the last flight; never, if the headers there are not sound.
     prover: Option<Receiver<Prover>>,
     /// Where the next read begins, and in which file.
     next: (SegmentNumber, u64),
@@ -128,10 +128,10 @@ pub(crate) struct Ahead<D: Directory> {
 }
 
 impl<D: Directory> Ahead<D> {
-    /// For who reads all of it: several reads in flight from the start.
+    /// For reading all of it: several reads in flight from the start.
     ///
     /// # Errors
-    /// When the engine is not to be had.
+    /// When the engine cannot be opened.
     pub(crate) fn all(directory: &D, stretch: Stretch<D::File>) -> Result<Self> {
         let engine = directory.engine(ENGINE, DEPTH)?;
         Ok(Self {
@@ -142,7 +142,7 @@ impl<D: Directory> Ahead<D> {
         })
     }
 
-    /// Begins small; `means` gives the engine for who reads on.
+    /// Begins small; `means` opens the engine once the reader continues.
     pub(crate) fn growing(means: Box<dyn Means<D>>, stretch: Stretch<D::File>) -> Self {
         Self::new(Some(means), stretch)
     }
@@ -200,7 +200,7 @@ impl<D: Directory> Ahead<D> {
                 let threads = if is_cached { copying_threads() } else { DEPTH };
                 if threads != self.threads {
                     if !self.flights.is_empty() {
-                        // Not before those are there that the other threads read.
+                        // First the reads of the present threads must end.
                         return Ok(());
                     }
                     (self.engine, self.threads) = (Some(means.engine(threads)?), threads);
@@ -225,7 +225,7 @@ impl<D: Directory> Ahead<D> {
                 self.spares.extend(memory);
                 flight.done = Some(Err(error.into()));
             }
-            // Nobody wants it any more.
+            // The read is not wanted any more.
             (_, memory, _) => self.spares.extend(memory),
         }
         Ok(())
@@ -247,8 +247,8 @@ impl<D: Directory> Ahead<D> {
         Ok(())
     }
 
-    /// Nothing is read ahead where a log still grows, and who follows it may stay there for good: the threads and the
-    /// memory with which the end was reached are given back. Who comes to a whole segment again asks for them again.
+    /// Releases the threads and the memory. Nothing is read ahead where a log still grows, and a follower may stay there for good. A
+    /// reader that comes to a whole segment again gets them again.
     fn let_go(&mut self) {
         if self.means.is_some() {
             (self.engine, self.threads, self.whole) = (None, 0, None);
@@ -256,7 +256,7 @@ impl<D: Directory> Ahead<D> {
         }
     }
 
-    /// A piece that nobody has asked for before it was needed.
+    /// Reads a piece that was not read ahead.
     fn read_now(&mut self, at: u64, spare: Option<AlignedBuf>) -> Result<Piece> {
         let most = if self.now.end.is_some() { PIECE_BYTES } else { GROWING_BYTES };
         if self.now.end.is_none() {
@@ -293,7 +293,7 @@ impl<D: Directory> Pieces<D::File> for Ahead<D> {
         }
         let done = self.flights.pop_front().and_then(Flight::piece).expect("it was waited for");
         if done.is_err() {
-            // Who asks again begins anew.
+            // The next call starts over.
             self.restart(0)?;
         }
         done
@@ -325,25 +325,25 @@ impl<D: Directory> Pieces<D::File> for Ahead<D> {
     }
 }
 
-/// Threads for what is in memory, where there is nothing to wait for but processors: one for each but that of the thread
-/// that hands out, which does what they have not begun where it would wait for them (docs/performance.md).
+/// The number of threads for cached files, where only processors limit the speed: one for each processor but that of the thread that
+/// hands records out. Where that thread would have to wait, it does work that the others have not begun (docs/performance.md).
 fn copying_threads() -> usize {
     available_parallelism().map_or(1, |processors| processors.get() - 1).clamp(1, DEPTH)
 }
 
-/// Somebody who sums, without waiting for others.
+/// A prover that can begin at once.
 fn at_once(prover: Prover) -> Receiver<Prover> {
     let (give, given) = sync_channel(1);
-    // There is room for one, and somebody who will receive it.
+    // The channel has room for one, and its receiver is still here.
     let _ = give.send(prover);
     given
 }
 
-/// The next piece, which begins at byte `at`, is summed by whoever reads it, when the piece before it has been: `prover`
-/// gives who went through that one, and from then on who went through this one.
+/// The thread that reads the next piece, which begins at byte `at`, checks its sums once the headers of the piece before were walked:
+/// `prover` receives the prover of that piece, and from then on that of this one.
 ///
-/// Nobody comes where something before was not sound or could not be read, or, on a thread that may not wait, not now. Then
-/// nothing more is proven, until reading begins anew or another segment does.
+/// No prover comes if something before was not sound or could not be read, or not yet, on a thread that may not wait. Then nothing
+/// more is proven until reading starts over or another segment begins.
 fn sum_in_turn(prover: &mut Option<Receiver<Prover>>, at: u64) -> (Then, Receiver<Proof>) {
     let (tell, proof) = sync_channel(1);
     let (hand_on, behind) = sync_channel(1);
@@ -354,14 +354,14 @@ fn sum_in_turn(prover: &mut Option<Receiver<Prover>>, at: u64) -> (Then, Receive
             ThenOn::CallersThread => before.try_recv().ok(),
         });
         let Some(prover) = come else { return };
-        // Nobody takes them when reading began elsewhere meanwhile.
+        // There is no receiver if reading began elsewhere meanwhile.
         let _ = hand_on.send(prover.behind(bytes, at));
         let _ = prover.prove(bytes, at).map(|proof| tell.send(proof));
     });
     (then, proof)
 }
 
-/// The first blocks of many files, in whatever order they arrive.
+/// Reads the first blocks of many files, in the order in which they arrive.
 pub(crate) struct FirstBlocks<D: Directory> {
     engine: D::Engine,
     spare: Vec<AlignedBuf>,
@@ -371,12 +371,12 @@ impl<D: Directory> FirstBlocks<D> {
     /// Nothing is read yet.
     ///
     /// # Errors
-    /// When the engine is not to be had.
+    /// When the engine cannot be opened.
     pub(crate) fn new(directory: &D) -> Result<Self> {
         Ok(Self { engine: directory.engine(ENGINE, DEPTH)?, spare: Vec::new() })
     }
 
-    /// Begins to read one more; when enough are in flight, waits for one of them and puts it among `files`.
+    /// Begins to read one more; if enough are in flight, waits for one of them and adds it to `files`.
     pub(crate) fn read(
         &mut self,
         number: SegmentNumber,
@@ -391,7 +391,7 @@ impl<D: Directory> FirstBlocks<D> {
         Ok(self.engine.submit(Request { token: number.get(), file, operation })?)
     }
 
-    /// Waits for one; false when none is in flight.
+    /// Waits for one read; false if none is in flight.
     pub(crate) fn take(&mut self, files: &mut Vec<FileHeader>) -> Result<bool> {
         let Some(done) = self.engine.complete()? else { return Ok(false) };
         let (read, buffer) = (done.result?, done.buffer.expect("a read gives its memory back"));

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: which bytes are in memory. *May not touch*: what a stop means.
 //!
-//! Reads are aligned in memory, offset and length, so that the same code serves O_DIRECT.
+//! Reads are aligned in memory, offset and length, so the same code works with O_DIRECT.
 
 use std::sync::Arc;
 
@@ -19,27 +19,27 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 #[derive(Debug)]
 pub(crate) struct Window<F> {
     file: Arc<F>,
-    /// What was read last: a piece, where there is somebody who reads ahead.
+    /// What was read last: a piece, if it is read ahead.
     memory: Option<AlignedBuf>,
-    /// What need not be summed of it.
+    /// The part whose sums were checked already.
     proof: Option<Proof>,
     at: u64,
     len: usize,
     /// Bytes that lie across two pieces or more, from `seam_at` on. Empty when the piece itself is shown.
     seam: Vec<u8>,
     seam_at: u64,
-    /// Reads ahead, where that was asked for.
+    /// Reads ahead, if that was asked for.
     ahead: Option<Box<dyn Pieces<F>>>,
 }
 
 impl<F: File> Window<F> {
-    /// Nothing read yet; reads will be of `bytes` bytes, or more where a frame is larger.
+    /// Nothing is read yet; reads will have `bytes` bytes, or more if a frame is larger.
     pub(crate) fn new(file: Arc<F>, bytes: usize) -> Self {
         let memory = Some(AlignedBuf::zeroed(bytes.next_multiple_of(BLOCK_BYTES)));
         Self { file, memory, proof: None, at: 0, len: 0, seam: Vec::new(), seam_at: 0, ahead: None }
     }
 
-    /// Read in pieces by somebody who reads ahead. Nothing is copied but what lies across two pieces.
+    /// A window over pieces that are read ahead. Only bytes across two pieces are copied.
     pub(crate) fn read_by(file: Arc<F>, ahead: Box<dyn Pieces<F>>) -> Self {
         Self {
             file,
@@ -53,7 +53,7 @@ impl<F: File> Window<F> {
         }
     }
 
-    /// Gives back who reads ahead.
+    /// Returns the reader ahead.
     pub(crate) fn into_ahead(self) -> Option<Box<dyn Pieces<F>>> {
         self.ahead
     }
@@ -83,12 +83,12 @@ impl<F: File> Window<F> {
         &self.bytes()[from..from + len]
     }
 
-    /// Reads so that `len` bytes from `at` are in memory, as far as the file has them.
+    /// Reads until `len` bytes from `at` are in memory, or all that the file has.
     pub(crate) fn load(&mut self, at: u64, len: usize) -> Result<()> {
         self.load_for(at, len, None)
     }
 
-    /// The same, for a decoder that stands at `at`: what is read ahead is summed for it.
+    /// The same, for a decoder that stands at `at`: the sums of what is read ahead are checked for it.
     fn load_for(&mut self, at: u64, len: usize, decoder: Option<&Decoder>) -> Result<()> {
         let start = at / BLOCK * BLOCK;
         if let Some(mut ahead) = self.ahead.take() {
@@ -104,7 +104,7 @@ impl<F: File> Window<F> {
         Ok(())
     }
 
-    /// Shows the piece that has all of it, or puts together what lies across pieces.
+    /// Shows the piece that has all of the bytes, or joins bytes across pieces.
     fn load_ahead(
         &mut self,
         ahead: &mut dyn Pieces<F>,
@@ -157,7 +157,7 @@ impl<F: File> Window<F> {
         Ok(())
     }
 
-    /// Puts a part of the piece behind the seam.
+    /// Appends a part of the piece to the seam.
     fn take(&mut self, from: usize, to: usize) {
         if let Some(memory) = &self.memory {
             self.seam.extend_from_slice(&memory[from..to]);
@@ -177,7 +177,7 @@ impl<F: File> Window<F> {
     }
 }
 
-/// What a step of reading found; payloads are fetched from the window.
+/// The result of a step of reading; payloads are fetched from the window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Item {
     GroupStart(GroupStart),
@@ -235,8 +235,8 @@ impl<F: File> Walk<F> {
                     self.window.load_for(at, bytes, Some(&self.decoder))?;
                     self.decoder.believe(self.window.proof);
                     if self.window.bytes().len() < (at.saturating_sub(self.window.at()) as usize) + bytes {
-                        // The file has become shorter since its size was asked: nobody of ours does that.
-                        let why = "the file ends before the bytes that its size promised";
+                        // The file has become shorter since its size was asked for; the log itself never does that.
+                        let why = "the file became shorter while it was read";
                         let path = self.window.file.path();
                         return Err(inkstone_io::Error::invalid("pread", path, why).at(at).into());
                     }
@@ -249,7 +249,7 @@ impl<F: File> Walk<F> {
         }
     }
 
-    /// The payload of the frame at byte `at`, which the last step gave.
+    /// The payload of the frame at byte `at`, which the last step returned.
     pub(crate) fn payload(&self, at: u64, payload_bytes: usize) -> &[u8] {
         let header_bytes = self.decoder.identity().version().frame_header_bytes();
         self.window.slice(at + header_bytes as u64, payload_bytes)
