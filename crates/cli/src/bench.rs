@@ -52,13 +52,13 @@ pub(crate) struct BenchArguments {
 fn record_size(text: &str) -> Result<u64, String> {
     match size(text)? {
         bytes if (1..=RECORD_BYTES_MAX).contains(&bytes) => Ok(bytes),
-        _ => Err(format!("{text:?}: a record of 1 B to {} KiB", RECORD_BYTES_MAX >> 10)),
+        _ => Err(format!("{text:?}: take 1B to {}KiB", RECORD_BYTES_MAX >> 10)),
     }
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        time if time.is_zero() => Err("it must be more than nothing".into()),
+        time if time.is_zero() => Err("take more than 0s".into()),
         time => Ok(time),
     }
 }

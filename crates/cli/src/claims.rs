@@ -47,7 +47,7 @@ pub(crate) struct ClaimsArguments {
 
 fn time_scale(text: &str) -> Result<f64, String> {
     let known = text.parse::<f64>().ok().filter(|factor| (0.01..=100.0).contains(factor));
-    known.ok_or_else(|| format!("{text:?} is no factor from 0.01 to 100"))
+    known.ok_or_else(|| format!("{text:?}: take a factor from 0.01 to 100"))
 }
 
 /// Runs the claims and shows their answers. Exits with 1 when none could be run.
@@ -79,7 +79,7 @@ pub(crate) fn claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::
 
 fn list() -> ExitCode {
     for claim in CLAIMS {
-        say!("{}\n  {}\n  said in: {}", claim.id, claim.statement, claim.source);
+        say!("{}\n  {}\n  source: {}", claim.id, claim.statement, claim.source);
     }
     ExitCode::SUCCESS
 }

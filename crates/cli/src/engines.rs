@@ -32,11 +32,11 @@ pub(crate) fn engines(arguments: &EnginesArguments) -> anyhow::Result<ExitCode> 
     let name = arguments.file.display();
     let json = std::fs::read_to_string(&arguments.file).with_context(|| format!("read {name}"))?;
     let result: LabResult =
-        serde_json::from_str(&json).with_context(|| format!("{name} is no result of `inkstone lab`"))?;
+        serde_json::from_str(&json).with_context(|| format!("{name} is not a result of `inkstone lab`"))?;
     let answers = advise_all(&result);
     ensure!(
         !answers.is_empty(),
-        "{name} has no run of durable ways side by side: make one with `inkstone lab --json FILE`, or `inkstone lab write`"
+        "{name} compares no durable ways of writing: make a result with `inkstone lab --json FILE` or `inkstone lab write`"
     );
     let text = if arguments.json {
         let all: Vec<_> = answers.iter().flat_map(|(_, answer)| &answer.advice).collect();
@@ -58,7 +58,7 @@ fn text(run: &Run, answer: &Answer) -> String {
         ));
     }
     if !answer.unsaid.is_empty() {
-        text.push_str("\n  Not said:\n");
+        text.push_str("\n  No advice:\n");
     }
     for why in &answer.unsaid {
         text.push_str(&format!("    {why}.\n"));

@@ -177,28 +177,6 @@ enum LabCommand {
 
 /// Runs the subcommand, or the quick tier.
 pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    dispatch(arguments, stop).map_err(told_once)
-}
-
-/// An error whose text has its cause's in it already tells it once.
-fn told_once(error: anyhow::Error) -> anyhow::Error {
-    let mut said: Vec<String> = Vec::new();
-    for cause in error.chain() {
-        let text = cause.to_string();
-        if said.iter().all(|known| !known.contains(&text)) {
-            said.push(text);
-        }
-    }
-    // A reader's closed pipe is looked for by its kind.
-    let closed = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
-    if error.chain().filter_map(|cause| cause.downcast_ref()).any(closed) {
-        error
-    } else {
-        anyhow::anyhow!(said.join(": "))
-    }
-}
-
-fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if let Some(LabCommand::Results(command)) = &arguments.command {
         return results::run(command, stop);
     }

@@ -55,13 +55,13 @@ impl Output {
     /// Finds out before the measurement what would fail after it.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let both = [&self.json, &self.csv].into_iter().flatten().filter(|path| is_stdout(path)).count() == 2;
-        anyhow::ensure!(!both, "--json - and --csv - cannot both have stdout: give one of them a file");
+        anyhow::ensure!(!both, "--json - and --csv - cannot both write to stdout: give one of them a file");
         for path in [&self.json, &self.csv].into_iter().flatten().filter(|path| !is_stdout(path)) {
             let directory =
                 path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             anyhow::ensure!(
                 directory.is_dir(),
-                "{}: there is no directory {}",
+                "cannot write {}: there is no directory {}",
                 path.display(),
                 directory.display()
             );
@@ -73,7 +73,7 @@ impl Output {
     pub(crate) fn check_has_no_csv(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.csv.is_none(),
-            "--csv has a row for each cell, and this command measures none: it would be a header only; take --json FILE"
+            "--csv writes one row per cell, and this command measures no cells: use --json FILE"
         );
         Ok(())
     }

@@ -33,14 +33,15 @@ fn help_of<T: NamedChoice>(choice: T) -> String {
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size; write 4096, 4KiB or 1GiB"))?;
+    let number: u64 =
+        number.parse().map_err(|_| format!("{text:?} is not a size; write 4096, 4KiB or 1GiB"))?;
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
         "t" | "tib" => 1 << 40,
-        other => return Err(format!("{other:?} is no unit of size; take B, KiB, MiB, GiB or TiB")),
+        other => return Err(format!("{other:?} is not a unit of size; take B, KiB, MiB, GiB or TiB")),
     };
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is larger than any file"))
 }
@@ -49,14 +50,15 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no duration; write 10s or 250ms"))?;
+    let number: u64 =
+        number.parse().map_err(|_| format!("{text:?} is not a duration; write 10s or 250ms"))?;
     match unit.trim() {
         "ms" => Ok(Duration::from_millis(number)),
         "" | "s" => Ok(Duration::from_secs(number)),
         "m" | "min" => Ok(Duration::from_secs(number.saturating_mul(60))),
         "h" => Ok(Duration::from_secs(number.saturating_mul(60 * 60))),
         "d" => Ok(Duration::from_secs(number.saturating_mul(24 * 60 * 60))),
-        other => Err(format!("{other:?} is no unit of time; take ms, s, m, h or d")),
+        other => Err(format!("{other:?} is not a unit of time; take ms, s, m, h or d")),
     }
 }
 

@@ -278,7 +278,7 @@ fn nearest(wanted: &str, cells: &[Cell]) -> String {
     let names: Vec<String> = cells.iter().map(Cell::name).collect();
     let best = names.iter().min_by_key(|name| strsim::damerau_levenshtein(wanted, name));
     match best {
-        Some(best) => format!("; the nearest is {best:?} (there are: {})", names.join(", ")),
+        Some(best) => format!("; the nearest is {best:?} (the cells are: {})", names.join(", ")),
         None => String::new(),
     }
 }
@@ -349,7 +349,7 @@ impl Running {
         let time = self.time.map(|time| format!("after {time:?}"));
         match [commits, time].into_iter().flatten().collect::<Vec<_>>() {
             cuts if cuts.is_empty() => String::new(),
-            cuts => format!("; each pass cut {}", cuts.join(" or ")),
+            cuts => format!("; each pass stops {}", cuts.join(" or ")),
         }
     }
 }

@@ -125,7 +125,7 @@ fn refused(error: &std::io::Error) {
     let state = if error.kind() == ErrorKind::BrokenPipe { LEFT } else { FAILED };
     let first = STATE.compare_exchange(OPEN, state, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if first && state == FAILED {
-        complain(format_args!("write stdout: {error}; what was to be shown is lost"));
+        complain(format_args!("write stdout: {error}; the rest of the output is lost"));
     }
 }
 

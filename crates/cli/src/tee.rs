@@ -131,7 +131,7 @@ fn period(text: &str) -> Result<Duration, String> {
         "hour" => 3600,
         "day" => 86_400,
         other => match duration(other)? {
-            short if short < Duration::from_secs(1) => return Err("a file for at least a second".into()),
+            short if short < Duration::from_secs(1) => return Err("take at least 1s".into()),
             long => return Ok(long),
         },
     };
@@ -140,7 +140,7 @@ fn period(text: &str) -> Result<Duration, String> {
 
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| "up to 777, in octal, as of chmod".into())
+    mode.ok_or_else(|| "take an octal mode up to 777, as chmod does".into())
 }
 
 impl TeeArguments {
@@ -219,7 +219,7 @@ fn refuse_own_input(log: &Path) -> anyhow::Result<()> {
         std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());
     if let (Ok(input), Ok(facts)) = (input, std::fs::metadata(log)) {
         let is_same = (input.dev(), input.ino()) == (facts.dev(), facts.ino());
-        anyhow::ensure!(!is_same, "stdin is the log {} itself: name another", log.display());
+        anyhow::ensure!(!is_same, "stdin is the log {} itself: name another file", log.display());
     }
     Ok(())
 }

@@ -52,8 +52,10 @@ fn text(result: &TuneResult) -> String {
         ));
     }
     match &result.file {
-        Some(file) => text.push_str(&format!("\nKept in {file}; openings from now on use it.\n")),
-        None if !result.interrupted => text.push_str("\nNothing was kept.\n"),
+        Some(file) => {
+            text.push_str(&format!("\nSaved in {file}. The log uses it from its next opening on.\n"))
+        }
+        None if !result.interrupted => text.push_str("\nNothing was saved.\n"),
         None => {}
     }
     text

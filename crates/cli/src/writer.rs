@@ -79,7 +79,7 @@ impl Thread {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        let is_gone = || io::Error::other("the thread that writes has panicked");
+        let is_gone = || io::Error::other("the thread that writes the output panicked");
         self.give.send(bytes.to_vec()).map_err(|_| is_gone())?;
         let moved = || self.written_bytes.load(Ordering::Relaxed);
         if !signals::wait_for(&self.done, moved).map_err(|error| io::Error::new(error.kind(), error))? {

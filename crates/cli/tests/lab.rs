@@ -72,10 +72,10 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
         (&["lab", "write", "--only", "reuse fdatasink"], "\"reuse fdatasync\"", 1),
         (&["lab", "write", "--baseline", "nwe fdatasync"], "\"new fdatasync\"", 1),
         (&["lab", "write", "--json", "no/such/place.json"], "no directory", 1),
-        (&["lab", "write", "--json", "-", "--csv", "-"], "both", 1),
-        (&["lab", "aa", "--csv", "-"], "take --json", 1),
-        (&["lab", "read", "--csv", "out.csv"], "take --json", 1),
-        (&["lab", "fallocate", "--csv", "-"], "take --json", 1),
+        (&["lab", "write", "--json", "-", "--csv", "-"], "both write to stdout", 1),
+        (&["lab", "aa", "--csv", "-"], "use --json", 1),
+        (&["lab", "read", "--csv", "out.csv"], "use --json", 1),
+        (&["lab", "fallocate", "--csv", "-"], "use --json", 1),
         (&["lab", "wriet"], "wriet", 1),
     ];
     for (arguments, word, code) in full {

@@ -33,7 +33,7 @@ fn a_log_that_holds() {
     assert_eq!(certificate["classes"][0]["states"], 20);
     assert!(certificate["not_run"][0].as_str().expect("words").contains("page cache"), "{certificate}");
     let told = text(&output.stdout);
-    assert!(told.starts_with("20 kills, ") && !told.contains(" 0 lines acknowledged"), "{told}");
+    assert!(told.starts_with("20 kills; ") && !told.contains(" 0 lines acknowledged"), "{told}");
     assert_eq!(names(directory.path()), ["any.json"]);
 }
 

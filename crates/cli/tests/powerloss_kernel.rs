@@ -134,7 +134,7 @@ fn a_recording_is_made_shown_and_looked_at() {
     let output = inkstone(&["replay", "a.log-writes", "--states", "1"], directory.path());
     assert!(output.status.success(), "{}", text(&output));
     let output = inkstone(&["replay", "a.log-writes", "--entry", "0"], directory.path());
-    assert!(text(&output).contains("a log is being written in"), "{}", text(&output));
+    assert!(text(&output).contains("the log is written in entries"), "{}", text(&output));
 }
 
 #[test]

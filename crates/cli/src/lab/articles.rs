@@ -157,7 +157,7 @@ fn published_means_published() {
         panic!("another command")
     };
     let cells = selection.cells(Preset::E1).expect("cells");
-    assert_eq!(running.cut(&cells), "; each pass cut after 9 commits of 262144 or after 5s");
+    assert_eq!(running.cut(&cells), "; each pass stops after 9 commits of 262144 or after 5s");
     let LabCommand::Filesystems { place, file_systems, loops, image_size, selection, running, .. } =
         parsed(&["filesystems", "--preset", "e2", "--published"])
     else {

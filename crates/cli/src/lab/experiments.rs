@@ -176,7 +176,9 @@ impl Common {
             ExperimentOptions { directory: self.place.directory.clone(), load, pace: self.pace(default_s) };
         let mut result = experiment(&options, context)?;
         if let Some(time) = self.seconds.filter(|_| self.published) {
-            let cut = format!("cut: the published size, but {time:?} for all rounds of all rows (--seconds)");
+            let cut = format!(
+                "shortened: the published size, but at most {time:?} for all rounds of all rows (--seconds)"
+            );
             result.experiments.iter_mut().for_each(|experiment| experiment.notes.push(cut.clone()));
         }
         show(&self.output, &result, View::Runs)

@@ -84,8 +84,8 @@ fn change(arguments: &TruncateArguments) -> Result<Change, Error> {
 fn tell_of_the_future(files: &[PathBuf]) {
     let Some(first) = files.first() else { return };
     complain!(
-        "{} of the log were changed in the future, {} among them: set the clock if it is behind; else it was ahead. These times are not \
-         believed, and more may be kept than asked for",
+        "{} modified in the future, for example {}: set the clock if it is behind. These times are ignored, so more may be \
+         kept than you asked for",
         plural(files.len() as u64, "file"),
         first.display()
     );
@@ -107,7 +107,7 @@ fn tell(arguments: &TruncateArguments, first: Lsn, last: Lsn) {
 fn said_of_truncated(error: Error) -> anyhow::Error {
     match error {
         Error::Locked { path, holder } => anyhow::anyhow!(
-            "{} is locked by {holder}, which alone can truncate it: call Log::truncate_before there, or end it first",
+            "{} is locked by {holder}: truncate the log there with Log::truncate_before, or end it first",
             path.display()
         ),
         error => said(error),
@@ -137,13 +137,13 @@ pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow:
     rows.sort_by_key(|(first, _)| *first);
     let mut rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
     let unknown = salvage.unknown_behind.map_or(String::new(), |last| {
-        rows.push(vec![format!("behind {last}"), "unknown".into()]);
-        format!(", and what followed LSN {last}: nothing is left that tells how many records that were")
+        rows.push(vec![format!("after {last}"), "unknown".into()]);
+        format!(", and an unknown number after LSN {last}")
     });
     let lost: u64 = salvage.gaps.iter().map(|gap| gap.last.get() - gap.first.get() + 1).sum();
     let mut text = table(&["old LSN", "new LSN"], &rows);
     text.push_str(&format!(
-        "\nsaved {} ({}) in {}; lost: {}{unknown}\nwhich LSN became which stands in {}",
+        "\nsaved {} ({}) in {}; lost: {}{unknown}\n{} maps old LSNs to new ones",
         plural(salvage.records, "record"),
         human(salvage.record_bytes),
         new.display(),
@@ -193,7 +193,7 @@ pub(super) fn copy(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Re
 fn said_of_new(error: Error, new: &Path) -> anyhow::Error {
     match error {
         Error::Locked { path, holder } if path == new => anyhow::anyhow!(
-            "{holder} is making a copy in {}, or has a log open there; wait for it, or name another directory",
+            "{} is in use by {holder}: wait until it has finished, or name another directory",
             path.display()
         ),
         error => said(error),

@@ -128,7 +128,7 @@ fn entry_json(entry: &Entry, how: Option<Payload>) -> Value {
                 Verdict::End => "end".to_owned(),
                 Verdict::Torn => "torn".to_owned(),
                 Verdict::Corrupt(reason) => format!("corrupt: {reason}"),
-                Verdict::Unknown => "of a version that is not known".to_owned(),
+                Verdict::Unknown => "of an unknown version".to_owned(),
             },
             "row": row,
             "details": lines,

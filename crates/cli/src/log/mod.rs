@@ -9,7 +9,8 @@ mod input;
 mod read;
 mod report;
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -271,11 +272,9 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
 /// An error with what to do about it.
 fn said(error: Error) -> anyhow::Error {
     let cure = match &error {
-        Error::NoLog { path } => {
-            Some(format!("check the path; `inkstone append {}` begins one", path.display()))
-        }
-        Error::Io(io) if io.kind() == std::io::ErrorKind::NotFound => {
-            Some("check the path; `inkstone append` begins a new log".into())
+        Error::NoLog { path } => return no_log(path),
+        Error::Io(io) if io.kind() == ErrorKind::NotFound && io.operation() == "open directory" => {
+            return no_log(io.path());
         }
         Error::Locked { path, .. } => Some(format!(
             "end it first; `inkstone cat` and `inkstone copy {} NEW` work beside it",
@@ -285,8 +284,14 @@ fn said(error: Error) -> anyhow::Error {
         _ => None,
     };
     match cure {
-        // It says its cause itself.
+        // Its text has the cause already.
         Some(cure) => anyhow::anyhow!("{error}; {cure}"),
         None => error.into(),
     }
+}
+
+/// The same words whether the directory or only the log is missing: the path is said once.
+fn no_log(path: &Path) -> anyhow::Error {
+    let what = if path.is_dir() { "log in" } else { "directory" };
+    anyhow::anyhow!("there is no {what} {}: check the path; `inkstone append` creates a log", path.display())
 }

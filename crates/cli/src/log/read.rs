@@ -11,6 +11,7 @@ use std::time::Duration;
 use inkstone::{Cursor, Error, Lsn, Options, Reader};
 
 use super::{CatArguments, Separator, said};
+use crate::columns::range;
 use crate::stdout::Stdout;
 
 /// How soon a signal is noticed while nothing comes.
@@ -20,12 +21,12 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Prints records in order.
 pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if let (Some(from), Some(to)) = (arguments.from, arguments.to) {
-        anyhow::ensure!(from <= to, "--to {to} lies before --from {from}");
+        anyhow::ensure!(from <= to, "--to {to} is before --from {from}");
     }
     let reader = Reader::open(&arguments.directory, &Options::new()).map_err(said)?;
     let from = arguments.from.map_or_else(|| reader.first(), Lsn::new);
     let to = Lsn::new(arguments.to.unwrap_or(u64::MAX));
-    anyhow::ensure!(from <= to, "--to {to} lies before the first record that is left, {from}");
+    anyhow::ensure!(from <= to, "--to {to} is before the first record of the log, {from}");
     // A writer may be faster than this: it ends where the log ended when it began.
     let to = if arguments.follow { to } else { to.min(reader.durable()) };
     let mut out = Stdout::with_capacity(BUFFER_BYTES);
@@ -60,14 +61,15 @@ fn show(
             Ok(None) => break,
             Err(Error::GivenUp { lsn, first }) if arguments.follow => {
                 let _ = out.flush();
-                complain!("the records from LSN {lsn} to before {first} were given up; going on at {first}");
+                let truncated = range(lsn.get(), first.get() - 1);
+                complain!("LSN {truncated} were truncated before they were shown; continuing at LSN {first}");
                 cursor.seek(first);
             }
             Err(Error::Cut { lsn, last }) if arguments.follow => {
                 let _ = out.flush();
-                complain!(
-                    "the records after LSN {last} were taken off, some of those before {lsn} that stand here among them; going on behind {last}"
-                );
+                let next = last.get() + 1;
+                let truncated = range(next, lsn.get() - 1);
+                complain!("LSN {truncated} were truncated, also those shown above; continuing at LSN {next}");
             }
             Err(error) => return Err(error),
         }

@@ -99,7 +99,7 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         Err(AnyError::Other(words)) => return Err(anyhow::Error::msg(words)),
     };
     say!(
-        "{} kills, {} lines acknowledged, {} read back that had to be there, {} that were in flight",
+        "{} kills; {} lines acknowledged; {} acknowledged lines read back, and {} that were in flight",
         outcome.kills,
         outcome.acknowledged,
         outcome.confirmed,

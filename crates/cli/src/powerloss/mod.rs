@@ -126,7 +126,7 @@ fn conclude(certificates: &[Certificate], file: Option<File>, stop: &AtomicBool)
         return Ok(ExitCode::from(130));
     }
     if certificates.iter().all(|certificate| certificate.states() == 0) {
-        say!("NOTHING RAN: `inkstone powerloss sim` needs no rights and no kernel");
+        say!("NOTHING RAN: `inkstone powerloss sim` runs without root, on any kernel");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

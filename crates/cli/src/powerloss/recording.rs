@@ -83,7 +83,7 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
     let RecordArguments { file, kind, way, seed, length } = arguments;
     can_run(*kind)?;
     if file.exists() {
-        bail!("{} is there; a recording overwrites nothing", file.display());
+        bail!("{} exists already: name another file, since a recording overwrites nothing", file.display());
     }
     let spec = Spec { kind: *kind, way: *way, seed: *seed, length: *length, mistake: None };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
@@ -93,7 +93,7 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
     let chronicle = Chronicle::read(&recording).map_err(|why| anyhow!(why))?;
     say!("{}: {} entries", file.display(), recording.entries.len());
     match chronicle.failed {
-        Some(why) => bail!("the writer itself says: {why}"),
+        Some(why) => bail!("the writer reports: {why}"),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     can_run(spec.kind)?;
     let range = match arguments.entry {
         Some(entry) if !(chronicle.first..=chronicle.last).contains(&entry) => {
-            bail!("entry {entry}: a log is being written in {}..={}", chronicle.first, chronicle.last)
+            bail!("entry {entry}: the log is written in entries {}..={}", chronicle.first, chronicle.last)
         }
         Some(entry) => entry..=entry,
         None => chronicle.first..=chronicle.last,
@@ -157,7 +157,7 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let bytes = std::fs::read(file).with_context(|| format!("read {}", file.display()))?;
     if bytes.first().is_some_and(|byte| *byte == b'[') {
         let certificates: Vec<Certificate> = serde_json::from_slice(&bytes)
-            .with_context(|| format!("{} is no certificate", file.display()))?;
+            .with_context(|| format!("{} is not a certificate", file.display()))?;
         super::tell(&certificates);
         return Ok(ExitCode::SUCCESS);
     }
@@ -192,10 +192,10 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
                 chronicle.last
             );
             if let Some(why) = &chronicle.failed {
-                say!("  the writer itself says: {why}");
+                say!("  the writer reports: {why}");
             }
         }
-        Err(why) => say!("not of a log: {why}"),
+        Err(why) => say!("not the recording of a log: {why}"),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -77,7 +77,7 @@ fn numbers(text: &str) -> Result<Numbers, String> {
         return Ok(Numbers(Vec::new()));
     }
     let list: Result<_, _> = text.split(',').map(str::parse).collect();
-    list.map(Numbers).map_err(|_| format!("{text:?}: numbers with commas between, or none"))
+    list.map(Numbers).map_err(|_| format!("{text:?}: take numbers separated by commas, or none"))
 }
 
 fn seed(text: &str) -> Result<u64, String> {
@@ -85,7 +85,7 @@ fn seed(text: &str) -> Result<u64, String> {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     };
-    number.ok_or_else(|| format!("{text:?} is no number"))
+    number.ok_or_else(|| format!("{text:?} is not a number"))
 }
 
 fn classes() -> String {
@@ -99,7 +99,7 @@ fn save_corpus(directory: &Path) -> anyhow::Result<ExitCode> {
     for (name, scene) in scenes().map_err(anyhow::Error::msg)? {
         let path = directory.join(format!("{name}.txt"));
         if path.exists() {
-            say!("{} is there already", path.display());
+            say!("{} exists already", path.display());
         } else {
             std::fs::write(&path, scene.to_text()).with_context(|| path.display().to_string())?;
             say!("{}", path.display());
@@ -153,7 +153,7 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
     let busy = (process_cpu_ns() - before_ns) as f64 / 1e9;
     let outcome = super::conclude(&[certificate], file, stop);
     say!(
-        "{} threads, {busy:.1} s of processor time: {:.0} states a minute of one core, opened or covered",
+        "{} threads, {busy:.1} s of processor time; a core opens or covers {:.0} states a minute",
         plan.jobs,
         looked as f64 * 60.0 / busy.max(0.01)
     );

@@ -225,7 +225,7 @@ fn missing(state: &State) -> Option<Missing> {
         bytes: offered.bytes - echoed.bytes,
     };
     let why = match failed {
-        Some(error) if error.kind() == ErrorKind::BrokenPipe => "its reader has gone".to_owned(),
+        Some(error) if error.kind() == ErrorKind::BrokenPipe => "its reader closed it".to_owned(),
         Some(error) => error.to_string(),
         None => {
             let long = format!("a line longer than {} MiB is not echoed", PIECES_BYTES_MAX >> 20);

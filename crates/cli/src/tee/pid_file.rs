@@ -59,7 +59,7 @@ pub(super) fn check_is_not(log: &Path, path: &Path) -> anyhow::Result<()> {
         (Ok(log), Ok(facts)) => (log.dev(), log.ino()) == (facts.dev(), facts.ino()),
         _ => resolved(log) == resolved(path),
     };
-    anyhow::ensure!(!same, "the pid file {} is the log: name another", path.display());
+    anyhow::ensure!(!same, "the pid file {} is the log itself: name another file", path.display());
     Ok(())
 }
 
@@ -78,7 +78,7 @@ fn check(path: &Path, may_be_empty: bool) -> anyhow::Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         facts => facts?,
     };
-    anyhow::ensure!(facts.is_file(), "there is something of that name that is no plain file");
+    anyhow::ensure!(facts.is_file(), "it is not a regular file");
     let mut text = Vec::new();
     fs::File::open(path)?.take(BYTES_MAX).read_to_end(&mut text)?;
     let number = text.trim_ascii();
@@ -86,7 +86,7 @@ fn check(path: &Path, may_be_empty: bool) -> anyhow::Result<bool> {
         text.len() < 32 && (may_be_empty || !number.is_empty()) && number.iter().all(u8::is_ascii_digit);
     anyhow::ensure!(
         is_number,
-        "it holds something else than the number of a process; remove it, or name another"
+        "it holds something else than a process number; remove it, or name another file"
     );
     Ok(true)
 }
@@ -144,7 +144,7 @@ mod tests {
         for _ in 0..2 {
             for path in [&log, &alias, &at.join("logs/./s.log")] {
                 let error = check_is_not(&log, path).expect_err("refused").to_string();
-                assert!(error.contains("is the log"), "{error}");
+                assert!(error.contains("is the log itself"), "{error}");
             }
             check_is_not(&log, &at.join("s.log")).expect("another");
             fs::write(&log, "7\n").expect("written");

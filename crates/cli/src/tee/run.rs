@@ -172,7 +172,7 @@ impl Run {
         };
         match event {
             Ok(Event::Died(thread)) => {
-                anyhow::bail!("the thread {thread} panicked, which is a mistake of inkstone")
+                anyhow::bail!("the thread {thread} panicked: this is a bug in inkstone")
             }
             Ok(event) => Ok(Some(event)),
             // This holds a sender itself, so that nothing else can be.
@@ -373,7 +373,7 @@ impl End<'_> {
             && !read.is_all
         {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
-            say(format_args!("{name}, and stdin did not end in time: it was read no further"));
+            say(format_args!("{name}: stdin did not end in time, and its rest was not read"));
         }
         let stats = self.log.stats();
         if stats.dropped_lines > 0 {
@@ -404,7 +404,7 @@ impl End<'_> {
         let why = match &self.closed {
             Some(Ok(())) => None,
             Some(Err(error)) => Some(error.to_string()),
-            None => Some("there was no more time to close the log".to_owned()),
+            None => Some("no time was left to close the log".to_owned()),
         };
         if lines > 0 {
             let why = why.unwrap_or_else(|| "the log was closed".to_owned());

@@ -66,7 +66,7 @@ impl State {
     fn put_left_out(&mut self) {
         if self.left_out > 0 {
             let count = std::mem::take(&mut self.left_out);
-            let line = format!("inkstone: {count} messages are left out here: nobody read stderr in time\n");
+            let line = format!("inkstone: {count} messages left out here: nobody read stderr in time\n");
             self.waiting.push_back(line);
         }
     }
@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(next(), format!("event {number}\n"));
         }
         let left_out = next();
-        assert!(left_out.contains(": 10 messages are left out here"), "{left_out}");
+        assert!(left_out.contains(": 10 messages left out here"), "{left_out}");
         assert_eq!(next(), "its own words\n");
         assert!(told.wait(Instant::now() + Duration::from_secs(120)));
         assert!(!told.lock().is_writing);
@@ -208,7 +208,7 @@ mod tests {
         for _ in 0..3 {
             reader.read_line(&mut text).expect("a line");
         }
-        assert!(text.contains("\none\ninkstone: 1 messages are left out here"), "{}", &text[4 << 20..]);
+        assert!(text.contains("\none\ninkstone: 1 messages left out here"), "{}", &text[4 << 20..]);
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub(crate) struct PublishedArguments {
 fn part(text: &str) -> Result<&'static Part, String> {
     let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
     let known = PARTS.iter().find(|part| part.name == text);
-    known.ok_or_else(|| format!("{text:?}: there are {}", names.join(", ")))
+    known.ok_or_else(|| format!("{text:?} is no part; the parts are {}", names.join(", ")))
 }
 
 /// What there is of a part from before.
@@ -99,17 +99,17 @@ impl PublishedArguments {
     /// Does what is not done yet.
     pub(super) fn run(&self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
-        ensure!(directory.is_dir(), "{}: there is no such directory", directory.display());
+        ensure!(directory.is_dir(), "there is no directory {}", directory.display());
         if !self.list {
             fs::create_dir_all(&self.results)
-                .with_context(|| format!("make directory {}", self.results.display()))?;
+                .with_context(|| format!("create directory {}", self.results.display()))?;
         }
         // Of the directory itself, so that nothing is left; a killed one holds it no more.
         let lock = (!self.list).then(|| fs::File::open(&self.results)).transpose()?;
         if let Some(lock) = &lock
             && lock.try_lock().is_err()
         {
-            bail!("{}: another `inkstone lab published` works there", self.results.display());
+            bail!("another `inkstone lab published` is running in {}", self.results.display());
         }
         let commit_s = if self.small { 0.0 } else { effort::commit_s(&directory)? };
         let here = Here::of(&directory)?;
@@ -133,7 +133,7 @@ impl PublishedArguments {
                     match self.one(part, &directory, stop) {
                         Ok(result) if result.interrupted => return Ok(ExitCode::from(130)),
                         Ok(result) => Done::Now(Box::new(result)),
-                        Err(error) => Done::Not(format!("{error:#}")),
+                        Err(error) => Done::Not(crate::words(&error)),
                     }
                 }
             };
@@ -161,8 +161,8 @@ impl PublishedArguments {
         let removed = fs::remove_file(&path);
         written.and(removed).with_context(|| {
             format!(
-                "{}: no result can be written there, so no part is begun: free some room or make the directory again, and start the \
-                 same command",
+                "cannot write results to {}, so no part was started: free some space or create the directory again, then run \
+                 the same command",
                 self.results.display()
             )
         })
@@ -175,7 +175,7 @@ impl PublishedArguments {
                 && let Some(what) = here.is_not_of(&result)
             {
                 bail!(
-                    "{} was measured on {what}: give another RESULTS directory for {}, or the DIR that the results there are of",
+                    "{} was measured on {what}: name another RESULTS directory for {}, or the DIR that these results come from",
                     self.path(part).display(),
                     directory.display()
                 );
@@ -190,17 +190,17 @@ impl PublishedArguments {
         let mut sum = Effort::default();
         if !self.small {
             say!(
-                "A durable commit of 4 KiB takes {:.0} us here now; times are rough, by it.",
+                "A durable commit of 4 KiB takes {:.0} us here. The times below are rough estimates from it.",
                 commit_s * 1e6
             );
         }
         for part in self.parts() {
             let again = match self.known(part) {
                 Known::Whole(_) => {
-                    say!("  {:<12} done before ({})", part.name, self.path(part).display());
+                    say!("  {:<12} already done ({})", part.name, self.path(part).display());
                     continue;
                 }
-                Known::Lacks(what) => format!("; again, as its result is not whole ({what})"),
+                Known::Lacks(what) => format!("; runs again, because its result is incomplete ({what})"),
                 Known::Nothing => String::new(),
             };
             if let Some(why) = here.refuses(part, self.small)? {
@@ -220,7 +220,11 @@ impl PublishedArguments {
             say!("  {:<12} {takes}{root}: {}{again}", part.name, part.line(self.small));
         }
         if !self.small && !open.is_empty() {
-            say!("Together about {}; {} of disk at a time.", human_s(sum.seconds), human_bytes(sum.bytes));
+            say!(
+                "Together about {}, and at most {} of disk at a time.",
+                human_s(sum.seconds),
+                human_bytes(sum.bytes)
+            );
         }
         Ok(open)
     }
@@ -261,7 +265,7 @@ impl PublishedArguments {
             }
         }
         words.push(named[1].as_str());
-        let code = super::dispatch(&parse(&words)?, stop)?;
+        let code = super::lab(&parse(&words)?, stop)?;
         let text = fs::read_to_string(&raw).with_context(|| format!("read {}", raw.display()))?;
         let mut whole: serde_json::Value = serde_json::from_str(&text)?;
         let mut result: LabResult = serde_json::from_str(&text)?;
@@ -317,7 +321,7 @@ impl PublishedArguments {
         if missing.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        say!("Not done: {} (the reasons stand above; the same command tries them again)", missing.join(", "));
+        say!("Not done: {} (the reasons are above; the same command tries them again)", missing.join(", "));
         Ok(ExitCode::FAILURE)
     }
 }

@@ -65,9 +65,11 @@ fn in_words(seen: &Seen<'_>) -> String {
     let experiments = result.experiments.iter().filter_map(|experiment| experiment.finding.as_ref());
     let words: Vec<&str> = runs.chain(experiments).map(|finding| finding.sentence.as_str()).collect();
     match words.as_slice() {
-        [] if !seen.claims.is_empty() => format!("{} claims, below", seen.claims.len()),
-        [] if !result.fallocate.is_empty() => format!("{} file systems, in the JSON", result.fallocate.len()),
-        [] => "below".into(),
+        [] if !seen.claims.is_empty() => format!("{} claims: see below", seen.claims.len()),
+        [] if !result.fallocate.is_empty() => {
+            format!("{} file systems: see the JSON", result.fallocate.len())
+        }
+        [] => "see below".into(),
         words => words.join(" "),
     }
 }
@@ -98,7 +100,7 @@ fn cell_figures(cell: &CellResult) -> String {
     let seconds: Vec<f64> = wrote_all.map(|round| round.total_ns as f64 / 1e9).collect();
     let each: Vec<String> = seconds.iter().map(|s| format!("{s:.2}")).collect();
     let commit = per_commit_ns(measured).map_or_else(|| "-".into(), |ns| format!("{:.1}", ns / 1000.0));
-    let all = if each.is_empty() { "cut".into() } else { each.join(" / ") };
+    let all = if each.is_empty() { "not written whole".into() } else { each.join(" / ") };
     format!("{commit} | {all} | {}", speedup(measured.relative.as_ref()))
 }
 
@@ -142,7 +144,7 @@ fn answers(seen: &Seen<'_>, out: &mut String) {
         let _ = writeln!(out, "| {question} | {} | {answer} {} | {seen} |", asked.place, escaped(why));
     }
     if !seen.claims.is_empty() {
-        out.push_str("\n| claim | said in | holds at | seen | answer |\n|---|---|---|---|---|\n");
+        out.push_str("\n| claim | source | holds at | seen | answer |\n|---|---|---|---|---|\n");
     }
     for claim in &seen.claims {
         let found = claim.found.as_ref().map(|found| serde_json::to_string(found).unwrap_or_default());

@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use inkstone_io::{Capabilities, is_root};
 use inkstone_lab::machine::machine;
 use inkstone_lab::precondition::{Precondition, discards};
@@ -36,7 +35,7 @@ fn unmeasured(run: &Run) -> Option<String> {
     };
     let why = run.cells.iter().find_map(|cell| reason(&cell.outcome));
     let why = why.unwrap_or_else(|| "it did not run".into());
-    Some(format!("nothing was measured of {} on {}: {why}", run.name, run.place.name))
+    Some(format!("{} on {} measured nothing: {why}", run.name, run.place.name))
 }
 
 /// The user, and the disk that is to be measured.
@@ -50,8 +49,7 @@ pub(super) struct Here {
 
 impl Here {
     pub(super) fn of(directory: &Path) -> anyhow::Result<Self> {
-        let found =
-            Capabilities::of(directory).with_context(|| format!("look at {}", directory.display()))?;
+        let found = Capabilities::of(directory)?;
         let place = place_of(&found, ".");
         Ok(Self { is_root: is_root(), mount_options: found.mount.options, place, machine: machine() })
     }
@@ -61,7 +59,10 @@ impl Here {
         let its = &result.machine;
         let same = (&its.kernel, &its.cpu, its.cpus);
         if same != (&self.machine.kernel, &self.machine.cpu, self.machine.cpus) {
-            return Some(format!("{}, which is not this machine as it is now", machine_words(its)));
+            return Some(format!(
+                "another machine, or this one with another kernel or CPUs: {}",
+                machine_words(its)
+            ));
         }
         // An image of the lab's own lies on the disk; memory is beside it.
         let mut chains =
@@ -71,7 +72,7 @@ impl Here {
         }
         let first = places(result).next()?;
         let bottom = std::iter::successors(Some(first), |one| one.host.as_deref()).last()?;
-        Some(format!("{}, and this is {}", disk_words(bottom), disk_words(&self.place)))
+        Some(format!("{}, but this is {}", disk_words(bottom), disk_words(&self.place)))
     }
 
     /// Why the part cannot be done here, with what to do about it.
@@ -87,7 +88,7 @@ impl Here {
         let option = discards(self.mount_options.as_deref());
         Ok(option.map(|option| {
             format!(
-                "the mount discards free blocks at once ({option}), so that no fill stays: remount it with nodiscard \
+                "the mount discards free blocks at once ({option}), which undoes the fill: remount it with nodiscard \
                  (mount -o remount,nodiscard) for this part"
             )
         }))
@@ -125,7 +126,7 @@ fn machine_words(machine: &Machine) -> String {
 pub(super) fn measured_on(result: &LabResult) -> String {
     let on = places(result).find(|place| place.device.is_some()).or_else(|| places(result).next());
     let bottom = on.and_then(|place| std::iter::successors(Some(place), |one| one.host.as_deref()).last());
-    let disk = bottom.map_or_else(|| "a disk that is not known".into(), disk_words);
+    let disk = bottom.map_or_else(|| "an unknown disk".into(), disk_words);
     format!("Measured on {disk}; {}", machine_words(&result.machine))
 }
 
