@@ -16,7 +16,7 @@ use crate::select::{Where, seed};
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab claims                 what articles and public threads said, run here: a minute or two
+  sudo inkstone lab claims                 checks what articles and public threads say: a minute or two
   inkstone lab claims /var/lib/db --only overwrite-twice,link-saves
   inkstone lab claims --list
   sudo inkstone lab claims --json claims.json";
@@ -29,16 +29,16 @@ pub(crate) struct ClaimsArguments {
     /// Only these claims
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
-    /// Say which claims there are, and run none
+    /// List the claims and run none
     #[arg(long, conflicts_with_all = ["only", "json", "directory"])]
     list: bool,
-    /// Rounds; every arm has a turn in each
+    /// Rounds; every arm runs once in each
     #[arg(long, value_name = "N", default_value_t = CLAIMS_ROUNDS, value_parser = clap::value_parser!(u32).range(5..=1000))]
     rounds: u32,
-    /// How much longer than usual it may take
+    /// Allow this many times the usual time
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = time_scale)]
     time_scale: f64,
-    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]

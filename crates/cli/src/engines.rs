@@ -14,15 +14,15 @@ const EXAMPLES: &str = "\
 Examples:
   inkstone lab --json out.json && inkstone lab engines out.json
 
-Nothing is said of a run of which the lab itself warns, nor of two ways whose interval holds 1 and more than 15% beside it.
-Exits with 1 where no setting is named.";
+There is no advice from a run that the lab itself warns about, nor from two ways whose interval holds 1 and reaches more
+than 15% away from it. Exits with 1 if no setting is named.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EnginesArguments {
     /// A result, as `inkstone lab --json` wrote it
     file: PathBuf,
-    /// As JSON: a list
+    /// Print a JSON list
     #[arg(long)]
     json: bool,
 }

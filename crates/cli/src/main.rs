@@ -49,9 +49,9 @@ enum Command {
     Lab(Box<lab::LabArguments>),
     /// Measure the log beside a bare overwrite of a written file
     Bench(bench::BenchArguments),
-    /// Measure for two seconds which way of writing is fastest here, and keep the choice beside the log
+    /// Measure for two seconds which way of writing is fastest here, and save the choice beside the log
     Tune(tune::TuneArguments),
-    /// Cut the power, and look at what is left of a log
+    /// Cut the power, and check what is left of a log
     Powerloss(powerloss::PowerlossArguments),
     /// Write stdin into a rotating text log that survives a kill
     Tee(Box<tee::TeeArguments>),

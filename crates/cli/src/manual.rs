@@ -16,21 +16,21 @@ Examples:
   inkstone completions fish > ~/.config/fish/completions/inkstone.fish";
 const MAN: &str = "\
 Examples:
-  inkstone man | man -l -                      the page of the command itself
-  inkstone man /usr/local/share/man/man1       a page for each subcommand too";
+  inkstone man | man -l -                      the page of the inkstone command
+  inkstone man /usr/local/share/man/man1       the pages of all subcommands too";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ManualCommand {
-    /// Print what makes a shell complete this command's arguments
+    /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell
         shell: Shell,
     },
-    /// Print the manual page, or write it and one for each subcommand into a directory
+    /// Print the manual page, or write all pages into a directory
     #[command(after_help = MAN)]
     Man {
-        /// An existing directory [default: the first page to stdout]
+        /// An existing directory [default: print the main page to stdout]
         directory: Option<PathBuf>,
     },
 }

@@ -19,16 +19,16 @@ use crate::stdout;
 /// Where results go.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Output {
-    /// Write everything as JSON, raw histograms too; `-` for stdout instead of the table
+    /// Write everything as JSON, with raw histograms; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a row per cell as CSV; `-` for stdout instead of the table
+    /// Write one row per cell as CSV; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// No progress, no first answer: only the table
+    /// Print only the table: no progress, no first answer
     #[arg(long)]
     quiet: bool,
-    /// Not even the table; `lab published --quiet` runs its parts so
+    /// Print no table either; `lab published --quiet` runs its parts like this
     #[arg(long, hide = true)]
     no_table: bool,
 }
@@ -129,10 +129,10 @@ impl Output {
 /// Where a bench's result goes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BenchOutput {
-    /// Write everything as JSON; `-` for stdout instead of the table
+    /// Write everything as JSON; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// No progress: only the table
+    /// Print only the table: no progress
     #[arg(long)]
     quiet: bool,
 }

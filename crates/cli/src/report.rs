@@ -22,7 +22,7 @@ pub(crate) struct ReportArguments {
     /// The result, as `--json` wrote it; `-` for stdin
     #[arg(value_name = "FILE.json")]
     result: PathBuf,
-    /// Where the page goes; `-` for stdout [default: the result's name, with .html]
+    /// File for the page; `-` for stdout [default: the result's name, with .html]
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
 }

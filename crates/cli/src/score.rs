@@ -28,7 +28,7 @@ Examples:
 pub(crate) struct ScoreArguments {
     #[command(flatten)]
     place: Where,
-    /// Score file systems made in the directory, on loop devices (root)
+    /// Score file systems created in the directory, on loop devices (root)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
     file_systems: Vec<ImageKind>,
     #[command(flatten)]

@@ -27,56 +27,56 @@ pub(crate) struct Selection {
     /// A named set of cells
     #[arg(long, value_name = "NAME", value_parser = names::<Preset>())]
     preset: Option<Preset>,
-    /// Only the cells of these names, as the table shows them
+    /// Only the cells with these names, as the table shows them
     #[arg(long, value_name = "CELL", value_delimiter = ',')]
     only: Vec<String>,
-    /// What is done to the blocks beforehand
+    /// How the blocks are prepared
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Preparation>(), conflicts_with = "preset")]
     preparation: Vec<Preparation>,
-    /// Whose blocks are written
+    /// Which blocks are written: new ones, or those of an earlier file
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Reuse>(), conflicts_with = "preset")]
     reuse: Vec<Reuse>,
-    /// The way bytes get into the file
+    /// How bytes get into the file
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Access>(), conflicts_with = "preset")]
     access: Vec<Access>,
-    /// What makes a write durable; with a preset, in place of its own
+    /// What makes a write durable; replaces a preset's own
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Durability>())]
     durability: Vec<Durability>,
-    /// Who makes the calls
+    /// Who makes the system calls
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<EngineKind>(), conflicts_with = "preset")]
     engine: Vec<EngineKind>,
     /// Bytes of one write, 512B to 1MiB; one write is one commit
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     write_size: Vec<u64>,
-    /// Which pass over the blocks is measured
+    /// Which pass over the blocks to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Pass>())]
     pass: Vec<Pass>,
-    /// The page cache before the pass
+    /// State of the page cache before the pass
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Cache>())]
     cache: Vec<Cache>,
-    /// Bytes of each file [default: 8MiB, of preset wal 1MiB; on file systems made for it 1MiB]
+    /// Bytes of each file [default: 8MiB; preset wal and file systems created for this: 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// The published size, pause and rounds: whole files of 1GiB, 10 s before each measured pass of e2
+    /// Take the published size, pause and rounds: whole files of 1GiB, 10 s before each measured pass of e2
     #[arg(long, conflicts_with = "size")]
     published: bool,
     /// Pause before each measured pass [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pause: Option<Duration>,
-    /// Bytes of a step, for the preparations in steps [default: a 16th of the file, at most 1MiB]
+    /// Bytes of a step, for preparations in steps [default: a 16th of the file, at most 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     step_size: Option<u64>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Running {
-    /// Rounds; every cell runs once in each [default: 7; with --published as published: 3 of e1 and its orders, else 1]
+    /// Rounds; every cell runs once in each [default: 7; with --published 3 for e1 and its orders, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
-    /// Commits of a timed pass at most [default: the whole file]
+    /// At most this many commits in a timed pass [default: the whole file]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     commits: Option<u64>,
-    /// Time of a timed pass at most [default: none]
+    /// At most this long for a timed pass [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Order of the cells within a round: random or listed [default: the preset's, else random]
@@ -85,13 +85,13 @@ pub(crate) struct Running {
     /// Files between rounds: kept or removed [default: the preset's, else kept]
     #[arg(long, value_name = "WHAT", value_parser = ["kept", "removed"])]
     files: Option<String>,
-    /// The cell that the others are compared with [default: the preset's, else the first]
+    /// The cell to compare the others with [default: the preset's, else the first]
     #[arg(long, value_name = "CELL")]
     baseline: Option<String>,
-    /// Commits in each cell's bill, where the block layer can be traced; 0 for none
+    /// Commits in each cell's bill, if the block layer can be traced; 0 = no bills
     #[arg(long, value_name = "N", default_value_t = 200)]
     bill_commits: u64,
-    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -99,10 +99,10 @@ pub(crate) struct Running {
 /// In which states of the device.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Device {
-    /// What is done to the device before each round; of several each has rounds of its own, in turns, and what differs is said
+    /// Precondition of the device before each round; with several, their rounds take turns, and differences are reported
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Precondition>())]
     pub(crate) precondition: Vec<Precondition>,
-    /// Bytes that precondition fill writes before each of its rounds [default: nearly all free space]
+    /// Bytes that the precondition fill writes before each of its rounds [default: nearly all free space]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "precondition")]
     pub(crate) fill_size: Option<u64>,
 }

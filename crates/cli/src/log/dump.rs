@@ -21,9 +21,9 @@ const BEGINNING_BYTES: usize = 16;
 /// How payloads are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Payload {
-    /// All of it, two digits a byte
+    /// Whole payloads, two hex digits a byte
     Hex,
-    /// All of it, as text; what is no UTF-8 is replaced
+    /// Whole payloads as text; bytes that are not UTF-8 are replaced
     Text,
 }
 

@@ -14,18 +14,18 @@ use inkstone_powerloss::mistakes::{EXPLORED, catches};
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss mistakes                          all of them, some minutes
+  inkstone powerloss mistakes                          all mistakes: minutes
   inkstone powerloss mistakes no-sync renamed-first
 
-After each lab stands how many crash states it took: from seed 1, and the median of five hunts.";
+For each lab the table has the number of crash states until it noticed: from seed 1, and the median of five hunts.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MistakesArguments {
-    /// Which mistakes; all of them if none is named, but for those about threads that `.ci/explore` catches
+    /// Which mistakes [default: all except those about threads, which `.ci/explore` catches]
     #[arg(value_name = "MISTAKE", value_parser = str::parse::<Mistake>)]
     mistakes: Vec<Mistake>,
-    /// Put the figures into the table of this page too (docs/powerloss.md)
+    /// Also write the figures into the table of this page (docs/powerloss.md)
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

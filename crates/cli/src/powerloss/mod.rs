@@ -31,25 +31,25 @@ pub(crate) struct PowerlossArguments {
 
 #[derive(Debug, Subcommand)]
 enum PowerlossCommand {
-    /// Histories on a simulated disk, the power cut at every instant
+    /// Run histories on a simulated disk, and cut the power at every instant
     Sim(sim::SimArguments),
-    /// Cut the power under real kernel file systems, at any write (root)
+    /// Cut the power under the kernel's own file systems, at any write (root)
     Run(run::RunArguments),
-    /// The plain ways of writing files: what each loses, on which file system (root)
+    /// Show what the plain ways of writing files lose, on which file system (root)
     Strategies(strategies::StrategiesArguments),
-    /// Record what one history of a log sends to its disk (root)
+    /// Record what a log sends to its disk in one history (root)
     Record(recording::RecordArguments),
-    /// Look at crash states of a recording again (root)
+    /// Check crash states of a recording again (root)
     Replay(recording::ReplayArguments),
-    /// A recording or a certificate in words
+    /// Show a recording or a certificate in words
     Show(recording::ShowArguments),
-    /// A log in use on real kernel file systems whose disk fails (root)
+    /// Use a log on the kernel's own file systems while their disk fails (root)
     Faults(faults::FaultsArguments),
     /// Kill a writer of the log with SIGKILL at random moments, with an outside witness
     Kill(kill::KillArguments),
-    /// Crash any program that writes, and hold what another reads against what was acknowledged
+    /// Crash any program that writes, and compare what a reader finds with what was acknowledged
     Any(any::AnyArguments),
-    /// Build mistakes into the log and see which lab notices each, and how fast
+    /// Build mistakes into the log, and show which lab notices each, and how fast
     Mistakes(mistakes::MistakesArguments),
     /// The writer of `run` and `record`
     #[command(hide = true)]

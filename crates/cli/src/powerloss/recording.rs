@@ -24,7 +24,7 @@ use crate::parse::names;
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArguments {
-    /// The recording to be made, in the format of dm-log-writes
+    /// The recording to create, in the format of dm-log-writes
     file: PathBuf,
     /// The file system
     #[arg(long = "fs", value_name = "KIND", default_value = "ext4", value_parser = names::<FsKind>())]
@@ -32,10 +32,10 @@ pub(crate) struct RecordArguments {
     /// The way of writing
     #[arg(long = "strategy", value_name = "NAME", default_value = "buffered-fdatasync", value_parser = names::<Way>())]
     way: Way,
-    /// Of the history
+    /// Seed of the history
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Operations
+    /// Operations in the history
     #[arg(long, value_name = "N", default_value_t = 24)]
     length: usize,
 }
@@ -44,20 +44,20 @@ pub(crate) struct RecordArguments {
 pub(crate) struct ReplayArguments {
     /// A recording
     file: PathBuf,
-    /// Cut after so many entries; without it everywhere
+    /// Cut after this many entries [default: everywhere]
     #[arg(long, value_name = "N")]
     entry: Option<usize>,
-    /// Which of the sectors in flight are there: none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED,
-    /// sectors:SEED or exactly:0110; without it some of each kind
+    /// Which of the sectors in flight reached the disk: none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED,
+    /// sectors:SEED or exactly:0110 [default: some of each kind]
     #[arg(long, value_name = "SUBSET", requires = "entry")]
     subset: Option<String>,
-    /// States of each cut
+    /// States for each cut
     #[arg(long, value_name = "N", default_value_t = 3)]
     states: usize,
-    /// Cut the power again while each state comes up, so many times
+    /// Cut the power again this many times while each state is opened
     #[arg(long, value_name = "N", default_value_t = 0)]
     again: usize,
-    /// Which states are chosen
+    /// Seed of the choice of states
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -66,7 +66,7 @@ pub(crate) struct ReplayArguments {
 pub(crate) struct ShowArguments {
     /// A recording or a certificate
     file: PathBuf,
-    /// Every entry of a recording
+    /// Print every entry of a recording
     #[arg(long)]
     entries: bool,
 }

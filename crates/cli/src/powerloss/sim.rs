@@ -23,10 +23,10 @@ use crate::parse::duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss sim                            ten seconds of every class
+  inkstone powerloss sim                            every class, ten seconds in all
   inkstone powerloss sim --states 1500000 --certificate sim.json
   inkstone powerloss sim --class torn-512,recovery --seeds 20
-  inkstone powerloss sim --mistake no-promise       a log with a mistake, to see it caught";
+  inkstone powerloss sim --mistake no-promise       a log with a mistake: it is caught";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -34,34 +34,34 @@ pub(crate) struct SimArguments {
     /// The first seed, decimal or 0x
     #[arg(long, value_name = "S", default_value = "1", value_parser = seed)]
     seed: u64,
-    /// So many seeds of every class
+    /// Run this many seeds of every class
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["states", "time"])]
     seeds: Option<u64>,
-    /// Until so many states were opened
+    /// Run until this many states were opened
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "time")]
     states: Option<u64>,
-    /// For so long [default: 10s]
+    /// Run for this long [default: 10s]
     #[arg(long = "for", id = "time", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// Only these classes: see the list below
+    /// Run only these classes (listed below)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = str::parse::<FaultClass>)]
     class: Vec<FaultClass>,
     /// Threads that run seeds [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Every state of cuts with up to so many items
+    /// Check every state of cuts with up to this many items
     #[arg(long, value_name = "N", default_value_t = ALL_OF as u64, value_parser = clap::value_parser!(u64).range(0..=20))]
     all_of: u64,
-    /// Build a mistake into the log, to see it caught
+    /// Build a mistake into the log, to see it caught (docs/powerloss.md lists the names)
     #[arg(long, value_name = "NAME", value_parser = str::parse::<Mistake>)]
     mistake: Option<Mistake>,
-    /// Only these operations of each history: numbers, or none
+    /// Run only these operations of each history: numbers, or none
     #[arg(long, value_name = "LIST", value_parser = numbers, requires_all = ["seeds", "class"])]
     operations: Option<Numbers>,
-    /// Write what was shown, as JSON
+    /// Write the certificate to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Write the disks that once were hard into this directory, those that are not there yet
+    /// Write the corpus (disks that were once hard for the log) into this directory; files already there stay
     #[arg(long, value_name = "DIR")]
     save_corpus: Option<PathBuf>,
     /// List the classes

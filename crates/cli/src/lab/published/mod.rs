@@ -30,37 +30,37 @@ use super::LabArguments;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone lab published results --list    what there is to do, how long each takes about, and how much space
-  sudo inkstone lab published results      hours; stop it whenever you like: the same command goes on
+  inkstone lab published results --list    the parts, and about how long and how much space each takes
+  sudo inkstone lab published results      takes hours; stop it at any time, and continue with the same command
   sudo inkstone lab published results --only e5,e7
-  sudo inkstone lab published try --small  the same commands at sizes that take seconds
+  sudo inkstone lab published try --small  the same commands at small sizes: seconds
 
-Each part leaves NAME.json, with everything, and the end is table.md. To do a part again, remove its NAME.json. Of a part that a
-signal ended NAME.interrupted.json has the figures, of one that lacks something NAME.incomplete.json; both are done again. Exits with 1
-where a part could not be done, with 130 where a signal ended it.";
+Each part leaves NAME.json, and the last step writes table.md. To run a part again, remove its NAME.json. The figures of a part
+that a signal ended are in NAME.interrupted.json, those of a part that lacks something in NAME.incomplete.json; both parts run again.
+Exits with 1 if a part could not run, with 130 if a signal ended it.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PublishedArguments {
-    /// Where the results go; made if it is not there
+    /// Directory for the results; created if it is missing
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
     /// Directory on the disk to measure [default: the current one]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Only these parts
+    /// Run only these parts
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = part)]
     only: Vec<&'static Part>,
-    /// All parts but these
+    /// Run all parts except these
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = part, conflicts_with = "only")]
     skip: Vec<&'static Part>,
-    /// Say what there is to do, and do nothing
+    /// List the parts and run none
     #[arg(long)]
     list: bool,
-    /// The same commands at sizes that take seconds, to try it out
+    /// Run the same commands at sizes that take seconds, to try it out
     #[arg(long)]
     small: bool,
-    /// No tables and no progress of the parts: only what is begun and done
+    /// Print no tables and no progress of the parts, only when each starts and ends
     #[arg(long)]
     quiet: bool,
 }
