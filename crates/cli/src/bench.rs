@@ -63,7 +63,7 @@ fn positive(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Runs it and shows what it found.
+/// Runs the bench and prints its result.
 pub(crate) fn bench(arguments: &BenchArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let BenchArguments { place, threads, size, seconds, bill_commits, no_changes, seed, output } = arguments;
     output.check()?;

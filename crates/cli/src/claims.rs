@@ -1,6 +1,6 @@
 //! `inkstone lab claims`.
 //!
-//! *Owns*: its arguments. *May not touch*: measuring, answers, how they look.
+//! *Owns*: its arguments. *May not touch*: measuring, answers, their tables.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -50,7 +50,7 @@ fn time_scale(text: &str) -> Result<f64, String> {
     known.ok_or_else(|| format!("{text:?}: take a factor from 0.01 to 100"))
 }
 
-/// Runs the claims and shows their answers. Exits with 1 when none could be run.
+/// Runs the claims and prints their answers. Exits with 1 if none could run.
 pub(crate) fn claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if arguments.list {
         return Ok(list());

@@ -1,6 +1,6 @@
 //! `inkstone lab compare`.
 //!
-//! *Owns*: its arguments, and how its answer looks. *May not touch*: comparing.
+//! *Owns*: its arguments, and how its answer is printed. *May not touch*: comparing.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub(crate) struct CompareArguments {
     json: bool,
 }
 
-/// Compares and says what changed.
+/// Compares two results and prints what changed.
 pub(crate) fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let (first, second) = (read_file(&arguments.first)?, read_file(&arguments.second)?);
     let found = run(&first, &second).map_err(anyhow::Error::msg)?;

@@ -1,6 +1,6 @@
 //! `inkstone lab engines`.
 //!
-//! *Owns*: its arguments, and how its answer looks. *May not touch*: the rules (`inkstone_lab::engines`).
+//! *Owns*: its arguments, and how its answer is printed. *May not touch*: the rules (`inkstone_lab::engines`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ pub(crate) struct EnginesArguments {
     json: bool,
 }
 
-/// Says what the result means for engines, and what it does not say for which reason.
+/// Prints the settings that follow from a result, and why others do not follow.
 pub(crate) fn engines(arguments: &EnginesArguments) -> anyhow::Result<ExitCode> {
     let name = arguments.file.display();
     let json = std::fs::read_to_string(&arguments.file).with_context(|| format!("read {name}"))?;

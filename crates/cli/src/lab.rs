@@ -35,14 +35,14 @@ use crate::report::{ReportArguments, report};
 use crate::results::{self, ResultCommand};
 use crate::select::{Billed, Device, Running, Selection, Where, title};
 
-/// 256 commits of 4 KiB in a pass: a dozen file systems take minutes, not an hour.
+/// A pass of 256 commits of 4 KiB: a dozen file systems take minutes, not an hour.
 const IMAGE_FILE_BYTES: u64 = 1 << 20;
 /// The image of article 1.
 const PUBLISHED_IMAGE_BYTES: u64 = 2 << 30;
 const IMAGE_BYTES: u64 = 512 << 20;
-/// What article 3 wrote zeros over.
+/// The bytes that article 3 zeroed.
 const PUBLISHED_ZEROING_BYTES: u64 = 10 << 30;
-/// Enough to see what repeats.
+/// Enough to see which requests repeat.
 const TIMELINE_COMMITS: usize = 3;
 
 const EXAMPLES: &str = "\
@@ -192,7 +192,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut context = Context { stop, progress: &mut progress, command };
     match &arguments.command {
-        // These have had their answer above.
+        // Answered above.
         None | Some(LabCommand::Results(_) | LabCommand::Published(_)) => quick_tier(arguments, &mut context),
         Some(LabCommand::Write { place, selection, running, device, .. }) => {
             let options = write_options(place, selection, running, device)?;
@@ -242,14 +242,14 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
     }
 }
 
-/// Shows the result. A disk that filled up during the run is no success, whatever was measured before.
+/// Prints the result. A run during which the disk filled up is no success, whatever it measured before.
 pub(crate) fn show(output: &Output, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
     let code = output.show(result, view)?;
     let full = result.warnings.iter().any(|warning| warning.name == DISK_FULL_WARNING);
     Ok(if full && !result.interrupted { ExitCode::FAILURE } else { code })
 }
 
-/// In one directory, or in several: then the question is which.
+/// In one directory, or in several to find the best of them.
 fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
     let LabArguments { directories, output, .. } = arguments;
     if directories.len() > 1 {
@@ -289,7 +289,7 @@ fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {
     if given.is_empty() { all.to_vec() } else { given.to_vec() }
 }
 
-/// E3 looks at every arm of E1 at 4 KiB and at 512 B.
+/// E3 bills every arm of E1 at 4 KiB and at 512 B.
 fn bill_cells(selection: &Selection) -> anyhow::Result<Vec<inkstone_lab::cell::Cell>> {
     let mut both = selection.clone();
     both.or_write_sizes(&[4096, 512]);
@@ -304,7 +304,7 @@ fn write_options(
 ) -> anyhow::Result<MeasureOptions> {
     let mut plan = running.plan(selection, Preset::E1, "")?;
     plan.title = title(&plan.cells) + &running.cut(&plan.cells);
-    // The figures of so few rounds are compared with nothing.
+    // Too few rounds to compare anything.
     let conclude = plan.rounds >= ROUNDS_MIN;
     Ok(MeasureOptions {
         preconditions: device.precondition.clone(),

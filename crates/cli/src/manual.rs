@@ -1,6 +1,6 @@
-//! `inkstone completions` and `inkstone man`: made from the command line's own definition.
+//! `inkstone completions` and `inkstone man`, generated from the definition of the command line.
 //!
-//! *Owns*: where they go. *May not touch*: what they say.
+//! *Owns*: where the output goes. *May not touch*: its text.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ pub(crate) enum ManualCommand {
     },
 }
 
-/// Prints or writes what was asked for.
+/// Prints or writes them.
 pub(crate) fn run(command: &ManualCommand, mut definition: Command) -> anyhow::Result<ExitCode> {
     match command {
         ManualCommand::Completions { shell } => {

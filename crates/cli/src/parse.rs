@@ -1,6 +1,6 @@
-//! Values as people type them: sizes, durations, names.
+//! Parses values as people type them: sizes, durations, names.
 //!
-//! *Owns*: the spelling. *May not touch*: whether a value makes sense where it is used.
+//! *Owns*: the spelling. *May not touch*: whether a value is valid where it is used.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use inkstone_io::NamedChoice;
 use inkstone_lab::labels;
 
-/// A parser for one of the names of `T`; an unknown one is answered with the nearest.
+/// A parser for one of the names of `T`; for an unknown name the error suggests the nearest.
 pub(crate) fn names<T: NamedChoice + Send + Sync>() -> impl TypedValueParser<Value = T> {
     names_of(T::ALL)
 }
 
-/// As [`names`], for those that make sense here.
+/// As [`names`], for some of the names.
 pub(crate) fn names_of<T: NamedChoice + Send + Sync>(
     choices: &[T],
 ) -> impl TypedValueParser<Value = T> + use<T> {
@@ -23,13 +23,13 @@ pub(crate) fn names_of<T: NamedChoice + Send + Sync>(
     })
 }
 
-/// What it is, and the system calls that it stands for, by the table that a test holds against strace.
+/// Its summary, and the system calls that it stands for, from the table that a test compares with strace.
 fn help_of<T: NamedChoice>(choice: T) -> String {
     let calls = labels::of(T::WHAT, choice.name()).map(|label| label.words()).unwrap_or_default();
     if calls.is_empty() { choice.summary().into() } else { format!("{} [{calls}]", choice.summary()) }
 }
 
-/// `4096`, `4KiB`, `1GiB`, `512B`; `4k` and `4K` are powers of two as well, as in fio and dd.
+/// `4096`, `4KiB`, `1GiB`, `512B`; `4k` and `4K` are powers of two too, as in fio and dd.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

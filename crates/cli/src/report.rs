@@ -1,6 +1,6 @@
 //! `inkstone lab report`.
 //!
-//! *Owns*: which file is read and which is written. *May not touch*: what the page says.
+//! *Owns*: which file it reads and which it writes. *May not touch*: the page's text.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ Examples:
   inkstone lab report out.json -o report.html
   inkstone lab report - < out.json -o -                             from stdin to stdout";
 
-/// What is drawn, and where it goes.
+/// Arguments of `inkstone lab report`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArguments {
@@ -27,7 +27,7 @@ pub(crate) struct ReportArguments {
     output: Option<PathBuf>,
 }
 
-/// Draws the page.
+/// Makes the page.
 pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let from = &arguments.result;
     let json = if is_standard(from) {

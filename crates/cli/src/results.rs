@@ -1,6 +1,6 @@
 //! The subcommands of `inkstone lab` that are about results and choices, not about measuring one thing.
 //!
-//! *Owns*: which there are. *May not touch*: what each does.
+//! *Owns*: the list of them. *May not touch*: what each does.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! Which cells to run: a preset, or lists of coordinates crossed with each other, and the sizes of both.
+//! Which cells to run: a preset, or all combinations of lists of coordinates, with their sizes.
 //!
 //! *Owns*: turning arguments into a plan. *May not touch*: running it.
 
@@ -16,7 +16,7 @@ use inkstone_lab::stage::Leftover;
 
 use crate::parse::{duration, names, size};
 
-/// A difference of 10% shows in as many on a quiet disk.
+/// Enough to show a difference of 10% on a quiet disk.
 const ROUNDS: u32 = 7;
 /// The published size of E1 and E2, and the published pause between passes.
 pub(crate) const PUBLISHED_BYTES: u64 = 1 << 30;
@@ -96,7 +96,7 @@ pub(crate) struct Running {
     seed: Option<u64>,
 }
 
-/// In which states of the device.
+/// Which preconditions of the device.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Device {
     /// Precondition of the device before each round; with several, their rounds take turns, and differences are reported
@@ -107,10 +107,10 @@ pub(crate) struct Device {
     pub(crate) fill_size: Option<u64>,
 }
 
-/// How a bill is asked for, beside the cells.
+/// What bills to make for the cells.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Billed {
-    /// Commits in each.
+    /// Commits in each bill.
     pub(crate) commits: u64,
     /// Commits shown request by request.
     pub(crate) timeline_commits: usize,
@@ -118,21 +118,21 @@ pub(crate) struct Billed {
 }
 
 impl Selection {
-    /// Takes this file size if none was given.
+    /// Uses this file size if none was given.
     pub(crate) fn or_size(&mut self, file_bytes: u64) {
         if self.size.is_none() && !self.published {
             self.size = Some(file_bytes);
         }
     }
 
-    /// Takes these write sizes if none was given.
+    /// Uses these write sizes if none was given.
     pub(crate) fn or_write_sizes(&mut self, sizes: &[u64]) {
         if self.write_size.is_empty() {
             self.write_size = sizes.to_vec();
         }
     }
 
-    /// The directory's arguments in the end: `preset` if nothing was named.
+    /// The cells to run; those of `preset` if none were named.
     pub(crate) fn cells(&self, preset: Preset) -> anyhow::Result<Vec<Cell>> {
         let crossed = self.crossed();
         let base = match self.preset {
@@ -164,19 +164,19 @@ impl Selection {
         self.chosen(cells)
     }
 
-    /// The place of the preset's baseline among these cells, which may be synced otherwise.
+    /// The index of the preset's baseline among these cells, whose durability may differ from the preset's.
     fn baseline(&self, preset: Preset, cells: &[Cell]) -> usize {
         let place = preset.baseline();
         let Some((&durability, base)) = self.durability.first().zip(preset.cells().get(place).copied())
         else {
             return place;
         };
-        // Cells that differed only in their sync are one now.
+        // Cells that differed only in durability are equal now.
         let strategy = Strategy { durability, ..base.strategy };
         cells.iter().position(|cell| cell.strategy == strategy).unwrap_or(0)
     }
 
-    /// A preset's cells with the durabilities that were asked for, each cell with each.
+    /// The cells of a preset, each with every durability that was asked for.
     fn synced_otherwise(&self, cells: Vec<Cell>) -> Vec<Cell> {
         if self.durability.is_empty() {
             return cells;
@@ -208,7 +208,7 @@ impl Selection {
         }
     }
 
-    /// The lists crossed; empty when no list was given.
+    /// All combinations of the lists; empty if no list was given.
     fn crossed(&self) -> Vec<Cell> {
         let given = [
             self.preparation.len(),
@@ -217,7 +217,7 @@ impl Selection {
             self.durability.len(),
             self.engine.len(),
         ];
-        // With a preset the durabilities are put into its cells.
+        // With a preset the durabilities go into its cells.
         if self.preset.is_some() || given.iter().all(|&count| count == 0) {
             return Vec::new();
         }
@@ -258,12 +258,12 @@ impl Selection {
     }
 }
 
-/// What was given, or the one that stands for nothing given.
+/// The given values, or the default.
 fn or_default<T: Copy>(given: &[T], default: T) -> Vec<T> {
     if given.is_empty() { vec![default] } else { given.to_vec() }
 }
 
-/// Sizes that fit no cell are a mistake of the command line, not of one cell.
+/// Sizes that are invalid for any cell are an error of the command line, not of a cell.
 fn check_sizes(cells: &[Cell]) -> anyhow::Result<()> {
     for cell in cells {
         if let Err(reason) = cell.check_sizes() {
@@ -334,14 +334,14 @@ impl Running {
 
     fn rounds(&self, selection: &Selection) -> u32 {
         let published = selection.published.then_some(match selection.preset {
-            // Articles 2 to 4 time whole files: article 4 three times.
+            // Articles 2 to 4 time whole files, article 4 three times.
             Some(Preset::E1 | Preset::E1Removed | Preset::E1Order) => 3,
             _ => 1,
         });
         self.rounds.or(published).unwrap_or(ROUNDS)
     }
 
-    /// What a timed pass was cut to, for the title: nothing where whole files are written.
+    /// Where a timed pass stops, for the title; empty if whole files are written.
     pub(crate) fn cut(&self, cells: &[Cell]) -> String {
         let whole = cells.iter().map(Cell::commits).max().unwrap_or(0);
         let commits = self.commits.filter(|&commits| commits < whole);
@@ -355,7 +355,7 @@ impl Running {
 }
 
 impl Billed {
-    /// One short round, so that every cell has a latency beside its bill.
+    /// One short round, so that every cell has a latency with its bill.
     pub(crate) fn plan(&self, cells: Vec<Cell>, title: &str) -> Plan {
         Plan {
             name: "bill".into(),
@@ -375,12 +375,12 @@ impl Billed {
     }
 }
 
-/// Another seed at each start; it stands in the result.
+/// A random seed; the result has it.
 pub(crate) fn seed() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// One line that says what a selection is.
+/// One line that describes a selection.
 pub(crate) fn title(cells: &[Cell]) -> String {
     let mut sizes: Vec<u64> = cells.iter().map(|cell| cell.write_bytes).collect();
     sizes.sort_unstable();

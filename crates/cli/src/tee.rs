@@ -1,7 +1,7 @@
 //! `inkstone tee`.
 //!
-//! *Owns*: its arguments, opening the log as they say. *May not touch*: writing, rotating: the log writer does; reading and
-//! ending: the files beside this one do.
+//! *Owns*: its arguments, and opening the log by them. *May not touch*: writing and rotating (the log writer's), reading and ending
+//! (the files of `tee/`).
 
 mod echo;
 mod pid_file;
@@ -199,7 +199,7 @@ impl TeeArguments {
             .notice(notice)
             .drain_timeout(self.grace)
             .on_event(|event| match event {
-                // `run.rs` says what was lost, at the end.
+                // `run.rs` reports lost lines at the end.
                 Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. } => {}
                 event => told::say_event(event),
             });
@@ -213,7 +213,7 @@ impl TeeArguments {
     }
 }
 
-/// What is read from a file and appended to it has no end, but the disk's.
+/// A log that is its own input would grow until the disk is full.
 fn refuse_own_input(log: &Path) -> anyhow::Result<()> {
     let input =
         std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());

@@ -1,6 +1,6 @@
 //! `inkstone tune`.
 //!
-//! *Owns*: its arguments, and how its answer looks. *May not touch*: measuring, choosing.
+//! *Owns*: its arguments, and how its answer is printed. *May not touch*: measuring, choosing.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ pub(crate) struct TuneArguments {
     json: bool,
 }
 
-/// Measures, keeps the choice, and says why.
+/// Measures, saves the choice, and prints why.
 pub(crate) fn tune(arguments: &TuneArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let result = run(&arguments.directory, !arguments.dry_run, stop)?;
     let text = if arguments.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };

@@ -59,7 +59,7 @@ impl AaArguments {
         &self.output
     }
 
-    /// Runs it and shows what it found.
+    /// Runs the comparison and prints its result.
     pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         const PAIRS: u32 = 200;
         let directory = self.place.directory.clone();

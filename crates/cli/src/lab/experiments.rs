@@ -98,7 +98,7 @@ pub(crate) enum ExperimentCommand {
     },
 }
 
-/// What `lab all` takes.
+/// Arguments of `lab all`.
 #[derive(Debug, Clone, Args)]
 #[command(group(ArgGroup::new("tier").args(["quick", "standard", "full"])))]
 pub(crate) struct AllArguments {
@@ -133,7 +133,7 @@ impl AllArguments {
     }
 }
 
-/// What the others take.
+/// Arguments of the other experiments.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
     #[command(flatten)]
@@ -154,9 +154,9 @@ pub(crate) struct Common {
     output: Output,
 }
 
-/// A turn of a row that is shorter than a moment says nothing.
+/// With more rounds the turns of a row get too short to measure.
 const ROUNDS: u32 = 7;
-/// As many requests as a ring takes with their linked syncs.
+/// The most requests that a ring takes together with their linked syncs.
 const THREADS_MAX: usize = 1024;
 
 impl Common {
@@ -170,7 +170,7 @@ impl Common {
         }
     }
 
-    /// Runs it, for `default_s` seconds if nothing else is said, and shows what it found.
+    /// Runs the experiment, for `default_s` seconds unless `--seconds` is given, and prints its result.
     fn run(&self, load: Load, default_s: u64, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         let options =
             ExperimentOptions { directory: self.place.directory.clone(), load, pace: self.pace(default_s) };
@@ -196,7 +196,7 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Whole blocks, for O_DIRECT.
+/// Takes whole blocks only, for O_DIRECT.
 fn file_size(text: &str) -> Result<u64, String> {
     match size(text)? {
         bytes if bytes >= 64 << 10 && bytes.is_multiple_of(4096) => Ok(bytes),
@@ -218,7 +218,7 @@ impl ExperimentCommand {
         }
     }
 
-    /// Runs it and shows what it found.
+    /// Runs the experiment and prints its result.
     pub(crate) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         match (self, self.load()) {
             (Self::All(all), _) => all.run(context),
@@ -227,7 +227,7 @@ impl ExperimentCommand {
         }
     }
 
-    /// What it does, and for how many seconds if nothing else is said; `None` of all together.
+    /// Its load, and its default time in seconds; `None` for all experiments together.
     fn load(&self) -> Option<(&Common, Load, u64)> {
         Some(match self {
             Self::All(_) => return None,
@@ -260,7 +260,7 @@ impl ExperimentCommand {
             Self::Mixed { common, size } => {
                 let mut plan = common.or_published(MixedPlan::published());
                 plan.file_bytes = size.unwrap_or(plan.file_bytes);
-                // Long turns: what a turn costs once is not to weigh beside fio's.
+                // Long turns, so that the fixed costs of a turn do not distort the comparison with fio.
                 (common, Load::Mixed(plan), 60)
             }
             Self::Text { common, lines } => {
@@ -272,7 +272,7 @@ impl ExperimentCommand {
         })
     }
 
-    /// What it does and how often, for whoever asks how long that takes.
+    /// Its load and pace, to estimate how long it takes.
     pub(super) fn effort(&self) -> Option<(Load, Pace)> {
         self.load().map(|(common, load, default_s)| (load, common.pace(default_s)))
     }

@@ -65,7 +65,7 @@ impl ZeroRangeArguments {
         let pause = if self.published { PUBLISHED_PAUSE } else { self.pause.unwrap_or_default() };
         ZeroRangeOptions {
             directory: self.place.directory.clone(),
-            // Article 1's.
+            // As in article 1.
             kinds: self
                 .file_systems
                 .clone()
@@ -82,7 +82,7 @@ impl ZeroRangeArguments {
         }
     }
 
-    /// Runs it and shows what it found.
+    /// Runs the experiment and prints its result.
     pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         show(&self.output, &zero_range(&self.options(), context)?, View::Runs)
     }

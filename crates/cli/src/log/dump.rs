@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::said;
 use crate::stdout::Stdout;
 
-/// Bytes shown of a payload when nothing is asked for.
+/// How many bytes of a payload are shown by default.
 const BEGINNING_BYTES: usize = 16;
 
 /// How payloads are shown.
@@ -39,7 +39,7 @@ pub(super) fn dump(
     let mut out = Stdout::new();
     let mut failed = None;
     for entry in entries {
-        // Also where nobody reads any more: whether there is damage is answered all the same.
+        // Continues if the reader of stdout has left: the exit code says whether there is damage.
         if stop.load(Ordering::Relaxed) {
             out.flush()?;
             return Ok(ExitCode::from(130));

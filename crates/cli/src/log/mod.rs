@@ -221,7 +221,7 @@ pub(crate) struct What {
     keep_for: Option<Duration>,
 }
 
-/// How records are told apart in a stream.
+/// How records are separated in a stream.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Framing {
     /// Separate records by NUL instead of line ends
@@ -232,10 +232,10 @@ pub(crate) struct Framing {
     binary: bool,
 }
 
-/// What tells records apart.
+/// What separates records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Separator {
-    /// This byte behind each.
+    /// This byte after each.
     Byte(u8),
     /// The length before each.
     Length,
@@ -270,7 +270,7 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
     }
 }
 
-/// An error with what to do about it.
+/// The error, with what to do about it.
 fn said(error: Error) -> anyhow::Error {
     let cure = match &error {
         Error::NoLog { path } => return no_log(path),

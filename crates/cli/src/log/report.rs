@@ -1,6 +1,6 @@
 //! `inkstone verify` and `inkstone info`.
 //!
-//! *Owns*: how a report looks, as text and as JSON. *May not touch*: what it says.
+//! *Owns*: how a report is printed, as text and as JSON. *May not touch*: what it says.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use super::{InfoArguments, ReportArguments, said};
 use crate::columns::{human, plural, range, table};
 use crate::stdout::print;
 
-/// Could not be found out.
+/// Exit code of `verify` when it could not check the log.
 const UNKNOWN: u8 = 2;
 
 /// Reads the whole log and says whether it is intact.
@@ -32,7 +32,7 @@ pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says what an opening would find, and how it would write.
+/// Prints what an opening would find, and how it would write.
 pub(super) fn info(arguments: &InfoArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let report = inspect::look_until(&arguments.report.directory, stop).map_err(said)?;
     let choice = inspect::choice(&arguments.report.directory).map_err(said)?;
@@ -63,7 +63,7 @@ fn choice_json(choice: &Choice) -> Value {
     })
 }
 
-/// What the files tell, for Prometheus.
+/// The numbers in the log's files, for Prometheus.
 fn prometheus(report: &Report) -> String {
     let path = report.path.display().to_string();
     let label = path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -209,7 +209,7 @@ fn info_text(report: &Report, choice: &Choice) -> String {
     text
 }
 
-/// Who makes the system calls. Without io_uring there is nothing that a container could refuse.
+/// Which engines make the system calls. Without io_uring there is nothing for a container to refuse.
 fn engines_text(choice: &Choice) -> String {
     let word = |engine: EngineKind| format!("{engine} ({})", engine.summary());
     format!("writing: {}; reading ahead: {}", word(choice.strategy.engine), word(choice.reading))

@@ -76,7 +76,7 @@ fn place(arguments: &AnyArguments) -> Result<Box<dyn Place>, String> {
     Ok(Box::new(PowerCut::new(directory, kind, states)?))
 }
 
-/// Crashes the writer and shows what the reader found.
+/// Crashes the writer and prints what the reader found.
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
     let mut place = place(arguments).map_err(anyhow::Error::msg)?;

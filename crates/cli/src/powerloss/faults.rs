@@ -1,6 +1,6 @@
 //! `inkstone powerloss faults`, and the process that uses the log there.
 //!
-//! *Owns*: their arguments, and showing the certificates. *May not touch*: faults, judging.
+//! *Owns*: their arguments, and printing the certificates. *May not touch*: faults, judging.
 
 use std::io::{BufReader, stdin, stdout};
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ pub(crate) struct WorkerArguments {
     mistake: Option<Mistake>,
 }
 
-/// Runs it and shows what it found.
+/// Runs the lab and prints its result.
 pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
     let campaign = Campaign {
@@ -95,7 +95,7 @@ pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::
     super::conclude(&certificates, file, stop)
 }
 
-/// Is the process that uses the log.
+/// The process that uses the log.
 pub(crate) fn worker(arguments: &WorkerArguments) -> anyhow::Result<ExitCode> {
     let WorkerArguments { ref directory, way, threads, seed, mistake } = *arguments;
     let usage = Use { way, threads, seed, mistake };

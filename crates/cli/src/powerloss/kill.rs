@@ -50,7 +50,7 @@ pub(crate) struct WriterArguments {
     round: u32,
 }
 
-/// Kills writers and shows what it found.
+/// Kills writers and prints the result.
 pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let KillArguments { directory, rounds, seed, certificate, lie } = arguments;
     let mut writer = vec!["powerloss".into(), "kill-writer".into(), "--seed".into(), seed.to_string()];
@@ -72,7 +72,7 @@ pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Resu
     super::conclude(&[outcome.certificate], file, stop)
 }
 
-/// Is the writer that is killed.
+/// The writer that is killed.
 pub(crate) fn write(arguments: &WriterArguments) -> anyhow::Result<ExitCode> {
     let WriterArguments { seed, lie, directory, round } = arguments;
     let round = Round::new(*seed, *round);

@@ -1,6 +1,6 @@
 //! `inkstone powerloss mistakes`.
 //!
-//! *Owns*: its arguments, showing what was caught. *May not touch*: what a mistake does, what the labs judge.
+//! *Owns*: its arguments, printing what was caught. *May not touch*: what a mistake does, how the labs judge.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,12 +30,12 @@ pub(crate) struct MistakesArguments {
     write: Option<PathBuf>,
 }
 
-/// Runs it and shows what caught what; fails if a mistake was not noticed.
+/// Prints which lab caught which mistake; fails if a mistake was not noticed.
 pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let of_the_labs: Vec<_> =
         Mistake::ALL.iter().copied().filter(|mistake| !EXPLORED.contains(mistake)).collect();
     let all = if arguments.mistakes.is_empty() { &of_the_labs } else { &arguments.mistakes };
-    // A panic is one way to be caught; it need not fill the terminal.
+    // A panic is one way to be caught: its message need not fill the terminal.
     std::panic::set_hook(Box::new(|_| {}));
     let page = arguments.write.as_deref();
     let read = |page: &Path| std::fs::read_to_string(page).with_context(|| page.display().to_string());
@@ -58,7 +58,7 @@ pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyh
     Ok(if blind == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The third cell of a mistake's row is the labs'.
+/// Replaces the third cell of a mistake's row, which belongs to the labs.
 fn with_figures(page: &str, mistake: Mistake, labs: &str) -> String {
     let begin = format!("| `{}`:", mistake.name());
     let row = |line: &str| {

@@ -1,6 +1,6 @@
-//! `inkstone powerloss record`, `replay` and `show`: one recording, made, looked at again, and told in words.
+//! `inkstone powerloss record`, `replay` and `show`: makes one recording, checks it again, and describes it in words.
 //!
-//! *Owns*: their arguments and words. *May not touch*: how states are made or judged.
+//! *Owns*: their arguments and words. *May not touch*: how states are created or judged.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -105,7 +105,7 @@ fn load(file: &std::path::Path) -> anyhow::Result<(Recording, Chronicle)> {
     Ok((recording, chronicle))
 }
 
-/// Looks at states of a recording.
+/// Checks states of a recording.
 pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let (recording, chronicle) = load(&arguments.file)?;
     let spec = chronicle.spec;
@@ -151,7 +151,7 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tells a recording or a certificate in words.
+/// Describes a recording or a certificate in words.
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let file = &arguments.file;
     let bytes = std::fs::read(file).with_context(|| format!("read {}", file.display()))?;

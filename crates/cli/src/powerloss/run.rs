@@ -1,6 +1,6 @@
 //! `inkstone powerloss run`.
 //!
-//! *Owns*: its arguments, and showing the certificates. *May not touch*: how states are made or judged.
+//! *Owns*: its arguments, and printing the certificates. *May not touch*: how states are created or judged.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,7 +57,7 @@ pub(crate) struct RunArguments {
     mistake: Option<Mistake>,
 }
 
-/// Runs it and shows what it found.
+/// Runs the lab and prints its result.
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
     let campaign = Campaign {

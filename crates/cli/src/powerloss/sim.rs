@@ -93,7 +93,7 @@ fn classes() -> String {
     FaultClass::ALL.iter().map(line).collect()
 }
 
-/// What is there already stays: it is a disk that an earlier version of the log has left.
+/// Keeps files that exist: each is a disk that an earlier version of the log has left.
 fn save_corpus(directory: &Path) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     for (name, scene) in scenes().map_err(anyhow::Error::msg)? {
@@ -108,7 +108,7 @@ fn save_corpus(directory: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs it and shows what it found.
+/// Runs the lab and prints its result.
 pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if arguments.list {
         crate::stdout::print(classes());
@@ -149,7 +149,7 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
     let certificate = report.certificate;
     let covered: u64 = certificate.classes.iter().map(|class| class.covered).sum();
     let looked = certificate.states() + covered;
-    // Processor time is not what the clock says where others want the cores too.
+    // Processor time, not elapsed time: other processes may use the cores too.
     let busy = (process_cpu_ns() - before_ns) as f64 / 1e9;
     let outcome = super::conclude(&[certificate], file, stop);
     say!(

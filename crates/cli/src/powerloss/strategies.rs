@@ -1,6 +1,6 @@
-//! `inkstone powerloss strategies`, and the process that it starts to write.
+//! `inkstone powerloss strategies`, and the writer that it starts.
 //!
-//! *Owns*: their arguments, and showing the table. *May not touch*: what a strategy does, how a verdict is found.
+//! *Owns*: their arguments, and printing the table. *May not touch*: what a strategy does, how a verdict is found.
 
 use std::io::{BufReader, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub(crate) struct StrategyWriterArguments {
     trial: Trial,
 }
 
-/// What went wrong has been said to the recorder.
+/// The recorder already has the error.
 pub(crate) fn write(arguments: &StrategyWriterArguments) -> anyhow::Result<ExitCode> {
     match write_steps(&arguments.trial, &arguments.directory, BufReader::new(stdin()), stdout()) {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -87,7 +87,7 @@ fn save(path: Option<&Path>, what: &impl serde::Serialize) -> anyhow::Result<()>
     std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))
 }
 
-/// Runs it and shows the table.
+/// Runs the lab and prints its table.
 pub(crate) fn strategies(arguments: &StrategiesArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let writer = ["powerloss", "strategy-writer"].map(String::from).to_vec();
     let campaign = Campaign {

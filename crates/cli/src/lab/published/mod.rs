@@ -1,10 +1,10 @@
 //! `inkstone lab published`: every published table at its own size, one after the other, into a directory.
 //!
-//! *Owns*: the order of parts, which of them are done, what is said before and after. *May not touch*: how any of them measures: each is
-//! the command that a person would type.
+//! *Owns*: the order of parts, which of them are done, the messages before and after. *May not touch*: how a part measures: each is
+//! a command that a person could type.
 //!
-//! A part is done when its result has its name. Until then it is written under another, so that a kill at any time leaves either a
-//! whole result or none, and the next start goes on with the first part that has none.
+//! A part is done once its result has its final name. Until then the result has another name, so a kill at any time leaves either a
+//! whole result or none. The next start continues with the first part that has none.
 
 mod effort;
 mod parts;
@@ -71,15 +71,15 @@ fn part(text: &str) -> Result<&'static Part, String> {
     known.ok_or_else(|| format!("{text:?} is no part; the parts are {}", names.join(", ")))
 }
 
-/// What there is of a part from before.
+/// What an earlier start has left of a part.
 enum Known {
     Whole(Box<LabResult>),
-    /// Something that was asked for is not in it.
+    /// Its result lacks something that the command was to measure.
     Lacks(String),
     Nothing,
 }
 
-/// What became of a part.
+/// How a part ended.
 #[derive(Debug)]
 enum Done {
     Before(Box<LabResult>),
@@ -96,7 +96,7 @@ impl PublishedArguments {
         })
     }
 
-    /// Does what is not done yet.
+    /// Runs the parts that are not done yet.
     pub(super) fn run(&self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
         ensure!(directory.is_dir(), "there is no directory {}", directory.display());
@@ -104,7 +104,7 @@ impl PublishedArguments {
             fs::create_dir_all(&self.results)
                 .with_context(|| format!("create directory {}", self.results.display()))?;
         }
-        // Of the directory itself, so that nothing is left; a killed one holds it no more.
+        // Locks the directory itself: no lock file stays behind, and a killed process releases its lock.
         let lock = (!self.list).then(|| fs::File::open(&self.results)).transpose()?;
         if let Some(lock) = &lock
             && lock.try_lock().is_err()
@@ -149,7 +149,7 @@ impl PublishedArguments {
         self.sum_up(&found)
     }
 
-    /// A part takes hours: without a place for its result none is begun.
+    /// Checks that results can be written, before a part runs for hours.
     fn check_writable(&self) -> anyhow::Result<()> {
         const ROOM_BYTES: usize = 4 << 20;
         let path = self.results.join("room.part");
@@ -157,7 +157,7 @@ impl PublishedArguments {
             file.write_all(&vec![0; ROOM_BYTES])?;
             file.sync_all()
         });
-        // What is left of one that failed takes room as well.
+        // What a failed write has left takes room as well.
         let removed = fs::remove_file(&path);
         written.and(removed).with_context(|| {
             format!(
@@ -168,7 +168,7 @@ impl PublishedArguments {
         })
     }
 
-    /// Results of two disks, or of two machines, make no table.
+    /// Refuses to mix results of two disks or two machines in one table.
     fn check_same_disk(&self, here: &Here, directory: &Path) -> anyhow::Result<()> {
         for part in self.parts() {
             if let Known::Whole(result) = self.known(part)
@@ -184,7 +184,7 @@ impl PublishedArguments {
         Ok(())
     }
 
-    /// Says what is done, and what each of the others takes; gives the names of those.
+    /// Prints which parts are done and what the others take; returns the names of the others.
     fn announce(&self, commit_s: f64, here: &Here) -> anyhow::Result<Vec<&'static str>> {
         let mut open = Vec::new();
         let mut sum = Effort::default();
@@ -233,12 +233,12 @@ impl PublishedArguments {
         self.results.join(format!("{}.json", part.name))
     }
 
-    /// Of a result that is not whole: never taken as done.
+    /// The name of an incomplete result, which never counts as done.
     fn beside(&self, part: &Part, state: &str) -> PathBuf {
         self.results.join(format!("{}.{state}.json", part.name))
     }
 
-    /// The result of a part, by the same command.
+    /// The result of a part, if the same command made it.
     fn known(&self, part: &Part) -> Known {
         let text = fs::read_to_string(self.path(part)).ok();
         let result = text.and_then(|text| serde_json::from_str::<LabResult>(&text).ok());
@@ -252,7 +252,7 @@ impl PublishedArguments {
     }
 
     fn one(&self, part: &Part, directory: &Path, stop: &AtomicBool) -> anyhow::Result<LabResult> {
-        // `fallocate` and the others take it as their last word.
+        // The directory comes last: every subcommand takes it there.
         let (path, raw) = (self.path(part), self.results.join(format!("{}.part", part.name)));
         let named = [raw.display().to_string(), directory.display().to_string()];
         let mut words = part.words(self.small);
@@ -275,7 +275,7 @@ impl PublishedArguments {
             say!("{}: interrupted; what was measured is in {}", part.name, kept.display());
             return Ok(result);
         }
-        // 2 is for output that was lost, which the end of the program says.
+        // Code 2 means lost output, which the end of the program reports.
         ensure!(
             code != ExitCode::FAILURE,
             "nothing could be measured, or the disk filled up: see {}",
@@ -289,14 +289,14 @@ impl PublishedArguments {
         result.command = part.line(self.small);
         whole["command"] = result.command.clone().into();
         write_whole(&path, &raw, &(serde_json::to_string(&whole)? + "\n"))?;
-        // What there was of it is of no more use.
+        // Earlier incomplete results are of no more use.
         for state in ["interrupted", "incomplete"] {
             let _ = fs::remove_file(self.beside(part, state));
         }
         Ok(result)
     }
 
-    /// The answers of a part that has any.
+    /// The answers of a part that checks claims.
     fn claims(&self, part: &Part) -> Vec<Answer> {
         let text = fs::read_to_string(self.path(part)).unwrap_or_default();
         serde_json::from_str::<ClaimsResult>(&text).map(|found| found.claims).unwrap_or_default()
@@ -326,7 +326,7 @@ impl PublishedArguments {
     }
 }
 
-/// Under its own name only when all of it is on the disk.
+/// Renames the file to its own name only after all of it is on the disk.
 fn write_whole(path: &Path, beside: &Path, text: &str) -> anyhow::Result<()> {
     let written = || format!("write {}", path.display());
     fs::write(beside, text).with_context(written)?;
@@ -334,7 +334,7 @@ fn write_whole(path: &Path, beside: &Path, text: &str) -> anyhow::Result<()> {
     fs::rename(beside, path).with_context(written)
 }
 
-/// The arguments of `inkstone lab` that these words are.
+/// Parses these words as arguments of `inkstone lab`.
 pub(super) fn parse(words: &[&str]) -> anyhow::Result<LabArguments> {
     let definition = LabArguments::augment_args(clap::Command::new("lab"));
     let all = std::iter::once("lab").chain(words.iter().copied());

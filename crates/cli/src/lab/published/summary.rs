@@ -1,4 +1,4 @@
-//! The table at the end: what was seen, part by part, in the form that docs/lab.md has.
+//! The table at the end: the results part by part, in the form of docs/lab.md.
 //!
 //! *Owns*: that text. *May not touch*: figures.
 
@@ -17,7 +17,7 @@ use super::whole::measured_on;
 pub(super) struct Seen<'a> {
     pub(super) part: &'static Part,
     pub(super) result: &'a LabResult,
-    /// Of those that answer claims.
+    /// The answers of parts that check claims.
     pub(super) claims: Vec<Answer>,
 }
 
@@ -58,7 +58,7 @@ fn escaped(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// The findings; without one, that the figures stand below.
+/// The findings; without one, where the figures are.
 fn in_words(seen: &Seen<'_>) -> String {
     let result = seen.result;
     let runs = result.runs.iter().filter_map(|run| run.finding.as_ref());
@@ -95,7 +95,7 @@ fn cell_figures(cell: &CellResult) -> String {
         Outcome::NotRun => return "not run | |".into(),
     };
     let whole = cell.what.file_bytes / cell.what.write_bytes.max(1);
-    // Only rounds that wrote the whole file have such a time.
+    // Only rounds that wrote the whole file have a time for it.
     let wrote_all = measured.rounds.iter().filter(|round| round.commits >= whole);
     let seconds: Vec<f64> = wrote_all.map(|round| round.total_ns as f64 / 1e9).collect();
     let each: Vec<String> = seconds.iter().map(|s| format!("{s:.2}")).collect();

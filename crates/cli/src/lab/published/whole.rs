@@ -1,6 +1,6 @@
 //! Whether a part can be done here, whether its result is a whole one, and whether it is of this disk.
 //!
-//! *Owns*: those answers, in words. *May not touch*: what becomes of a part that is not done.
+//! *Owns*: those answers, in words. *May not touch*: what happens to a part that is not done.
 
 use std::path::Path;
 
@@ -14,17 +14,17 @@ use inkstone_lab::warnings::DISK_FULL_WARNING;
 use super::{Part, parse};
 use crate::lab::LabCommand;
 
-/// These say that something which was asked for is not in the result.
+/// Warnings which mean that the result lacks something.
 const MISSING: [&str; 5] = ["part-failed", "no-root", "left-out", "cut-short", DISK_FULL_WARNING];
 
-/// What is not in the result, if anything is not.
+/// What the result lacks, if anything.
 pub(super) fn missing(result: &LabResult) -> Option<String> {
     let warnings = result.warnings.iter().filter(|warning| MISSING.contains(&warning.name.as_str()));
     let said = warnings.map(|warning| warning.text.clone());
     said.chain(result.runs.iter().filter_map(unmeasured)).next()
 }
 
-/// A run of which nothing came: its question was refused.
+/// Why a run measured nothing at all.
 fn unmeasured(run: &Run) -> Option<String> {
     if run.cells.iter().any(|cell| cell.outcome.measured().is_some()) {
         return None;
@@ -38,7 +38,7 @@ fn unmeasured(run: &Run) -> Option<String> {
     Some(format!("{} on {} measured nothing: {why}", run.name, run.place.name))
 }
 
-/// The user, and the disk that is to be measured.
+/// The user, the machine, and the disk to measure.
 #[derive(Debug)]
 pub(super) struct Here {
     is_root: bool,
@@ -54,7 +54,7 @@ impl Here {
         Ok(Self { is_root: is_root(), mount_options: found.mount.options, place, machine: machine() })
     }
 
-    /// What the result was measured on, where that is another disk, another mount or another machine than this.
+    /// Where the result was measured, if on another disk, mount or machine than this.
     pub(super) fn is_not_of(&self, result: &LabResult) -> Option<String> {
         let its = &result.machine;
         let same = (&its.kernel, &its.cpu, its.cpus);
@@ -64,7 +64,7 @@ impl Here {
                 machine_words(its)
             ));
         }
-        // An image of the lab's own lies on the disk; memory is beside it.
+        // An image of the lab lies on the disk itself.
         let mut chains =
             places(result).map(|place| std::iter::successors(Some(place), |one| one.host.as_deref()));
         if chains.any(|mut chain| chain.any(|place| mounted(place) == mounted(&self.place))) {
@@ -75,7 +75,7 @@ impl Here {
         Some(format!("{}, but this is {}", disk_words(bottom), disk_words(&self.place)))
     }
 
-    /// Why the part cannot be done here, with what to do about it.
+    /// Why the part cannot run here, and what to do about it.
     pub(super) fn refuses(&self, part: &Part, is_small: bool) -> anyhow::Result<Option<String>> {
         if part.needs_root && !self.is_root {
             return Ok(Some("it needs root: run the same command with sudo".into()));
@@ -95,16 +95,16 @@ impl Here {
     }
 }
 
-/// Every place that something was measured in.
+/// Every place with a measurement.
 fn places(result: &LabResult) -> impl Iterator<Item = &Place> {
     let runs = result.runs.iter().map(|run| &run.place);
     let experiments = result.experiments.iter().map(|experiment| &experiment.place);
     let all = runs.chain(experiments).chain(result.fallocate.iter().map(|atlas| &atlas.place));
-    // One that could not be made has none.
+    // An image that could not be created has no place.
     all.filter(|place| !place.file_system.is_empty())
 }
 
-/// What makes two mounts of two devices the same one. Whether free blocks are discarded is changed for a single part.
+/// What two places must share to be the same mount. `discard` is left out, since a user changes it for a single part.
 fn mounted(place: &Place) -> (&str, Option<&str>, Option<&str>, Vec<&str>) {
     let is_discard = |option: &&str| option.trim_start_matches("no").starts_with("discard");
     let options = place.mount_options.split(',').filter(|option| !is_discard(option)).collect();
@@ -122,7 +122,7 @@ fn machine_words(machine: &Machine) -> String {
     format!("{} CPUs ({}), Linux {}", machine.cpus, machine.cpu, machine.kernel)
 }
 
-/// For the head of a table: the machine, and the disk below everything that was measured.
+/// For the head of a table: the machine, and the disk below all measurements.
 pub(super) fn measured_on(result: &LabResult) -> String {
     let on = places(result).find(|place| place.device.is_some()).or_else(|| places(result).next());
     let bottom = on.and_then(|place| std::iter::successors(Some(place), |one| one.host.as_deref()).last());
