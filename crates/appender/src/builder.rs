@@ -223,11 +223,13 @@ impl Builder {
         let refused = |why: &str| Error::invalid("open log", &self.path, why);
         // Looked at and not opened: opening a pipe waits for its other end.
         if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
-            return Err(refused("it is no plain file").advise("a log is a plain file, or a link to one"));
+            return Err(
+                refused("it is not a regular file").advise("a log is a regular file, or a link to one")
+            );
         }
         let path = follow(&self.path)?.ok_or_else(|| refused("too many symbolic links"))?;
         let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| refused("its name is missing or is no UTF-8"))?;
+        let name = name.ok_or_else(|| refused("its name is missing or not UTF-8"))?;
         let folder = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -285,7 +287,7 @@ fn follow(path: &Path) -> Result<Option<PathBuf>> {
         if !owner.may_lead() {
             let why = format!("it is a symbolic link of another user ({})", owner.user);
             let error = Error::invalid("open log", &path, why);
-            return Err(error.advise("root follows only links of root's; look who put it there"));
+            return Err(error.advise("root follows only links that root owns; find out who put it there"));
         }
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }

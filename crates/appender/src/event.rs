@@ -74,25 +74,25 @@ impl fmt::Display for Event<'_> {
             Event::Resumed { after } => write!(f, "log lines are written again, after {after:.1?}"),
             Event::SyncFailed(error) => write!(f, "log lines may not be durable: {error}"),
             Event::Rotated { to } => write!(f, "log rotated to {to}"),
-            Event::HousekeepingFailed(error) => write!(f, "keeping log files in order: {error}"),
+            Event::HousekeepingFailed(error) => write!(f, "housekeeping of log files failed: {error}"),
             Event::Recovered(recovery) => write!(f, "{recovery}"),
             Event::Lost { unwritten_lines, dropped: Dropped { lines, bytes, .. } } => write!(
                 f,
                 "the log is closed: {unwritten_lines} lines were not written, {lines} lines ({bytes} bytes) were dropped \
-                 and the file does not say so"
+                 without a notice in the file"
             ),
             Event::HookPanicked { hook } => write!(f, "the hook for {hook} panicked"),
             Event::StageGone(None) => f.write_str(
-                "the log's stage was removed by somebody, or its directory is another one; it is made anew",
+                "the log's stage was removed, or the log is in another directory now; a new stage was created",
             ),
             Event::StageGone(Some(error)) => {
                 write!(
                     f,
-                    "the log's stage was removed by somebody, or its directory is another one; a kill would lose lines: {error}"
+                    "the log's stage was removed, or the log is in another directory now; a kill would lose lines: {error}"
                 )
             }
-            Event::StageElsewhere(error) => write!(f, "the log's stage has another directory: {error}"),
-            Event::StageAside(error) => write!(f, "lines of another log were left alone: {error}"),
+            Event::StageElsewhere(error) => write!(f, "the log's stage is in another directory than usual: {error}"),
+            Event::StageAside(error) => write!(f, "lines of another log were kept aside: {error}"),
         }
     }
 }

@@ -200,7 +200,7 @@ impl Chores {
         if directory.look(whole)?.is_some_and(|named| (named.facts.device, named.facts.inode) == made) {
             return Ok(true);
         }
-        let why = "somebody has put another file there";
+        let why = "another file has that name by now";
         let error = Error::invalid("compress", directory.path().join(whole), why);
         Err(error.advise("the plain file stays"))
     }
@@ -224,7 +224,7 @@ impl Chores {
         }
         failing.foreign.insert(whole.to_owned(), facts);
         let why = same.err().map_or_else(|| "it holds something else".to_owned(), |error| error.to_string());
-        let why = format!("{whole} is there and is not its compressed form: {why}");
+        let why = format!("{whole} exists and is not its compressed form: {why}");
         let error = Error::invalid("compress", directory.path().join(name), why);
         self.events.tell(&Event::HousekeepingFailed(&error.advise("both stay; move one of them away")));
         Ok(false)

@@ -212,11 +212,11 @@ fn spawn(name: String, back: Back, stage: &mut Option<Stage>) -> std::io::Result
 
 /// Makes the link anew, at once; a file of that name that is no link is left alone.
 fn point(directory: &OsDirectory, link: &str, name: &str) -> Result<()> {
-    let advice = "lines are written all the same; the link is made with the next start";
+    let advice = "lines are written anyway; the next start creates the link";
     let made = || {
         if directory.look(link)?.is_some_and(|named| !named.is_link) {
             let path = directory.path().join(link);
-            return Err(Error::invalid("symlink", path, "there is a file of that name that is no link"));
+            return Err(Error::invalid("symlink", path, "a file of that name exists and is not a link"));
         }
         let new = format!(".{link}.inkstone-new");
         let _ = directory.remove(&new);

@@ -389,9 +389,9 @@ impl Output {
             // Renaming it would move the link. An opening goes by what it leads to.
             self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
             if !std::mem::replace(&mut self.is_link_told, true) {
-                let error = Error::invalid("rotate", self.path(), "somebody put a symbolic link there");
+                let error = Error::invalid("rotate", self.path(), "a symbolic link was put there");
                 let error =
-                    error.advise("lines go where it leads, and are not rotated until the log is opened anew");
+                    error.advise("lines go to its target, and files are not rotated until the log is closed and opened again");
                 self.events.tell(&Event::HousekeepingFailed(&error));
             }
         }
@@ -433,8 +433,8 @@ impl Output {
         let last = names::plain(&self.name, seconds, number);
         // It may be gone by the next time.
         self.last = newest(directory, &self.name);
-        let error = Error::invalid("rotate", self.path(), format!("there is no name behind {last}"));
-        Err(error.advise("lines go on into the same file; remove or rename the files of that time"))
+        let error = Error::invalid("rotate", self.path(), format!("there is no name after {last}"));
+        Err(error.advise("lines still go to the same file; remove or rename the files of that time"))
     }
 
     /// The end: what was reserved is given back, the file made ahead is taken away.

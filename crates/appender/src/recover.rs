@@ -47,10 +47,10 @@ impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} bytes of log lines of process {}, which was killed, were appended",
+            "{} bytes of log lines that process {} had not written were appended",
             self.bytes, self.process
         )?;
-        self.doubt.as_ref().map_or(Ok(()), |why| write!(f, "; some of them may be there twice: {why}"))
+        self.doubt.as_ref().map_or(Ok(()), |why| write!(f, "; some of them may be in the log twice: {why}"))
     }
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn stranger(bytes: &[u8], log: &Identity) -> Option<String> {
     let path = String::from_utf8_lossy(&head.path).into_owned();
     let process = head.process;
     (!pending(bytes, head.layout).is_empty())
-        .then(|| format!("lines of process {process}, which was killed, for the log {path}"))
+        .then(|| format!("lines that process {process} had not written to the log {path}"))
 }
 
 /// Whether there is anything in a stage that a killed process left.
@@ -236,7 +236,7 @@ pub(crate) fn recover(
     let directory = output.folder.get();
     let mut run = Run { stage, output, directory, patience, bytes: 0, doubt: None };
     if !is_this_boot && pending.iter().any(|one| one.place.is_some()) {
-        run.doubt = Some("the machine was started since".into());
+        run.doubt = Some("the machine was restarted since then".into());
     }
     for one in &pending {
         let place = one.place.filter(|_| is_this_boot);
@@ -384,11 +384,11 @@ impl Run<'_> {
         let log = directory.path().join(name);
         match len {
             None => {
-                let why = "the file that they were going to is not there: it was removed, or compressed";
+                let why = "the file that they were for is missing: it was removed or compressed";
                 self.doubt = Some(format!("{}: {why}", log.display()));
             }
             Some(len) if len < place.offset => {
-                self.doubt = Some(format!("{}: its file was cut, or is another one", log.display()));
+                self.doubt = Some(format!("{}: its file was truncated or replaced", log.display()));
             }
             Some(_) => {}
         }
@@ -407,7 +407,7 @@ impl Run<'_> {
 }
 
 fn stays(error: Error) -> Error {
-    error.advise("what a killed process left stays in memory; open the log again when this is put right")
+    error.advise("the lines of the killed process stay in memory; put this right and open the log again")
 }
 
 #[cfg(test)]

@@ -507,7 +507,7 @@ impl Patience {
 /// The error of a failed sync, for callers who ask whether lines are durable.
 pub(crate) fn not_durable(error: Error) -> Error {
     error.advise(
-        "lines written before it may be lost by a power loss, and no later sync can tell; the log goes on",
+        "a power loss may lose lines written before this sync, and no later sync can confirm them; the log continues",
     )
 }
 
@@ -516,6 +516,6 @@ fn closed() -> io::Error {
 }
 
 fn in_child() -> io::Error {
-    let text = "this process was forked from the one that opened the log: open one of its own here";
+    let text = "this process was forked from the one that opened the log: open another log here";
     io::Error::new(io::ErrorKind::Unsupported, text)
 }

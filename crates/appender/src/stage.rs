@@ -149,7 +149,7 @@ impl Stage {
         patience: &mut Patience,
     ) -> Result<(Vec<StageBuffer>, Option<Recovery>)> {
         let Some(found) = self.found.take() else {
-            return Err(Error::invalid("open log", &self.log, "its stage was not looked for"));
+            return Err(Error::invalid("open log", &self.log, "its stage was not searched for"));
         };
         let recovery = match recover::recover(&found.file, &found.bytes, output, patience) {
             Ok(recovery) => recovery,
@@ -184,8 +184,8 @@ impl Stage {
     /// The error for lines that are not this log's.
     fn is_aside(&self, kept: &Path, whose: &str) -> Error {
         let log = self.log.display();
-        let why = format!("{whose}, whose directory is not the one of {log} now: they are kept there");
-        Error::invalid("bring back lines", kept, why).advise("take from it what you need, and remove it")
+        let why = format!("{whose}, whose directory is not that of {log} now: they are kept here");
+        Error::invalid("bring back lines", kept, why).advise("copy what you need from it, then remove it")
     }
 
     /// Whether the log is still where it was when its stage was made.

@@ -210,13 +210,12 @@ impl Guard {
         if self.shared.is_own_thread() {
             self.shared.lock().is_left_alone = true;
             self.shared.close();
-            let why =
-                "a hook cannot wait for the end of the log that called it: it is closed, and ends by itself";
+            let why = "a hook cannot wait for the end of the log that called it: the log is closed, and ends by itself";
             return Err(io::Error::other(why));
         }
         self.shared.close();
         let Ended { result, stage, lost } = thread.join().unwrap_or_else(|_| {
-            let why = "it ended without a word";
+            let why = "it ended without a result";
             let result = Err(Error::invalid("write log", "the back thread", why));
             Ended { result, stage: None, lost: Lost::default() }
         });
@@ -240,9 +239,8 @@ impl Guard {
                 }
                 if untold.lines > 0 {
                     let Dropped { lines, bytes, .. } = untold;
-                    text += &format!(
-                        "; {lines} lines ({bytes} bytes) were dropped, and the file does not say so"
-                    );
+                    text +=
+                        &format!("; {lines} lines ({bytes} bytes) were dropped without a notice in the file");
                 }
                 Err(io::Error::new(error.kind(), text))
             }

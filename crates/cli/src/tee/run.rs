@@ -403,7 +403,10 @@ impl End<'_> {
         let lines = lines.max(stats.unwritten_lines).max(u64::from(bytes > 0));
         let why = match &self.closed {
             Some(Ok(())) => None,
-            Some(Err(error)) => Some(error.to_string()),
+            // Not the error of closing where there is a cause: that error counts the lines too.
+            Some(Err(error)) => {
+                Some(self.log.trouble().map_or_else(|| error.to_string(), |cause| cause.to_string()))
+            }
             None => Some("no time was left to close the log".to_owned()),
         };
         if lines > 0 {
