@@ -1,24 +1,24 @@
-//! The claims: what somebody said, where, what is run for it here, and the band that its figure must lie in.
+//! The claims: each statement, its source, what runs for it here, and the band in which its figure must lie.
 //!
-//! *Owns*: the list. *May not touch*: figures, answers. Statements are in our words; a band is ours where the source has only words.
+//! *Owns*: the list. *May not touch*: figures, answers. The statements are in our words; a band is ours if the source has only words.
 
 use super::cells::*;
 use super::evidence::{By, Counted, Ground, Measured, Rows};
 use super::rule::Band;
 use crate::cell::Cell;
 
-/// Something that was said and can be run.
+/// A statement that can be checked by running something.
 #[derive(Debug)]
 pub struct Claim {
-    /// What `--only` takes.
+    /// Its name, for `--only`.
     pub id: &'static str,
-    /// What was said, in one sentence.
+    /// The statement, in one sentence.
     pub statement: &'static str,
-    /// Where.
+    /// Where it was said.
     pub source: &'static str,
-    /// What the figure is read from.
+    /// Where the figure comes from.
     pub(crate) by: By,
-    /// Where the figure must lie for the claim to hold.
+    /// The band in which the figure must lie for the claim to hold.
     pub band: Band,
 }
 
@@ -109,7 +109,7 @@ pub const CLAIMS: &[Claim] = &[
         statement: "O_DIRECT alone is not durable: no flush comes before a write is acknowledged.",
         source: "article 5 (2.6.2)",
         by: count(Here, DIRECT_NO_SYNC, Counted::OwnFlushes),
-        // The one flush of the sync at the end of a pass is among them.
+        // Includes the one flush of the sync at the end of a pass.
         band: Band::between(0.0, 0.1),
     },
     Claim {
