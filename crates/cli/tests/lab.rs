@@ -189,7 +189,7 @@ fn what_a_killed_lab_left_the_next_start_removes() {
         assert!(!entries(directory.path()).is_empty(), "a killed lab cannot clean up");
         let output = run(directory.path(), &small(&["--reuse", "new"]));
         assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(text(&output.stdout).contains("a lab that was killed"), "it says what it removed");
+        assert!(text(&output.stdout).contains("a killed lab had left"), "it says what it removed");
         assert_eq!(entries(directory.path()), Vec::<PathBuf>::new(), "after {wait_ms} ms");
         assert_eq!(traces_of(directory.path()), Vec::<String>::new(), "after {wait_ms} ms");
     });

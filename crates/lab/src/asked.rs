@@ -93,7 +93,7 @@ pub fn answer(question: String, pair: &Pair<'_>, asked: usize, warnings: &[Warni
     let relative = found.as_ref().ok().copied();
     let told = found.and_then(|relative| match warned {
         // The result has the text of the warning.
-        Some(warning) => Err(format!("the lab warns of it ({})", warning.name)),
+        Some(warning) => Err(format!("the lab warns about this run ({})", warning.name)),
         None => told(&relative, pair.effect),
     });
     let (answer, reason) = match told {
@@ -106,7 +106,7 @@ pub fn answer(question: String, pair: &Pair<'_>, asked: usize, warnings: &[Warni
 fn figures(pair: &Pair<'_>, asked: usize) -> Result<Relative, String> {
     let Pair { base, other, .. } = pair;
     let found = relative_of_several(rounds(*base)?, rounds(*other)?, other.0.seed, asked);
-    found.ok_or_else(|| "no round of one pairs with a round of the other".into())
+    found.ok_or_else(|| "no rounds of the two can be paired".into())
 }
 
 fn rounds<'a>((run, name): (&'a Run, &str)) -> Result<&'a [Round], String> {
@@ -117,7 +117,7 @@ fn rounds<'a>((run, name): (&'a Run, &str)) -> Result<&'a [Round], String> {
             _ => Ok(&measured.rounds),
         },
         Some(Outcome::Invalid { reason }) => Err(format!("`{name}`: {reason}")),
-        Some(Outcome::NotRun) | None => Err(format!("`{name}` had no turn")),
+        Some(Outcome::NotRun) | None => Err(format!("`{name}` did not run")),
     }
 }
 
@@ -128,7 +128,7 @@ fn told(relative: &Relative, effect: Effect) -> Result<Told, String> {
         (Effect::Faster, Verdict::Slower) => Ok(Told::No),
         (Effect::Faster, _) if high <= HARDLY => Ok(Told::No),
         (Effect::Differs, _) if low >= 1.0 / HARDLY && high <= HARDLY => Ok(Told::No),
-        _ => Err("the interval leaves both open".into()),
+        _ => Err("the interval allows both".into()),
     }
 }
 

@@ -91,7 +91,7 @@ fn facts(file: &OsFile) -> Result<FileFacts, CellError> {
         Ok(map) => {
             map.extents.iter().map(|e| extent_words(e.logical, e.len_bytes, e.state, e.shared)).collect()
         }
-        Err(error) if error.is_unsupported() => vec!["not told".into()],
+        Err(error) if error.is_unsupported() => vec!["unknown".into()],
         Err(error) => return Err(error.into()),
     };
     let metadata =
@@ -219,7 +219,7 @@ fn timed_zeroing(
                 ),
             }
         }
-        Err(_) => "not told".into(),
+        Err(_) => "unknown".into(),
     };
     Ok((called_ns - start_ns, synced_ns - called_ns, blocks_are))
 }

@@ -397,7 +397,7 @@ impl<'a> Causes<'a> {
         }
         if self.own_threads.contains(&request.tid) {
             let private = self.layers[request.layer].private;
-            return if private { "this process" } else { "not known" }.into();
+            return if private { "this process" } else { "unknown" }.into();
         }
         if self.below.flushes.contains(&number) || self.below.others.contains(&number) {
             return format!("worker of {}", self.layers[request.layer - 1].device);

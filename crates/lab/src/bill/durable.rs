@@ -48,7 +48,7 @@ pub(crate) fn covered(
     }
     match uncovered.first() {
         None if sure == 0 && !commits.is_empty() => {
-            let reason = "flushes of others were under way together with ours at each commit, and the trace does not tell which has ended";
+            let reason = "flushes of other processes overlapped with ours at every commit, and the trace does not show which one ended";
             DurableFinding::NotVisible { reason: reason.into() }
         }
         None => DurableFinding::Seen { commits: sure },

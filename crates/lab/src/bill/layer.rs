@@ -55,7 +55,7 @@ impl Layer {
         } else {
             log_area(&device.node, &file_system).unwrap_or_else(|error| {
                 notes.push(format!(
-                    "the journal is known by its thread's name only, not by its place: {error}"
+                    "the journal is identified by its thread's name alone, since its place is unknown: {error}"
                 ));
                 Vec::new()
             })
@@ -128,7 +128,7 @@ fn btrfs_data(target: &Path, notes: &mut Vec<String>) -> Vec<Range<u64>> {
             data.flat_map(|chunk| chunk.physical).collect()
         }
         Err(error) => {
-            notes.push(format!("btrfs's chunks are not known: {error}"));
+            notes.push(format!("btrfs's chunks are unknown: {error}"));
             Vec::new()
         }
     }

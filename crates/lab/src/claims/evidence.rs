@@ -195,7 +195,7 @@ impl Evidence<'_> {
 /// The count with a journal divided by the count without one.
 fn amplified(with: Found, without: Found) -> Result<Found, String> {
     if without.value <= 0.0 {
-        return Err(format!("nothing of it was counted without a journal: `{}`", without.of));
+        return Err(format!("without a journal the count is 0: `{}`", without.of));
     }
     let value = with.value / without.value;
     let of = format!("{}, {} with a journal, {} without", with.of, per_commit(&with), per_commit(&without));
@@ -243,7 +243,7 @@ struct Told {
 
 /// A ratio, if there are enough rounds for an interval.
 fn told(found: Option<Relative>) -> Result<Told, String> {
-    let found = found.ok_or("no round of one pairs with a round of the other")?;
+    let found = found.ok_or("no rounds of the two can be paired")?;
     let (low, high) = found.interval().ok_or(FEW_ROUNDS)?;
     Ok(Told { speedup: found.speedup, low, high })
 }
@@ -254,7 +254,7 @@ fn measured<'a>(run: &'a Run, cell: &Cell) -> Result<&'a result::Measured, Strin
     match found.map(|cell| &cell.outcome) {
         Some(result::Outcome::Measured(measured)) => Ok(measured),
         Some(result::Outcome::Invalid { reason }) => Err(format!("`{name}`: {reason}")),
-        Some(result::Outcome::NotRun) | None => Err(format!("`{name}` had no turn")),
+        Some(result::Outcome::NotRun) | None => Err(format!("`{name}` did not run")),
     }
 }
 
@@ -276,9 +276,9 @@ fn count(run: &Run, cell: &Cell, what: Counted) -> Result<Found, String> {
 /// Reads the count from a trace only: the device's counters include all processes.
 fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, String> {
     if place.device.is_none() {
-        return Err("there is no block device below: nothing can be counted there".into());
+        return Err("there is no block device below, so nothing can be counted".into());
     }
-    let needs_root = || "needs root: only a trace tells whose requests they are".to_owned();
+    let needs_root = || "needs root: only a trace shows whose requests they are".to_owned();
     let bill = bill.filter(|bill| bill.source == BillSource::Trace).ok_or_else(needs_root)?;
     if bill.lost_events > 0 {
         return Err(format!("the kernel dropped {} events of the trace", bill.lost_events));
@@ -286,9 +286,9 @@ fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, Str
     let layer = bill.layers.first().ok_or("the bill has no device")?;
     let has_cache = place.write_cache.as_deref() == Some("write back");
     if what == Counted::OwnFlushes && !has_cache {
-        return Err("the device says that it has no volatile cache: there is nothing to flush".into());
+        return Err("the device reports no volatile cache: there is nothing to flush".into());
     }
-    let punts = || bill.uring_punts.ok_or("the kernel does not tell what io_uring hands to workers");
+    let punts = || bill.uring_punts.ok_or("the kernel does not report what io_uring hands to workers");
     let total = match what {
         Counted::Faults => return Err("page faults are not in a bill".into()),
         Counted::OwnFlushes => own_flushes(layer) as f64,
@@ -333,7 +333,7 @@ fn rate(evidence: &Evidence<'_>, load: Measured, rows: Rows) -> Result<Found, St
     let found = evidence.experiments.iter().find(|found| found.name == name);
     let found = found.ok_or_else(|| match (load, &evidence.journal) {
         (Measured::Neighbours, Err(why)) => why.clone(),
-        _ => format!("{name} had no turn"),
+        _ => format!("{name} did not run"),
     })?;
     let rounds = |row: &str| {
         let row = found.rows.iter().find(|known| known.name == row);
@@ -363,7 +363,7 @@ fn rounds_of(row: &ExperimentRow) -> Vec<Round> {
 }
 
 fn blocks(evidence: &Evidence<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Found, String> {
-    let atlas = evidence.atlas.ok_or("the atlas had no turn")?;
+    let atlas = evidence.atlas.ok_or("the atlas did not run")?;
     let is_it = |cell: &&result::FallocateCell| cell.mode == mode.name() && cell.len_bytes == len_bytes;
     let cell = atlas.cells.iter().find(is_it).ok_or("the atlas has no such call")?;
     if !cell.done {

@@ -59,7 +59,7 @@ impl Claim {
             Ok(found) => match self.by.warning(evidence) {
                 None => (self.band.verdict(found.low, found.high), Some(found), None),
                 Some(Warning { name, text, .. }) => {
-                    (Verdict::Tie, Some(found), Some(format!("the lab warns of it ({name}: {text})")))
+                    (Verdict::Tie, Some(found), Some(format!("the lab warns about the run ({name}: {text})")))
                 }
             },
             Err(reason) => (Verdict::NotRun, None, Some(reason)),
@@ -84,7 +84,7 @@ pub fn chosen(only: &[String]) -> Result<Vec<&'static Claim>, String> {
     let known = |id: &String| CLAIMS.iter().any(|claim| claim.id == id.trim());
     if let Some(unknown) = only.iter().find(|id| !known(id)) {
         let ids: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
-        return Err(format!("no claim is called {unknown:?} (there are: {})", ids.join(", ")));
+        return Err(format!("no claim is called {unknown:?} (the claims are: {})", ids.join(", ")));
     }
     let wanted = |claim: &&Claim| only.is_empty() || only.iter().any(|id| id.trim() == claim.id);
     Ok(CLAIMS.iter().filter(wanted).collect())
