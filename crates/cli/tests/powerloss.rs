@@ -86,6 +86,6 @@ fn a_signal_ends_it_in_order() {
     signal(&child, "-INT");
     let output = child.wait_with_output().expect("an end");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("ended before its time"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("stopped early"), "{}", text(&output.stdout));
     json(&std::fs::read(directory.path().join("c.json")).expect("a certificate"));
 }

@@ -97,7 +97,7 @@ impl Display for Certificate {
                 None => {}
             }
             match class.per_second() {
-                Some(rate) => writeln!(f, "; {rate:.0} a second and core")?,
+                Some(rate) => writeln!(f, "; {rate:.0} a second per core")?,
                 None => writeln!(f)?,
             }
         }
@@ -108,7 +108,7 @@ impl Display for Certificate {
             writeln!(f, "  BROKEN: {}\n    again: {}", violation.what, violation.command)?;
         }
         let verdict = match (self.is_clean(), self.states()) {
-            (true, 0) => "nothing was looked at",
+            (true, 0) => "nothing was checked",
             (true, _) => "every promise held",
             (false, _) => "promises were broken",
         };
@@ -153,7 +153,7 @@ mod tests {
             not_run: vec!["it needs root".into()],
         };
         let said = certificate.to_string();
-        assert!(said.contains("nothing was looked at in 0 states") && !said.contains("held"), "{said}");
+        assert!(said.contains("nothing was checked in 0 states") && !said.contains("held"), "{said}");
         certificate.classes = vec![class(3)];
         assert!(certificate.to_string().contains("every promise held in 3 states"));
     }

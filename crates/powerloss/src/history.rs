@@ -194,7 +194,11 @@ pub fn plan(operation: &Op, before: &Model) -> Plan {
 pub fn carry_out<D: Directory>(log: &Log<D>, operation: &Op, plan: &Plan) -> inkstone::Result<()> {
     let appended = |count: usize| &plan.after.records[plan.after.records.len() - count..];
     let expect = |lsn: Lsn, wanted: u64| {
-        if lsn.get() == wanted { Ok(()) } else { Err(Error::Invalid(format!("{lsn} and not {wanted}"))) }
+        if lsn.get() == wanted {
+            Ok(())
+        } else {
+            Err(Error::Invalid(format!("LSN {lsn} instead of {wanted}")))
+        }
     };
     let last = plan.after.last();
     match operation {

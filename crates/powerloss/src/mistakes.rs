@@ -36,15 +36,15 @@ inkstone_io::named_choice! {
     /// A lab that knows nothing of the mistakes that there are.
     Lab, "lab" {
         Explore = "explore", "histories of every operation, crashed at every instant";
-        Recovery = "recovery", "crashed again, while what was found is opened, and after that";
-        Rough = "rough", "histories that go on after power cuts, of records that fit where others lay";
-        Killed = "killed", "a process that is killed at any call, then the power";
+        Recovery = "recovery", "crashed again, while the log is opened and afterwards";
+        Rough = "rough", "histories that continue after power cuts, with records that fit where others were";
+        Killed = "killed", "a process killed at any call, then a power cut";
         Faults = "faults", "errors at any operation";
-        Full = "full", "a full disk, or a budget that is used up";
-        Lies = "lies", "a write that is lost, or lands elsewhere";
+        Full = "full", "a full disk, or a used-up budget";
+        Lies = "lies", "a write that is lost or lands elsewhere";
         Rot = "rot", "bits that change at rest";
         Readers = "readers", "readers and an archiver beside the writer, and a second writer";
-        Threads = "threads", "threads that append while the power goes; the scheduler has a say";
+        Threads = "threads", "threads that append while the power is cut; depends on the scheduler";
     }
 }
 
@@ -307,7 +307,7 @@ fn rot(variant: &Variant, seed: u64, states: &mut u64) -> Result<(), String> {
     let disk = SimDisk::new(seed, variant.disk);
     *states += 1;
     let Some((model, Seen::Whole)) = lies::tell(&disk, variant, &history(seed, 14))? else {
-        return Err("it is not whole".into());
+        return Err("records are missing before the fault".into());
     };
     let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..10 {
@@ -316,7 +316,7 @@ fn rot(variant: &Variant, seed: u64, states: &mut u64) -> Result<(), String> {
         let what = lies::rot(&found, &mut rng);
         let seen = lies::look(&found, variant, &model).map_err(|why| format!("{what}: {why}"))?;
         if seen == Seen::Less {
-            return Err(format!("{what}, and something is missing"));
+            return Err(format!("{what}: records are missing without an error"));
         }
     }
     Ok(())

@@ -171,19 +171,19 @@ impl Allowed {
     pub fn check_ends(&self, Shown { first, last }: Shown) -> Result<(), String> {
         let [old, new] = self.firsts;
         if first != old && first != new {
-            return Err(format!("the first is {first}; it may be {old} or {new}"));
+            return Err(format!("the first LSN is {first}; it may be {old} or {new}"));
         }
         if first > last + 1 {
-            return Err(format!("the first is {first} and the last {last}"));
+            return Err(format!("the first LSN is {first}, the last {last}"));
         }
         if self.cut == Some(last) {
             return Ok(());
         }
         if last < self.at_least {
-            return Err(format!("{} were acknowledged and {last} are there", self.at_least));
+            return Err(format!("LSN {} was acknowledged, but the last is {last}", self.at_least));
         }
         if last > self.at_most() {
-            return Err(format!("{} were appended and {last} are there", self.at_most()));
+            return Err(format!("LSN {} was appended last, but the last is {last}", self.at_most()));
         }
         match last.checked_sub(1).map(|index| self.records[index as usize]) {
             Some(record) if record.has_more => Err(format!("the log ends inside a batch, at {last}")),
@@ -201,7 +201,7 @@ impl Allowed {
         for record in log.reader().records(Lsn::new(shown.first)) {
             let record = record.map_err(|error| format!("LSN {next} cannot be read: {error}"))?;
             if record.lsn.get() != next {
-                return Err(format!("LSN {} where {next} was to come", record.lsn));
+                return Err(format!("LSN {} instead of {next}", record.lsn));
             }
             let wanted = self.records.get(next as usize - 1).map(Record::payload);
             if wanted != Some(&record.bytes[..]) {
@@ -213,7 +213,7 @@ impl Allowed {
             next += 1;
         }
         if next != shown.last + 1 {
-            return Err(format!("the log says that {} is its last, and shows {}", shown.last, next - 1));
+            return Err(format!("the log says that its last LSN is {}, but shows {}", shown.last, next - 1));
         }
         self.check_by_lsn(&log.reader(), shown)
     }
@@ -224,9 +224,7 @@ impl Allowed {
             let found =
                 reader.get(Lsn::new(lsn)).map_err(|error| format!("LSN {lsn} cannot be read: {error}"))?;
             if self.records.get(lsn as usize - 1).map(Record::payload) != Some(&found[..]) {
-                return Err(format!(
-                    "LSN {lsn}, asked for by itself, holds bytes that were not appended there"
-                ));
+                return Err(format!("LSN {lsn}, read by itself, holds bytes that were not appended there"));
             }
         }
         Ok(())
@@ -239,7 +237,11 @@ impl Allowed {
     pub fn check<D: Directory>(&self, log: &Log<D>) -> Result<Shown, String> {
         let shown = Shown { first: log.first().get(), last: log.last().get() };
         if log.durable() != log.last() {
-            return Err(format!("opened, {} of {} are durable", log.durable(), shown.last));
+            return Err(format!(
+                "after opening, the durable LSN is {}, the last {}",
+                log.durable(),
+                shown.last
+            ));
         }
         self.check_records(log, shown)?;
         Ok(shown)

@@ -208,7 +208,7 @@ fn a_run_ends_when_it_is_told_to() {
     let stop = AtomicBool::new(true);
     let report = run(&plan(FaultClass::ALL, Until::Seeds(1000)), &stop, &mut |_| {});
     assert!(
-        report.is_cut_short && report.certificate.not_run.iter().any(|what| what.contains("before its time"))
+        report.is_cut_short && report.certificate.not_run.iter().any(|what| what.contains("stopped early"))
     );
     assert!(report.certificate.seeds < 100, "{} seeds", report.certificate.seeds);
     let stopped =

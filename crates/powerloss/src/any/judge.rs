@@ -29,12 +29,11 @@ pub(super) fn judge(
     let expected = certain.iter().chain(told);
     for (index, line) in expected.enumerate() {
         let number = index + 1;
-        let why =
-            if index < certain.len() { "an earlier reading has shown it" } else { "it was acknowledged" };
+        let why = if index < certain.len() { "an earlier reading showed it" } else { "it was acknowledged" };
         match shown.get(index) {
             None if index < needed => {
                 return Err(format!(
-                    "line {number} is missing: {}; {why}, and {} lines are there",
+                    "line {number} is missing: {}; {why}, but only {} lines are there",
                     words(line),
                     shown.len()
                 ));
@@ -42,12 +41,12 @@ pub(super) fn judge(
             None => break,
             Some(found) if found == line => {}
             Some(found) if index < needed => {
-                return Err(format!("line {number} is {}, and not {}; {why}", words(found), words(line)));
+                return Err(format!("line {number} is {} instead of {}; {why}", words(found), words(line)));
             }
             // Acknowledged after the crash that made this state: it need not be there, but nothing else may be in its place.
             Some(found) => {
                 return Err(format!(
-                    "line {number} is {}, and the writer's next was {}",
+                    "line {number} is {}, but the writer's next was {}",
                     words(found),
                     words(line)
                 ));
@@ -91,7 +90,7 @@ mod tests {
             ("1 2", "3 4", 2, "1 2 3", "line 4 is missing"),
             ("1 2", "", 0, "1", "line 2 is missing"),
             ("1 2", "3 4", 2, "1 3 2 4", "line 2 is \"3\""),
-            ("1 2", "33 4", 2, "1 2 3 4", "line 3 is \"3\", and not \"33\"; it was acknowledged"),
+            ("1 2", "33 4", 2, "1 2 3 4", "line 3 is \"3\" instead of \"33\"; it was acknowledged"),
             ("1 2", "3", 1, "1 2 3 2", "line 4 is there twice"),
             ("1 2", "3", 1, "1 2 2 3", "line 3 is \"2\""),
             ("1", "2 3 4", 1, "1 2 4", "the writer's next was \"3\""),

@@ -88,7 +88,7 @@ impl Place for PowerCut {
     }
 
     fn not_shown(&self) -> Vec<String> {
-        vec!["a second loss of power while it comes up; a writer that goes on behind what a loss of power left".into()]
+        vec!["a second power loss while the log is opened; a writer that continues after a power loss".into()]
     }
 
     fn ground(&mut self) -> Result<Ground, String> {
@@ -142,12 +142,12 @@ impl Place for PowerCut {
             let before = marks.partition_point(|mark| mark.0 <= place);
             let acknowledged = marks[before.saturating_sub(1)].1;
             let (subset, kept, name) = if is_harsh {
-                let name = "a line was read, and nothing was kept that was not flushed";
+                let name = "a line was read, nothing unflushed kept";
                 (Subset::None, cut.kept(Subset::None), name)
             } else {
                 let chosen = choose(&cut.units, 1, rng.u64(..)).into_iter().next();
                 let (subset, kept) = chosen.unwrap_or((Subset::None, cut.kept(Subset::None)));
-                (subset, kept, "any moment, any part of what was not flushed")
+                (subset, kept, "any moment, any part of the unflushed sectors kept")
             };
             if self.show(&cut, acknowledged, subset, &kept, name, look)?.is_break() {
                 break;

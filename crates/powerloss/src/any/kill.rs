@@ -46,7 +46,7 @@ impl Place for Killed {
     }
 
     fn not_shown(&self) -> Vec<String> {
-        vec!["loss of power: what a killed writer has written stays in the page cache".into()]
+        vec!["power loss: the writes of a killed writer stay in the page cache".into()]
     }
 
     fn ground(&mut self) -> Result<Ground, String> {

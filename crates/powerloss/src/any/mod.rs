@@ -115,7 +115,7 @@ pub fn run(options: &AnyOptions, place: &mut dyn Place, stop: &AtomicBool) -> Re
     // One that was stopped may not have come so far.
     if run.acknowledged == 0 && run.broken.is_empty() && !stop.load(Ordering::Relaxed) {
         return Err(AnyError::Command(format!(
-            "--writer acknowledged not one line in {done} rounds, so nothing was tested: {}",
+            "--writer acknowledged no line in {done} rounds, so nothing was tested: {}",
             options.writer
         )));
     }
@@ -156,9 +156,9 @@ impl Run<'_> {
         self.first_line = written.first_line.or(self.first_line);
         if let Some(why) = &written.failed {
             if is_new && written.lines.is_empty() {
-                return Err(AnyError::Command(format!("{why}: nothing was acknowledged before it")));
+                return Err(AnyError::Command(format!("{why}; it had acknowledged nothing")));
             }
-            self.violation(number, &directory, &format!("the writer could not go on: {why}"));
+            self.violation(number, &directory, &format!("the writer could not continue: {why}"));
             return Ok(());
         }
         let mut failure = None;
@@ -218,8 +218,8 @@ impl Run<'_> {
     fn violation(&mut self, number: u32, directory: &Path, what: &str) {
         let name = format!("inkstone-any-broken-seed-{}-round-{number}", self.options.seed);
         let kept = match keep(directory, &self.options.keep_in, &name) {
-            Ok(kept) => format!("the directory as it is now is in {}", kept.display()),
-            Err(error) => format!("the directory could not be kept: {error}"),
+            Ok(kept) => format!("a copy of the directory is in {}", kept.display()),
+            Err(error) => format!("the directory could not be copied: {error}"),
         };
         self.broken.push(Violation {
             what: format!("round {number}: {what}; {kept}"),

@@ -56,7 +56,7 @@ impl Program {
     pub(super) fn new(what: &'static str, command: &str) -> Result<Self, AnyError> {
         if !command.contains(PLACEHOLDER) {
             return Err(AnyError::Command(format!(
-                "{what} {command:?} does not say where the directory goes: put {PLACEHOLDER} there"
+                "{what} {command:?} has no place for the directory: put {PLACEHOLDER} there"
             )));
         }
         Ok(Self { what, command: command.to_owned() })
@@ -64,7 +64,7 @@ impl Program {
 
     fn start(&self, directory: &Path) -> Result<Group, AnyError> {
         let Some(directory) = directory.to_str() else {
-            return Err(AnyError::Other(format!("{} is no text that a shell takes", directory.display())));
+            return Err(AnyError::Other(format!("the shell cannot take the path {}", directory.display())));
         };
         let quoted = format!("'{}'", directory.replace('\'', r"'\''"));
         let mut shell = Command::new("sh");
@@ -128,7 +128,7 @@ impl Program {
                     let complaint =
                         group.end(Duration::ZERO).map_or(String::new(), |(_, complaint)| complaint);
                     return Err(self.fault(&format!(
-                        "has said nothing for {limit:?}, after {} lines: each is to be flushed when its item is durable{}",
+                        "has printed nothing for {limit:?}, after {} lines: it must flush each line when its item is durable{}",
                         written.lines.len(),
                         said(&complaint)
                     )));
@@ -144,7 +144,7 @@ impl Program {
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(self.fault(
-                        "was killed, and something that it has started still holds its stdout: it must not leave the process group",
+                        "was killed, but a process that it started still holds its stdout: that must not leave the process group",
                     ));
                 }
             }
@@ -168,13 +168,13 @@ impl Program {
                 Ok(line) => lines.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
-                    return Ok(Lines::Failed(format!("it has not ended after {limit:?}")));
+                    return Ok(Lines::Failed(format!("it did not end within {limit:?}")));
                 }
             }
         }
         let left = until.saturating_duration_since(Instant::now());
         let Some((status, complaint)) = group.end(left) else {
-            return Ok(Lines::Failed(format!("it has not ended after {limit:?}")));
+            return Ok(Lines::Failed(format!("it did not end within {limit:?}")));
         };
         self.check_started(status, &complaint)?;
         if !status.success() {
@@ -182,7 +182,7 @@ impl Program {
         }
         let number = lines.len();
         if lines.last().is_some_and(|line| !line.ends_with(b"\n")) {
-            return Err(self.fault(&format!("ends inside line {number}: each item is a line with its end")));
+            return Err(self.fault(&format!("ends inside line {number}: each item must be a whole line")));
         }
         lines.iter_mut().for_each(|line| line.truncate(line.len() - 1));
         Ok(Lines::Read(lines))
@@ -190,7 +190,7 @@ impl Program {
 }
 
 fn said(complaint: &str) -> String {
-    if complaint.is_empty() { String::new() } else { format!(", and said {complaint:?}") }
+    if complaint.is_empty() { String::new() } else { format!(", with the message {complaint:?}") }
 }
 
 /// The first words: what comes behind them is often where in the program it was.

@@ -117,7 +117,8 @@ fn look(
     let (running, repaired) = come_up(machine, kind, &disk)?;
     let path = machine.target().join("log");
     let open = || Log::open(&path, options.clone());
-    let log = open().map_err(|error| format!("it does not open: {error}; there are {}", files(&path)))?;
+    let log =
+        open().map_err(|error| format!("the log does not open: {error}; its files: {}", files(&path)))?;
     told.check(&log)?;
     // A file system that was filled at this moment gets its room back: then it must go on. btrfs gives blocks back with its
     // next commit, and until then may say that there are none.
@@ -125,11 +126,11 @@ fn look(
         run("sync", &["-f"], machine.target(), |_| true)?;
     }
     let last = log.last().get();
-    let lsn = log.append_durable(b"it goes on").map_err(|error| format!("it takes no more: {error}"))?;
+    let lsn = log.append_durable(b"it goes on").map_err(|error| format!("an append fails: {error}"))?;
     if lsn.get() != last + 1 {
-        return Err(format!("after {last} comes {lsn}"));
+        return Err(format!("LSN {lsn} follows LSN {last}"));
     }
-    log.close().map_err(|error| format!("it does not close: {error}"))?;
+    log.close().map_err(|error| format!("the log does not close: {error}"))?;
     running.shut_down()?;
     Ok(repaired)
 }
@@ -154,14 +155,14 @@ fn come_up(machine: &Machine, kind: FsKind, disk: &Disk) -> Result<(Running, boo
     let device = machine.attach(disk)?;
     match kind {
         FsKind::Xfs => run("xfs_repair", &["-L"], device.path(), |_| true)?,
-        FsKind::Btrfs => return Err(format!("the file system does not come up: {why}")),
+        FsKind::Btrfs => return Err(format!("the file system does not mount: {why}")),
         _ => run("e2fsck", &["-fy"], device.path(), |_| true)?,
     }
     device.detach().map_err(|error| error.to_string())?;
     let again = machine.boot(disk, kind);
     again
         .map(|running| (running, true))
-        .map_err(|again| format!("the file system does not come up: {why}; repaired: {again}"))
+        .map_err(|again| format!("the file system does not mount: {why}; nor after a repair: {again}"))
 }
 
 #[cfg(test)]

@@ -57,11 +57,11 @@ impl Outcome {
     /// One word for it.
     pub fn word(&self) -> &'static str {
         if self.fired == 0 {
-            "did not come to pass"
+            "fault did not occur"
         } else if self.met.poison.is_some() {
             "poisoned"
         } else if self.met.no_room > 0 && self.met.went_on {
-            "refused, then went on"
+            "refused, then continued"
         } else if self.met.no_room > 0 {
             "refused"
         } else if !self.met.refused_openings.is_empty() {
@@ -69,7 +69,7 @@ impl Outcome {
         } else if self.met.unreadable.is_some() {
             "reading refused"
         } else {
-            "not met"
+            "not noticed"
         }
     }
 }

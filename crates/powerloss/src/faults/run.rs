@@ -101,10 +101,10 @@ impl Tally {
             let causes = list(&mut self.causes.iter().map(|(cause, count)| (cause.as_str(), *count)));
             words += &format!(" (poison: {causes})");
         }
-        words += &format!("; {} acknowledged; opened again {} times", self.acknowledged, self.openings);
+        words += &format!("; {} acknowledged; reopened {} times", self.acknowledged, self.openings);
         for (count, what) in [
             (self.refused_openings, "refused"),
-            (self.unreadable, "unreadable until the power went"),
+            (self.unreadable, "unreadable until the power cut"),
             (self.repaired, "repaired first"),
             (self.flushes_after, "flushes after the poison"),
             (self.broken_rounds, "rounds with promises broken"),
@@ -168,7 +168,7 @@ fn one_kind(
     let ways = campaign.ways.iter().filter(|way| way.access() == Access::Buffered || kind.has_direct());
     let ways: Vec<_> = ways.copied().collect();
     if ways.is_empty() {
-        certificate.not_run.push(format!("{kind}: none of these strategies is to be had there"));
+        certificate.not_run.push(format!("{kind}: it has none of these strategies"));
         return Ok(());
     }
     for number in 0..campaign.rounds {

@@ -77,12 +77,12 @@ impl Told {
     pub fn check<D: Directory>(&self, log: &Log<D>) -> Result<(), String> {
         let (first, last) = (log.first().get(), log.last().get());
         if first != self.first && !(first > self.first && self.firsts.contains(&first)) {
-            return Err(format!("the first is {first}; given up was what is before {}", self.first));
+            return Err(format!("the first LSN is {first}, but the log was truncated before {}", self.first));
         }
         if last < self.at_least {
             let lost = self.acknowledged.range(last + 1..).count();
             return Err(format!(
-                "{} were acknowledged and {last} are there: {lost} acknowledged records lost",
+                "LSN {} was acknowledged, but the last is {last}: {lost} acknowledged records are lost",
                 self.at_least
             ));
         }
@@ -91,23 +91,23 @@ impl Told {
         for record in log.reader().records(log.first()) {
             let record = record.map_err(|error| format!("LSN {next} cannot be read: {error}"))?;
             if record.lsn.get() != next {
-                return Err(format!("LSN {} where {next} was to come", record.lsn));
+                return Err(format!("LSN {} instead of {next}", record.lsn));
             }
             let who = author(&record.bytes).ok_or_else(|| {
                 format!("LSN {next} holds {} bytes that nobody appended", record.bytes.len())
             })?;
             if self.acknowledged.get(&next).is_some_and(|wanted| *wanted != who) {
-                return Err(format!("LSN {next} holds another record than the one that was acknowledged"));
+                return Err(format!("LSN {next} holds another record than the acknowledged one"));
             }
             if !self.begun.contains(&who) || !seen.insert(who) {
                 return Err(format!(
-                    "LSN {next} holds record {who:?}, which was not appended or is there twice"
+                    "LSN {next} holds record {who:?}, which was not appended, or is there twice"
                 ));
             }
             next += 1;
         }
         if next != last + 1 {
-            return Err(format!("the log says that {last} is its last, and shows {}", next - 1));
+            return Err(format!("the log says that its last LSN is {last}, but shows {}", next - 1));
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ pub fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
                         && !(*call == Call::Wait && is_durable(&poison, *lsn)) =>
                 {
                     met.broken.push(format!(
-                        "thread {thread}: {call} {number} gave {lsn}, and was begun after somebody had been told of the poison"
+                        "thread {thread}: {call} {number} returned LSN {lsn}, although it began after a call had returned the poison"
                     ));
                 }
                 Call::Append | Call::Sync => met.went_on |= met.no_room > 0,
@@ -176,7 +176,7 @@ pub fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
                 met.refused(*thread, *call, *number, why, &mut poison, directory, excuses);
             }
             Line::Shown(_, last) if *last < acknowledged => met.broken.push(format!(
-                "opened again without a loss of power, {acknowledged} were acknowledged and {last} are there"
+                "reopened without a power loss, LSN {acknowledged} was acknowledged, but the last is {last}"
             )),
             Line::Shown(..) | Line::Rests => {}
         }
@@ -212,12 +212,12 @@ impl Met {
             }
             (Call::Open, _) if number > 0 => self.refused_openings.push(why.clone()),
             (Call::Read, Class::Io) if excuses.reads_fail => self.unreadable = Some(why.clone()),
-            (Call::Read, _) => self.broken.push(format!("what is durable cannot be read: {words}")),
+            (Call::Read, _) => self.broken.push(format!("durable records cannot be read: {words}")),
             (_, Class::NoRoom) => self.no_room += 1,
             (_, Class::Poisoned) => {
                 let first = poison.get_or_insert_with(|| why.clone());
                 if *first != *why {
-                    self.broken.push(format!("another cause than the first, {:?}: {words}", first.text));
+                    self.broken.push(format!("another cause than the first one, {:?}: {words}", first.text));
                 }
                 if !ERRNOS.contains(&why.errno)
                     || why.operation.is_empty()
@@ -233,7 +233,7 @@ impl Met {
             {
                 self.refused_openings.push(why.clone());
             }
-            _ => self.broken.push(format!("an error of no expected kind: {words}")),
+            _ => self.broken.push(format!("an unexpected kind of error: {words}")),
         }
     }
 }

@@ -58,9 +58,11 @@ impl Watched {
     pub fn hear(&mut self, disk: &Disk) -> Result<Line, String> {
         let text = match self.heard.recv_timeout(HANGS_AFTER) {
             Ok(text) => text,
-            Err(RecvTimeoutError::Disconnected) => return Err(format!("it ended {}", self.where_it_is())),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(format!("the process ended {}", self.where_it_is()));
+            }
             Err(RecvTimeoutError::Timeout) => {
-                return Err(format!("it hangs: nothing for {HANGS_AFTER:?} {}", self.where_it_is()));
+                return Err(format!("the process hangs: no line for {HANGS_AFTER:?} {}", self.where_it_is()));
             }
         };
         let line = Line::parse(&text)?;
@@ -110,7 +112,10 @@ impl Watched {
                 _ => return Ok(()),
             }
         }
-        Err(format!("killed, it is not gone after {GONE_WITHIN:?}, on a sound disk {}", self.where_it_is()))
+        Err(format!(
+            "the killed process still exists after {GONE_WITHIN:?}, on a sound disk {}",
+            self.where_it_is()
+        ))
     }
 }
 

@@ -12,20 +12,20 @@ named_choice! {
     Call, "call" {
         Open = "open", "opening";
         Append = "append", "append_durable";
-        Gather = "gather", "append, waited for later";
+        Gather = "gather", "an append with a later wait";
         Wait = "wait", "wait";
         Sync = "sync", "sync";
         TruncateBefore = "truncate-before", "truncate_before";
-        Read = "read", "reading all that is durable";
-        Close = "close", "closing, or dropping";
+        Read = "read", "reading all durable records";
+        Close = "close", "closing or dropping the log";
     }
 }
 
 named_choice! {
     /// What kind of error a call gave.
     Class, "class" {
-        Poisoned = "poisoned", "the log takes no more";
-        NoRoom = "no-room", "to be tried again when there is room";
+        Poisoned = "poisoned", "the log is poisoned";
+        NoRoom = "no-room", "the call can be retried when there is room";
         Io = "io", "the operating system refused something";
         Corrupt = "corrupt", "damage";
         Other = "other", "anything else";
@@ -120,7 +120,7 @@ impl Line {
     /// # Errors
     /// It is none.
     pub fn parse(line: &str) -> Result<Self, String> {
-        let wrong = || format!("{line:?} is no line of the process that uses the log");
+        let wrong = || format!("{line:?} is not a line of the process that uses the log");
         let mut fields = line.split('\t');
         let word = fields.next().ok_or_else(wrong)?;
         let fields: Vec<&str> = fields.collect();

@@ -41,7 +41,8 @@ impl Chronicle {
             _ => None,
         });
         let mut marks = marks.peekable();
-        let (_, head) = marks.next().ok_or("no mark says what was recorded: it is no recording of a log")?;
+        let (_, head) =
+            marks.next().ok_or("it is not the recording of a log: no mark says what was recorded")?;
         let spec: Spec = head.parse().map_err(|why| format!("the first mark: {why}"))?;
         let operations = spec.operations();
         let mut chronicle =
@@ -58,7 +59,7 @@ impl Chronicle {
                 }
                 words::OPENED => model.allowed(),
                 words::START => {
-                    let number = rest.parse::<usize>().map_err(|_| wrong("no number"))?;
+                    let number = rest.parse::<usize>().map_err(|_| wrong("not a number"))?;
                     let operation = operations.get(number).ok_or_else(|| wrong("the history is shorter"))?;
                     let plan = plan(operation, &model);
                     let during = plan.during.clone();
@@ -67,7 +68,7 @@ impl Chronicle {
                 }
                 words::DONE => {
                     let facts = facts(rest).ok_or_else(|| wrong("not three numbers"))?;
-                    let (number, plan) = current.take().ok_or_else(|| wrong("nothing was begun"))?;
+                    let (number, plan) = current.take().ok_or_else(|| wrong("no operation had begun"))?;
                     if facts.shown.last > plan.after.last() {
                         return Err(wrong("more than was appended"));
                     }
@@ -83,7 +84,7 @@ impl Chronicle {
                     chronicle.last = from;
                     break;
                 }
-                _ => return Err(wrong("not known here")),
+                _ => return Err(wrong("unknown")),
             };
             chronicle.steps.push(Step { from, words: text.to_string(), allowed });
         }

@@ -89,7 +89,7 @@ pub fn missing() -> Option<String> {
     }
     for (device, cure) in [("/dev/fuse", "modprobe fuse"), ("/dev/loop-control", "modprobe loop")] {
         if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open(device) {
-            return Some(format!("{device}: {error} ({cure}; a container needs it passed in)"));
+            return Some(format!("{device}: {error} ({cure}; pass it into a container)"));
         }
     }
     None
@@ -98,7 +98,7 @@ pub fn missing() -> Option<String> {
 /// What is missing for this kind of file system.
 pub fn missing_for(kind: FsKind) -> Option<String> {
     let (name, package) = kind.tools().iter().find(|(name, _)| tool(name).is_none())?;
-    Some(format!("{kind}: {name} is not installed; it is in the package {package}"))
+    Some(format!("{kind}: {name} is not installed (package {package})"))
 }
 
 /// Runs a tool on a device; an error if it is missing, or ends with a code that is not accepted.
@@ -152,7 +152,7 @@ impl Machine {
     /// # Errors
     /// What the operating system answers.
     pub fn attach(&self, disk: &Disk) -> Result<LoopDevice, String> {
-        let server = self.server.as_ref().ok_or("the machine was taken away")?;
+        let server = self.server.as_ref().ok_or("the machine was removed")?;
         let file = server.serve(disk);
         // Buffered is the loop device that most have; FUSE passes each of its writes on as it comes.
         let options = LoopOptions { direct_io: false, sector_bytes: 512, read_only: false };

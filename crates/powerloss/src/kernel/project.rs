@@ -51,10 +51,10 @@ pub struct Projection {
 fn never(kind: FsKind) -> Option<&'static str> {
     match kind {
         FsKind::Btrfs => {
-            Some("no mounted state refers to a block that is in flight, every write goes to a new place")
+            Some("every write goes to a new place, so no mounted state refers to a block in flight")
         }
         FsKind::Ext4DataJournal => {
-            Some("contents go through the journal, and are in their own place only later")
+            Some("contents go through the journal first, and to their own place only later")
         }
         FsKind::Ext4 | FsKind::Ext4NoJournal | FsKind::Xfs => None,
     }
@@ -72,20 +72,20 @@ impl Projection {
         }
         certificate.classes.push(Class {
             name: format!(
-                "projected from {} mounted states: any subset of the sectors in flight that are files' contents",
+                "projected from {} mounted states: any subset of the sectors in flight with file contents",
                 self.families
             ),
             states: self.states,
             ..Class::default()
         });
         certificate.classes.push(Class {
-            name: "of these mounted as well, every file compared byte by byte".into(),
+            name: "some of these also mounted, every file compared byte by byte".into(),
             states: self.compared,
             ..Class::default()
         });
         if self.states < wanted {
             certificate.not_run.push(format!(
-                "{} of {wanted} projected states: {} mounted states had no sector in flight that is a file's content",
+                "{} of {wanted} projected states: {} mounted states had no sector in flight with file contents",
                 wanted - self.states,
                 self.without
             ));
@@ -171,7 +171,7 @@ impl Projector<'_> {
     }
 
     fn broken(&self, places: &[Place], subset: Subset, kept: &[bool], why: &str) -> Broken {
-        let why = format!("projected, of its file contents {subset}: {why}");
+        let why = format!("projected, file contents kept: {subset}: {why}");
         Broken { why, kept: Some(self.whole(places, kept)) }
     }
 
@@ -282,12 +282,12 @@ impl Projector<'_> {
 fn same(files: &FoundFiles, image: &[(std::path::PathBuf, Vec<u8>)]) -> Result<(), String> {
     let projected: Vec<_> = image.iter().map(|(path, bytes)| (path.file_name(), bytes)).collect();
     if files.len() != projected.len() {
-        return Err(format!("{} files are mounted and {} projected", files.len(), projected.len()));
+        return Err(format!("the mount has {} files, the projection {}", files.len(), projected.len()));
     }
     for ((name, file), (other, bytes)) in files.iter().zip(projected) {
         if Some(std::ffi::OsStr::new(name)) != other || file.bytes.len() != bytes.len() {
             return Err(format!(
-                "{name} of {} bytes is mounted, {other:?} of {} projected",
+                "the mount has {name} of {} bytes, the projection {other:?} of {}",
                 file.bytes.len(),
                 bytes.len()
             ));

@@ -74,12 +74,14 @@ impl Writer {
         loop {
             match self.lines.recv_timeout(LOOK_EVERY) {
                 Ok(line) => return Ok(line),
-                Err(RecvTimeoutError::Disconnected) => return Err("the writer ended without a word".into()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the writer ended without a message".into());
+                }
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
                     return Err("stopped".into());
                 }
                 Err(RecvTimeoutError::Timeout) if start.elapsed() > HANGS_AFTER => {
-                    return Err(format!("the writer hangs: no word for {HANGS_AFTER:?}"));
+                    return Err(format!("the writer hangs: no line for {HANGS_AFTER:?}"));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -88,7 +90,7 @@ impl Writer {
 
     pub(crate) fn go(&mut self) -> Result<(), String> {
         let input = self.child.stdin.as_mut().ok_or("the writer has no input")?;
-        writeln!(input, "{}", words::GO).map_err(|error| format!("the writer is gone: {error}"))
+        writeln!(input, "{}", words::GO).map_err(|error| format!("the writer has ended: {error}"))
     }
 }
 
@@ -97,7 +99,7 @@ impl Writer {
 /// What the writer found wrong is in the recording too, as a mark.
 ///
 /// # Errors
-/// The file system could not be made or mounted; the writer ended without a word; `stop` was set.
+/// The file system could not be made or mounted; the writer ended without a message; `stop` was set.
 pub fn record(
     machine: &Machine,
     spec: &Spec,

@@ -127,18 +127,18 @@ impl Recording {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let head = bytes.get(..SUPER_BYTES).ok_or("too short for a recording of dm-log-writes")?;
         if number(head, 0) != MAGIC {
-            return Err("this is no recording of dm-log-writes: another magic number at byte 0".into());
+            return Err("this is not a recording of dm-log-writes: another magic number at byte 0".into());
         }
         if number(head, 1) != VERSION {
             return Err(format!(
-                "version {} of dm-log-writes is not known here, only {VERSION}",
+                "version {} of dm-log-writes is unknown here; only {VERSION} is known",
                 number(head, 1)
             ));
         }
         let sector_bytes = u32::from_le_bytes([head[24], head[25], head[26], head[27]]);
         if sector_bytes as usize != SECTOR_BYTES {
             return Err(format!(
-                "it has sectors of {sector_bytes} bytes; only {SECTOR_BYTES} are known here"
+                "it has sectors of {sector_bytes} bytes; only {SECTOR_BYTES} bytes are supported"
             ));
         }
         let mut entries = Vec::new();
@@ -161,7 +161,7 @@ impl Recording {
                     entries.push(Entry::Mark(text.trim_end_matches('\0').to_string()));
                 }
                 _ if flags & DISCARD != 0 => entries.push(Entry::Discard { sector: first, sectors }),
-                _ if flags & !(FLUSH | FUA | 16) != 0 => return Err(wrong("flags that are not known here")),
+                _ if flags & !(FLUSH | FUA | 16) != 0 => return Err(wrong("unknown flags")),
                 _ => {
                     if flags & FLUSH != 0 {
                         entries.push(Entry::Flush);

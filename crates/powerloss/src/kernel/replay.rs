@@ -108,8 +108,9 @@ pub fn look(
         let exactly = allowed.exactly(shown);
         let with_probe = exactly.and_probe();
         let allowed = [allowed.clone(), with_probe.clone(), with_probe.all()];
-        seen.again = second_life(machine, spec, state, &second, &allowed, again)
-            .map_err(|why| format!("it showed {}..={}; then cut again, {why}", shown.first, shown.last))?;
+        seen.again = second_life(machine, spec, state, &second, &allowed, again).map_err(|why| {
+            format!("it showed {}..={}; after a second cut: {why}", shown.first, shown.last)
+        })?;
     }
     Ok(seen)
 }

@@ -188,7 +188,7 @@ impl<'a> OneKind<'a> {
                 &recording,
                 spec,
                 &mut kept_as,
-                format!("{spec}: in the writer itself: {why}"),
+                format!("{spec}: the writer itself failed: {why}"),
                 None,
             );
         }
@@ -280,7 +280,7 @@ impl<'a> OneKind<'a> {
                 self.mounted,
                 Some(self.possible_log2),
             ),
-            class("cut again while they came up", self.again, None),
+            class("cut again while they were opened", self.again, None),
         ];
         self.projection.describe(&mut certificate, self.kind, self.campaign.projected);
         certificate.seconds = started.elapsed().as_secs_f64();
@@ -344,7 +344,7 @@ fn keep(recording: &Recording, spec: &Spec, directory: &Path) -> Result<String, 
             }
         }
     }
-    Err(format!("the recording could not be kept: {base} has no number left in {}", directory.display()))
+    Err(format!("the recording could not be kept: no name {base} is left in {}", directory.display()))
 }
 
 #[cfg(test)]

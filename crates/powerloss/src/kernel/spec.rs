@@ -88,14 +88,14 @@ impl FromStr for Spec {
         let (mut kind, mut way, mut seed, mut length, mut mistake) = (None, None, None, None, None);
         for word in words.split_whitespace() {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("{word:?} in {text:?}"))?;
-            let number = || value.parse::<u64>().map_err(|_| format!("{word:?}: no number"));
+            let number = || value.parse::<u64>().map_err(|_| format!("{word:?}: not a number"));
             match name {
                 "fs" => kind = Some(value.parse()?),
                 "strategy" => way = Some(value.parse()?),
                 "seed" => seed = Some(number()?),
                 "length" => length = Some(number()? as usize),
                 "mistake" => mistake = Some(value.parse()?),
-                _ => return Err(format!("{word:?} in {text:?} is not known here")),
+                _ => return Err(format!("{word:?} in {text:?} is unknown")),
             }
         }
         match (kind, way, seed, length) {

@@ -149,7 +149,7 @@ impl FromStr for Subset {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (word, number) = text.split_once(':').unwrap_or((text, "0"));
-        let number: u64 = number.parse().map_err(|_| format!("{text:?}: {number:?} is no number"))?;
+        let number: u64 = number.parse().map_err(|_| format!("{text:?}: {number:?} is not a number"))?;
         Ok(match word {
             "none" => Self::None,
             "all" => Self::All,
@@ -162,7 +162,7 @@ impl FromStr for Subset {
             "sectors" => Self::Sectors(number),
             _ => {
                 return Err(format!(
-                    "{text:?}: none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED or sectors:SEED"
+                    "{text:?}: take none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED or sectors:SEED"
                 ));
             }
         })
@@ -183,7 +183,9 @@ impl Cut {
         let Some(digits) = words.strip_prefix("exactly:") else { return Ok(self.kept(words.parse()?)) };
         if digits.len() != self.units.len() || digits.bytes().any(|digit| !matches!(digit, b'0' | b'1')) {
             let units = self.units.len();
-            return Err(format!("{words:?}: {units} units are in flight there, so {units} digits 0 or 1"));
+            return Err(format!(
+                "{words:?}: {units} units are in flight there, so take {units} digits 0 or 1"
+            ));
         }
         Ok(digits.bytes().map(|digit| digit == b'1').collect())
     }

@@ -42,7 +42,7 @@ struct Writer<'a, R, W> {
 /// Does what `spec` says in `directory`.
 ///
 /// # Errors
-/// What broke: it has been said on `output` too. Also that the recorder is gone.
+/// What broke: it has been said on `output` too. Also that the recorder has ended.
 pub fn write(spec: &Spec, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
     let mut writer = Writer { input, output, spec, directory };
     let result = writer.all();
@@ -56,18 +56,18 @@ pub fn write(spec: &Spec, directory: &Path, input: impl BufRead, output: impl Wr
 impl<R: BufRead, W: Write> Writer<'_, R, W> {
     fn say(&mut self, line: &str) -> Result<(), String> {
         let said = writeln!(self.output, "{line}").and_then(|()| self.output.flush());
-        said.map_err(|error| format!("the recorder is gone: {error}"))?;
+        said.map_err(|error| format!("the recorder has ended: {error}"))?;
         let mut answer = String::new();
         match self.input.read_line(&mut answer) {
             Ok(_) if answer.trim_end() == words::GO => Ok(()),
-            Ok(_) => Err(format!("the recorder is gone: {answer:?} after {line:?}")),
-            Err(error) => Err(format!("the recorder is gone: {error}")),
+            Ok(_) => Err(format!("the recorder has ended: {answer:?} after {line:?}")),
+            Err(error) => Err(format!("the recorder has ended: {error}")),
         }
     }
 
     fn open(&self) -> Result<Log<OsDirectory>, String> {
         Log::open(self.directory, self.spec.options(self.spec.has_threads()))
-            .map_err(|error| format!("it does not open: {error}"))
+            .map_err(|error| format!("the log does not open: {error}"))
     }
 
     fn all(&mut self) -> Result<(), String> {
@@ -89,7 +89,7 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
                         _ => Err(error),
                     })
                     .map(|()| log)
-                    .map_err(|error| format!("it fails: {error}")),
+                    .map_err(|error| format!("the call fails: {error}")),
             };
             log = done.map_err(|why| format!("operation {number}, {operation:?}: {why}"))?;
             let facts = Facts::of(&log);
@@ -106,7 +106,7 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
         during: &crate::model::Allowed,
     ) -> Result<Log<OsDirectory>, String> {
         match operation {
-            Op::Reopen => log.close().map_err(|error| format!("it does not close: {error}"))?,
+            Op::Reopen => log.close().map_err(|error| format!("the log does not close: {error}"))?,
             Op::Kill => log.abandon(),
             _ => drop(log),
         }
@@ -169,7 +169,7 @@ mod tests {
         assert!(lines[41].starts_with("done 19 "), "{}", lines[41]);
         std::fs::remove_dir_all(&directory).expect("removed");
         let why = write(&spec, &directory, &b"go\ngo\n"[..], Vec::new()).expect_err("nobody answers");
-        assert!(why.contains("recorder is gone"), "{why}");
+        assert!(why.contains("recorder has ended"), "{why}");
         std::fs::remove_dir_all(&directory).expect("removed");
     }
 }

@@ -92,7 +92,7 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} kills ({} before the log was open), {} acknowledgements told, {} records read back ({} newly acknowledged, {} shown before), {} torn tails, {} second writers refused",
+            "{} kills ({} before the log was open), {} acknowledgements, {} records read back ({} newly acknowledged, {} shown before), {} torn tails, {} second writers refused",
             self.kills,
             self.kills_before_open,
             self.acknowledgements,
@@ -137,7 +137,7 @@ pub fn run(options: &KillOptions, stop: &AtomicBool) -> Result<KillOutcome, Stri
         inkstone: env!("CARGO_PKG_VERSION").into(),
         kernel: kernel(),
         command: options.command.clone(),
-        subject: "the log in 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, its way of writing by rule and buffered; the page cache survives a kill".into(),
+        subject: "the log with 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, written by rule and buffered; the page cache survives a kill".into(),
         file_system: capabilities.mount.file_system,
         seed: options.seed,
         seeds: 1,
@@ -207,7 +207,7 @@ impl Run<'_> {
             let first = last - RECORDS_MAX / 4;
             if let Err(error) = log.truncate_before(Lsn::new(first)) {
                 return Ok(Some(format!(
-                    "the witness could not give up what is before LSN {first}: {error}"
+                    "the witness could not truncate the log before LSN {first}: {error}"
                 )));
             }
             self.witness.gave_up(first);
@@ -226,8 +226,8 @@ impl Run<'_> {
     fn violation(&self, round: &Round, what: &str) -> Violation {
         let name = format!("inkstone-kill-broken-seed-{}-round-{}", self.options.seed, round.number);
         let kept = match keep(&self.path, &self.options.directory, &name) {
-            Ok(kept) => format!("the log as it is now is in {}", kept.display()),
-            Err(error) => format!("the log could not be kept: {error}"),
+            Ok(kept) => format!("a copy of the log is in {}", kept.display()),
+            Err(error) => format!("the log could not be copied: {error}"),
         };
         Violation {
             what: format!("round {}, {}: {what}; {kept}", round.number, round.class()),

@@ -11,13 +11,13 @@ use super::record::BYTES_MAX;
 inkstone_io::named_choice! {
     /// A lie of the writer or of its log, so that a run shows that the witness would notice.
     Lie, "lie" {
-        Early = "early", "an append is told as acknowledged before it was waited for";
-        Periodic = "periodic", "the log acknowledges what it has not written (Options::periodic)";
+        Early = "early", "an append is reported as acknowledged before the wait for it";
+        Periodic = "periodic", "the log acknowledges records that it has not written (Options::periodic)";
         Twice = "twice", "now and then a record is appended twice";
-        Unsaid = "unsaid", "now and then a record is appended that was not intended";
-        Swapped = "swapped", "now and then two records are appended in the other order";
-        Flipped = "flipped", "now and then a bit of a record is another";
-        GivesUpMore = "gives-up-more", "truncate_before is told one LSN lower than it is called";
+        Unsaid = "unsaid", "now and then a record is appended that was not announced";
+        Swapped = "swapped", "now and then two records are appended in the wrong order";
+        Flipped = "flipped", "now and then a bit of a record is flipped";
+        GivesUpMore = "gives-up-more", "truncate_before is reported with one LSN less than it is called with";
     }
 }
 
@@ -101,7 +101,7 @@ impl Round {
     pub fn class(&self) -> &'static str {
         match (self.trigger, self.manner) {
             (_, Manner::Stop) => "killed while stopped",
-            (_, Manner::StopAndGoOn(_)) => "killed after it was stopped and went on",
+            (_, Manner::StopAndGoOn(_)) => "killed after it was stopped and continued",
             (Trigger::Start, _) => "killed while starting or opening",
             (Trigger::Closing, _) => "killed while closing",
             (Trigger::Acknowledgements(_), _) => "killed after a number of acknowledgements",

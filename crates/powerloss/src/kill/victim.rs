@@ -114,7 +114,7 @@ fn listen(out: ChildStdout, round: u32, tell: &Sender<Mark>) -> Report {
     let mut report = Report::default();
     for line in BufReader::new(out).lines() {
         let Some(told) = line.ok().as_deref().and_then(Told::parse) else {
-            report.failed = Some("it told something that is no word of a writer".into());
+            report.failed = Some("it wrote a line that no writer writes".into());
             continue;
         };
         report.add(round, &told);
@@ -151,7 +151,7 @@ fn await_trigger(heard: &Receiver<Mark>, round: &Round, began: Instant) -> Resul
             Err(RecvTimeoutError::Disconnected) => return Ok(opened),
             Err(RecvTimeoutError::Timeout) => {
                 return Err(format!(
-                    "the writer of round {} has told nothing for {} s: it hangs",
+                    "the writer of round {} hangs: no line for {} s",
                     round.number,
                     SILENT_FOR.as_secs()
                 ));
@@ -193,13 +193,13 @@ fn beside(path: &Path, round: &Round, writer: u32) -> Beside {
     let broken = match Log::open(path, options.clone()) {
         Ok(_) => Some("a second writer could open the log".to_owned()),
         Err(Error::Locked { holder, .. }) if holder.contains(&writer.to_string()) => None,
-        Err(error) => Some(format!("a second writer was refused with the wrong words: {error}")),
+        Err(error) => Some(format!("a second writer was refused with the wrong message: {error}")),
     };
     let mut beside = Beside { was_refused: broken.is_none(), durable: 0, broken };
     match Reader::open(path, &options) {
         Ok(reader) => beside.durable = reader.durable().get(),
         Err(error) => {
-            beside.broken.get_or_insert(format!("beside the stopped writer nobody could read: {error}"));
+            beside.broken.get_or_insert(format!("a reader beside the stopped writer failed: {error}"));
         }
     }
     beside

@@ -52,15 +52,18 @@ impl Witness {
             let lsn = first + shown.len() as u64;
             let record = record.map_err(|error| format!("LSN {lsn} cannot be read: {error}"))?;
             if record.lsn.get() != lsn {
-                return Err(format!("LSN {} where {lsn} was to come", record.lsn));
+                return Err(format!("LSN {} instead of {lsn}", record.lsn));
             }
             let id = Id::of(&record.bytes).ok_or_else(|| {
-                format!("LSN {lsn} holds {} bytes that are no whole record of any writer", record.bytes.len())
+                format!(
+                    "LSN {lsn} holds {} bytes that are not a whole record of any writer",
+                    record.bytes.len()
+                )
             })?;
             if lsn <= self.last() {
                 let before = self.shown[(lsn - self.first) as usize];
                 if id != before {
-                    return Err(format!("LSN {lsn} was shown as {before}, and is now {id}"));
+                    return Err(format!("LSN {lsn} was shown as {before}, but is now {id}"));
                 }
                 looked.again += 1;
             } else {
@@ -71,7 +74,7 @@ impl Witness {
         }
         if first + looked.records != last + 1 {
             return Err(format!(
-                "the log says that {last} is its last, and shows {}",
+                "the log says that its last LSN is {last}, but shows {}",
                 first + looked.records - 1
             ));
         }
@@ -90,16 +93,16 @@ impl Witness {
         let certain = self.first.max(report.first);
         if first != certain && Some(first) != report.first_perhaps {
             let perhaps = report.first_perhaps.map_or(String::new(), |perhaps| format!(" or {perhaps}"));
-            return Err(format!("the first is {first}; it must be {certain}{perhaps}"));
+            return Err(format!("the first LSN is {first}; it must be {certain}{perhaps}"));
         }
         if first < self.first {
-            return Err(format!("the first is {first}, and everything before {} was given up", self.first));
+            return Err(format!("the first LSN is {first}, but the log was truncated before {}", self.first));
         }
         if last < report.durable {
-            return Err(format!("LSN {} was acknowledged, and {last} is the last", report.durable));
+            return Err(format!("LSN {} was acknowledged, but the last is {last}", report.durable));
         }
         if last < self.last() {
-            return Err(format!("LSN {} was shown before, and {last} is the last", self.last()));
+            return Err(format!("LSN {} was shown before, but the last is {last}", self.last()));
         }
         Ok(())
     }
@@ -123,11 +126,11 @@ impl<'a> Reading<'a> {
     /// Whether the witness was told of this LSN.
     fn take(&mut self, lsn: u64, id: Id, before: Option<Id>) -> Result<bool, String> {
         if id.round != self.round {
-            return Err(format!("LSN {lsn} is {id}, which no opening has shown, or not there"));
+            return Err(format!("LSN {lsn} is {id}, which no earlier opening has shown there"));
         }
         let Some(thread) = self.report.threads.get(&id.thread).filter(|thread| id.number < thread.intended)
         else {
-            return Err(format!("LSN {lsn} is {id}, which was not intended"));
+            return Err(format!("LSN {lsn} is {id}, which was not announced"));
         };
         let next = match self.next.get(&id.thread) {
             Some(next) => *next,
@@ -136,17 +139,17 @@ impl<'a> Reading<'a> {
             None => id.number,
         };
         if id.number != next {
-            return Err(format!("LSN {lsn} is {id}, and number {next} was to come in that thread"));
+            return Err(format!("LSN {lsn} is {id}, but number {next} is the next of that thread"));
         }
         if thread.inside.contains(&id.number) && !self.is_given_up_before(before) {
             let wanted = Id { number: id.number - 1, ..id };
             if before != Some(wanted) {
-                return Err(format!("LSN {lsn} is {id}, and the rest of its batch is not before it"));
+                return Err(format!("LSN {lsn} is {id}, but the rest of its batch is not before it"));
             }
         }
         self.next.insert(id.thread, next + 1);
         match self.report.acknowledged.get(&lsn) {
-            Some(told) if *told != id => Err(format!("LSN {lsn} was acknowledged as {told}, and is {id}")),
+            Some(told) if *told != id => Err(format!("LSN {lsn} was acknowledged as {told}, but is {id}")),
             told => Ok(told.is_some()),
         }
     }
@@ -165,10 +168,10 @@ impl<'a> Reading<'a> {
                 None => continue,
             };
             if next < thread.acknowledged {
-                return Err(format!("thread {number}: record {next} was acknowledged and is not there"));
+                return Err(format!("thread {number}: record {next} was acknowledged, but is missing"));
             }
             if self.report.is_closed && next < thread.intended {
-                return Err(format!("thread {number}: record {next} is not there, and the log was closed"));
+                return Err(format!("thread {number}: record {next} is missing, though the log was closed"));
             }
             if thread.inside.contains(&next) {
                 return Err(format!("thread {number}: the log ends inside a batch, before record {next}"));

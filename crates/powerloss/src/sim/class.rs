@@ -27,16 +27,16 @@ named_choice! {
         Torn4096 = "torn-4096", "any subset of unflushed sectors, sizes and names, torn at 4096 bytes";
         Garbage = "garbage", "torn with garbage: each sector old, new or neither";
         Recycled = "recycled", "any subset over recycled segments, with old frames of this log and another underneath";
-        NewBlocks = "new-blocks", "new blocks that read as zeros, as garbage or as what was removed";
-        Sizes = "sizes", "sizes ahead of data or behind it";
+        NewBlocks = "new-blocks", "new blocks that read as zeros, as garbage or as removed data";
+        Sizes = "sizes", "sizes that reach the disk before their data or after it";
         Names = "names", "creations, renames and removals lost or reordered";
         Misdirected = "misdirected", "a write that lands elsewhere";
-        Rot = "rot", "a bit that rots in what was acknowledged";
+        Rot = "rot", "a bit that rots in acknowledged records";
         SyncError = "sync-error", "a sync that fails, with the three after-effects of real file systems";
         Full = "full", "no room, an error at any operation, transfers in two parts";
-        Recovery = "recovery", "crashes within recoveries, up to three after each other";
+        Recovery = "recovery", "crashes within recoveries, up to three in a row";
         Lying = "lying", "a device that acknowledges a write and loses it";
-        Threads = "threads", "four threads that append while the power goes";
+        Threads = "threads", "four threads that append while the power is cut";
     }
 }
 
@@ -215,7 +215,7 @@ impl Unit {
         let variant = self.variant();
         let disk = SimDisk::new(self.seed, variant.disk);
         let Some((model, Seen::Whole)) = lies::tell(&disk, &variant, operations)? else {
-            return Err("it is not whole".into());
+            return Err("records are missing before the fault".into());
         };
         let mut rng = fastrand::Rng::with_seed(self.seed);
         for _ in 0..200 {
@@ -224,7 +224,7 @@ impl Unit {
             let seen = lies::look(&found, &variant, &model).map_err(|why| format!("{what}: {why}"))?;
             looked.states += 1;
             if seen == Seen::Less {
-                return Err(format!("{what}, and something is missing"));
+                return Err(format!("{what}: records are missing without an error"));
             }
         }
         Ok(())

@@ -86,7 +86,7 @@ impl Scene {
         let mut scene = Self { what: String::new(), right: Right::Corrupt, files: Vec::new() };
         let mut is_judged = false;
         for line in text.lines() {
-            let bad = || format!("{line:?} makes no sense");
+            let bad = || format!("{line:?} is not valid");
             if let Some(what) = line.strip_prefix("what: ") {
                 what.clone_into(&mut scene.what);
             } else if let Some(right) = line.strip_prefix("right: ") {
@@ -99,7 +99,11 @@ impl Scene {
                 read_line(line, bytes).ok_or_else(bad)?;
             }
         }
-        if scene.what.is_empty() || !is_judged { Err("it does not say what it is".into()) } else { Ok(scene) }
+        if scene.what.is_empty() || !is_judged {
+            Err("it has no line `what` or no judgement".into())
+        } else {
+            Ok(scene)
+        }
     }
 
     /// The disk.
@@ -128,20 +132,19 @@ impl Scene {
         let disk = self.disk().map_err(|error| error.to_string())?;
         let found = look(&disk)?;
         if found != self.right {
-            return Err(format!("{found:?} is found, and {:?} is right", self.right));
+            return Err(format!("found {found:?} instead of {:?}", self.right));
         }
         let Right::Records(mut lives) = found else { return Ok(()) };
         let variant = Variant { disk: disk.options(), options: small() };
-        let log = open(&disk, &variant).map_err(|error| format!("opened again: {error}"))?;
+        let log = open(&disk, &variant).map_err(|error| format!("the log does not reopen: {error}"))?;
         let next = log.last().get() + 1;
         let life = lives.last().map_or(0, |(.., life)| *life) + 1;
-        log.append_durable(&payload(next, life, 700))
-            .map_err(|error| format!("it takes no more: {error}"))?;
+        log.append_durable(&payload(next, life, 700)).map_err(|error| format!("an append fails: {error}"))?;
         log.abandon();
         lives.push((next, next, life));
         match look(&disk.crash_with(|_| inkstone_sim::Fate::Dropped))? {
             Right::Records(shown) if shown == lives => Ok(()),
-            other => Err(format!("with one more appended, {other:?}")),
+            other => Err(format!("after one more append: {other:?}")),
         }
     }
 }
@@ -155,7 +158,7 @@ pub fn look(disk: &SimDisk) -> Result<Right, String> {
     let log = match open(disk, &variant) {
         Ok(log) => log,
         Err(error) if error.corruption().is_some() => return Ok(Right::Corrupt),
-        Err(error) => return Err(format!("it does not open: {error}")),
+        Err(error) => return Err(format!("the log does not open: {error}")),
     };
     let mut lives: Lives = Vec::new();
     let first = log.first();
@@ -177,7 +180,7 @@ pub fn look(disk: &SimDisk) -> Result<Right, String> {
         }
     }
     if next.get() != log.last().get() + 1 {
-        return Err(format!("the log says that {} is its last, and shows less", log.last()));
+        return Err(format!("the log says that its last LSN is {}, but shows less", log.last()));
     }
     log.abandon();
     Ok(Right::Records(lives))

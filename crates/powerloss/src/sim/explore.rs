@@ -193,7 +193,7 @@ impl Explorer {
             self.tally.beneath += u64::from(has_old_bytes(found, &log));
         }
         if equal.is_some_and(|equal| equal != shown) {
-            return Err(format!("{shown:?} of a disk that is equal to one with {equal:?}"));
+            return Err(format!("found {shown:?} on a disk that is equal to one with {equal:?}"));
         }
         if let Some(sum) = sum {
             self.seen.insert(sum, shown);

@@ -75,7 +75,7 @@ impl FaultyRun {
                 return result;
             }
         }
-        Err("something fails for ever".into())
+        Err("a call fails for ever".into())
     }
 
     /// Opens the log, however often that fails, and takes over what it shows.
@@ -93,12 +93,12 @@ impl FaultyRun {
                     return self.look(&allowed.clone(), self.faults() > before);
                 }
                 Err(error) if error.corruption().is_some() || self.faults() == before => {
-                    return Err(format!("it does not open: {error}"));
+                    return Err(format!("the log does not open: {error}"));
                 }
                 Err(_) => self.explorer.cut(&self.disk.power_cut(), allowed)?,
             }
         }
-        Err("it does not open in many attempts".into())
+        Err("the log does not open in many attempts".into())
     }
 
     /// Looks at a crash now; and at those within what was just done, if something failed in it.
@@ -122,9 +122,9 @@ impl FaultyRun {
                     self.check_living()?;
                     self.look(&plan.during, self.faults() > before)
                 }
-                Err(error) if is_second => Err(format!("tried again, it fails: {error}")),
+                Err(error) if is_second => Err(format!("the retry fails: {error}")),
                 Err(error) if self.faults() == before && self.trouble != Trouble::Full => {
-                    Err(format!("nothing failed but the log: {error}"))
+                    Err(format!("the log fails without a fault of the disk: {error}"))
                 }
                 Err(error) => self.failed(operation, &plan, &error),
             },
@@ -153,7 +153,7 @@ impl FaultyRun {
         let log = self.log();
         let shown = Shown { first: log.first().get(), last: log.durable().get() };
         if (log.first().get(), log.last().get()) != (self.model.first, self.model.last()) {
-            return Err(format!("it is {}..={}", log.first(), log.last()));
+            return Err(format!("the log has {}..={}", log.first(), log.last()));
         }
         self.steadily(|| self.model.allowed().check_records(log, shown))
     }
@@ -165,7 +165,7 @@ impl FaultyRun {
             Ok(_) => {
                 self.refused += 1;
                 if matches!(error, Error::Poisoned(_)) {
-                    return Err(format!("it goes on after {error}"));
+                    return Err(format!("the log continues after {error}"));
                 }
                 let shown = Shown { first: self.log().first().get(), last: self.log().last().get() };
                 plan.during.check_ends(shown).map_err(|why| format!("after {error}: {why}"))?;
@@ -216,8 +216,8 @@ impl FaultyRun {
         for (number, answer) in answers.into_iter().enumerate() {
             match answer {
                 Err(Error::Poisoned(poison)) if words(poison.cause()) == cause => {}
-                Err(other) => return Err(format!("poisoned by {cause}, {number} says {other}")),
-                Ok(()) => return Err(format!("poisoned by {cause}, {number} says that all is well")),
+                Err(other) => return Err(format!("poisoned by {cause}, call {number} returns {other}")),
+                Ok(()) => return Err(format!("poisoned by {cause}, call {number} succeeds")),
             }
         }
         let shown = Shown { first: log.first().get(), last: log.durable().get() };

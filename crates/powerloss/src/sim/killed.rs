@@ -164,7 +164,7 @@ impl Killed {
     fn one(&mut self, operation: &Op) -> std::result::Result<(), String> {
         let calls = Arc::new(AtomicU64::new(NEVER));
         let allowed = self.model.allowed();
-        let log = self.open(&calls).map_err(|error| format!("it does not open: {error}"))?;
+        let log = self.open(&calls).map_err(|error| format!("the log does not open: {error}"))?;
         let shown = allowed.check(&log)?;
         self.model.settle(shown);
         self.look(&self.model.allowed(), "after the opening that followed a kill")?;
@@ -177,12 +177,13 @@ impl Killed {
         self.model = match result {
             Ok(()) => plan.after.clone(),
             Err(_) if was_killed => Model { records: plan.during.records.to_vec(), ..plan.after.clone() },
-            Err(error) => return Err(format!("it fails: {error}")),
+            Err(error) => return Err(format!("the call fails: {error}")),
         };
         let now = if was_killed { plan.during } else { self.model.allowed() };
         self.look(&now, "killed")?;
         let calls = Arc::new(AtomicU64::new(NEVER));
-        let log = self.open(&calls).map_err(|error| format!("killed, it does not open: {error}"))?;
+        let log =
+            self.open(&calls).map_err(|error| format!("after the kill the log does not open: {error}"))?;
         let shown = now.check(&log).map_err(|why| format!("killed: {why}"))?;
         log.abandon();
         self.model = now.model(shown, self.model.numbers);

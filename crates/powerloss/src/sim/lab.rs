@@ -73,7 +73,7 @@ pub struct Report {
     pub certificate: Certificate,
     /// The counts behind it, class by class.
     pub looked: Vec<(FaultClass, Looked)>,
-    /// Whether it was ended before its time.
+    /// Whether it was stopped early.
     pub is_cut_short: bool,
 }
 
@@ -201,7 +201,7 @@ impl Shared<'_> {
 fn attempt(unit: &Unit, operations: &[Op]) -> (Looked, Result<(), String>) {
     catch_unwind(AssertUnwindSafe(|| unit.run(operations))).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
-        let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+        let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
         (Looked::default(), Err(format!("a panic: {words}")))
     })
 }
@@ -243,7 +243,7 @@ impl Plan {
         }
         let left = chosen(&all, &numbers);
         let what = format!(
-            "{}, seed {:#x}: {reason}\n{} of {} operations are enough: {left:?}\n{:?}",
+            "{}, seed {:#x}: {reason}\n{} of {} operations suffice: {left:?}\n{:?}",
             unit.class,
             unit.seed,
             left.len(),
@@ -283,17 +283,17 @@ impl Plan {
         let classes =
             classes.map(|((class, (looked, time)), turns)| class_of(*class, looked, turns.seeds, *time));
         let mut not_run =
-            vec!["EINTR: it does not pass the seam; `cargo test -p inkstone-io` has it below".to_owned()];
+            vec!["EINTR: it never reaches the log; `cargo test -p inkstone-io` tests it below".to_owned()];
         let left_out: Vec<_> = FaultClass::ALL
             .iter()
             .filter(|class| !self.classes.contains(class))
             .map(|class| class.name())
             .collect();
         if !left_out.is_empty() {
-            not_run.push(format!("not asked for: {}", left_out.join(", ")));
+            not_run.push(format!("not selected: {}", left_out.join(", ")));
         }
         if is_cut_short {
-            not_run.push("it was ended before its time".to_owned());
+            not_run.push("it was stopped early".to_owned());
         }
         let mistake =
             self.mistake.map_or_else(String::new, |mistake| format!(", with the mistake {mistake}"));
@@ -326,8 +326,10 @@ fn class_of(class: FaultClass, looked: &Looked, seeds: u64, time: Duration) -> C
         name += &format!(" ({} of {} cuts whole)", tally.exhausted, tally.cuts);
     }
     if class == FaultClass::Recycled {
-        name +=
-            &format!(" ({recycled} segments recycled, old bytes behind the end of {} states)", tally.beneath);
+        name += &format!(
+            " ({recycled} segments recycled, old bytes after the log's end in {} states)",
+            tally.beneath
+        );
     }
     if class == FaultClass::Recovery {
         name += &format!(" ({:?} states by depth)", tally.depths);

@@ -34,7 +34,7 @@ fn read(log: &Log<SimDirectory>, model: &Model) -> Result<Seen, String> {
             Ok(record) => {
                 let wanted = model.records.get(record.lsn.get() as usize - 1).map(Record::payload);
                 if record.lsn.get() != next || wanted != Some(&record.bytes[..]) {
-                    return Err(format!("LSN {} where {next} was to come, or with other bytes", record.lsn));
+                    return Err(format!("LSN {} instead of {next}, or other bytes", record.lsn));
                 }
                 next += 1;
             }
@@ -55,7 +55,7 @@ pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, St
             seen
         }
         Err(error) if error.corruption().is_some() => Ok(Seen::Corrupt),
-        Err(error) => Err(format!("it does not open: {error}")),
+        Err(error) => Err(format!("the log does not open: {error}")),
     }
 }
 
@@ -79,11 +79,16 @@ pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Opti
                 match open(disk, variant) {
                     Ok(opened) => log = opened,
                     Err(error) if error.corruption().is_some() => return Ok(None),
-                    Err(error) => return Err(format!("it does not open: {error}")),
+                    Err(error) => return Err(format!("the log does not open: {error}")),
                 }
                 let seen = read(&log, &model)?;
                 if seen == Seen::Less && disk.history().iter().any(|event| event.operation <= covered) {
-                    return Err(format!("{}..={} are left of {:?}", log.first(), log.last(), model.last()));
+                    return Err(format!(
+                        "the log has {}..={} of {:?}",
+                        log.first(),
+                        log.last(),
+                        model.last()
+                    ));
                 }
                 if seen != Seen::Whole {
                     return Ok(None);
@@ -113,7 +118,7 @@ pub fn reports_later(
     let excused = |disk: &SimDisk, what: String| if fired(disk) { Ok(()) } else { Err(what) };
     let mut log = match open(disk, variant) {
         Ok(log) => Some(log),
-        Err(error) => return excused(disk, format!("it does not open: {error}")).map(|()| Seen::Less),
+        Err(error) => return excused(disk, format!("the log does not open: {error}")).map(|()| Seen::Less),
     };
     for operation in operations {
         let Some(open_log) = log.take() else { break };
@@ -128,7 +133,7 @@ pub fn reports_later(
                         model.settle(Shown { first: reopened.first().get(), last: reopened.last().get() });
                         log = Some(reopened);
                     }
-                    Err(error) => excused(disk, format!("it does not open: {error}"))?,
+                    Err(error) => excused(disk, format!("the log does not open: {error}"))?,
                 }
             }
             _ => match carry_out(&open_log, operation, &plan) {
@@ -153,7 +158,7 @@ fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen,
     let log = match open(disk, variant) {
         Ok(log) => log,
         Err(error) if error.corruption().is_some() => return Ok(Seen::Corrupt),
-        Err(error) => return Err(format!("it does not open: {error}")),
+        Err(error) => return Err(format!("the log does not open: {error}")),
     };
     let mut last = log.first().get().saturating_sub(1);
     for record in log.reader().records(log.first()) {
@@ -195,11 +200,9 @@ pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     let options = variant.options.clone().expect_durable(last);
     match open(&disk, &Variant { options, ..variant.clone() }) {
         Ok(log) if log.last() >= last => Ok(()),
-        Ok(log) => {
-            Err(format!("{last} was known to be durable, and it opens with {} of {count}", log.last()))
-        }
+        Ok(log) => Err(format!("LSN {last} was durable, but the log opens with {} of {count}", log.last())),
         Err(error) if error.corruption().is_some() => Ok(()),
-        Err(error) => Err(format!("it does not open: {error}")),
+        Err(error) => Err(format!("the log does not open: {error}")),
     }
 }
 
@@ -217,9 +220,9 @@ pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     disk.drop_caches();
     match open(&disk, variant) {
         Ok(log) if log.first() == first => Ok(()),
-        Ok(log) => Err(format!("{first} was the first, and it opens with {}", log.first())),
+        Ok(log) => Err(format!("LSN {first} was the first, but the log opens with {}", log.first())),
         Err(error) if error.corruption().is_some() => Ok(()),
-        Err(error) => Err(format!("it does not open: {error}")),
+        Err(error) => Err(format!("the log does not open: {error}")),
     }
 }
 

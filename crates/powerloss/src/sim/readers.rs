@@ -79,7 +79,7 @@ impl Readers {
         let failures = self.disk.history().len();
         if let Err(error) = carry_out(self.log(), operation, &plan) {
             if self.disk.history().len() == failures {
-                return Err(format!("it fails: {error}"));
+                return Err(format!("the call fails: {error}"));
             }
             self.look_beside(&plan.during)?;
             return self.open_again(&plan.during, numbers);
@@ -116,8 +116,8 @@ impl Readers {
         self.look_beside(&self.model.allowed())?;
         match open(&self.disk, &self.variant) {
             Err(Error::Locked { .. }) => {}
-            Err(error) => return Err(format!("a second writer is told: {error}")),
-            Ok(_) => return Err("a second writer is let in".into()),
+            Err(error) => return Err(format!("a second writer gets the error: {error}")),
+            Ok(_) => return Err("a second writer opens the log".into()),
         }
         self.look_at_what_is_held()?;
         self.looks += 1;
@@ -141,10 +141,10 @@ impl Readers {
                     let is_it = record.lsn.get() == at
                         && self.model.records[at as usize - 1].payload() == record.bytes;
                     if !is_it {
-                        return Err(format!("LSN {} at {at}, or with other bytes", record.lsn));
+                        return Err(format!("LSN {} instead of {at}, or other bytes", record.lsn));
                     }
                 }
-                other => return Err(format!("at {at} of {first}..={durable} it is told {other:?}")),
+                other => return Err(format!("at {at} of {first}..={durable} it gets {other:?}")),
             }
         }
         Ok(())
@@ -155,12 +155,12 @@ impl Readers {
         let reader = self.log().reader();
         match reader.get(Lsn::new(durable + 1)) {
             Err(Error::NotYet { .. }) => {}
-            other => return Err(format!("asked for the record after the watermark: {other:?}")),
+            other => return Err(format!("a read of the record after the watermark gives: {other:?}")),
         }
         match reader.get(Lsn::new(first.max(2) - 1)) {
             Err(Error::GivenUp { .. }) => Ok(()),
             _ if first == 1 => Ok(()),
-            other => Err(format!("asked for what was given up: {other:?}")),
+            other => Err(format!("a read of a truncated record gives: {other:?}")),
         }
     }
 
@@ -171,14 +171,16 @@ impl Readers {
             .map_err(|error| format!("a reader beside the writer: {error}"))?;
         let (durable, known) = (reader.durable(), self.log().durable());
         if durable > known {
-            return Err(format!("a reader beside the writer shows {durable}, and durable is {known}"));
+            return Err(format!(
+                "a reader beside the writer shows LSN {durable}, but only {known} is durable"
+            ));
         }
         let records = reader.records(reader.first());
         for (next, record) in (reader.first().get()..).zip(records) {
             let record = record.map_err(|error| format!("beside the writer, LSN {next}: {error}"))?;
             let wanted = allowed.records.get(next as usize - 1).map(Record::payload);
             if record.lsn.get() != next || wanted != Some(&record.bytes[..]) {
-                return Err(format!("beside the writer, LSN {} where {next} was to come", record.lsn));
+                return Err(format!("beside the writer, LSN {} instead of {next}", record.lsn));
             }
         }
         Ok(())
@@ -194,7 +196,7 @@ impl Readers {
             match (bytes, now) {
                 (Some(bytes), Some(now)) if bytes == now => {}
                 (bytes @ None, Some(now)) => *bytes = Some(now.clone()),
-                _ => return Err(format!("{} is held, and its file was used again", sealed.path.display())),
+                _ => return Err(format!("{} is held, but its file was recycled", sealed.path.display())),
             }
         }
         Ok(())

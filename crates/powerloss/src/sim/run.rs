@@ -49,8 +49,8 @@ impl Run {
     }
 
     fn open(&mut self, allowed: &Allowed) -> Result<Shown, String> {
-        let log =
-            open(&self.disk, &self.explorer.variant).map_err(|error| format!("it does not open: {error}"))?;
+        let log = open(&self.disk, &self.explorer.variant)
+            .map_err(|error| format!("the log does not open: {error}"))?;
         let shown = allowed.check(&log)?;
         self.log = Some(log);
         Ok(shown)
@@ -84,7 +84,7 @@ impl Run {
         let is_opening = matches!(operation, Op::Reopen | Op::Drop | Op::Kill | Op::PowerCut(_));
         match (operation, self.log.take()) {
             (Op::Reopen, Some(log)) => {
-                log.close().map_err(|error| format!("it does not close: {error}"))?;
+                log.close().map_err(|error| format!("the log does not close: {error}"))?;
                 self.open(&plan.after.allowed())?;
                 self.model = plan.after;
                 self.check_clean()?;
@@ -99,13 +99,14 @@ impl Run {
                 self.model.settle(shown);
             }
             (Op::PowerCut(within), Some(log)) => {
-                carry_out(&log, within, &plan).map_err(|error| format!("it fails: {error}"))?;
+                carry_out(&log, within, &plan).map_err(|error| format!("the call fails: {error}"))?;
                 log.abandon();
                 self.go_on_with_what_was_found(&plan.during, plan.after.numbers)?;
             }
             (_, log) => {
                 self.log = log;
-                carry_out(self.log(), operation, &plan).map_err(|error| format!("it fails: {error}"))?;
+                carry_out(self.log(), operation, &plan)
+                    .map_err(|error| format!("the call fails: {error}"))?;
                 self.model = plan.after.clone();
                 self.check_living(&plan.after)?;
                 self.model.acked = self.log().durable().get();
@@ -134,7 +135,7 @@ impl Run {
         if recovery.clean || recovery.end.is_some_and(|end| is_short(end.byte)) {
             return Ok(());
         }
-        Err(format!("closed in order, and {recovery}"))
+        Err(format!("closed cleanly, but {recovery}"))
     }
 
     /// What the log that did it shows now.
@@ -142,7 +143,7 @@ impl Run {
         let log = self.log();
         let shown = Shown { first: log.first().get(), last: log.durable().get() };
         if (log.first().get(), log.last().get()) != (after.first, after.last()) {
-            return Err(format!("it is {}..={}", log.first(), log.last()));
+            return Err(format!("the log has {}..={}", log.first(), log.last()));
         }
         after.allowed().check_records(log, shown)
     }

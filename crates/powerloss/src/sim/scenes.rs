@@ -100,7 +100,7 @@ fn append(
 ) -> Result<(), String> {
     lsns.into_iter().try_for_each(|lsn| {
         let given = log.append_durable(&payload(lsn, life, bytes)).map_err(words)?;
-        if given.get() == lsn { Ok(()) } else { Err(format!("{given} and not {lsn}")) }
+        if given.get() == lsn { Ok(()) } else { Err(format!("LSN {given} instead of {lsn}")) }
     })
 }
 

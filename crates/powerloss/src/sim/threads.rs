@@ -66,7 +66,7 @@ fn lock(acks: &Mutex<Vec<Ack>>) -> MutexGuard<'_, Vec<Ack>> {
 
 /// What was found must have every record that was acknowledged by then, and of each thread the first so many.
 fn check(found: &SimDisk, variant: &Variant, acks: &[Ack], epoch: u64) -> Result<(), String> {
-    let log = open(found, variant).map_err(|error| format!("it does not open: {error}"))?;
+    let log = open(found, variant).map_err(|error| format!("the log does not open: {error}"))?;
     let mut shown = Vec::new();
     let mut next = [0; THREADS as usize];
     for record in log.reader().records(Lsn::FIRST) {

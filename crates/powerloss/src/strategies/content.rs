@@ -125,7 +125,7 @@ impl Seen<'_> {
             let piece =
                 if found.is_none() { Piece::Garbage } else { compare(there, &self.bytes_of(step), &old) };
             left.add(step, piece, || match &found {
-                None => format!("{DATA} is gone"),
+                None => format!("{DATA} is missing"),
                 Some(bytes) => format!("step {step}: {}", describe(there, bytes.len(), len)),
             });
         }
@@ -147,7 +147,7 @@ impl Seen<'_> {
             match (missing, is_there) {
                 (Some(first), true) => {
                     left.hole = Some(format!(
-                        "block {number} is there and block {first} is not, in a file of {} bytes",
+                        "block {number} is there, but block {first} is not, in a file of {} bytes",
                         found.len()
                     ));
                     break;
@@ -169,7 +169,7 @@ impl Seen<'_> {
                 Some(_) => Piece::Whole,
             };
             left.add(step, piece, || match &found {
-                None => format!("{DATA} is gone"),
+                None => format!("{DATA} is missing"),
                 Some(bytes) => format!("step {step}: {DATA} has {} bytes", bytes.len()),
             });
         }
@@ -192,7 +192,7 @@ impl Seen<'_> {
                 },
             };
             left.add(step, piece, || match &found {
-                None => format!("{name} is not there"),
+                None => format!("{name} is missing"),
                 Some(bytes) => format!("{name} is there: {}", describe(bytes, bytes.len(), expected.len())),
             });
         }
@@ -202,18 +202,20 @@ impl Seen<'_> {
     fn replaced(&self) -> Result<Left, String> {
         let mut left = Left::default();
         let Some(found) = self.read(DATA)? else {
-            left.add(self.acked, Piece::Garbage, || format!("{DATA} is gone, neither old nor new"));
+            left.add(self.acked, Piece::Garbage, || {
+                format!("{DATA} is missing, the old one and the new one")
+            });
             return Ok(left);
         };
         // One more than acknowledged: the step that was being done.
         let version = (0..=self.acked + 1).rev().find(|&step| self.bytes_of(step) == found);
         match version {
             Some(version) => (version + 1..=self.acked).for_each(|step| {
-                left.add(step, Piece::Old, || format!("{DATA} is the one of step {version}, whole"));
+                left.add(step, Piece::Old, || format!("{DATA} is that of step {version}, whole"));
             }),
             None => left.add(self.acked, Piece::Garbage, || {
                 let what = describe(&found, found.len(), self.plan.record_bytes());
-                format!("{DATA} is neither an old one nor a new one: {what}")
+                format!("{DATA} is neither the old one nor the new one: {what}")
             }),
         }
         Ok(left)
@@ -317,7 +319,7 @@ mod tests {
                 (0, true),
                 "not acknowledged: a hole, and no loss"
             );
-            assert!(left.hole.is_some_and(|hole| hole.starts_with("block 3 is there and block 2 is not")));
+            assert!(left.hole.is_some_and(|hole| hole.starts_with("block 3 is there, but block 2 is not")));
             bytes[2 * block..3 * block].copy_from_slice(&whole[2 * block..3 * block]);
             bytes[9 * block - 1] = 0;
             assert!(

@@ -46,7 +46,7 @@ impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no state; write ack:3/none or ack:3+5/torn:7");
+        let wrong = || format!("{text:?} is not a state; write ack:3/none or ack:3+5/torn:7");
         let (place, subset) =
             text.strip_prefix("ack:").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
         let (acked, after) = place.split_once('+').unwrap_or((place, "0"));
@@ -76,7 +76,7 @@ pub fn state_at(
 ) -> Result<State, String> {
     let place = places.get(moment.acked).map(|place| place + moment.after);
     let place = place.filter(|place| *place <= recording.entries.len());
-    let place = place.ok_or_else(|| format!("{moment}: the recording is shorter"))?;
+    let place = place.ok_or_else(|| format!("{moment}: the recording ends before it"))?;
     let mut player = Player::new(recording, Image::new(len_bytes));
     player.play(place);
     let cut = player.cut();

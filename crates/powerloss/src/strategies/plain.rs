@@ -14,7 +14,7 @@ named_choice! {
         AppendODsync = "append-o-dsync", "append to a file opened with O_DSYNC";
         AppendOSync = "append-o-sync", "append to a file opened with O_SYNC";
         AppendRwfDsync = "append-rwf-dsync", "append with RWF_DSYNC on each write";
-        AppendBatchFdatasync = "append-batch-fdatasync", "append 8 blocks by 8 writes, then one fdatasync (holes before it?)";
+        AppendBatchFdatasync = "append-batch-fdatasync", "append 8 blocks by 8 writes, then one fdatasync (are there holes before it?)";
         OverwriteFdatasync = "overwrite-fdatasync", "overwrite a written file, fdatasync";
         OverwriteODsync = "overwrite-o-dsync", "overwrite a written file opened with O_DSYNC";
         OverwriteRwfDsync = "overwrite-rwf-dsync", "overwrite a written file with RWF_DSYNC on each write";
@@ -38,7 +38,7 @@ named_choice! {
         WriteOnly = "write-only", "append to a file, no sync";
         OverwriteOnly = "overwrite-only", "overwrite a written file, no sync";
         DirectOnly = "direct-only", "overwrite a written file with O_DIRECT, no sync";
-        SyncFileRangeOnly = "sync-file-range-only", "overwrite a written file, sync_file_range, waited for";
+        SyncFileRangeOnly = "sync-file-range-only", "overwrite a written file, sync_file_range and wait";
         StdioOnly = "stdio-only", "fwrite, no fflush, no sync";
         StdioFflushOnly = "stdio-fflush-only", "fwrite, fflush, no sync";
         MmapOnly = "mmap-only", "store into a mapped written file, no msync";
@@ -69,7 +69,7 @@ impl Claim {
     pub fn words(self) -> &'static str {
         match self {
             Self::Durable => "durable",
-            Self::NameNotPromised => "whole, the name not promised",
+            Self::NameNotPromised => "whole, but no promise of the name",
             Self::Nothing => "none",
             Self::DurableNotAtomic => "durable, not atomic",
             Self::NotPromised => "not promised",
@@ -188,10 +188,10 @@ impl Plan {
 pub const BLOCK_BYTES: usize = 4096;
 const BATCH_BLOCKS: usize = 8;
 
-const RENAME_WITHOUT_JOURNAL: &str = "without a journal a rename is no single step: the directory's block and the freed inode \
-of the replaced file reach the disk in any order, so that the name can be gone, or belong to another file that took the inode";
-const WRITE_BACK_COMMITS: &str = "with data=journal ext4 commits its journal before it writes pages back, so that sync_file_range \
-happens to flush: nobody promises that";
+const RENAME_WITHOUT_JOURNAL: &str = "without a journal a rename is not atomic: the directory's block and the freed inode \
+of the replaced file reach the disk in any order, so the name can be lost, or lead to another file that took the inode";
+const WRITE_BACK_COMMITS: &str = "with data=journal ext4 commits its journal before it writes pages back, so sync_file_range \
+happens to flush: this is not promised";
 
 impl Plain {
     /// What it may claim on this file system, and why it is not what it may claim elsewhere.

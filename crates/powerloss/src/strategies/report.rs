@@ -210,7 +210,7 @@ impl Row {
                 format!("not promised, held in {}", self.states)
             }
             Verdict::Held => format!("held in {}", self.states),
-            Verdict::Unreadable => "does not come up".into(),
+            Verdict::Unreadable => "does not mount".into(),
             Verdict::Lost => {
                 worst.map_or_else(String::new, |worst| format!("lost {} of {}", worst.lost, worst.acked))
             }
@@ -247,7 +247,7 @@ impl Display for Row {
                     write!(f, " in state {state}: {words}")?;
                 }
                 if let Some(why) = &self.unreadable {
-                    write!(f, "\n  does not come up in state {why}")?;
+                    write!(f, "\n  does not mount in state {why}")?;
                 }
                 Ok(())
             }
@@ -256,7 +256,7 @@ impl Display for Row {
             write!(f, "\n  a hole in {holes} of {} states, first in state {state}: {words}", self.states)?;
         }
         if self.lost_at_kill > 0 {
-            write!(f, "\n  {} lost when only the process was killed", self.lost_at_kill)?;
+            write!(f, "\n  a kill of the process alone lost {}", self.lost_at_kill)?;
         }
         self.command.as_ref().map_or(Ok(()), |command| write!(f, "\n  again: {command}"))
     }
@@ -294,15 +294,14 @@ impl Report {
                 kinds.push(&row.file_system);
             }
         }
-        let mut lines = vec![
-            [&["strategy", "what it may claim"], &kinds[..]].concat().into_iter().map(String::from).collect(),
-        ];
+        let mut lines =
+            vec![[&["strategy", "claim"], &kinds[..]].concat().into_iter().map(String::from).collect()];
         let mut notes: Vec<&str> = Vec::new();
         for strategy in Plain::ALL {
             let of: Vec<_> = self.rows.iter().filter(|row| row.strategy == strategy.name()).collect();
             let Some(first) = of.first() else { continue };
             let killed = of.iter().map(|row| row.lost_at_kill).max().unwrap_or(0);
-            let at_kill = if killed > 0 { format!(" (lost {killed} at a kill too)") } else { String::new() };
+            let at_kill = if killed > 0 { format!(" (a kill lost {killed} too)") } else { String::new() };
             let mut cells = vec![first.does.clone() + &at_kill, first.claim.clone()];
             cells.extend(kinds.iter().map(|kind| {
                 of.iter()
@@ -334,12 +333,12 @@ impl Report {
                 inkstone: env!("CARGO_PKG_VERSION").into(),
                 kernel: kernel(),
                 command: self.command.clone(),
-                subject: format!("{} plain strategies, each verdict beside what it may claim", rows.len()),
+                subject: format!("{} plain strategies, each verdict compared with its claim", rows.len()),
                 file_system: kind.clone(),
                 seed,
                 seeds: 1,
                 classes: vec![
-                    class("right at an acknowledgement, nothing unflushed there", plainest),
+                    class("right at an acknowledgement, nothing unflushed kept", plainest),
                     class(
                         "any subset of unflushed sectors, at and between acknowledgements",
                         states - plainest,

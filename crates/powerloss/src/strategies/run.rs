@@ -67,7 +67,7 @@ pub fn run(
             let rows = on_kind(campaign, &machine, kind, stop, progress);
             // What was seen counts all the same; the next start takes away what is left.
             if let Err(why) = machine.remove() {
-                report.not_run.push(format!("{kind}: taking its disks away: {why}"));
+                report.not_run.push(format!("{kind}: its disks could not be removed: {why}"));
             }
             report.rows.extend(rows?);
         }
@@ -230,7 +230,7 @@ fn again_in(
             let made = Made::new(machine, kind)?;
             (trial, made.record(machine, &trial, &campaign.program, stop)?.recording)
         }
-        _ => return Err("a state belongs to one file system and one strategy: name them".into()),
+        _ => return Err("a state belongs to one file system and one strategy: name both".into()),
     };
     let places = acknowledgements(&recording, trial.steps)?;
     let state = state_at(&recording, &places, trial.kind.disk_bytes(), moment)?;

@@ -42,7 +42,7 @@ impl FromStr for Trial {
         };
         let number = |name: &str| {
             let word = value(name)?;
-            word.parse::<u64>().map_err(|_| format!("{text:?}: {name}={word} is no number"))
+            word.parse::<u64>().map_err(|_| format!("{text:?}: {name}={word} is not a number"))
         };
         Ok(Self {
             kind: value("fs")?.parse()?,

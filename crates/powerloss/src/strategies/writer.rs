@@ -31,7 +31,7 @@ const BYSTANDER_EVERY: usize = 3;
 /// Does what `trial` says in `directory`, which is created.
 ///
 /// # Errors
-/// What broke: it has been said on `output` too. Also that the recorder is gone.
+/// What broke: it has been said on `output` too. Also that the recorder has ended.
 pub fn write(trial: &Trial, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
     let mut told = Told { input, output };
     let result = steps(trial, directory, &mut told);
@@ -49,7 +49,7 @@ struct Told<R, W> {
 
 impl<R: BufRead, W: Write> Told<R, W> {
     fn say(&mut self, line: &str) -> Result<(), String> {
-        let gone = |what: &dyn std::fmt::Display| format!("after {line:?} the recorder is gone: {what}");
+        let gone = |what: &dyn std::fmt::Display| format!("after {line:?} the recorder has ended: {what}");
         writeln!(self.output, "{line}").and_then(|()| self.output.flush()).map_err(|error| gone(&error))?;
         let mut answer = String::new();
         self.input.read_line(&mut answer).map_err(|error| gone(&error))?;
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(beyond.missing(), 1, "{strategy}");
             fs::remove_dir_all(&parent).expect("removed");
             let why = write(&trial, &directory, &b"go\n"[..], Vec::new()).expect_err("nobody answers");
-            assert!(why.contains("recorder is gone"), "{strategy}: {why}");
+            assert!(why.contains("recorder has ended"), "{strategy}: {why}");
             fs::remove_dir_all(&parent).expect("removed");
         }
     }
