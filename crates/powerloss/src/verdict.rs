@@ -1,6 +1,6 @@
-//! Looking at one log that a power cut left: opening it, comparing it with what is allowed, appending to it.
+//! Checking one log that a power cut left: opening it, comparing it with what is allowed, appending to it.
 //!
-//! *Owns*: that. *May not touch*: where the log lies: in a mounted file system, or on the simulated disk.
+//! *Owns*: that check. *May not touch*: where the log is: in a mounted file system, or on the simulated disk.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub fn open_and_check<D: Directory>(
     Ok((log, shown))
 }
 
-/// Appends a record, durably: it must get the next LSN and be there.
+/// Appends a record durably: it must get the next LSN and be readable.
 ///
 /// # Errors
 /// Which promise is broken.

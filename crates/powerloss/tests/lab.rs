@@ -1,4 +1,4 @@
-//! The simulated lab by itself: every class looks at something, nothing is counted twice, equal disks are equal for the
+//! The simulated lab by itself: every class checks something, nothing is counted twice, equal disks are equal for the
 //! log, and what is broken is found and shown again.
 //!
 //! *Owns*: a little of everything. *May not touch*: how many states the gate wants (`.ci/powerloss`).

@@ -1,20 +1,20 @@
-//! The rule for any log, on lines.
+//! The rule for any log, applied to lines.
 //!
-//! *Owns*: the judgement and its words. *May not touch*: programs, directories.
+//! *Owns*: the judgement and its messages. *May not touch*: programs, directories.
 
 use std::collections::HashSet;
 
-/// What was found in order.
+/// The counts of a state that keeps the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Judged {
     /// Lines that had to be there.
     pub(super) confirmed: u64,
-    /// Lines behind them.
+    /// Lines after them.
     pub(super) in_flight: u64,
 }
 
-/// Holds what a reader has `shown` against what is `certain` from earlier and the lines that this writer has `told`, of which
-/// `acknowledged` were so before the crash.
+/// Compares the lines that a reader has `shown` with those that are `certain` from earlier readings, followed by the lines that
+/// this writer has `told`. The first `acknowledged` of these came before the crash.
 ///
 /// # Errors
 /// Which promise is broken.
@@ -60,7 +60,7 @@ pub(super) fn judge(
     }
 }
 
-/// A line as far as it is good to read.
+/// The beginning of a line, for a message.
 pub(super) fn words(line: &[u8]) -> String {
     const MOST: usize = 60;
     let text = String::from_utf8_lossy(&line[..line.len().min(MOST)]).into_owned();

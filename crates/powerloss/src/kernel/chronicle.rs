@@ -1,4 +1,4 @@
-//! What may be found at each moment of a recording, out of the marks in it.
+//! What may be found at each moment of a recording, according to the marks in it.
 //!
 //! *Owns*: reading the marks. *May not touch*: states, logs.
 
@@ -13,7 +13,7 @@ use crate::model::{Allowed, Model, Shown};
 pub struct Chronicle {
     /// What was done.
     pub spec: Spec,
-    /// From an entry on, this is allowed.
+    /// What is allowed from an entry on.
     steps: Vec<Step>,
     /// The first cut that can be judged: before it there is no file system.
     pub first: usize,
@@ -34,7 +34,7 @@ impl Chronicle {
     /// Reads the marks.
     ///
     /// # Errors
-    /// Another program's recording, or marks that contradict themselves.
+    /// Another program's recording, or marks that contradict each other.
     pub fn read(recording: &Recording) -> Result<Self, String> {
         let marks = recording.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
             Entry::Mark(text) => Some((at + 1, text.as_str())),
@@ -94,7 +94,7 @@ impl Chronicle {
         Ok(chronicle)
     }
 
-    /// What may be found when the power goes after so many entries, and what was going on, in words.
+    /// What may be found when the power is cut after this many entries, and what was in progress, in words.
     pub fn at(&self, entry: usize) -> (&Allowed, String) {
         let after = self.steps.partition_point(|step| step.from <= entry);
         let step = &self.steps[after.saturating_sub(1)];

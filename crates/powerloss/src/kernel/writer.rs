@@ -1,9 +1,9 @@
 //! The process that writes: a history on the mounted file system, in step with the recorder.
 //!
-//! *Owns*: doing it, and what is said before and after each operation. *May not touch*: disks, recordings.
+//! *Owns*: the operations, and the lines before and after each. *May not touch*: disks, recordings.
 //!
-//! It is a process of its own, so that nothing that it does waits for the process that serves the disk. Before and after each
-//! operation it says a line and waits for one: the recorder has put a mark into the recording by then.
+//! It is a process of its own, so that the process that serves the disk never waits for it. Before and after each operation it
+//! prints a line and waits for an answer: by then the recorder has put a mark into the recording.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -14,21 +14,21 @@ use super::spec::Spec;
 use crate::history::{Op, carry_out, plan};
 use crate::model::{Model, Shown};
 
-/// What the writer says, and what stands in the recording.
+/// The writer's lines, which are also the marks in the recording.
 pub mod words {
     /// The log is being opened for the first time.
     pub const OPENING: &str = "opening";
     /// It is open.
     pub const OPENED: &str = "opened";
-    /// `start 7`: the operation of that number begins.
+    /// `start 7`: operation 7 begins.
     pub const START: &str = "start";
-    /// `done 7 1 12 12`: it is done, and the log has this first and last LSN, and this one is durable.
+    /// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN.
     pub const DONE: &str = "done";
     /// The history is over.
     pub const END: &str = "end";
-    /// Something went wrong in the writer: the rest of the line says what.
+    /// The writer failed: the rest of the line says why.
     pub const FAILED: &str = "failed";
-    /// Its answer to each of them.
+    /// The recorder's answer to each line.
     pub const GO: &str = "go";
 }
 
@@ -42,12 +42,12 @@ struct Writer<'a, R, W> {
 /// Does what `spec` says in `directory`.
 ///
 /// # Errors
-/// What broke: it has been said on `output` too. Also that the recorder has ended.
+/// What failed: `output` has got it too. Also that the recorder has ended.
 pub fn write(spec: &Spec, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
     let mut writer = Writer { input, output, spec, directory };
     let result = writer.all();
     if let Err(why) = &result {
-        // Nobody may be left to hear it.
+        // The recorder may have ended already.
         let _ = writer.say(&format!("{} {}", words::FAILED, why.replace('\n', " ")));
     }
     result
@@ -84,7 +84,7 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
                 Op::Reopen | Op::Drop | Op::Kill => self.again(log, operation, &plan.during),
                 _ => carry_out(&log, operation, &plan)
                     .or_else(|error| match operation {
-                        // With the log's own thread at work a buffer may be taken just now: nothing was appended.
+                        // With a background thread a buffer may be in use just now: nothing was appended.
                         Op::Try(bytes) if error.is_retryable() => carry_out(&log, &Op::Append(*bytes), &plan),
                         _ => Err(error),
                     })
@@ -116,10 +116,10 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
     }
 }
 
-/// What a log said of itself when an operation was done.
+/// What a log reported when an operation was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// Its ends.
+    /// Its first and last LSN.
     pub shown: Shown,
     /// What is durable.
     pub durable: u64,
@@ -133,7 +133,7 @@ impl std::fmt::Display for Facts {
 
 impl Facts {
     fn of(log: &Log<OsDirectory>) -> Self {
-        // Durable first: what becomes durable in between is then not taken for acknowledged.
+        // Read `durable` first: what becomes durable in between does not count as acknowledged.
         let durable = log.durable().get();
         Self { shown: Shown { first: log.first().get(), last: log.last().get() }, durable }
     }

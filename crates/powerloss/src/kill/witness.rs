@@ -1,6 +1,6 @@
-//! The outside witness: what it has been told and shown, held against what a log shows after a kill.
+//! The outside witness: it compares what a log shows after a kill with what was reported and shown before.
 //!
-//! *Owns*: the judgement. *May not touch*: processes; the log but by its public door.
+//! *Owns*: the judgement. *May not touch*: processes; the log except through its public API.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use super::told::Report;
 /// Knows what is certain.
 #[derive(Debug, Clone)]
 pub(super) struct Witness {
-    /// What the last opening showed first.
+    /// The first LSN that the last opening showed.
     first: u64,
-    /// And from there on.
+    /// The records from there on.
     shown: Vec<Id>,
 }
 
-/// What a look has counted.
+/// The counts of one check.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Looked {
     /// Records read back.
     pub(super) records: u64,
-    /// Of these such as an earlier opening had shown.
+    /// Of these, records that an earlier opening had shown.
     pub(super) again: u64,
-    /// Of these such as the witness had been told of by LSN since then.
+    /// Of these, records that were acknowledged by LSN since then.
     pub(super) acknowledged: u64,
 }
 
@@ -83,7 +83,7 @@ impl Witness {
         Ok(looked)
     }
 
-    /// The witness itself gave up the front.
+    /// The witness itself truncated the log.
     pub(super) fn gave_up(&mut self, first: u64) {
         self.shown.drain(..(first - self.first) as usize);
         self.first = first;
@@ -108,13 +108,13 @@ impl Witness {
     }
 }
 
-/// The records behind what was shown before: all of one writer.
+/// The records after those that were shown before: all of one writer.
 struct Reading<'a> {
     round: u32,
     report: &'a Report,
-    /// None of this writer's records was given up.
+    /// None of this writer's records was truncated.
     is_from_start: bool,
-    /// By thread, the record that comes next.
+    /// The next record of each thread.
     next: BTreeMap<u8, u32>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Reading<'a> {
         Self { round, report, is_from_start, next: BTreeMap::new() }
     }
 
-    /// Whether the witness was told of this LSN.
+    /// Checks a record; returns whether this LSN was acknowledged.
     fn take(&mut self, lsn: u64, id: Id, before: Option<Id>) -> Result<bool, String> {
         if id.round != self.round {
             return Err(format!("LSN {lsn} is {id}, which no earlier opening has shown there"));
@@ -135,7 +135,7 @@ impl<'a> Reading<'a> {
         let next = match self.next.get(&id.thread) {
             Some(next) => *next,
             None if self.is_from_start => 0,
-            // What was given up took the thread's first ones with it.
+            // The thread's first records were truncated.
             None => id.number,
         };
         if id.number != next {
@@ -154,7 +154,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The log begins inside a batch: the front was given up.
+    /// The log begins inside a batch: its start was truncated.
     fn is_given_up_before(&self, before: Option<Id>) -> bool {
         before.is_none() && !self.is_from_start
     }
@@ -164,7 +164,7 @@ impl<'a> Reading<'a> {
             let next = match self.next.get(number) {
                 Some(next) => *next,
                 None if self.is_from_start => 0,
-                // All that there was of it was given up.
+                // All its records were truncated.
                 None => continue,
             };
             if next < thread.acknowledged {

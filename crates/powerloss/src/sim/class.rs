@@ -42,7 +42,7 @@ named_choice! {
 
 /// Operations of a history.
 const LENGTH: usize = 12;
-/// Where a history fails at many places, a little is looked at in each.
+/// For histories that fail at many places: a little is checked in each.
 const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
 
 /// One seed of one class.
@@ -50,17 +50,17 @@ const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
 pub struct Unit {
     /// What goes wrong.
     pub class: FaultClass,
-    /// From which everything follows.
+    /// Everything follows from it.
     pub seed: u64,
-    /// Cuts with up to so many items are looked at whole.
+    /// Cuts with up to this many items are checked completely.
     pub all_of: usize,
-    /// Built into the log, to see it caught.
+    /// A mistake built into the log, to see it caught.
     pub mistake: Option<Mistake>,
     /// Ends it early when it is set.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What a unit has looked at.
+/// What a unit has checked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Looked {
     /// States that were opened, read and compared.
@@ -104,11 +104,11 @@ impl Unit {
         }
     }
 
-    /// Which log on which disk.
+    /// The log and its disk.
     pub fn variant(&self) -> Variant {
         let seed = self.seed;
         let Variant { mut disk, mut options } = variant(seed);
-        // Garbage in a sector that is written again is survived by padded logs only: it has a class of its own.
+        // Only padded logs survive garbage in a sector that is rewritten: it has a class of its own.
         disk.garbage_at_crash = self.class == FaultClass::Garbage;
         disk.sector_bytes = if self.class == FaultClass::Torn4096 { 4096 } else { 512 };
         match self.class {
@@ -146,7 +146,7 @@ impl Unit {
         explorer
     }
 
-    /// Runs these of its operations. What was looked at counts also when a promise is broken.
+    /// Runs these of its operations. What was checked counts even when a promise is broken.
     pub fn run(&self, operations: &[Op]) -> (Looked, Result<(), String>) {
         let mut looked = Looked::default();
         let result = match self.class {

@@ -1,17 +1,17 @@
 //! Disks that once were hard, each a text of a few KiB that says which outcome is right.
 //!
 //! *Owns*: the format of those files, opening what they hold. *May not touch*: how the disks came to be (`scenes.rs`);
-//! a file that was written once stays, also when a later version would make another disk of the same scene.
+//! a file that was written once stays, even when a later version would make another disk of the same scene.
 //!
 //! ```text
 //! what: the first sector of a group is lost, the others arrived
 //! right: records 1..=3 of life 1
 //! file 00000000000000000001.ink 65536
 //! @0 494e4b53...         bytes in hexadecimal from there on
-//! @4512 2e*60            one byte, so many times
+//! @4512 2e*60            one byte, this many times
 //! ```
 //!
-//! What is not said is zeros.
+//! All other bytes are zeros.
 
 use std::fmt::Write;
 
@@ -24,11 +24,11 @@ use super::variant::{Variant, small};
 
 /// Bytes of a line of hexadecimal.
 const LINE_BYTES: usize = 48;
-/// A byte that is repeated so often is not written out.
+/// A byte that is repeated this often is written in short form.
 const REPEATED: usize = 12;
 
-/// Records from the first to the last, and in which life of the log they were appended: a record that comes after a cut
-/// has the LSN of one that was cut, and another life.
+/// Records from the first to the last, and in which life of the log they were appended: a record that is appended after a
+/// truncation has the LSN of a truncated one, and another life.
 pub type Lives = Vec<(u64, u64, u32)>;
 
 /// What an opening must find.
@@ -81,7 +81,7 @@ impl Scene {
     /// Reads a text.
     ///
     /// # Errors
-    /// Which line makes no sense.
+    /// Which line is not valid.
     pub fn from_text(text: &str) -> Result<Self, String> {
         let mut scene = Self { what: String::new(), right: Right::Corrupt, files: Vec::new() };
         let mut is_judged = false;
@@ -109,7 +109,7 @@ impl Scene {
     /// The disk.
     ///
     /// # Errors
-    /// What the simulated disk answers.
+    /// Errors of the simulated disk.
     pub fn disk(&self) -> inkstone_io::Result<SimDisk> {
         let disk = SimDisk::new(1, DiskOptions::default());
         let directory = disk.directory(PATH);
@@ -124,7 +124,7 @@ impl Scene {
         Ok(disk)
     }
 
-    /// Opens the disk and says whether that is right. A log that opens must go on, and show the same again.
+    /// Opens the disk and checks the outcome. A log that opens must take appends, and show the same again.
     ///
     /// # Errors
     /// What is wrong.
@@ -152,7 +152,7 @@ impl Scene {
 /// Opens the log of a disk and reads all of it.
 ///
 /// # Errors
-/// What is neither a log of such records nor damage.
+/// The disk holds neither a log of such records nor damage.
 pub fn look(disk: &SimDisk) -> Result<Right, String> {
     let variant = Variant { disk: disk.options(), options: small() };
     let log = match open(disk, &variant) {

@@ -1,6 +1,6 @@
 //! Devices that lie: writes that are acknowledged and never arrive, or arrive elsewhere, and bits that rot.
 //!
-//! *Owns*: what may still be shown then: what was appended, or the word Corrupt. *May not touch*: what the operations
+//! *Owns*: what may still be shown then: what was appended, or `Corrupt`. *May not touch*: what the operations
 //! mean (`history.rs`).
 
 use inkstone::{Log, Lsn};
@@ -11,14 +11,14 @@ use super::variant::Variant;
 use crate::history::{Op, carry_out, plan};
 use crate::model::{Model, Record, Shown};
 
-/// What a log shows of which something may be missing.
+/// What a log shows that may lack records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// Everything.
     Whole,
-    /// Less, without a word.
+    /// Less, without an error.
     Less,
-    /// It says that it is corrupt.
+    /// It reports that it is corrupt.
     Corrupt,
 }
 
@@ -59,13 +59,13 @@ pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, St
     }
 }
 
-/// Runs a history on a disk that lies once, then appends, closes, and drops every page: what the lie took is told.
-/// `None` when it was told before.
+/// Runs a history on a disk that lies once, then appends, closes, and drops every page: now the log must notice the loss.
+/// `None` if it was noticed before.
 pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Option<(Model, Seen)>, String> {
     let mut model = Model::new();
     let mut log = open(disk, variant).map_err(|error| error.to_string())?;
     let last = [Op::Append(333), Op::Reopen];
-    // The disk's operations before something was appended last: a lie before that is covered by a promise.
+    // The disk's operations before the last append: a lie before that is covered by a promise.
     let mut covered = 0;
     for operation in operations.iter().chain(&last) {
         let plan = plan(operation, &model);
@@ -105,8 +105,8 @@ pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Opti
     look(disk, variant, &model).map(|seen| Some((model, seen)))
 }
 
-/// Runs a history in which a sync says that all is well, loses everything, and fails the next time. What it took is lost
-/// beyond any log; what is shown must have been appended all the same, and the error must be told when it comes.
+/// Runs a history in which a sync reports success but loses everything, and the next sync fails. No log can save that data.
+/// What is shown must have been appended all the same, and the error must be reported when it comes.
 pub fn reports_later(
     disk: &SimDisk,
     variant: &Variant,
@@ -127,7 +127,7 @@ pub fn reports_later(
             Op::Reopen | Op::Drop | Op::Kill => {
                 open_log.abandon();
                 match open(disk, variant) {
-                    // What it holds now nobody knows any more: it is looked at below.
+                    // What it holds now is unknown: it is checked below.
                     Ok(reopened) if fired(disk) => drop(reopened),
                     Ok(reopened) => {
                         model.settle(Shown { first: reopened.first().get(), last: reopened.last().get() });
@@ -153,7 +153,7 @@ pub fn reports_later(
     look_at_any(&disk.crash(crash), variant, &model)
 }
 
-/// As [`look`], where records that were given up may be there again and a cut may not have happened.
+/// As [`look`], but truncated records may be back at either end.
 fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
     let log = match open(disk, variant) {
         Ok(log) => log,
@@ -187,10 +187,11 @@ fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log<SimDirectory>, u6
     Ok((disk, log, count))
 }
 
-/// The write of the very last group is lost, and nothing follows that could tell: a caller who knows better is believed.
+/// The write of the very last group is lost, and nothing follows that shows it: only a caller who passes the LSN that he
+/// knows to be durable gets an error.
 ///
 /// # Errors
-/// When the log opens with less than its caller knows of.
+/// The log opens with less than its caller knows of.
 pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, count) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
@@ -206,10 +207,10 @@ pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     }
 }
 
-/// The write of a truncation is lost, and that of another one is not: the promise in the second one tells, by its byte.
+/// The write of a truncation is lost, and that of another one is not: the promise in the second one shows it.
 ///
 /// # Errors
-/// When the log opens and neither counts.
+/// The log opens and neither truncation counts.
 pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, _) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));

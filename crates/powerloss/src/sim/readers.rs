@@ -1,7 +1,7 @@
-//! Readers beside a writer, while a history goes on: what they are shown was appended there, is durable, is not given up,
-//! and was not cut off; and nobody else gets in to write.
+//! Readers beside a writer, while a history runs: what they see was appended there, is durable and is not truncated; and no
+//! second writer can open the log.
 //!
-//! *Owns*: who reads, and what each must be told. *May not touch*: crashes; what the operations mean (`history.rs`).
+//! *Owns*: who reads, and what each must see. *May not touch*: crashes; what the operations mean (`history.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,16 +19,16 @@ const HELD_MAX: usize = 2;
 /// A sealed segment that an archiver holds, with its bytes when it was sealed.
 type Held = Arc<Mutex<Vec<(SealedSegment, Option<Vec<u8>>)>>>;
 
-/// A log in use, and those who read it.
+/// A log in use, and its readers.
 pub struct Readers {
-    /// How often somebody looked.
+    /// How many rounds of checks were made.
     pub looks: u64,
     disk: SimDisk,
     variant: Variant,
     rng: fastrand::Rng,
     model: Model,
     log: Option<Log<SimDirectory>>,
-    /// The next LSN of somebody who reads on through cuts and truncations, and is mostly behind.
+    /// A reader that continues through truncations at both ends, and is mostly behind.
     slow: Option<Cursor<SimDirectory>>,
     held: Held,
 }
@@ -54,7 +54,7 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Runs a history. One sync fails somewhere: that writer lives on, poisoned, until the next one comes.
+    /// Runs a history. One sync fails somewhere: that writer stays open, poisoned, until the next one comes.
     ///
     /// # Errors
     /// Which promise is broken.
@@ -109,7 +109,7 @@ impl Readers {
         self.look(false)
     }
 
-    /// Everybody looks.
+    /// All readers check.
     fn look(&mut self, is_cut: bool) -> Result<(), String> {
         self.read_on(is_cut).map_err(|why| format!("a slow reader: {why}"))?;
         self.ask_for_what_is_not_there()?;
@@ -124,7 +124,7 @@ impl Readers {
         Ok(())
     }
 
-    /// The slow reader reads a few records more.
+    /// The slow reader reads a few more records.
     fn read_on(&mut self, mut is_cut: bool) -> Result<(), String> {
         let (first, last, durable) = (self.model.first, self.model.last(), self.model.acked);
         let Some(slow) = &mut self.slow else { return Ok(()) };
@@ -164,7 +164,7 @@ impl Readers {
         }
     }
 
-    /// Somebody opens the log for reading while the writer lives.
+    /// Opens the log for reading while the writer is open.
     fn look_beside(&self, allowed: &Allowed) -> Result<(), String> {
         let directory = Arc::new(self.disk.directory(PATH));
         let reader = Reader::open_in(directory, self.variant.options.clone())
