@@ -279,10 +279,10 @@ test("a failed, half-empty run says what is missing and why", async () => {
   const { page, done } = await open("half");
   const text = await page.evaluate(() => document.body.innerText);
   for (const said of [
-    "ended early",
+    "stopped early",
     "could not be measured",
     "EOPNOTSUPP on purpose",
-    "had not been run",
+    "had not run",
     "No bill: the block layer could not be traced: tracing needs root",
     "No latency over time",
     "no io_uring here",
@@ -297,8 +297,8 @@ test("a page is called what it holds, and says what its result answers", async (
     ["run", /^Durable writes on /, []],
     ["text", /^A text log on /, ["Mutex<BufWriter>", "LogWriter", "p99.9 of a write"]],
     ["experiments", /^2 experiments on /, []],
-    ["disks", /^Which of these disks/, ["can't be told apart", "126 µs", "not for a log", "no durable way could be measured there"]],
-    ["claims", /^Claims of others, run/, ["Of 7 claims", "overwrite-twice", "0.0039", "it needs root", "0.1 or less"]],
+    ["disks", /^Which disk is best/, ["/mnt/nvme and /mnt/ssd tie", "126 µs", "not usable for a log", "no durable way could be measured there"]],
+    ["claims", /^Claims, checked/, ["Of 7 claims", "overwrite-twice", "0.0039", "it needs root", "0.1 or less"]],
     [
       "scores",
       /^The log's own choice of a way to write in 3 places/,

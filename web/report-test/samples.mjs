@@ -201,7 +201,7 @@ export function disks(result) {
   return {
     ...many,
     command: "inkstone lab /mnt/nvme /mnt/ssd /mnt/a-name-that-is-far-too-long-for-its-column /dev/shm /mnt/gone",
-    sentence: "/mnt/nvme and /mnt/ssd can't be told apart here: 126 us per durable commit on the first.",
+    sentence: "/mnt/nvme and /mnt/ssd tie: 126 us per durable commit on the first.",
     disks: [
       disk("/mnt/nvme", 126),
       disk("/mnt/ssd", 129, { relative: relative(0.98, "tie") }),
@@ -254,7 +254,7 @@ export function scores(result) {
   const relative = (speedup, low, high) => ({ speedup, low, high, verdict: "tie" });
   const score = (name, rows) => ({
     name: "score",
-    title: "The rule and the tuned choice, head to head with the best durable way",
+    title: "The rule and the tuned choice against the best durable way",
     command: "inkstone lab score",
     place: { name, file_system: name },
     x_name: null,

@@ -1,6 +1,6 @@
-//! The back thread: takes full buffers, and those that are old enough, to the file.
+//! The back thread: writes full buffers, and those that are old enough, to the file.
 //!
-//! *Owns*: when a buffer is taken, trying again, notices, syncs, the end. *May not touch*: the lock during I/O.
+//! *Owns*: when a buffer is written, retries, notices, syncs, the end. *May not touch*: the lock during I/O.
 
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
@@ -21,23 +21,23 @@ use crate::stage::{Renewed, Stage};
 use crate::state::State;
 use crate::time::later;
 
-/// How soon a failed write is tried again, at first and later: well within the second after which lines are to flow again.
+/// How soon a failed write is retried, at first and later: well within the second after which lines must flow again.
 const RETRY_FIRST_AFTER: Duration = Duration::from_millis(10);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// How often a full disk has the janitor look for room.
+/// How often the janitor makes room on a full disk.
 const ASK_FOR_ROOM_EVERY: Duration = Duration::from_secs(5);
-/// How soon it is seen that others have set a flag or removed the stage, though nobody writes.
+/// How soon it notices a set flag or a removed stage while no lines come.
 const LOOK_AROUND: Duration = Duration::from_secs(1);
 
 pub(crate) struct Back {
     pub(crate) shared: Arc<Shared>,
     pub(crate) output: Output,
-    /// What keeps the buffers when this process is killed.
+    /// Keeps the buffers if this process is killed.
     pub(crate) stage: Option<Stage>,
     pub(crate) is_stage_gone: bool,
-    /// When it was last asked whether the stage is there, and whether somebody set the flag.
+    /// When the stage and the flag were last checked.
     pub(crate) looked_around: Instant,
-    /// An interval has passed without a line: nothing is due until there is one.
+    /// An interval has passed without a line: nothing is due until the next one.
     pub(crate) may_idle: bool,
     pub(crate) flush_every: Duration,
     /// `Survive::PowerLoss`.
@@ -45,13 +45,13 @@ pub(crate) struct Back {
     pub(crate) last_sync: Instant,
     pub(crate) notice: Notice,
     pub(crate) events: Events,
-    /// Somebody's wish to have the file opened again.
+    /// Set by the caller to have the file reopened.
     pub(crate) flag: Option<Arc<AtomicBool>>,
-    /// After closing, how long a failing disk is tried.
+    /// How long closing retries a failing disk.
     pub(crate) drain_timeout: Duration,
     pub(crate) tick: Instant,
     pub(crate) scratch: Vec<u8>,
-    /// Since when writing fails, and how.
+    /// Since when writing fails, and with which error.
     pub(crate) failing: Option<(Instant, ErrorKind)>,
     pub(crate) closed_at: Option<Instant>,
     pub(crate) asked_for_room: Instant,
@@ -60,21 +60,21 @@ pub(crate) struct Back {
 /// The end of the back thread.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Why not everything was written, or is durable.
+    /// Why some lines are not written or not durable.
     pub(crate) result: Result<()>,
-    /// To be removed, unless lines are in it.
+    /// To be removed, unless it holds lines.
     pub(crate) stage: Option<Stage>,
     pub(crate) lost: Lost,
 }
 
-/// What the file does not have and does not speak of.
+/// Lines that are neither in the file nor counted by a notice in it.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Lost {
     pub(crate) unwritten_lines: u64,
     pub(crate) untold: Dropped,
 }
 
-/// Gives the stage to the thread that waits for the end of the log. Where no thread waits, removes the stage here, unless it holds lines.
+/// Gives the stage to the thread that waits for the end of the log. If no thread waits, removes the stage here, unless it holds lines.
 fn keep(shared: &Shared, stage: Option<Stage>, lost: Lost) -> Option<Stage> {
     if !shared.lock().is_left_alone || lost.unwritten_lines > 0 {
         return stage;
@@ -83,21 +83,21 @@ fn keep(shared: &Shared, stage: Option<Stage>, lost: Lost) -> Option<Stage> {
     None
 }
 
-/// What there is to do, found under the lock.
+/// The next thing to do, found under the lock.
 enum Work {
     Write(Buffer),
-    /// Something is due that is no line.
+    /// Something other than a line is due.
     Maintain,
     Close,
 }
 
 impl Back {
-    /// Until the log is closed.
+    /// Runs until the log is closed.
     ///
-    /// The disk, the hooks and the clock may be the caller's own code: whatever panics, nobody waits for this thread for ever.
+    /// The disk, the hooks and the clock may be the caller's own code: whatever panics, no thread waits for this one for ever.
     pub(crate) fn run(self) -> Ended {
         let _no_signal = NoSizeSignal::here();
-        // Kept as it is after a panic: dropping what is in it may run code that panics again, which would be the end of the process.
+        // Not dropped after a panic: dropping its parts may run code that panics again, which would abort the process.
         let mut back = ManuallyDrop::new(self);
         let ended = catch_unwind(AssertUnwindSafe(|| back.until_closed()));
         let (shared, events) = (Arc::clone(&back.shared), back.events.clone());
@@ -105,7 +105,7 @@ impl Back {
             Ok(result) => {
                 let stage = back.stage.take();
                 let lost = back.tell_loss();
-                // Whatever the drop of what the caller gave does: all lines are written.
+                // Whatever dropping the caller's objects does: all lines are written by now.
                 let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(back)));
                 catch_unwind(drop_all).unwrap_or_else(std::mem::forget);
                 return Ended { result, stage: keep(&shared, stage, lost), lost };
@@ -120,13 +120,13 @@ impl Back {
             Error::new("write log", path, std::io::Error::other(format!("its back thread panicked: {text}")));
         shared.died(error.clone());
         events.tell(&Event::WriteFailed(&error));
-        // Else its thread would wait for ever for an order.
+        // Otherwise its thread would wait for an order for ever.
         catch_unwind(AssertUnwindSafe(|| back.output.janitor.stop())).unwrap_or_else(std::mem::forget);
-        // Its lines stay in it for the next start.
+        // Its lines stay for the next start.
         Ended { result: Err(error), stage: back.stage.take(), lost: back.tell_loss() }
     }
 
-    /// What is lost at the end: also told to the hook, as nobody may ask for the closing's answer.
+    /// What is lost at the end. The hook gets it too, since the caller may ignore the result of closing.
     fn tell_loss(&self) -> Lost {
         let state = self.shared.lock();
         let (unwritten_lines, untold) = (state.stats.unwritten_lines, state.untold());
@@ -167,28 +167,28 @@ impl Back {
         }
         let _ = self.sync();
         let mut state = self.shared.lock();
-        // Any that failed: not everything is durable, whatever later ones said.
+        // Any failed sync: some lines may not be durable, whatever later syncs returned.
         let synced = state.sync_failure.clone().map_or(Ok(()), |error| Err(not_durable(error)));
         state.is_over = true;
         state.stats.rotations = self.output.rotations;
         self.shared.tell_progress(state);
-        // Behind that: a hook in the janitor's thread may be waiting for it.
+        // Only now: a hook in the janitor's thread may be waiting for it.
         self.output.finish();
         result.and(synced)
     }
 
-    /// One system call for each buffer. A stage that somebody removed, or that is of a directory which the log has left, is made
-    /// anew, and everything that waits goes there.
+    /// Checks the stage with one system call for each buffer. If it was removed, or belongs to a directory that the log has left, creates
+    /// a new one and moves all waiting lines there.
     fn look_at_stage(&mut self, writing: Option<&mut Buffer>) {
         let Some(stage) = &mut self.stage else { return };
-        // Trying again costs more than looking.
+        // Creating one costs more than checking.
         if self.is_stage_gone && self.looked_around.elapsed() < LOOK_AROUND {
             return;
         }
         self.looked_around = Instant::now();
         let directory = self.output.folder.get();
         if !stage.is_gone() && stage.is_of(&directory, &self.output.name) {
-            // Put right by others, if it was not.
+            // Repaired by another process, if it was gone.
             self.is_stage_gone = false;
             return;
         }
@@ -197,7 +197,7 @@ impl Back {
                 if !buffers.is_empty() {
                     self.shared.lock().move_into(buffers, writing);
                 }
-                // A kill before this leaves what waits in both: twice, in two logs, and not lost.
+                // A kill before this leaves the waiting lines in both: twice, in two logs, but not lost.
                 let removed = old.map_or(Ok(()), StageLock::remove);
                 self.is_stage_gone = false;
                 self.events.tell(&Event::StageGone(None));
@@ -230,7 +230,7 @@ impl Back {
             if !state.current.is_empty()
                 && (is_time || state.is_closed || state.flush_to >= state.current.number())
             {
-                // All others are free: the queue is empty, and nothing is being written.
+                // All other buffers are free: the queue is empty, and nothing is being written.
                 if state.hand_over() {
                     self.tick = later(now, self.flush_every);
                     continue;
@@ -241,7 +241,7 @@ impl Back {
                 self.may_idle = state.current.is_empty();
             }
             if state.is_closed && state.current.is_empty() && !state.has_turn {
-                // The last notice, too, is a line to be written.
+                // The last notice is a line to write, too.
                 return if state.untold().lines == 0 { Work::Close } else { Work::Maintain };
             }
             let is_idle = self.may_idle && state.current.is_empty();
@@ -255,21 +255,21 @@ impl Back {
             let was_idle = is_idle && !state.is_idle;
             (state.is_asleep, state.is_idle) = (false, false);
             if was_idle {
-                // The first line after a rest: it goes to the file an interval from now.
+                // The first line after a rest: it is written an interval from now.
                 self.tick = later(Instant::now(), self.flush_every);
                 self.may_idle = false;
             }
         }
     }
 
-    /// How long to sleep; `None`: something is due now.
+    /// How long to sleep; `None` if something is due now.
     fn rest(&self, state: &State, now: Instant, is_idle: bool) -> Option<Duration> {
         let sync_in = self
             .sync_every
             .filter(|_| self.output.is_dirty)
             .map(|every| later(self.last_sync, every).saturating_duration_since(now));
         let is_flush_waiting = self.sync_every.is_some() && state.flush_to > state.durable_to;
-        // What ends a file waits for the end of a line; whoever puts that wakes this thread.
+        // A file ends only at the end of a line; the thread that ends the line wakes this one.
         let may_end_file = !state.is_within_line();
         let has_wish = may_end_file && self.wants_to_reopen();
         let has_notice = state.untold().lines > 0 && !state.free.is_empty() && !state.has_turn;
@@ -297,20 +297,20 @@ impl Back {
         self.flag.as_ref().is_some_and(|flag| flag.swap(false, Ordering::AcqRel)) || asked
     }
 
-    /// Not within a line: then it is done when that has ended.
+    /// Reopens the file if that is due; within a line it waits for the line's end.
     fn end_file_if_due(&mut self) {
         if self.shared.lock().is_within_line() {
             return;
         }
         if self.take_wish_to_reopen() {
             self.output.reopen();
-            // So that the file is there at once, for whoever asked; if it cannot be had, the next line tries again.
+            // At once, so that whoever asked finds the file; if it cannot be opened, the next line tries again.
             let _ = self.output.ready();
         }
         self.output.rotate_by_time();
     }
 
-    /// What is due between two buffers.
+    /// Does what is due between two buffers.
     fn maintain(&mut self) {
         self.end_file_if_due();
         self.shared.lock().stats.rotations = self.output.rotations;
@@ -324,7 +324,7 @@ impl Back {
         }
     }
 
-    /// Puts a notice among the lines, once there is room that is not the last.
+    /// Puts a notice among the lines, as soon as there is room besides the last free buffer.
     fn tell_dropped(&mut self) {
         let state = self.shared.lock();
         let untold = state.untold();
@@ -333,7 +333,7 @@ impl Back {
             return;
         }
         drop(state);
-        // The log's own clock, as in the names of its files.
+        // The log's own clock, as in its file names.
         let now = self.output.clock.now();
         let dropped = AssertUnwindSafe(|| self.notice.format(now, untold, &mut self.scratch));
         let is_formed = catch_unwind(dropped).map_err(std::mem::forget).is_ok();
@@ -343,11 +343,11 @@ impl Back {
         if !is_formed || self.scratch.len() > most {
             Notice::Text.format(now, untold, &mut self.scratch);
         }
-        // If the room is gone by now: later.
+        // If the room is gone by now, it tries again later.
         self.shared.lock().put_notice(&self.scratch, untold);
     }
 
-    /// Makes durable what was written, and says so to those who flush.
+    /// Makes what was written durable, and notifies threads that flush.
     fn sync(&mut self) -> Result<()> {
         if self.sync_every.is_none() {
             return Ok(());
@@ -360,7 +360,7 @@ impl Back {
         if let Err(error) = &synced {
             state.not_durable(error);
         }
-        // After a failure too: nobody is to wait for what is not tried again.
+        // After a failure too: no thread may wait for a sync that is not retried.
         state.durable_to = state.durable_to.max(written_to);
         self.shared.tell_progress(state);
         if let Err(error) = &synced {
@@ -369,7 +369,7 @@ impl Back {
         synced
     }
 
-    /// Writes a buffer, whole, however often it takes; an error when the log was closed and the disk still fails.
+    /// Writes a whole buffer, with as many attempts as it takes; an error if the log was closed and the disk still fails.
     fn write(&mut self, buffer: &mut Buffer) -> Result<()> {
         let mut passage = Passage::default();
         loop {
@@ -386,7 +386,7 @@ impl Back {
                         return Err(error);
                     }
                     self.look_at_stage(Some(buffer));
-                    // Whoever asks for it may have made room so: also within a line, since nothing ends it here.
+                    // The request may follow a file moved away to make room. Done within a line too: the line cannot end here.
                     if self.take_wish_to_reopen() {
                         self.output.reopen();
                     }
@@ -397,7 +397,7 @@ impl Back {
 
     fn attempt(&mut self, buffer: &mut Buffer, passage: &mut Passage) -> Result<()> {
         let facts = self.output.ready()?;
-        // Before anything goes to another directory: it is to be kept for there.
+        // Before anything goes to another directory: the stage must belong to it.
         let directory = self.output.folder.get();
         if self.stage.as_ref().is_some_and(|stage| !stage.was_found_in(&directory)) {
             self.look_at_stage(Some(buffer));
@@ -421,16 +421,16 @@ impl Back {
         if is_news {
             self.events.tell(&Event::WriteFailed(error));
         }
-        // Files may be too old by now, or compress into less.
+        // Files may be too old by now, or compression may make room.
         if error.is_full() && (is_news || self.asked_for_room.elapsed() >= ASK_FOR_ROOM_EVERY) {
             self.asked_for_room = Instant::now();
             self.output.janitor.rotated();
         }
     }
 
-    /// Waits until it is time to try again; false when it was tried for long enough after closing.
+    /// Waits until the next attempt is due; false if closing has retried for long enough.
     fn pause(&mut self) -> bool {
-        // Soon at first: room that was just given back is there after the file system's next commit.
+        // Soon at first: freed room becomes usable with the file system's next commit.
         let failing_for = self.failing.map_or(Duration::ZERO, |(since, _)| since.elapsed());
         let until = Instant::now() + failing_for.clamp(RETRY_FIRST_AFTER, RETRY_AFTER);
         let mut state = self.shared.lock();

@@ -1,17 +1,17 @@
 //! One buffer on its way from the writers to the file.
 //!
-//! *Owns*: what is kept beside a buffer's bytes, in which order it is stored (a kill may come between any two stores).
+//! *Owns*: the words kept beside a buffer's bytes, and the order of their stores (a kill may come between any two).
 //! *May not touch*: locks, files.
 //!
 //! | word | meaning |
 //! |---|---|
 //! | 0 | bytes that are there ([`StageBuffer`]'s own) |
-//! | 1 | its number, from 1; 0: free, nothing in it counts. Stored last when it is taken, first when it is given back |
-//! | 2 | 0: its first bytes are the beginning of a line; 1: they continue the line that ends the buffer before; 2: they are a line, and
+//! | 1 | its number, from 1; 0: free, its contents do not count. Stored last when it is taken, first when it is released |
+//! | 2 | 0: its first bytes begin a line; 1: they continue the line that ends the previous buffer; 2: they are a line, and
 //!      the one before it had no line end, so that the two are one line of text |
-//! | 3 | 1: words 4 to 6 are there, stored before the first byte is written to the file |
-//! | 4, 5, 6 | device, inode, offset: where in which file its first byte goes, or that of word 7 |
-//! | 7 | so many of its bytes are elsewhere already: 0 unless somebody wrote behind the half of it |
+//! | 3 | 1: words 4 to 6 are valid; stored before the first byte is written to the file |
+//! | 4, 5, 6 | device, inode, offset: where the first byte goes (after those of word 7), in which file |
+//! | 7 | this many of its bytes are elsewhere already: 0 unless another process appended after a part of it |
 
 use inkstone_io::StageBuffer;
 
@@ -29,22 +29,22 @@ pub(crate) const ELSEWHERE: usize = 7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum First {
     Line = 0,
-    /// They continue the line that ends the buffer before.
+    /// They continue the line that ends the previous buffer.
     Piece = 1,
-    /// They are a line, behind one that had no line end: a program may put one line of text in several.
+    /// They are a line after one without a line end: a program may put one line of text in several calls.
     Joined = 2,
 }
 
-/// What a file has of a buffer.
+/// The part of a buffer that a file has.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Part {
-    /// So many of its bytes.
+    /// This many of its bytes.
     pub(crate) to: usize,
-    /// Lines that end in that.
+    /// Lines that end in them.
     pub(crate) lines: u64,
-    /// The bytes up to the end of the last of them, without notices.
+    /// The bytes up to the end of the last such line, without notices.
     pub(crate) bytes: u64,
-    /// What the notices in it tell of.
+    /// The dropped lines that its notices count.
     pub(crate) told: Dropped,
 }
 
@@ -71,9 +71,9 @@ pub(crate) struct Buffer {
     continues: bool,
     /// Lines that begin in it.
     pub(crate) lines: u64,
-    /// Bytes that are no notices.
+    /// Bytes that are not notices.
     pub(crate) line_bytes: u64,
-    /// What its notices tell of: told only if it reaches the file.
+    /// The dropped lines that its notices count, once the buffer reaches the file.
     pub(crate) told: Dropped,
     /// Lines that end in it.
     ended_lines: u64,
@@ -114,7 +114,7 @@ impl Buffer {
         self.memory.clear();
     }
 
-    /// What a file has that has so many of its bytes.
+    /// The part that a file has if it has this many of its bytes.
     pub(crate) fn part(&self, to: usize) -> Part {
         if to >= self.len() {
             return Part { to, lines: self.ended_lines, bytes: self.ended_bytes, told: self.told };
@@ -124,9 +124,9 @@ impl Buffer {
         Part { to, lines, bytes, told: told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told)) }
     }
 
-    /// The lines that end in the first bytes, and the bytes up to the end of the last of them. Where a line ends is found by looking,
-    /// so that a line costs nothing more as long as the disk takes whole buffers. The last line may have none (the input ended). Where
-    /// others have not exactly one, none of them counts.
+    /// The lines that end in the first bytes, and the bytes up to the end of the last such line. It searches for line ends, so that putting
+    /// a line costs nothing more while the disk takes whole buffers. The last line may have no end (the input ended). If another line has
+    /// not exactly one line end, none of the lines counts.
     fn ended_before(&self, to: usize) -> (u64, u64) {
         let (mut all, mut before, mut bytes, mut skipped, mut at) = (0, 0, 0, 0, 0);
         let mut last = b'\n';
@@ -148,7 +148,7 @@ impl Buffer {
         if all + without_end == self.ended_lines { (before, bytes) } else { (0, 0) }
     }
 
-    /// Goes into other memory with all that is in it.
+    /// Moves to other memory with its contents.
     pub(crate) fn move_into(&mut self, mut memory: StageBuffer, is_in_use: bool) {
         if is_in_use {
             memory.push(self.memory.bytes());
@@ -159,13 +159,13 @@ impl Buffer {
         self.memory = memory;
     }
 
-    /// Nothing in it counts any more.
+    /// Frees it: its contents count no more.
     pub(crate) fn release(&mut self) {
         self.memory.set_word(NUMBER, 0);
         self.clear();
     }
 
-    /// Says where it goes, all but so many bytes that are elsewhere already, before it goes there.
+    /// Records where it goes, before it goes there; `elsewhere` of its bytes are in another place already.
     pub(crate) fn place(&mut self, place: Place, elsewhere: u64) {
         self.memory.set_word(PLACED, 0);
         self.memory.set_word(DEVICE, place.device);
@@ -175,7 +175,7 @@ impl Buffer {
         self.memory.set_word(PLACED, 1);
     }
 
-    /// Nothing is in it, and no line goes on there.
+    /// Marks the empty buffer as the beginning of a line.
     pub(crate) fn begins(&mut self) {
         self.memory.set_word(CONTINUES, First::Line as u64);
         self.continues = false;
@@ -210,7 +210,7 @@ impl Buffer {
         self.memory.bytes()
     }
 
-    /// A whole line; the caller has asked for room.
+    /// Puts a whole line; the caller has checked the room.
     #[inline]
     pub(crate) fn push_line(&mut self, line: &[u8]) {
         self.memory.push(line);
@@ -219,7 +219,7 @@ impl Buffer {
         self.end_line();
     }
 
-    /// A piece of a line; `is_first` counts the line. With `published` false a kill leaves it out.
+    /// Puts a piece of a line; `is_first` counts the line. Unless `published`, a kill loses the piece.
     pub(crate) fn push_piece(&mut self, piece: &[u8], is_first: bool, published: bool) {
         self.memory.put(piece);
         if published {
@@ -240,7 +240,7 @@ impl Buffer {
         self.memory.publish();
     }
 
-    /// A notice that so much was dropped.
+    /// Puts a notice of dropped lines.
     pub(crate) fn push_notice(&mut self, notice: &[u8], told: Dropped) {
         self.memory.push(notice);
         self.notices.push(NoticeAt { end: self.memory.len(), bytes: notice.len() as u64, told });

@@ -1,6 +1,6 @@
 //! Opening a log.
 //!
-//! *Owns*: the options together, their defaults, what a path stands for. *May not touch*: lines; the order of an opening
+//! *Owns*: the options and their defaults, and which file a path leads to. *May not touch*: lines; the order of an opening
 //! (`opening.rs`).
 
 use std::fmt;
@@ -28,7 +28,7 @@ const BUFFERS_BYTES: usize = 8 << 20;
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A log that is not opened yet: [`LogWriter::builder`].
+/// The options of a log that is not open yet: [`LogWriter::builder`].
 pub struct Builder {
     pub(crate) path: PathBuf,
     pub(crate) buffers_bytes: usize,
@@ -84,127 +84,128 @@ impl Builder {
         }
     }
 
-    /// All buffers together, in bytes (8 MiB): so much can wait while the disk does not answer. At least two buffers.
+    /// Sets the size of all buffers together in bytes (8 MiB): this much can wait while the disk does not answer. At least two buffers.
     #[must_use]
     pub fn buffers_bytes(self, bytes: usize) -> Self {
         Self { buffers_bytes: bytes, ..self }
     }
 
-    /// One buffer, in bytes (256 KiB): as much goes to the disk at once. Rounded up to 4096.
+    /// Sets the size of one buffer in bytes (256 KiB), which is the size of one write. Rounded up to 4096.
     #[must_use]
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         Self { buffer_bytes: bytes, ..self }
     }
 
-    /// How old a line gets at most, about, before it goes to the file (100 ms), while the disk keeps up.
+    /// Sets after how long at most, about, a line goes to the file while the disk keeps up (100 ms).
     #[must_use]
     pub fn flush_every(self, every: Duration) -> Self {
         Self { flush_every: every.max(Duration::from_millis(1)), ..self }
     }
 
-    /// What a writer does when every buffer is full ([`WhenFull::Block`]).
+    /// Sets what a writer does when every buffer is full ([`WhenFull::Block`]).
     #[must_use]
     pub fn when_full(self, when_full: WhenFull) -> Self {
         Self { when_full, ..self }
     }
 
-    /// What lines survive that are not in the file yet ([`Survive::Nothing`]).
+    /// Sets what lines survive before they are in the file ([`Survive::Nothing`]).
     #[must_use]
     pub fn survive(self, survive: Survive) -> Self {
         Self { survive, ..self }
     }
 
-    /// Where the buffers are kept for [`Survive::Kill`]: a directory on tmpfs (`/dev/shm`). They are in a directory of this user
-    /// alone below it, `inkstone-UID` (or `inkstone-UID.1` and so on, where somebody else has that name: [`Event::StageElsewhere`]).
+    /// Sets where [`Survive::Kill`] keeps the buffers: a directory on tmpfs (`/dev/shm`). They are in a directory below it that only this
+    /// user can enter, `inkstone-UID` (or `inkstone-UID.1` and so on, if another user has that name: [`Event::StageElsewhere`]).
     #[must_use]
     pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
         Self { stage_directory: directory.into(), ..self }
     }
 
-    /// When a new file is begun (never).
+    /// Sets when a new file is started (never).
     #[must_use]
     pub fn rotate(self, rotation: Rotation) -> Self {
         Self { rotation, ..self }
     }
 
-    /// Which rotated files stay (all).
+    /// Sets which rotated files are kept (all).
     #[must_use]
     pub fn keep(self, keep: Keep) -> Self {
         Self { keep, ..self }
     }
 
-    /// How rotated files are compressed (not).
+    /// Sets how rotated files are compressed (not at all).
     #[must_use]
     pub fn compress(self, compression: Compression) -> Self {
         Self { compression, ..self }
     }
 
-    /// A symbolic link of this name, beside the file, that leads to it. Where it cannot be made, that is an event
-    /// ([`Event::HousekeepingFailed`]), and it is made with the next opening.
+    /// Keeps a symbolic link of this name beside the file, which points to it. If it cannot be created, that is an event
+    /// ([`Event::HousekeepingFailed`]), and the next opening tries again.
     #[must_use]
     pub fn latest(self, link: impl Into<String>) -> Self {
         Self { latest: Some(link.into()), ..self }
     }
 
-    /// The form in which the log itself says that lines were dropped ([`Notice::Text`]).
+    /// Sets the form of the notice in the log that lines were dropped ([`Notice::Text`]).
     #[must_use]
     pub fn notice(self, notice: Notice) -> Self {
         Self { notice, ..self }
     }
 
-    /// Sets the hook that hears of what happens behind the writers' backs; without one, failures go to stderr. It runs in the
-    /// back thread or the one that compresses. It may write to this log (a line for which there is no room is dropped then),
-    /// but not flush it, and it cannot wait for its end: [`Guard::close`] is an error there.
+    /// Sets the hook that gets events of the log's own threads; without one, failures go to stderr. It runs in the back thread or in the
+    /// one that compresses. It may write to this log (a line without room is then dropped), but not flush it, and it cannot wait for its
+    /// end: [`Guard::close`] is an error there.
     #[must_use]
     pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { events: Events::to(hook), ..self }
     }
 
-    /// The file is opened again by its name, within a second, when somebody sets this flag, which is then taken back.
+    /// Reopens the file by its name within a second after this flag was set, and clears the flag.
     #[must_use]
     pub fn reopen_when(self, flag: Arc<AtomicBool>) -> Self {
         Self { flag: Some(flag), ..self }
     }
 
-    /// The file is opened again by its name, within a second, when the process gets a SIGHUP (which does not end it any more).
+    /// Reopens the file by its name within a second after the process got a SIGHUP (which no longer ends the process).
     #[cfg(feature = "sighup")]
     #[must_use]
     pub fn reopen_on_sighup(self) -> Self {
         Self { on_sighup: true, ..self }
     }
 
-    /// How long closing tries to write to a disk that fails (10 s), and opening to one that is full, where a killed process left
+    /// Sets how long closing retries a failing disk (10 s), and how long opening retries a full one if a killed process left
     /// lines.
     #[must_use]
     pub fn drain_timeout(self, at_most: Duration) -> Self {
         Self { drain_timeout: at_most, ..self }
     }
 
-    /// The back thread's name.
+    /// Sets the back thread's name.
     #[must_use]
     pub fn thread_name(self, name: impl Into<String>) -> Self {
         Self { thread_name: name.into(), ..self }
     }
 
-    /// The mode of the first file, less the umask (0666); its owner may write in any case. Each later one has owner, group and mode of the one before it.
+    /// Sets the mode of the first file, less the umask (0666); its owner may always write. Each later file has owner, group and mode of
+    /// the previous one.
     #[must_use]
     pub fn file_mode(self, mode: u32) -> Self {
         Self { file_mode: mode & 0o777 | 0o200, ..self }
     }
 
-    /// Which clock tells when a file is due, how rotated files are named and which are too old (the system's). It runs in the
-    /// threads of the log.
+    /// Sets the clock (the system's) that decides when a file is due, names rotated files and finds those that are too old. It runs in the
+    /// log's threads.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self { clock: Clock::of(clock), ..self }
     }
 
-    /// Opens the log: creates the directory and the file if they are missing, appends what a killed process left.
+    /// Opens the log: creates the directory and the file if they are missing, and appends the lines that a killed process left.
     ///
     /// # Errors
-    /// The directory or the file cannot be had (a new file that is due and cannot be made is an event and no
-    /// error, and so is the link: lines go into the old file); the log is open in another process, or twice in this one, with
-    /// [`Survive::Kill`]; there is no memory for the buffers; what a killed process left cannot be written (it stays).
+    /// The directory or the file cannot be opened or created; with [`Survive::Kill`], the log is open in another process or already in this
+    /// one; there is no memory for the buffers; the lines of a killed process cannot be written (they are kept). If a new file is due
+    /// and cannot be created, or the link cannot, that is an event and not an error: lines go to the old file.
     pub fn open(self) -> Result<(LogWriter, Guard)> {
         self.open_on(OsDisk)
     }
@@ -217,17 +218,19 @@ impl Builder {
         opening::open(self, Box::new(disk))
     }
 
-    /// The directory, without links in its path, and the file's name: of the file that the path leads to, so that a link is
-    /// left alone and what it leads to is rotated where that lies.
+    /// The directory, without links in its path, and the file's name. Both belong to the file that the path leads to: a link stays as it
+    /// is, and its target is rotated where the target is.
     pub(crate) fn place(&self) -> Result<(Arc<Folder>, String)> {
         let refused = |why: &str| Error::invalid("open log", &self.path, why);
-        // Looked at and not opened: opening a pipe waits for its other end.
+        // Checked without opening it: opening a pipe waits for its other end.
         if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
-            return Err(refused("it is no plain file").advise("a log is a plain file, or a link to one"));
+            return Err(
+                refused("it is not a regular file").advise("a log is a regular file, or a link to one")
+            );
         }
         let path = follow(&self.path)?.ok_or_else(|| refused("too many symbolic links"))?;
         let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| refused("its name is missing or is no UTF-8"))?;
+        let name = name.ok_or_else(|| refused("its name is missing or not UTF-8"))?;
         let folder = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -243,7 +246,7 @@ impl Builder {
     }
 
     pub(crate) fn layout(&self) -> StageLayout {
-        // Files end between buffers: small files want small buffers.
+        // Files end between buffers: small files need small buffers.
         let most =
             self.rotation.bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes / 4).unwrap_or(usize::MAX));
         let buffer_bytes = self.buffer_bytes.min(most).max(1);
@@ -274,10 +277,10 @@ impl Builder {
     }
 }
 
-/// What a path leads to when its last name is a link, whether that is there or not.
+/// The target of a path whose last name is a link, whether the target exists or not.
 fn follow(path: &Path) -> Result<Option<PathBuf>> {
     let mut path = path.to_path_buf();
-    // As many as the kernel follows.
+    // As many links as the kernel follows.
     for _ in 0..40 {
         let Ok(target) = std::fs::read_link(&path) else { return Ok(Some(path)) };
         let owner = std::fs::symlink_metadata(&path).map(|facts| Owner::of(&facts));
@@ -285,7 +288,7 @@ fn follow(path: &Path) -> Result<Option<PathBuf>> {
         if !owner.may_lead() {
             let why = format!("it is a symbolic link of another user ({})", owner.user);
             let error = Error::invalid("open log", &path, why);
-            return Err(error.advise("root follows only links of root's; look who put it there"));
+            return Err(error.advise("root follows only links that root owns; find out who put it there"));
         }
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }

@@ -1,6 +1,6 @@
-//! What a file of the log holds at some place.
+//! The contents of a file of the log at some place.
 //!
-//! *Owns*: looking. *May not touch*: changing anything.
+//! *Owns*: reading. *May not touch*: changing anything.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -8,7 +8,7 @@ use inkstone_io::{AppendFacts, Directory as _, Error, OpenFile, OsDirectory, Res
 
 use crate::buffer::Place;
 
-/// What the file has from this place on, up to so many bytes.
+/// Up to this many bytes of the file from this place on.
 pub(crate) fn read(directory: &OsDirectory, name: &str, offset: u64, most: usize) -> Result<Vec<u8>> {
     let file = directory.open(name, &OpenFile::existing().read_only())?;
     let failed = |source| Error::new("read log", directory.path().join(name), source).at(offset);
@@ -26,8 +26,8 @@ pub(crate) fn read(directory: &OsDirectory, name: &str, offset: u64, most: usize
     Ok(bytes)
 }
 
-/// Whether the last line of the open file has no end: its name may have changed, and another file may have the log's. Where it cannot
-/// be found: yes, since an empty line too many is better than two lines in one. Where it cannot be read: no.
+/// Whether the last line of the open file has no end. Its name may have changed, and another file may have the log's name. If the file
+/// cannot be found: yes, since an extra empty line is better than two lines in one. If it cannot be read: no.
 pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
     let Some(offset) = facts.len_bytes.checked_sub(1) else { return false };
     let place = Place { device: facts.device, inode: facts.inode, offset };
@@ -36,7 +36,7 @@ pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: Appen
     last.is_ok_and(|last| last.first().is_some_and(|byte| *byte != b'\n'))
 }
 
-/// The file of the log that has this number: its name may have changed.
+/// The name of the log's file with this inode: it may have changed.
 pub(crate) fn find(directory: &OsDirectory, name: &str, place: Place) -> Option<String> {
     let is_it = |name: &str| {
         let named = directory.look(name).ok().flatten();

@@ -1,7 +1,7 @@
-//! The seam to the disk: opening a log file, and what is done with an open one.
+//! The seam to the disk: opening a log file, and the operations on an open one.
 //!
-//! *Owns*: the two traits and their form over [`inkstone_io::AppendFile`]. *May not touch*: when to write what.
-//! A test, or a program with a place of its own for log lines, puts something else here ([`crate::Builder::open_on`]).
+//! *Owns*: the two traits and their implementation over [`inkstone_io::AppendFile`]. *May not touch*: when to write what.
+//! A test, or a program with its own place for log lines, implements them differently ([`crate::Builder::open_on`]).
 
 use std::fmt;
 
@@ -9,47 +9,47 @@ use inkstone_io::{AppendFacts, AppendFile, OsDirectory, Result, SyncKind};
 
 /// Opens log files.
 pub trait Disk: Send + 'static {
-    /// Opens the file of this name for appending, creating it if it is not there. The directory is held open: a file opened
-    /// by a path made of it and the name may be another one.
+    /// Opens the file of this name for appending; creates it if it is missing. Use the directory handle: a path built from it and the
+    /// name may lead to another file.
     ///
     /// # Errors
-    /// It could not be opened; it will be tried again.
+    /// The file could not be opened. The log will try again.
     fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>>;
 }
 
 /// An open log file.
 pub trait LogFile: Send + fmt::Debug {
-    /// Writes from the front of `bytes`, once; says how many were taken.
+    /// Writes once, from the front of `bytes`; returns how many bytes it wrote.
     ///
     /// # Errors
-    /// None was taken; it will be tried again.
+    /// Nothing was written. The log will try again.
     fn append(&self, bytes: &[u8]) -> Result<usize>;
 
-    /// Who the file is, and how far it has come.
+    /// The identity of the file, and its size.
     ///
     /// # Errors
-    /// The file system did not answer; the call will be made again.
+    /// The file system did not answer. The log will call again.
     fn facts(&self) -> Result<AppendFacts>;
 
-    /// Makes what was appended durable.
+    /// Makes everything appended durable.
     ///
     /// # Errors
-    /// It may be lost; it is not tried again.
+    /// Appended bytes may be lost. The log does not try again.
     fn sync(&self) -> Result<()>;
 
-    /// Reserves blocks for the first so many bytes, without changing the size. Does nothing unless it is said.
+    /// Reserves blocks for this many bytes from the start, without changing the size. By default does nothing.
     ///
     /// # Errors
-    /// Told, and written all the same.
+    /// The log reports it and writes anyway.
     fn reserve(&self, len_bytes: u64) -> Result<()> {
         let _ = len_bytes;
         Ok(())
     }
 
-    /// Gives back what was reserved behind the end.
+    /// Frees the blocks reserved after the end. By default does nothing.
     ///
     /// # Errors
-    /// Told only.
+    /// The log reports it.
     fn give_back(&self) -> Result<()> {
         Ok(())
     }

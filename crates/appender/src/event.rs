@@ -1,6 +1,6 @@
-//! What the back thread has to tell, and to whom.
+//! The events of the log's threads, and where they go.
 //!
-//! *Owns*: the events and the hook. *May not touch*: what caused them.
+//! *Owns*: the events and the hook. *May not touch*: their causes.
 
 use std::fmt;
 use std::fs::File;
@@ -17,52 +17,51 @@ use inkstone_io::{Error, NoSizeSignal};
 use crate::notice::Dropped;
 use crate::recover::Recovery;
 
-/// Something that happened behind the writers' backs.
+/// Something that happened in the log's own threads.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The file could not be opened or written. Lines are kept within the policy, and it is tried again soon, then five times a second;
-    /// told once, and again when the cause is another.
+    /// The file could not be opened or written. Lines are kept as the policy says, and the log retries soon, then five times a second.
+    /// Sent once, and again if the cause changes.
     WriteFailed(&'a Error),
     /// Writing works again.
     Resumed {
-        /// How long it had not.
+        /// How long it had failed.
         after: Duration,
     },
-    /// A sync failed: what was written since the last one may be lost by a power loss. It is not tried again.
+    /// A sync failed: a power loss may lose lines written since the last sync. The log does not retry it.
     SyncFailed(&'a Error),
     /// A file was rotated.
     Rotated {
-        /// The name it has now.
+        /// Its new name.
         to: &'a str,
     },
-    /// Rotating, compressing, removing, reserving or making the link failed. Lines are written all the same. The event is sent once for
-    /// each cause: again only when the cause changes, or comes back after a success.
+    /// Rotating, compressing, removing, reserving or creating the link failed. Lines are written anyway. Sent once for each cause: again only
+    /// if the cause changes, or comes back after a success.
     HousekeepingFailed(&'a Error),
-    /// What a killed process had not written was appended.
+    /// Lines that a killed process had not written were appended.
     Recovered(&'a Recovery),
-    /// Somebody removed the file that keeps the buffers ([`crate::Survive::Kill`]), or the log goes on in another directory than the
-    /// one that it was made for. It was made anew, with what waits in it; or it
-    /// was not, for this reason: a kill would lose what is in the buffers, and another writer may have the log too. That is
-    /// tried again every second.
+    /// The file that keeps the buffers ([`crate::Survive::Kill`]) was removed, or the log is now in another directory than the one that the
+    /// file was created for. `None`: a new one was created, with the waiting lines in it. `Some`: it could not be created. Until then a kill
+    /// would lose the lines in the buffers, and another writer may open the log too. The log retries every second.
     StageGone(Option<&'a Error>),
-    /// A killed process left lines of another log, whose directory had the numbers of this one's: they are kept where this says, and
-    /// written nowhere.
+    /// A killed process left lines of another log, whose directory had the same device and inode as this log's. The error names the file that
+    /// keeps them; they are not written.
     StageAside(&'a Error),
-    /// Something of somebody else's has the name of the directory for this user's stages ([`crate::Builder::stage_directory`]): it has
+    /// Another user has the name of the directory for this user's stages ([`crate::Builder::stage_directory`]): it has
     /// another name.
     StageElsewhere(&'a Error),
-    /// The log was closed, and could not be written to its end.
+    /// The log was closed before all its lines could be written.
     Lost {
-        /// Lines that were accepted and are not in the file; with `Survive::Kill` the next start appends them.
+        /// Accepted lines that are not in the file; with `Survive::Kill` the next start appends them.
         unwritten_lines: u64,
         /// Lines that were dropped since the last notice in the file.
         dropped: Dropped,
     },
-    /// A hook panicked, and the usual thing was done instead. One for events that panics is counted only
+    /// A hook panicked, and the default was used instead. A panic of the event hook itself is only counted
     /// ([`crate::Stats::hook_panics`]).
     HookPanicked {
-        /// Which: `notice`.
+        /// Which hook: `notice`.
         hook: &'static str,
     },
 }
@@ -74,39 +73,39 @@ impl fmt::Display for Event<'_> {
             Event::Resumed { after } => write!(f, "log lines are written again, after {after:.1?}"),
             Event::SyncFailed(error) => write!(f, "log lines may not be durable: {error}"),
             Event::Rotated { to } => write!(f, "log rotated to {to}"),
-            Event::HousekeepingFailed(error) => write!(f, "keeping log files in order: {error}"),
+            Event::HousekeepingFailed(error) => write!(f, "housekeeping of log files failed: {error}"),
             Event::Recovered(recovery) => write!(f, "{recovery}"),
             Event::Lost { unwritten_lines, dropped: Dropped { lines, bytes, .. } } => write!(
                 f,
                 "the log is closed: {unwritten_lines} lines were not written, {lines} lines ({bytes} bytes) were dropped \
-                 and the file does not say so"
+                 without a notice in the file"
             ),
             Event::HookPanicked { hook } => write!(f, "the hook for {hook} panicked"),
             Event::StageGone(None) => f.write_str(
-                "the log's stage was removed by somebody, or its directory is another one; it is made anew",
+                "the log's stage was removed, or the log is in another directory now; a new stage was created",
             ),
             Event::StageGone(Some(error)) => {
                 write!(
                     f,
-                    "the log's stage was removed by somebody, or its directory is another one; a kill would lose lines: {error}"
+                    "the log's stage was removed, or the log is in another directory now; a kill would lose lines: {error}"
                 )
             }
-            Event::StageElsewhere(error) => write!(f, "the log's stage has another directory: {error}"),
-            Event::StageAside(error) => write!(f, "lines of another log were left alone: {error}"),
+            Event::StageElsewhere(error) => write!(f, "the log's stage is in another directory than usual: {error}"),
+            Event::StageAside(error) => write!(f, "lines of another log were kept aside: {error}"),
         }
     }
 }
 
-/// A write to stderr is waited for so long: once, until it has returned.
+/// How long the log waits for a write to stderr. It waits once, until that write has returned.
 const MOMENT: Duration = Duration::from_millis(100);
-/// The process of which a write to stderr has not returned yet; 0: none. A forked child has the one of its parent there, and not the
-/// thread that would take it back.
+/// The process whose write to stderr has not returned yet; 0: none. A forked child finds its parent's number here, but does not have the
+/// thread that would clear it.
 static WRITING: AtomicU32 = AtomicU32::new(0);
-/// Events that stderr did not hear of.
+/// Events that were not written to stderr.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// A write into a pipe that is full, since nobody reads it, does not return: so a thread of its own does it, and while it
-/// does, others are counted only. Without a lock of the standard library's, which the program wants too.
+/// A write into a full pipe that nobody reads does not return. So a thread of its own writes, and meanwhile other events are only
+/// counted. It does not take the standard library's lock, which the program needs too.
 fn tell_stderr(event: &Event<'_>) {
     if WRITING.swap(std::process::id(), Ordering::AcqRel) == std::process::id() {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +120,7 @@ fn tell_stderr(event: &Event<'_>) {
     let (done, is_done) = channel::<()>();
     let write = move || {
         let _no_signal = NoSizeSignal::here();
-        // It may be closed, or on a full disk.
+        // stderr may be closed, or on a full disk.
         let out = io::stderr().as_fd().try_clone_to_owned().map(File::from);
         if out.and_then(|mut out| out.write_all(text.as_bytes())).is_err() {
             LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
@@ -130,7 +129,7 @@ fn tell_stderr(event: &Event<'_>) {
         drop(done);
     };
     if std::thread::Builder::new().name("inkstone-stderr".into()).spawn(write).is_ok() {
-        // The message should be on stderr before the process ends, which it may do next.
+        // The process may end next, and the message should be on stderr by then.
         let _ = is_done.recv_timeout(MOMENT);
     } else {
         LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
@@ -144,7 +143,7 @@ fn tell_stderr(event: &Event<'_>) {
 pub(crate) struct Cause(Option<(ErrorKind, Option<i32>)>);
 
 impl Cause {
-    /// Whether this is to be told. What could be done ends the cause, and what a file system does not have is none.
+    /// Whether this failure is to be reported. A success ends the cause, and a lacking feature of the file system is no cause.
     pub(crate) fn is_news<T>(&mut self, done: &inkstone_io::Result<T>) -> bool {
         let failure = done.as_ref().err().filter(|error| !error.is_unsupported());
         let now = failure.map(|error| (error.kind(), error.raw_os_error()));
@@ -175,22 +174,22 @@ impl Events {
         Self { hook: Some(Arc::new(hook)), panics: Arc::default() }
     }
 
-    /// Tells the hook; without one, what went wrong goes to stderr.
+    /// Calls the hook; without one, failures go to stderr.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         if let Some(hook) = &self.hook {
-            // A hook that panics must not end the thread that writes; nor what it panics with, when it is dropped.
+            // A hook that panics must not end this thread; nor may the drop of what it panicked with.
             if catch_unwind(AssertUnwindSafe(|| hook(event))).map_err(std::mem::forget).is_err() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
             }
             return;
         }
-        // What is lost at the end is the closing's answer.
+        // The result of closing says what is lost at the end.
         if !matches!(event, Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. }) {
             tell_stderr(event);
         }
     }
 
-    /// Tells what failed in keeping files in order, if that is news.
+    /// Reports a failure of housekeeping, if it is new.
     pub(crate) fn tell_failure(&self, cause: &mut Cause, done: &inkstone_io::Result<()>) {
         if cause.is_news(done)
             && let Err(error) = done
@@ -199,18 +198,18 @@ impl Events {
         }
     }
 
-    /// There is a hook, which hears of everything.
+    /// Whether there is a hook; it gets every event.
     pub(crate) fn has_hook(&self) -> bool {
         self.hook.is_some()
     }
 
-    /// A hook of the caller's panicked.
+    /// Counts and reports a panic of the caller's hook.
     pub(crate) fn panicked(&self, hook: &'static str) {
         self.panics.fetch_add(1, Ordering::Relaxed);
         self.tell(&Event::HookPanicked { hook });
     }
 
-    /// How often one panicked.
+    /// How often a hook panicked.
     pub(crate) fn panics(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.panics)
     }
@@ -227,7 +226,7 @@ mod tests {
     const IN_CHILD: &str = "INKSTONE_FULL_STDERR";
     const LONG: Duration = Duration::from_secs(120);
 
-    /// Runs in a process of its own. Its stderr is full until the parent says that it reads it.
+    /// Runs in a process of its own. Its stderr is full until the parent starts to read it.
     #[test]
     fn child() {
         if std::env::var_os(IN_CHILD).is_none() {
@@ -267,13 +266,13 @@ mod tests {
         }
     }
 
-    /// Forked while a write of its parent's had not returned.
+    /// A child forked while a write of its parent had not returned.
     #[test]
     fn a_forked_child_tells_its_own() {
         let parents = std::process::id();
         let before = WRITING.swap(parents, Ordering::AcqRel);
         let code = inkstone_host::in_forked_child(|| {
-            // Not into the parent's stderr: what counts is that nothing is left out.
+            // Not to the parent's stderr: the test is that nothing is left out.
             Events::default().tell(&Event::StageGone(None));
             u8::from(LEFT_OUT.load(Ordering::Relaxed) == 0)
         });
@@ -285,7 +284,7 @@ mod tests {
     fn a_stderr_that_is_full_holds_nobody_up_and_hears_how_many_were_left_out() {
         const O_NONBLOCK: i32 = 0o4000;
         let (mut reader, writer) = io::pipe().expect("a pipe");
-        // Opened anew, so that the child's writes wait.
+        // A new open file, so that the child's writes wait.
         let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
         let mut filler = File::options().write(true).custom_flags(O_NONBLOCK).open(path).expect("opened");
         for piece in [&[b' '; 4096][..], b" "] {

@@ -1,24 +1,24 @@
-//! The directory that a log lies in, held open.
+//! The directory of a log, held open.
 //!
-//! *Owns*: the directory, and when it is looked for again by its path. *May not touch*: files.
+//! *Owns*: the directory, and when it is opened again by its path. *May not touch*: files.
 //!
-//! Rotating, compressing and removing happen in the directory that was opened, wherever its path leads by then: in another
-//! one of that path there may be another log. It is looked for again when somebody asks for the file to be opened again by
-//! its name, and when it was removed.
+//! Rotating, compressing and removing happen in the directory that was opened, wherever its path leads by then: another directory
+//! under that path may hold another log. It is opened again by its path when the caller asks to reopen the file by its name, and
+//! when the directory was removed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use inkstone_io::{OsDirectory, Result};
 
-/// Files of a text log are for whoever the umask lets read them, unless somebody says otherwise.
+/// By default the umask alone decides who may read a text log.
 pub(crate) const FILE_MODE: u32 = 0o666;
 
 /// A log's directory.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Of the files that are created in it.
+    /// Mode of the files created in it.
     file_mode: u32,
     held: Mutex<Arc<OsDirectory>>,
 }
@@ -29,17 +29,17 @@ impl Folder {
         Ok(Self { path, file_mode, held })
     }
 
-    /// As it was opened; for messages.
+    /// Its path when it was opened; for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory, for a few calls that belong together.
+    /// The directory, for calls that belong together.
     pub(crate) fn get(&self) -> Arc<OsDirectory> {
         Arc::clone(&self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes the directory that its path leads to now. Where there is none, the old one is kept.
+    /// Switches to the directory that its path leads to now; keeps the old one if there is none.
     pub(crate) fn look_again(&self) {
         if let Ok(found) = OsDirectory::open(&self.path) {
             let found = found.file_mode(self.file_mode);

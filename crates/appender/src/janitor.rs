@@ -1,10 +1,10 @@
-//! The thread that nobody waits for: the next file made ahead, rotated files compressed.
+//! The background thread that creates the next file ahead and compresses rotated files. No other thread waits for it.
 //!
-//! *Owns*: files that [`names`] knows, once they are rotated. *May not touch*: the current file, and any other.
+//! *Owns*: rotated files, by their names ([`names`]). *May not touch*: the current file, and any other.
 //!
-//! Files above the limits are removed first, and not by this thread alone ([`crate::retention`]): a compression that is slow or
-//! fails keeps no room from coming back. A compressed file is whole before it has its name, and durable before the plain one goes. A kill leaves a `.part`, which
-//! the next start removes, or both files, of which it removes the plain one when both hold the same.
+//! Files above the limits are removed first, and not only by this thread ([`crate::retention`]): a slow or failing compression does
+//! not delay that. A compressed file is whole before it has its name, and durable before the plain file is removed. A kill leaves a
+//! `.part`, which the next start removes, or both files; then the next start removes the plain one if both hold the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -37,7 +37,7 @@ pub(crate) struct Chores {
     pub(crate) events: Events,
 }
 
-/// The way to the thread; it ends when this is dropped.
+/// The handle of the thread, which ends when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Janitor {
     rotated: Option<Sender<()>>,
@@ -46,7 +46,7 @@ pub(crate) struct Janitor {
 }
 
 impl Janitor {
-    /// Starts it where there is anything for it to do; it begins with what an earlier process left. Elsewhere that is done here.
+    /// Starts the thread if there is anything for it to do; it begins with what an earlier process left. Without a thread, does that here.
     pub(crate) fn start(chores: Chores, shared: Arc<Shared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let is_idle = chores.retention.keep == Keep::new()
@@ -61,7 +61,7 @@ impl Janitor {
         let run = move || {
             let _no_signal = NoSizeSignal::here();
             shared.be_own_thread();
-            // Not kept: it is for those who put lines.
+            // Not kept: a handle is for threads that put lines.
             drop(shared);
             chores.run(&orders, &theirs);
         };
@@ -76,7 +76,7 @@ impl Janitor {
         }
     }
 
-    /// Ends it; what it did not come to is done by the next start.
+    /// Ends it; the next start does what is left.
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.rotated = None;
@@ -88,7 +88,7 @@ impl Janitor {
 
 impl Chores {
     fn run(&self, orders: &Receiver<()>, stop: &AtomicBool) {
-        // It may be refused in a sandbox; then it is only less polite.
+        // A sandbox may refuse this; then the thread has normal priority.
         let _ = let_others_go_first();
         let mut failing = Failing::default();
         loop {
@@ -96,16 +96,16 @@ impl Chores {
             if orders.recv().is_err() {
                 return;
             }
-            // Several rotations, one sweep.
+            // One sweep for several rotations.
             while orders.try_recv().is_ok() {}
         }
     }
 
-    /// Everything that is to be done now. Each chore stands by itself: one that fails keeps no other from being done.
+    /// Does everything that is due. A chore that fails does not prevent the others.
     fn sweep(&self, stop: &AtomicBool, failing: &mut Failing) {
-        // One directory for the whole of it, whatever its path leads to meanwhile.
+        // The same directory for all chores, wherever its path leads meanwhile.
         let directory = &*self.folder.get();
-        // Removing comes first: it makes the room that all others need.
+        // Removing first: it makes the room that the others need.
         self.retention.make_room(directory, None);
         let ahead = self.ahead_bytes.map_or(Ok(()), |bytes| self.make_ahead(directory, bytes));
         self.tell(&mut failing.making_ahead, &ahead);
@@ -117,7 +117,7 @@ impl Chores {
         self.events.tell_failure(failing, done);
     }
 
-    /// What a killed process has not finished. What a living one is making, beside this one, stays.
+    /// Removes what a killed process has not finished; keeps files that a living process is making.
     fn remove_parts(&self, directory: &OsDirectory) -> Result<()> {
         let files = rotated_files(directory, &self.name)?;
         let parts = files.iter().filter(|rotated| rotated.is_part()).map(|part| part.name(&self.name));
@@ -125,7 +125,7 @@ impl Chores {
         left.map(|part| remove(directory, &part)).fold(Ok(()), Result::and)
     }
 
-    /// Newest first, as they are likely to stay; looks again after each, as others are rotated and removed meanwhile.
+    /// Newest first, since these are likely to stay. Lists the files again after each: others are rotated and removed meanwhile.
     fn compress_all(&self, directory: &OsDirectory, stop: &AtomicBool, failing: &mut Failing) {
         let Some(extension) = self.compression.extension() else { return };
         let mut tried = BTreeSet::new();
@@ -140,7 +140,7 @@ impl Chores {
             let done = self.compress(directory, &next.name(&self.name), extension, stop, failing);
             let is_full = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::StorageFull);
             self.tell(&mut failing.compressing, &done);
-            // It is tried again after the next rotation.
+            // The next rotation tries again.
             if is_full {
                 return;
             }
@@ -148,7 +148,7 @@ impl Chores {
         }
     }
 
-    /// The next file, empty, with its blocks reserved.
+    /// Creates the next file, empty, with its blocks reserved.
     fn make_ahead(&self, directory: &OsDirectory, bytes: u64) -> Result<()> {
         match AppendFile::create_private(directory, &names::next(&self.name)) {
             Ok(file) => match file.reserve(bytes) {
@@ -180,7 +180,7 @@ impl Chores {
         remove(directory, name)
     }
 
-    /// Compresses it; false if nobody wants that any more.
+    /// Compresses a file; false if the file or the janitor is gone by then.
     fn make_form(&self, directory: &OsDirectory, name: &str, whole: &str, stop: &AtomicBool) -> Result<bool> {
         let part = format!("{whole}.part");
         let made = match self.compress_into(directory, name, &part, stop) {
@@ -200,13 +200,13 @@ impl Chores {
         if directory.look(whole)?.is_some_and(|named| (named.facts.device, named.facts.inode) == made) {
             return Ok(true);
         }
-        let why = "somebody has put another file there";
+        let why = "another file has that name by now";
         let error = Error::invalid("compress", directory.path().join(whole), why);
         Err(error.advise("the plain file stays"))
     }
 
-    /// Whether what has the name of the compressed file is that, so that the plain one may go: an earlier process may have been
-    /// killed before it removed that. A file that holds something else is reported once.
+    /// Whether the file with the name of the compressed form is that form, so that the plain one may go: an earlier process may have been
+    /// killed before it removed the plain one. A file with other contents is reported once.
     fn is_its_form(
         &self,
         directory: &OsDirectory,
@@ -224,13 +224,13 @@ impl Chores {
         }
         failing.foreign.insert(whole.to_owned(), facts);
         let why = same.err().map_or_else(|| "it holds something else".to_owned(), |error| error.to_string());
-        let why = format!("{whole} is there and is not its compressed form: {why}");
+        let why = format!("{whole} exists and is not its compressed form: {why}");
         let error = Error::invalid("compress", directory.path().join(name), why);
         self.events.tell(&Event::HousekeepingFailed(&error.advise("both stay; move one of them away")));
         Ok(false)
     }
 
-    /// Whether the compressed file is a plain file that holds exactly what the plain one does. If so it is durable, too.
+    /// Whether the compressed file is a regular file with exactly the contents of the plain one. If so, makes it durable, too.
     fn has_text_of(
         &self,
         directory: &OsDirectory,
@@ -275,10 +275,10 @@ impl Chores {
         let source = directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)?;
         let mut source = Stoppable { file: source.std_file(), stop };
         let target = AppendFile::create_private(directory, part).map_err(io::Error::other)?;
-        // Others leave it while this is locked; where there are no locks, they may take it away, and it is made again.
+        // Other processes leave it alone while it is locked; without working locks they may remove it, and it is made again.
         let _ = target.std_file().try_lock();
-        // Of the file that is read, as another may have its name by now. Where it cannot be given the same owner, the file
-        // that it was rotated from told so.
+        // The owner of the file that is read: another may have its name by now. If the owner cannot be set, the rotation has
+        // already reported that.
         let _ = target.give_to(Owner::of(&source.file.metadata()?));
         let mut target = target.std_file();
         match self.compression {
@@ -303,18 +303,18 @@ impl Chores {
     }
 }
 
-/// Whether somebody has it locked, as whoever makes it does. A kill gives the lock back.
+/// Whether it is locked, as it is while a process makes it. A kill releases the lock.
 fn is_being_made(directory: &OsDirectory, part: &str) -> bool {
     let file = directory.open(part, &OpenFile::existing().read_only());
     file.is_ok_and(|file| matches!(file.std_file().try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Neither is a failure: the janitor is to end, or the file was removed as one too many.
+/// Whether to stop without a failure: the janitor is ending, or the file was removed as one too many.
 fn is_over(directory: &OsDirectory, name: &str, stop: &AtomicBool) -> Result<bool> {
     Ok(stop.load(Ordering::Relaxed) || directory.look(name)?.is_none())
 }
 
-/// Whether both give the same bytes to their ends.
+/// Whether both have the same bytes up to their ends.
 fn has_same_bytes(one: impl io::Read, other: impl io::Read) -> io::Result<bool> {
     let (mut one, mut other) = (io::BufReader::new(one), io::BufReader::new(other));
     loop {
@@ -331,17 +331,17 @@ fn has_same_bytes(one: impl io::Read, other: impl io::Read) -> io::Result<bool> 
     }
 }
 
-/// What failed when it was last done, so that a failure is reported once and not each time.
+/// What failed at the last attempt, so that a failure is reported once and not each time.
 #[derive(Debug, Default)]
 struct Failing {
     removing_parts: Cause,
     making_ahead: Cause,
     compressing: Cause,
-    /// What has the name of a compressed file and is not that of the plain one: told, and looked at again when it changes.
+    /// Files with the name of a compressed form that are something else: reported, and checked again when they change.
     foreign: BTreeMap<String, AppendFacts>,
 }
 
-/// A file that ends with an error when the janitor is to stop, or when it was removed: nobody wants its compressed form.
+/// A file whose reads fail once the janitor stops or the file was removed: its compressed form is not needed any more.
 struct Stoppable<'a> {
     file: &'a File,
     stop: &'a AtomicBool,

@@ -1,5 +1,5 @@
-//! A text log writer: a service's log lines through swapped buffers to a rotating file. It does not wait for the disk while
-//! there is room, it never loses a line silently, and with [`Survive::Kill`] a killed process loses none at all.
+//! A text log writer: it takes a service's log lines through swapped buffers to a rotating file. A call does not wait for the disk while
+//! there is room, no line is lost silently, and with [`Survive::Kill`] a killed process loses none at all.
 //!
 //! ```
 //! use std::io::Write as _;
@@ -22,16 +22,16 @@
 //!
 //! # From tracing-appender
 //! With the feature `tracing`, a [`LogWriter`] is what `tracing_subscriber::fmt().with_writer` takes:
-//! `tracing_appender::non_blocking(file)` becomes `LogWriter::builder(path).open()?`, and what comes back is a writer and a guard
+//! `tracing_appender::non_blocking(file)` becomes `LogWriter::builder(path).open()?`, which returns a writer and a guard
 //! as before. The guard must live until the end of `main`. Lines are not dropped unless [`WhenFull`] says so. `examples/text-log`
-//! has it whole, beside one for the `log` facade and one without either. (A logger that calls `flush` for every record, as
+//! is a whole example, with one for the `log` facade and one without either. (A logger that calls `flush` for every record, as
 //! env_logger does with a piped target, gets a real flush for every record.)
 //!
 //! # How it works
 //! A line is copied into the current buffer under a short lock: no allocation, no system call. A full buffer, or one that is
-//! [`Builder::flush_every`] old, goes to the back thread and a free one takes its place; the back thread is woken at most once
-//! for each buffer, and holds no lock while it writes. All buffers are allocated by the opening, and there are never more. Lines of
-//! all threads are in one order, the order in which they were put.
+//! [`Builder::flush_every`] old, goes to the back thread, and a free one takes its place. The back thread is woken at most once
+//! for each buffer, and holds no lock while it writes. Opening allocates all buffers; there are never more. The lines of all threads
+//! are in one order, the order in which they were put.
 //!
 //! # What survives what
 //! | | accepted lines that are lost |
@@ -39,19 +39,19 @@
 //! | [`Guard::close`], or dropping it | none |
 //! | a kill, [`Survive::Nothing`] | those in the buffers |
 //! | a kill, [`Survive::Kill`] | none, once the log is opened again; a line longer than all buffers together may be cut |
-//! | a power loss, [`Survive::Nothing`] or [`Survive::Kill`] | those the operating system had not written back |
+//! | a power loss, [`Survive::Nothing`] or [`Survive::Kill`] | those that the operating system had not written back |
 //! | a power loss, [`Survive::PowerLoss`] | those since the last sync |
 //!
 //! # One log, one writer
-//! Two processes must not rotate one log. With [`Survive::Kill`] a second opening is refused, by whatever path it comes, as long as
-//! both see the same stage directory; else nobody looks, and nobody sees that another name in the same directory is a hard link to the
-//! same file. In a forked child every call is an error (it may open a log of its own, and this one when its parent has ended).
+//! Two processes must not rotate one log. With [`Survive::Kill`] a second opening is refused, by whatever path, as long as
+//! both see the same stage directory. Without it there is no check. A hard link to the same file under another name is never
+//! noticed. In a forked child every call is an error (it may open another log, and this one once its parent has ended).
 //!
 //! # Your code in its threads
-//! Hooks, a [`Disk`] and a clock of your own run in the log's threads, with nothing of the log locked. What panics there is caught:
-//! a notice is then the usual one, an event hook is counted ([`Stats::hook_panics`]), a disk ends the log, and everybody who
-//! writes gets an error. What does not return holds the log up. A hook may write to the log, but not wait for it: flushing and closing
-//! are errors there, and a log that a hook closes ends by itself.
+//! Hooks, a [`Disk`] and a clock of your own run in the log's threads, while the log holds no lock. Panics there are caught: after a
+//! panic in the notice hook the default notice is written, one in the event hook is counted ([`Stats::hook_panics`]), one in the disk
+//! ends the log and every writer gets an error. Code that does not return blocks the log. A hook may write to the log, but not wait for
+//! it: flushing and closing are errors there, and a log that a hook closes ends by itself.
 //!
 //! # Features
 //! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`, `zstd`: [`Compression`]. `sighup`: `Builder::reopen_on_sighup`.

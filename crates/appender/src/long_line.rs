@@ -1,4 +1,4 @@
-//! A line that is put piece by piece.
+//! A line that comes in pieces.
 //!
 //! *Owns*: its turn, from its first piece to its end. *May not touch*: buffers, files.
 
@@ -6,12 +6,12 @@ use std::io;
 
 use crate::shared::Shared;
 
-/// A line that is being put, by [`crate::LogWriter::begin_line`]. It ends with [`LongLine::end`], when this is dropped, or when the log
-/// is closed; its last piece has the line end. Others wait meanwhile.
+/// A line that comes in pieces, from [`crate::LogWriter::begin_line`]. It ends with [`LongLine::end`], when this is dropped, or when the
+/// log is closed. Its last piece contains the line end. Other writers wait meanwhile.
 #[derive(Debug)]
 pub struct LongLine<'a> {
     shared: &'a Shared,
-    /// Its pieces go into the buffers; else it is counted, and dropped at its end.
+    /// Its pieces go into the buffers; otherwise they are counted, and the line is dropped at its end.
     is_taken: bool,
     bytes: u64,
     is_over: bool,
@@ -23,10 +23,10 @@ impl<'a> LongLine<'a> {
         Ok(Self { shared, is_taken, bytes: 0, is_over: false })
     }
 
-    /// Puts its next piece.
+    /// Puts the next piece.
     ///
     /// # Errors
-    /// The log was closed, or this is a forked child: what was put before is the whole line.
+    /// The log was closed, or this is a forked child: the pieces put so far are the whole line.
     pub fn push(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.is_taken {
             self.shared.push_piece(piece, self.bytes == 0)?;
@@ -35,7 +35,7 @@ impl<'a> LongLine<'a> {
         Ok(())
     }
 
-    /// Ends it.
+    /// Ends the line.
     ///
     /// # Errors
     /// As [`LongLine::push`].

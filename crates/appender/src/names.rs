@@ -1,11 +1,11 @@
-//! The names of rotated files, and knowing them again.
+//! The names of rotated files, and parsing them.
 //!
-//! *Owns*: `NAME.STAMP.N`, with `.gz` or `.zst` behind it when compressed, `.part` behind that while it is not yet whole.
-//! *May not touch*: files. Whatever this does not parse is not ours, and is left alone.
+//! *Owns*: `NAME.STAMP.N`, followed by `.gz` or `.zst` when compressed, and by `.part` while that is not whole yet.
+//! *May not touch*: files. A name that this does not parse is not ours, and its file is left alone.
 
 use crate::time;
 
-/// What is put behind the name of a compressed file.
+/// Extensions of compressed files.
 pub(crate) const EXTENSIONS: [&str; 2] = ["gz", "zst"];
 
 /// A name that this crate gave.
@@ -13,7 +13,7 @@ pub(crate) const EXTENSIONS: [&str; 2] = ["gz", "zst"];
 pub(crate) struct Rotated {
     /// When it was rotated, in seconds since 1970.
     pub(crate) seconds: u64,
-    /// Which of that second.
+    /// Its number within that second.
     pub(crate) number: u32,
     /// `gz`, `zst`, with `.part`; empty for plain text.
     pub(crate) extension: String,
@@ -26,7 +26,7 @@ impl Rotated {
         if self.extension.is_empty() { plain } else { format!("{plain}.{}", self.extension) }
     }
 
-    /// Whether it is a compressed file that was not finished.
+    /// Whether it is an unfinished compressed file.
     pub(crate) fn is_part(&self) -> bool {
         self.extension.ends_with(".part")
     }
@@ -37,7 +37,7 @@ pub(crate) fn plain(log: &str, seconds: u64, number: u32) -> String {
     format!("{log}.{}.{number}", time::stamp(seconds))
 }
 
-/// The place behind one, in the next second if need be; `None` where a name has no room for it.
+/// The place after this one, in the next second if need be; `None` if no name can express it.
 pub(crate) fn after((seconds, number): (u64, u32)) -> Option<(u64, u32)> {
     if let Some(number) = number.checked_add(1) {
         return Some((seconds, number));
@@ -46,12 +46,12 @@ pub(crate) fn after((seconds, number): (u64, u32)) -> Option<(u64, u32)> {
     time::parse(&time::stamp(seconds)).map(|seconds| (seconds, 0))
 }
 
-/// The file that is made ahead.
+/// The name of the file created ahead.
 pub(crate) fn next(log: &str) -> String {
     format!(".{log}.inkstone-next")
 }
 
-/// What `name` says, if it is one of the log's rotated files.
+/// Parses `name` if it is that of a rotated file of the log.
 pub(crate) fn parse(log: &str, name: &str) -> Option<Rotated> {
     let rest = name.strip_prefix(log)?.strip_prefix('.')?;
     let (stamp, rest) = rest.split_once('.')?;
@@ -62,7 +62,7 @@ pub(crate) fn parse(log: &str, name: &str) -> Option<Rotated> {
         number: number.parse().ok()?,
         extension: known.contains(&extension).then(|| extension.to_owned())?,
     };
-    // `+1` and `01` parse as well, and were not written here; nor a name that ends with a dot.
+    // `+1`, `01` and names that end with a dot parse as well, but this crate never wrote them.
     (rotated.name(log) == name).then_some(rotated)
 }
 

@@ -1,4 +1,4 @@
-//! How the log itself says that lines were dropped.
+//! The notice in the log that lines were dropped.
 //!
 //! *Owns*: the notice's text. *May not touch*: counting.
 
@@ -16,7 +16,7 @@ pub struct Dropped {
     pub lines: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of those lines, the ones that were too long for all buffers together: no disk is fast enough for them.
+    /// How many of those lines were too long for all buffers together: no disk is fast enough for them.
     pub too_long_lines: u64,
     /// Their bytes.
     pub too_long_bytes: u64,
@@ -65,7 +65,7 @@ pub enum Notice {
     Text,
     /// One JSON object with `timestamp`, `level`, `target`, `message`, `too_long_lines`, `dropped_lines`, `dropped_bytes`.
     Json,
-    /// Written by a function into the empty vector; line end included. It runs in the back thread.
+    /// A function writes it into the empty vector, line end included. It runs in the back thread.
     By(Arc<Formatter>),
 }
 
@@ -80,7 +80,7 @@ impl fmt::Debug for Notice {
 }
 
 impl Notice {
-    /// Puts the notice of this time into `line`, which it empties first.
+    /// Empties `line` and writes the notice into it.
     pub(crate) fn format(&self, now: SystemTime, dropped: Dropped, line: &mut Vec<u8>) {
         line.clear();
         let when = time::rfc3339(time::seconds(now));

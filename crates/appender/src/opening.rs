@@ -1,14 +1,14 @@
 //! The order of an opening.
 //!
-//! *Owns*: what comes before what, and what an opening that fails takes back. *May not touch*: the options' meaning (`builder.rs`), how a
+//! *Owns*: the order of the steps, and what a failed opening undoes. *May not touch*: the options' meaning (`builder.rs`), how a
 //! step is done.
 //!
-//! 1. Nobody else may have the log.
-//! 2. It is looked at as it was left: whose it is, how old, and whether a new file is due; after that it has been changed.
-//! 3. It is opened, and what a killed process left is appended to the file that it was put for. Up to here the opening may be refused, and
-//!    then nothing else has been changed. Only where the disk is full do files above the limits go, since there it needs their room.
-//! 4. A new file is begun if one is due, the link is made. What fails from here on is an event, and lines go on.
-//! 5. The janitor starts. Earlier it would compress and remove what recovery still looks at.
+//! 1. Make sure that no other process has the log.
+//! 2. Examine the file as it was left: its owner, its age, whether a new file is due. Later steps change it.
+//! 3. Open it, and append what a killed process left to the file that it was for. Up to here the opening may be refused, and then it has
+//!    changed nothing else. Only on a full disk are files above the limits removed, since it needs their room.
+//! 4. Start a new file if one is due; create the link. From here on failures are events, and lines are written.
+//! 5. Start the janitor. Earlier it would compress and remove files that recovery still reads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -37,7 +37,7 @@ use crate::writer::{Guard, LogWriter};
 
 /// Opens the log.
 pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, Guard)> {
-    // This thread is the caller's, and writes for us.
+    // The caller's thread writes for us here.
     let _no_signal = NoSizeSignal::here();
     let (folder, name) = builder.place()?;
     let output = output(&builder, folder, name, disk);
@@ -90,7 +90,7 @@ fn output(builder: &Builder, folder: Arc<Folder>, name: String, disk: Box<dyn Di
     }
 }
 
-/// Takes the stage when the log is open; else it is to be let go.
+/// Takes the stage once the log is open; otherwise the caller releases it.
 fn open_output(
     builder: Builder,
     mut output: Output,
@@ -149,7 +149,7 @@ fn open_output(
     Ok((writer, Guard { shared, thread: Some(thread), recovery, has_hook }))
 }
 
-/// All that is done with the file before it is written to.
+/// Does everything with the file that comes before the first write.
 fn bring_back(
     builder: &Builder,
     output: &mut Output,
@@ -162,7 +162,7 @@ fn bring_back(
     output.owner = seen.map(|named| named.owner).or_else(|| output.newest_owner(&directory));
     let is_due = is_old || builder.rotation.at_start;
     let arriving = seen.map(|named| named.facts.len_bytes).filter(|len_bytes| is_due && *len_bytes > 0);
-    // A killed process's lines are worth some waiting.
+    // The lines of a killed process are worth some waiting.
     let has_lines = stage.as_ref().is_some_and(Stage::has_lines);
     let at_most = if has_lines { builder.drain_timeout } else { Duration::ZERO };
     let mut patience = Patience::new(at_most, arriving);
@@ -173,7 +173,7 @@ fn bring_back(
             Err(error) => return Err(error),
         }
     };
-    // A process that was killed may have written to it since its last sync.
+    // A killed process may have written to it since its last sync.
     output.is_dirty = facts.len_bytes > 0;
     let (buffers, recovery) = match stage {
         None => (memory.unwrap_or_default(), None),
@@ -184,7 +184,7 @@ fn bring_back(
     }
     let facts = output.ready()?;
     output.begin(facts, is_old);
-    // Synced, or it failed: neither is done again.
+    // It is synced, or its sync failed: neither is repeated.
     output.is_dirty = false;
     if builder.rotation.ahead_bytes().is_none() {
         output.remove_next(&directory);
@@ -197,7 +197,7 @@ fn bring_back(
     Ok((buffers, recovery))
 }
 
-/// The back thread. If there can be none, the stage comes back.
+/// Starts the back thread. If it cannot start, the caller keeps the stage.
 fn spawn(name: String, back: Back, stage: &mut Option<Stage>) -> std::io::Result<thread::JoinHandle<Ended>> {
     let place = Arc::new(Mutex::new(Some(back)));
     let theirs = Arc::clone(&place);
@@ -210,13 +210,13 @@ fn spawn(name: String, back: Back, stage: &mut Option<Stage>) -> std::io::Result
     spawned
 }
 
-/// Makes the link anew, at once; a file of that name that is no link is left alone.
+/// Replaces the link atomically; leaves a file of that name alone if it is not a link.
 fn point(directory: &OsDirectory, link: &str, name: &str) -> Result<()> {
-    let advice = "lines are written all the same; the link is made with the next start";
+    let advice = "lines are written anyway; the next start creates the link";
     let made = || {
         if directory.look(link)?.is_some_and(|named| !named.is_link) {
             let path = directory.path().join(link);
-            return Err(Error::invalid("symlink", path, "there is a file of that name that is no link"));
+            return Err(Error::invalid("symlink", path, "a file of that name exists and is not a link"));
         }
         let new = format!(".{link}.inkstone-new");
         let _ = directory.remove(&new);

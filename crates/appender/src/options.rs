@@ -1,10 +1,10 @@
-//! What can be chosen, as plain values.
+//! The options, as plain values.
 //!
-//! *Owns*: the choices and their defaults. *May not touch*: carrying them out.
+//! *Owns*: the options and their defaults. *May not touch*: their effects.
 
 use std::time::Duration;
 
-/// What a writer does when every buffer is full, because the disk does not keep up.
+/// What a writer does when every buffer is full because the disk is too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
     /// It waits until there is room. Nothing is lost.
@@ -18,21 +18,21 @@ pub enum WhenFull {
     DropOldest,
 }
 
-/// What lines that were accepted, and are not in the file yet, survive.
+/// What accepted lines survive before they are in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Survive {
     /// Nothing: a killed process loses what is in its buffers.
     #[default]
     Nothing,
     /// A kill of the process (SIGKILL, abort, out of memory): the buffers are in a file in memory, and the next start
-    /// appends what had not been written.
+    /// appends the lines that were not written.
     Kill,
-    /// As `Kill`; and a power loss takes at most the lines of about this long: the file is synced by the back thread
-    /// every so often, and by each flush and rotation.
+    /// As `Kill`; and a power loss takes the lines of about this long at most: the back thread syncs the file at this interval, and
+    /// so does each flush and rotation.
     PowerLoss(Duration),
 }
 
-/// When a new file is begun. Several may be chosen; without any, never.
+/// When a new file is started. Several conditions may be set; without any, never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rotation {
     pub(crate) bytes: Option<u64>,
@@ -47,16 +47,16 @@ impl Rotation {
         Self::default()
     }
 
-    /// Before a file would become larger than this. Files end between buffers, so each may be a buffer smaller; buffers are
-    /// made no larger than a quarter of this. Only a line longer than a buffer can make a file larger. A file that may grow no more
-    /// (`ulimit -f`) is full before that, with any rotation.
+    /// Before a file would become larger than this. Files end between buffers, so each may be a buffer smaller; a buffer is at most a
+    /// quarter of this. Only a line longer than a buffer can make a file larger. A limit on the size of files (`ulimit -f`) ends a file
+    /// earlier, with any rotation.
     #[must_use]
     pub fn at_bytes(self, bytes: u64) -> Self {
         Self { bytes: Some(bytes.max(1)), ..self }
     }
 
-    /// At each multiple of this since 1970 in UTC (a day: at midnight), also when nothing is written then; an empty file
-    /// stays. A line written within the flush interval before may be in the later file.
+    /// At each multiple of this since 1970 in UTC (a day: at midnight), also if nothing is written then; an empty file is not rotated.
+    /// A line written within the flush interval before may be in the later file.
     #[must_use]
     pub fn every(self, every: Duration) -> Self {
         Self { every: Some(every.max(Duration::from_secs(1))), ..self }
@@ -68,21 +68,21 @@ impl Rotation {
         Self { at_start: true, ..self }
     }
 
-    /// With [`Rotation::at_bytes`]: the next file is created, and its blocks reserved, before it is needed. What a file did not
-    /// use is given back when it is rotated. No gain was seen (docs/text-log.md), but a disk that fills up shows a file earlier.
+    /// With [`Rotation::at_bytes`]: creates the next file, and reserves its blocks, before it is needed. Rotation frees the blocks that a
+    /// file did not use. No gain was seen (docs/text-log.md), but a full disk shows a file earlier.
     #[must_use]
     pub fn allocate_ahead(self) -> Self {
         Self { ahead: true, ..self }
     }
 
-    /// How much is reserved for each file.
+    /// How many bytes are reserved for each file.
     pub(crate) fn ahead_bytes(self) -> Option<u64> {
         self.bytes.filter(|_| self.ahead)
     }
 }
 
-/// Which rotated files stay. Each limit that is set holds; without any, all stay. A file that this crate did not name is never
-/// touched.
+/// Which rotated files are kept. Every limit that is set applies; without any, all files are kept. Files that this crate did not name
+/// are never touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keep {
     pub(crate) files: Option<usize>,
@@ -91,24 +91,24 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// All of them.
+    /// Keeps all of them.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The newest so many, the current file not counted.
+    /// Keeps this many of the newest, besides the current file.
     #[must_use]
     pub fn files(self, files: usize) -> Self {
         Self { files: Some(files), ..self }
     }
 
-    /// Those rotated in the last so many days.
+    /// Keeps those rotated within this many days.
     #[must_use]
     pub fn days(self, days: u32) -> Self {
         Self { age: Some(Duration::from_secs(u64::from(days) * 86_400)), ..self }
     }
 
-    /// The newest that have so many bytes together, the current file not counted.
+    /// Keeps the newest that have this many bytes together, besides the current file.
     #[must_use]
     pub fn bytes(self, bytes: u64) -> Self {
         Self { bytes: Some(bytes), ..self }
@@ -118,7 +118,7 @@ impl Keep {
 /// How rotated files are compressed, in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Not.
+    /// Not at all.
     #[default]
     None,
     /// gzip, level 6: `.gz`.
@@ -130,7 +130,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What is put behind the name.
+    /// The extension of the name.
     pub(crate) fn extension(self) -> Option<&'static str> {
         match self {
             Compression::None => None,

@@ -1,29 +1,29 @@
-//! One buffer on its way into the file, or into several.
+//! Writes one buffer to a file, or to several.
 //!
-//! *Owns*: how much of a buffer is in which file, and where it goes on when a file ends in the middle of it. *May not touch*: when a
-//! file is due ([`crate::output`]), how long is waited after a failure ([`crate::back`], [`crate::recover`]).
+//! *Owns*: how much of a buffer is in which file, and where it continues when a file ends in the middle of it. *May not touch*: when a
+//! file is due ([`crate::output`]), how long to wait after a failure ([`crate::back`], [`crate::recover`]).
 //!
-//! What a running log writes and what a start brings back goes the same way. A buffer goes on where it was left if the file still ends
-//! there. Else (somebody wrote behind it, or the log goes on in another file) it goes on with the line that was cut, which is written
-//! again, whole; the lines before that one are in the file, and are not repeated. A line of which the beginning is in no buffer any more
-//! goes on where it was cut, and so does one that had a whole file to itself and did not fit.
+//! A running log and a recovery write the same way. A buffer continues where it stopped if the file still ends there. Otherwise (another
+//! process has appended, or the log is in another file now) it continues with the line that was split, which is written again, whole.
+//! The lines before that one are in the file, and are not repeated. A line whose beginning is in no buffer any more continues where it
+//! was split, and so does one that had a whole file to itself and did not fit.
 
 use inkstone_io::{AppendFacts, Error, Result};
 
 use crate::buffer::Place;
 use crate::output::Output;
 
-/// Bytes that are to go into a file, and whoever remembers where they went.
+/// Bytes to write to a file, with a record of where they went.
 pub(crate) trait Source {
     fn bytes(&self) -> &[u8];
 
-    /// The first bytes are the beginning of a line.
+    /// Whether the first bytes begin a line.
     fn begins(&self) -> bool;
 
-    /// Remembers, before the first byte goes there, where they go, all but so many that are elsewhere already.
+    /// Records where they go, before the first byte goes there; `elsewhere` of them are in another place already.
     fn place(&mut self, place: Place, elsewhere: usize) -> Result<()>;
 
-    /// The first so many are in a file now, or in several; 0: what was is lost with its file.
+    /// This many of the first bytes are in one or several files now; 0: they were lost with their file.
     fn in_file(&mut self, done: usize);
 }
 
@@ -31,20 +31,20 @@ pub(crate) trait Source {
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Passage {
     pub(crate) done: usize,
-    /// So many bytes of that are not at the place, but before it, or in another file.
+    /// This many of those bytes are not at the place, but before it or in another file.
     pub(crate) elsewhere: usize,
     pub(crate) place: Option<Place>,
-    /// The line that is being written does not fit into any file.
+    /// The current line does not fit into any file.
     is_too_long: bool,
 }
 
 impl Passage {
-    /// So much is there already, behind what is elsewhere.
+    /// A passage of which `done` bytes are written already, after those that are elsewhere.
     pub(crate) fn at(place: Option<Place>, elsewhere: usize, done: usize) -> Self {
         Self { done, elsewhere, place, is_too_long: false }
     }
 
-    /// Writes what is left. What fails may be tried again, with the same passage.
+    /// Writes the rest. After a failure it may be called again with the same passage.
     pub(crate) fn advance(&mut self, output: &mut Output, source: &mut dyn Source) -> Result<()> {
         loop {
             let error = match self.find_place(output, source).and_then(|()| self.append(output, source)) {
@@ -57,12 +57,12 @@ impl Passage {
         }
     }
 
-    /// Whether the file may end here: what comes next is the beginning of a line.
+    /// Whether the file may end here: the next byte begins a line.
     pub(crate) fn is_between_lines(&self, source: &dyn Source) -> bool {
         begins_line(source, self.resumes_at(source))
     }
 
-    /// Where it goes on when it cannot go on where it was left.
+    /// Where it resumes if it cannot continue where it stopped.
     pub(crate) fn resumes_at(&self, source: &dyn Source) -> usize {
         if self.is_too_long {
             return self.done;
@@ -73,7 +73,7 @@ impl Passage {
 
     fn find_place(&mut self, output: &mut Output, source: &mut dyn Source) -> Result<()> {
         let mut facts = output.ready()?;
-        // Another file may have its number by now.
+        // Another file may have its inode by now.
         let lost = output.lost.take();
         if self.place.is_some_and(|place| lost == Some((place.device, place.inode))) {
             *self = Self::default();
@@ -102,13 +102,13 @@ impl Passage {
         }
     }
 
-    /// Whether another file has taken the place of the one that would take no more (`ulimit -f`).
+    /// Starts another file if this one may not grow further (`ulimit -f`); true if it did.
     fn ends_file(&mut self, output: &mut Output, source: &dyn Source, error: &Error) -> Result<bool> {
         if !Output::is_limit(error) {
             return Ok(false);
         }
         let facts = output.ready()?;
-        // Nothing but the line that is being written is in it: written again, whole, that would not fit into the next one either.
+        // The file holds only the current line: written again, whole, it would not fit into the next file either.
         let has_one_line = self.is_end_of(facts) && (self.done - self.elsewhere) as u64 == facts.len_bytes;
         let is_too_long = has_one_line && self.resumes_at(source) <= self.elsewhere;
         let is_another = output.end_at_limit(error, facts);
@@ -116,7 +116,7 @@ impl Passage {
         Ok(is_another)
     }
 
-    /// The file ends with what is done, so that the rest goes there.
+    /// Whether the file ends with the bytes done, so that the rest goes there.
     fn is_end_of(&self, facts: AppendFacts) -> bool {
         let here = (self.done - self.elsewhere) as u64;
         let ends_here = |place: Place| place.offset + here == facts.len_bytes;

@@ -1,12 +1,12 @@
-//! What a killed process left in its stage file, and appending it.
+//! Appends the lines that a killed process left in its stage file.
 //!
-//! *Owns*: the head of the stage file, which buffers count, how much of each is in the log already. *May not touch*: a living
-//! process's stage: it is locked.
+//! *Owns*: the head of the stage file, which buffers count, how much of each is in the log already. *May not touch*: the stage of a
+//! living process, which is locked.
 //!
-//! A buffer counts if it has a number and bytes. A piece of a long line counts only if the piece before it does, or is in the
-//! log already: the first piece is published last. Of a buffer that was being written, the file tells how much is there: by its
-//! bytes, as others may have appended since, and another file may have its number. Each buffer is placed before it is appended
-//! and released after, so a kill in the middle of this is one like any other.
+//! A buffer counts if it has a number and bytes. A piece of a long line counts only if the previous piece does, or is in the log
+//! already: the first piece is published last. For a buffer that was being written, the file's bytes show how much is there: not its
+//! size, since other processes may have appended, and another file may have its inode. Each buffer is placed before it is appended and
+//! released after, so a kill in the middle of a recovery is a kill like any other.
 
 use std::fmt;
 use std::path::Path;
@@ -27,17 +27,17 @@ use crate::time::later;
 
 pub(crate) const HEAD_BYTES: usize = 8192;
 const MAGIC: &[u8; 16] = b"inkstone stage 3";
-/// How often a full disk is tried again.
+/// How often a full disk is retried.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What was found and done.
+/// What the opening found and did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// The process that was killed.
+    /// The process that left the lines.
     pub process: u32,
-    /// Bytes of lines that were appended now.
+    /// Bytes of lines that the opening appended.
     pub bytes: u64,
     /// Why some of them may be in the log twice.
     pub doubt: Option<String>,
@@ -47,19 +47,19 @@ impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} bytes of log lines of process {}, which was killed, were appended",
+            "{} bytes of log lines that process {} had not written were appended",
             self.bytes, self.process
         )?;
-        self.doubt.as_ref().map_or(Ok(()), |why| write!(f, "; some of them may be there twice: {why}"))
+        self.doubt.as_ref().map_or(Ok(()), |why| write!(f, "; some of them may be in the log twice: {why}"))
     }
 }
 
-/// The id of this start of the machine; empty where the kernel does not say it.
+/// The id of this boot of the machine; empty if the kernel does not give it.
 fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }
 
-/// The head: who, which log, which layout. `path` is for the reader.
+/// The head: which process, log and layout. `path` is for people.
 pub(crate) fn head(log: &Identity, path: &Path, layout: StageLayout) -> Vec<u8> {
     let mut head = MAGIC.to_vec();
     let (bytes, buffers) = (layout.buffer_bytes as u64, layout.buffers as u64);
@@ -88,7 +88,7 @@ impl Head {
     }
 }
 
-/// `None`: there is no head, or one that makes no sense.
+/// `None` if there is no head or it is invalid.
 fn parse_head(stage: &[u8]) -> Option<Head> {
     let mut rest = stage.strip_prefix(MAGIC)?;
     let number = |rest: &mut &[u8]| -> Option<u64> {
@@ -129,11 +129,11 @@ struct Pending {
     /// Where its bytes are.
     bytes: std::ops::Range<usize>,
     place: Option<Place>,
-    /// So many of its bytes are elsewhere: only the rest has the place.
+    /// This many of its bytes are elsewhere: the place is for the rest.
     elsewhere: usize,
-    /// Its first bytes are the beginning of a line.
+    /// Its first bytes begin a line.
     begins: bool,
-    /// They are a piece of the line before.
+    /// They continue the previous line.
     is_piece: bool,
 }
 
@@ -151,7 +151,7 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
     let mut found: Vec<Pending> = Vec::new();
     for (buffer, words) in words.iter().enumerate().filter(|(_, words)| words[NUMBER] != 0) {
         let at = layout.buffer_at(buffer);
-        // Longer than the buffer: not ours to believe.
+        // Longer than the buffer: invalid.
         let used = usize::try_from(words[0]).unwrap_or(0);
         let used = if used <= layout.buffer_bytes { used } else { 0 };
         let place = Place { device: words[DEVICE], inode: words[INODE], offset: words[OFFSET] };
@@ -181,7 +181,7 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     until: Option<Instant>,
-    /// A file of so many bytes is to be rotated.
+    /// A file of this many bytes is about to be rotated.
     arriving: Option<u64>,
     has_looked: bool,
 }
@@ -191,15 +191,15 @@ impl Patience {
         Self { until: Some(later(Instant::now(), at_most)), arriving, has_looked: false }
     }
 
-    /// Whether it is to be tried again after this. Files above the limits are removed first: only where room is needed, as a start
-    /// that is refused is to leave them.
+    /// Whether to try again after this error. Removes files above the limits first, but only if room is needed: a refused start must
+    /// leave them.
     pub(crate) fn awaits_room(&mut self, output: &Output, error: &Error) -> bool {
         let Some(until) = self.until.filter(|_| error.is_full()) else { return false };
         if std::mem::replace(&mut self.has_looked, true) {
             if Instant::now() >= until {
                 return false;
             }
-            // Room that was just given back is there after the file system's next commit.
+            // Freed room becomes usable with the file system's next commit.
             thread::sleep(TRY_AGAIN_AFTER);
         }
         output.make_room(&output.folder.get(), self.arriving);
@@ -207,22 +207,22 @@ impl Patience {
     }
 }
 
-/// Whose the lines in a stage are, if there are any and they are not this log's: a directory of the same numbers may be
-/// another one, as both are used again.
+/// The owner of the lines in a stage, if they are not this log's: another directory may have the same device and inode, since both
+/// are used again.
 pub(crate) fn stranger(bytes: &[u8], log: &Identity) -> Option<String> {
     let head = parse_head(bytes).filter(|head| !head.is_of(log))?;
     let path = String::from_utf8_lossy(&head.path).into_owned();
     let process = head.process;
     (!pending(bytes, head.layout).is_empty())
-        .then(|| format!("lines of process {process}, which was killed, for the log {path}"))
+        .then(|| format!("lines that process {process} had not written to the log {path}"))
 }
 
-/// Whether there is anything in a stage that a killed process left.
+/// Whether a stage holds lines that a killed process left.
 pub(crate) fn has_lines(bytes: &[u8]) -> bool {
     parse_head(bytes).is_some_and(|head| !pending(bytes, head.layout).is_empty())
 }
 
-/// Appends what a killed process left in the log, if it left anything, and empties the stage.
+/// Appends the lines that a killed process left, and empties the stage.
 pub(crate) fn recover(
     stage: &StageFile,
     bytes: &[u8],
@@ -231,12 +231,12 @@ pub(crate) fn recover(
 ) -> Result<Option<Recovery>> {
     let Some(head) = parse_head(bytes) else { return Ok(None) };
     let pending = pending(bytes, head.layout);
-    // Numbers of files and their lengths mean nothing after another start of the machine.
+    // Inodes and file sizes mean nothing after another boot of the machine.
     let is_this_boot = head.boot == boot_id().as_bytes();
     let directory = output.folder.get();
     let mut run = Run { stage, output, directory, patience, bytes: 0, doubt: None };
     if !is_this_boot && pending.iter().any(|one| one.place.is_some()) {
-        run.doubt = Some("the machine was started since".into());
+        run.doubt = Some("the machine was restarted since then".into());
     }
     for one in &pending {
         let place = one.place.filter(|_| is_this_boot);
@@ -244,7 +244,7 @@ pub(crate) fn recover(
         stage.write_at(&0_u64.to_ne_bytes(), (one.words_at + NUMBER * 8) as u64)?;
     }
     let Run { bytes, doubt, output, .. } = run;
-    // Before anybody hears that it was appended.
+    // Before anything reports that the lines were appended.
     output.sync_quietly();
     stage.clear()?;
     let recovery = Recovery { process: head.process, bytes, doubt };
@@ -252,13 +252,13 @@ pub(crate) fn recover(
     Ok(is_any.then_some(recovery))
 }
 
-/// What a file has where a buffer was to be written.
+/// What a file has where a buffer was to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum There {
     All,
-    /// The file ends with so many of its bytes.
+    /// The file ends with this many of its bytes.
     Begin(usize),
-    /// So many of its bytes, and then somebody else's; or none.
+    /// This many of its bytes, followed by those of another process; or none.
     Cut(usize),
 }
 
@@ -272,7 +272,7 @@ impl There {
         }
     }
 
-    /// How many, of so many.
+    /// How many bytes, of `all`.
     fn bytes(self, all: usize) -> usize {
         match self {
             There::All => all,
@@ -281,7 +281,7 @@ impl There {
     }
 }
 
-/// A buffer of the stage on its way into the log.
+/// A buffer of the stage that is being written to the log.
 struct Left<'a> {
     bytes: &'a [u8],
     one: &'a Pending,
@@ -323,7 +323,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Appends the part of one buffer that is not there.
+    /// Appends the missing part of one buffer.
     fn append(&mut self, bytes: &[u8], one: &Pending, place: Option<Place>) -> Result<()> {
         let elsewhere = place.map_or(0, |_| one.elsewhere);
         let found = place.and_then(|place| {
@@ -357,8 +357,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Appends to a file that is not the log's any more: it was moved, and ends with the beginning of these bytes. Says how many it took:
-    /// all, unless it may grow no more.
+    /// Appends to a file that has moved away and ends with the beginning of these bytes. Returns how many bytes it took: all, unless it may
+    /// not grow further.
     fn append_to(&mut self, file: &str, bytes: &[u8]) -> Result<usize> {
         let opened = self.output.disk.open(&self.directory, file)?;
         let mut done = 0;
@@ -375,8 +375,8 @@ impl Run<'_> {
         Ok(done)
     }
 
-    /// Where the file that a buffer was going to is not to be found, or was cut, nobody can tell how much of the buffer went
-    /// elsewhere with it: into a compressed form, or a copy.
+    /// If the file of a buffer is missing or was truncated, it is unknown how much of the buffer went with it into a compressed form or a
+    /// copy.
     fn doubt_unless_there(&mut self, file: Option<&str>, place: Place) {
         let (directory, name) = (&self.directory, &self.output.name);
         let len =
@@ -384,17 +384,17 @@ impl Run<'_> {
         let log = directory.path().join(name);
         match len {
             None => {
-                let why = "the file that they were going to is not there: it was removed, or compressed";
+                let why = "the file that they were for is missing: it was removed or compressed";
                 self.doubt = Some(format!("{}: {why}", log.display()));
             }
             Some(len) if len < place.offset => {
-                self.doubt = Some(format!("{}: its file was cut, or is another one", log.display()));
+                self.doubt = Some(format!("{}: its file was truncated or replaced", log.display()));
             }
             Some(_) => {}
         }
     }
 
-    /// What the file has at this place.
+    /// Reads what the file has at this place.
     fn look(&mut self, file: &str, offset: u64, bytes: &[u8]) -> There {
         match read(&self.directory, file, offset, bytes.len()) {
             Ok(found) => There::of(&found, bytes),
@@ -407,7 +407,7 @@ impl Run<'_> {
 }
 
 fn stays(error: Error) -> Error {
-    error.advise("what a killed process left stays in memory; open the log again when this is put right")
+    error.advise("the lines of the killed process stay in memory; put this right and open the log again")
 }
 
 #[cfg(test)]
@@ -432,7 +432,7 @@ mod tests {
             (b"somebody's\n", There::Cut(0)),
             (b"one and another\n", There::Cut(3)),
         ] {
-            // No more is read than the buffer has.
+            // It reads no more than the buffer has.
             assert_eq!(There::of(&found[..found.len().min(bytes.len())], bytes), expected, "{found:?}");
         }
     }
@@ -491,7 +491,7 @@ mod tests {
         for at in 0..90 {
             let mut bad = good.clone();
             bad[at] ^= 0xff;
-            // Whatever it says: no panic, and buffers within the bytes.
+            // Whatever it holds: no panic, and buffers within the bytes.
             if let Some(head) = parse_head(&bad) {
                 assert!(pending(&bad, head.layout).iter().all(|one| one.bytes.end <= bad.len()));
             }

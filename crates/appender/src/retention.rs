@@ -1,9 +1,9 @@
-//! Which rotated files go.
+//! Which rotated files are removed.
 //!
-//! *Owns*: the limits of [`Keep`], and removing what is above them. *May not touch*: the current file; compressing.
+//! *Owns*: the limits of [`Keep`], and removing the files above them. *May not touch*: the current file; compressing.
 //!
-//! Room is made *before* a file is rotated, by the thread that rotates: so there are never more files than asked for, however
-//! far compressing is behind, and whether or not it works. A file and its compressed form are one.
+//! The thread that rotates makes room *before* it rotates a file: so there are never more files than asked for, however far
+//! compression lags behind, and whether or not it works. A file and its compressed form count as one.
 
 use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
@@ -20,19 +20,19 @@ pub(crate) struct Retention {
     pub(crate) name: String,
     pub(crate) keep: Keep,
     pub(crate) clock: Clock,
-    /// Held while a file is removed in all its forms, and while a compressed form gets its name: none comes back.
+    /// Held while a file is removed in all its forms, and while a compressed form gets its name: so a removed file cannot come back.
     pub(crate) forms: Mutex<()>,
     pub(crate) events: Events,
-    /// Why something could not be removed. The thread that rotates and the janitor find the same.
+    /// Why a file could not be removed. The rotating thread and the janitor share it.
     pub(crate) failing: Mutex<Cause>,
 }
 
 impl Retention {
-    /// Removes what is above the limits. `arriving`: a file of so many bytes is about to be rotated, and counts. A file that cannot be
-    /// removed is an event; the rotation goes on.
+    /// Removes files above the limits. `arriving`: a file of this many bytes is about to be rotated, and counts. A file that cannot be
+    /// removed is an event; the rotation continues.
     pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
         let removed = self.remove_excess(directory, arriving);
-        // Where nothing was to go, nothing is known of what keeps others from going.
+        // If nothing was to be removed, it is unknown whether an earlier failure persists.
         if matches!(removed, Ok(0)) {
             return;
         }
@@ -44,14 +44,14 @@ impl Retention {
         }
     }
 
-    /// How many were removed; or the first error, after every file that can be removed was.
+    /// Removes every file it can; returns how many, or the first error.
     fn remove_excess(&self, directory: &OsDirectory, arriving: Option<u64>) -> Result<usize> {
         if self.keep == Keep::new() {
             return Ok(0);
         }
         let excess = self.excess(directory, arriving)?;
         let mut result = Ok(());
-        // Oldest first: what is left when this ends early has no hole.
+        // Oldest first: if this ends early, the remaining files have no gap.
         for rotated in excess.iter().rev() {
             result = result.and(self.remove(directory, rotated));
         }
@@ -69,7 +69,7 @@ impl Retention {
             let mut modified = now;
             let mut is_there = false;
             for form in forms.iter().filter(|form| !form.is_part()) {
-                // It may be gone by now: somebody removes files by hand.
+                // A person may have removed it by now.
                 let Some(named) = directory.look(&form.name(&self.name))? else { continue };
                 bytes += named.facts.len_bytes;
                 modified = modified.min(time::seconds(named.facts.modified));
@@ -81,7 +81,7 @@ impl Retention {
             count += 1;
             let mut rotated_at = forms[0].seconds;
             if rotated_at > now {
-                // The clock was ahead: the name's time is only an order. It was rotated before those behind it.
+                // The clock was ahead: the time in the name only gives the order. The file was rotated before the later ones.
                 latest = latest.min(modified);
                 rotated_at = latest;
             }
@@ -108,7 +108,7 @@ impl Retention {
 
 /// The rotated files of a log, newest first, those not yet whole too.
 pub(crate) fn rotated_files(directory: &OsDirectory, log: &str) -> Result<Vec<Rotated>> {
-    // Plain files only: a directory or a link of such a name is not what this crate made.
+    // Regular files only: this crate made no directory or link with such a name.
     let names = directory.list()?;
     let mut files: Vec<_> = names.iter().filter_map(|name| names::parse(log, name)).collect();
     files.sort_unstable();
@@ -116,7 +116,7 @@ pub(crate) fn rotated_files(directory: &OsDirectory, log: &str) -> Result<Vec<Ro
     Ok(files)
 }
 
-/// That somebody else was faster is no failure.
+/// Removes a file; a file that is gone already is no failure.
 pub(crate) fn remove(directory: &OsDirectory, name: &str) -> Result<()> {
     match directory.remove(name) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),

@@ -1,9 +1,9 @@
-//! What writers and the back thread share: the state, its lock, who waits for what.
+//! The state that writers and the back thread share, its lock, and its condition variables.
 //!
-//! *Owns*: putting a line, waiting for room, flushing, closing, as callers see them. *May not touch*: files.
+//! *Owns*: putting a line, waiting for room, flushing and closing, as callers see them. *May not touch*: files.
 //!
-//! The lock is held for one copy of one line. A reservation by an atomic with the copy outside of any lock was left out:
-//! lines of several threads would then be published out of order, and a kill would find holes between them.
+//! The lock is held while one line is copied. Reserving space by an atomic and copying without a lock was rejected: lines of several
+//! threads would be published out of order, and a kill would leave holes between them.
 
 use std::cell::Cell;
 use std::io;
@@ -18,7 +18,7 @@ use crate::options::WhenFull;
 use crate::state::State;
 use crate::stats::Stats;
 
-/// How often a thread lets others run before it sleeps for the lock, while a buffer is being written.
+/// How often a thread yields before it sleeps for the lock, while a buffer is being written.
 const YIELDS: u32 = 32;
 
 #[derive(Debug)]
@@ -26,23 +26,23 @@ pub(crate) struct Shared {
     fork: ForkMark,
     when_full: WhenFull,
     is_durable: bool,
-    /// Calls of hooks that panicked. Not the hooks: one that logs has a handle, and would keep itself alive.
+    /// Calls of hooks that panicked. Not the hooks themselves: a hook that logs has a handle, and would keep itself alive.
     hook_panics: Arc<AtomicU64>,
     state: Mutex<State>,
     /// The back thread sleeps here.
     pub(crate) work: Condvar,
     /// Writers wait here for room.
     room: Condvar,
-    /// Those who flush wait here.
+    /// Threads that flush wait here.
     pub(crate) progress: Condvar,
-    /// The back thread has a buffer to write: a hint, for who waits for the lock.
+    /// The back thread is writing a buffer: a hint for threads that wait for the lock.
     pub(crate) is_writing: AtomicBool,
-    /// The file is to be opened again by its name.
+    /// The file is to be reopened by its name.
     pub(crate) reopen: AtomicBool,
 }
 
 thread_local! {
-    /// The log whose own thread this is, by its address. Without a destructor, so that it is there in those of others.
+    /// The log whose own thread this is, by its address. It has no destructor, so destructors of other thread-locals can read it.
     static OWN_OF: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    /// Nothing that runs under the lock can panic but by a mistake of ours; then what is there is still in order.
+    /// Only a bug of ours can panic under the lock, and then the state is still consistent.
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
         match self.state.try_lock() {
@@ -80,9 +80,9 @@ impl Shared {
         }
     }
 
-    /// While a buffer is being written, lines come fast enough that who comes too late does better to let others run and try
-    /// again than to sleep: asleep, it would have to be woken by a system call of whoever has the lock, and with several writers
-    /// at full speed again and again. Else the lock is soon free for long, and who sleeps is woken first.
+    /// While a buffer is being written, lines come so fast that a thread without the lock should yield and try again rather than sleep:
+    /// the thread with the lock would have to wake it by a system call, again and again with several writers at full speed. Otherwise the
+    /// lock is soon free for a long time, and the sleeping thread is woken first.
     #[cold]
     fn lock_contended(&self) -> Locked<'_> {
         for _ in 0..YIELDS {
@@ -103,7 +103,7 @@ impl Shared {
         self.fork.is_child()
     }
 
-    /// One line, whole and in order.
+    /// Puts one line, whole and in order.
     #[inline]
     pub(crate) fn put(&self, line: &[u8]) -> io::Result<()> {
         if self.fork.is_child() {
@@ -120,7 +120,7 @@ impl Shared {
         self.put_slowly(state, line)
     }
 
-    /// Tells the back thread that there is something for it, without the lock: it would wait for it at once.
+    /// Wakes the back thread after releasing the lock, which that thread takes first.
     fn wake(&self, mut state: Locked<'_>) {
         if std::mem::take(&mut state.is_asleep) {
             state.is_idle = false;
@@ -157,8 +157,8 @@ impl Shared {
         }
     }
 
-    /// A line longer than a buffer. It is put at once when enough buffers are free, so that it is whole after a kill, and
-    /// whole or dropped; only one longer than all buffers together is put piece by piece.
+    /// Puts a line longer than a buffer, all at once when enough buffers are free, so that a kill leaves all of it or nothing, and the policy
+    /// drops all of it or nothing. Only a line longer than all buffers together is put in pieces.
     fn put_long<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
         let pieces = line.len().div_ceil(state.current.capacity());
         if pieces > state.count {
@@ -179,7 +179,7 @@ impl Shared {
                     state.put_pieces(line);
                     break Ok(());
                 }
-                // Without the turn, those with short lines would take every buffer that becomes free.
+                // Without the turn, threads with short lines would take every buffer that becomes free.
                 is_mine = !matches!(self.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
                 if is_mine {
                     (state.has_turn, state.is_plain) = (true, false);
@@ -198,11 +198,11 @@ impl Shared {
         result
     }
 
-    /// A line longer than all buffers together. A kill can cut it, as its beginning must be written before its end is put.
+    /// Puts a line longer than all buffers together. A kill can truncate it, since its beginning is written before its end is put.
     fn put_stream<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
         if self.when_full != WhenFull::Block || self.is_own_thread() {
             state.drop_too_long(line.len() as u64);
-            // There may be room for the notice at once.
+            // There may be room for the notice right away.
             self.wake(state);
             return Ok(());
         }
@@ -215,7 +215,7 @@ impl Shared {
         if is_all { Ok(()) } else { Err(closed()) }
     }
 
-    /// Waits until nobody else has the turn.
+    /// Waits until no other thread has the turn, and takes it.
     fn take_turn<'a>(&'a self, mut state: Locked<'a>) -> io::Result<Locked<'a>> {
         let mut patience = Patience::new(self.when_full);
         while state.has_turn && !state.is_closed {
@@ -230,7 +230,7 @@ impl Shared {
         Ok(state)
     }
 
-    /// Puts a piece of the line whose turn it is, however often it has to wait; false if that turn was ended.
+    /// Puts a piece of the line that has the turn, waiting as often as needed; false if the turn was ended.
     fn put_piece<'a>(
         &'a self,
         mut state: Locked<'a>,
@@ -259,7 +259,7 @@ impl Shared {
         (state, true)
     }
 
-    /// Begins a line that comes in pieces; false if they are only counted.
+    /// Begins a line that comes in pieces; false if its pieces are only counted.
     pub(crate) fn begin_line(&self) -> io::Result<bool> {
         if self.is_child() {
             return Err(in_child());
@@ -316,17 +316,18 @@ impl Shared {
         self.wake(state);
     }
 
-    /// The calling thread is the log's own: the back thread, or the janitor.
+    /// Marks the calling thread as the log's own: the back thread, or the janitor.
     pub(crate) fn be_own_thread(&self) {
         OWN_OF.set(std::ptr::from_ref(self).addr());
     }
 
-    /// A hook that logs runs in such a thread; it must not wait for room that only they make, nor for their end.
+    /// Whether the calling thread is the log's own. A hook that logs runs there, and must not wait for room that only these threads make, nor
+    /// for their end.
     pub(crate) fn is_own_thread(&self) -> bool {
         OWN_OF.get() == std::ptr::from_ref(self).addr()
     }
 
-    /// Does what the policy says when there is no room; `Err`: the line is to be dropped.
+    /// Follows the policy when there is no room; `Err`: the line is to be dropped.
     fn make_room<'a>(
         &'a self,
         mut state: Locked<'a>,
@@ -369,9 +370,9 @@ impl Shared {
         state
     }
 
-    /// A buffer was freed, or nothing will be any more.
+    /// Notifies waiting threads that a buffer was freed, or that none will be any more.
     pub(crate) fn tell_progress(&self, state: Locked<'_>) {
-        // Woken for every buffer, writers and back thread would only take turns on a disk that is slower than they are.
+        // If every freed buffer woke them, writers and back thread would only alternate on a disk slower than they are.
         let has_room = state.free.len() * 4 >= state.count || state.queue.is_empty() || state.is_closed;
         let has_waiting = state.waiting > 0 && has_room;
         drop(state);
@@ -381,7 +382,7 @@ impl Shared {
         self.progress.notify_all();
     }
 
-    /// Waits until everything put before is in the file (and durable, if the log is to be).
+    /// Waits until everything put before is in the file, and durable if the log is meant to be.
     pub(crate) fn flush(&self, at_most: Duration) -> io::Result<()> {
         if self.is_child() {
             return Err(in_child());
@@ -395,7 +396,7 @@ impl Shared {
         loop {
             let is_written = state.oldest() > target;
             if is_written && (!self.is_durable || state.durable_to >= target) {
-                // Lines put before this call are among those that a sync has failed for, however long ago.
+                // The failed sync, however long ago, was also for lines put before this call.
                 return match state.sync_failure.clone() {
                     Some(error) => Err(io::Error::new(error.kind(), not_durable(error))),
                     None => Ok(()),
@@ -423,17 +424,17 @@ impl Shared {
         }
     }
 
-    /// No line is taken from here on. What was taken will be written: the back thread looks once more after it saw this.
-    /// Closing is to try a disk that fails for so long, whatever the builder said.
+    /// Sets how long closing retries a failing disk, instead of the builder's value.
     pub(crate) fn drain_within(&self, at_most: Duration) {
         self.lock().drain_timeout = Some(at_most);
     }
 
+    /// Takes no more lines. Those taken will be written: the back thread checks for lines once more after it sees this.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         (state.is_closed, state.is_plain) = (true, false);
         if std::mem::take(&mut state.has_open_line) {
-            // Whoever puts it may be waiting for its next piece for ever.
+            // Its writer may wait for the next piece for ever.
             state.has_turn = false;
             state.end_pieces();
         }
@@ -443,7 +444,7 @@ impl Shared {
         self.room.notify_all();
     }
 
-    /// The back thread is no more, of a panic: nobody is to wait for it. Nothing is released: a stage file keeps it.
+    /// The back thread has panicked: no thread may wait for it. No buffer is released: a stage file keeps them.
     pub(crate) fn died(&self, error: Error) {
         let mut state = self.lock();
         (state.is_closed, state.is_plain, state.is_over) = (true, false, true);
@@ -475,7 +476,7 @@ impl Shared {
     }
 }
 
-/// How long one call has waited, and may.
+/// How long one call has waited, and how long it may.
 struct Patience {
     at_most: Option<Duration>,
     since: Option<Instant>,
@@ -490,7 +491,7 @@ impl Patience {
         Self { at_most, since: None }
     }
 
-    /// Counts a call once, however often it wakes.
+    /// Counts a call once, however often it wakes up.
     fn count(&mut self, stats: &mut Stats) {
         if self.since.is_none() {
             self.since = Some(Instant::now());
@@ -504,10 +505,10 @@ impl Patience {
     }
 }
 
-/// The error of a failed sync, for callers who ask whether lines are durable.
+/// The error of a failed sync, for callers that flush.
 pub(crate) fn not_durable(error: Error) -> Error {
     error.advise(
-        "lines written before it may be lost by a power loss, and no later sync can tell; the log goes on",
+        "a power loss may lose lines written before this sync, and no later sync can confirm them; the log continues",
     )
 }
 
@@ -516,6 +517,6 @@ fn closed() -> io::Error {
 }
 
 fn in_child() -> io::Error {
-    let text = "this process was forked from the one that opened the log: open one of its own here";
+    let text = "this process was forked from the one that opened the log: open another log here";
     io::Error::new(io::ErrorKind::Unsupported, text)
 }

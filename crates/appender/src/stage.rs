@@ -1,11 +1,11 @@
-//! The file in memory that keeps the buffers of a killed process: which one is this log's, and making it anew when somebody
-//! has removed it.
+//! The stage: the file in memory that keeps the buffers of a killed process. Finds the stage of a log, and creates a new one if it was
+//! removed.
 //!
-//! *Owns*: the stage's name and head, its lock, from finding it to removing it. *May not touch*: what the buffers hold ([`crate::state`]), what a killed process
-//! left in them ([`crate::recover`]).
+//! *Owns*: the stage's name, head and lock, from finding it to removing it. *May not touch*: the contents of the buffers
+//! ([`crate::state`]), the lines that a killed process left in them ([`crate::recover`]).
 //!
-//! A log is known by what its directory *is* (file system, number there, time of birth) and its name in it, not by a path: two
-//! containers have logs of the same path, and may share one `/dev/shm`. When the log goes on in another directory, so does its stage.
+//! A log is identified by its directory (file system, inode, birth time) and its name in it, not by a path: two containers may have logs
+//! with the same path, and may share one `/dev/shm`. When the log moves to another directory, so does its stage.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -19,10 +19,10 @@ use crate::event::{Event, Events};
 use crate::output::Output;
 use crate::recover::{self, Patience, Recovery};
 
-/// A file's name has at most 255 bytes, and numbers stand in front.
+/// A file name has at most 255 bytes, and numbers come first in it.
 const NAME_BYTES_MAX: usize = 180;
 
-/// A log, whatever path leads to it.
+/// The identity of a log, whatever path leads to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) directory: DirectoryIdentity,
@@ -34,13 +34,13 @@ impl Identity {
         Ok(Self { directory: directory.identity()?, name: name.to_owned() })
     }
 
-    /// The name of its stage file. Those who have the same numbers meet there, and see by the head that they are others.
+    /// The name of its stage file. Logs with the same numbers share the name, and the head tells them apart.
     fn stage_name(&self) -> String {
         let Self { directory: DirectoryIdentity { device, inode, .. }, name } = self;
         if name.len() <= NAME_BYTES_MAX {
             return format!("{device:x}.{inode:x}.{name}");
         }
-        // Its beginning for the reader, and a number made of all of it (FNV-1a); the head of the file has the whole.
+        // The beginning of the log's name for people, and a hash of the whole name (FNV-1a); the head of the file has the whole name.
         let number = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |number, byte| {
             (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -49,23 +49,23 @@ impl Identity {
     }
 }
 
-/// A stage made anew.
+/// A newly created stage.
 #[derive(Debug, Default)]
 pub(crate) struct Renewed {
-    /// Memory for all buffers; none where they stay in what they have.
+    /// Memory for all buffers; empty if they stay where they are.
     pub(crate) buffers: Vec<StageBuffer>,
     pub(crate) recovery: Option<Recovery>,
     pub(crate) news: News,
-    /// To be removed when nothing is in it any more.
+    /// To be removed once it is empty.
     pub(crate) old: Option<StageLock>,
 }
 
-/// What the search for a stage met: events for the listener.
+/// Events from the search for a stage.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    /// Lines of another log that were there, and where they are now.
+    /// Lines of another log that were there, and where they are kept now.
     aside: Option<Error>,
-    /// Others have the name of this user's directory.
+    /// Another user has the name of this user's directory.
     elsewhere: Option<Error>,
 }
 
@@ -80,7 +80,7 @@ impl News {
     }
 }
 
-/// A stage that nobody else has, as a killed process left it.
+/// A stage that no other process has open, as a killed process left it.
 #[derive(Debug)]
 struct Found {
     file: StageFile,
@@ -89,22 +89,22 @@ struct Found {
 
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// The directory in memory that everybody may write to.
+    /// The directory in memory that all users may write to.
     parent: PathBuf,
     identity: Identity,
-    /// The directory that this was found out of.
+    /// The log's directory, from which the identity was taken.
     directory: Weak<OsDirectory>,
     layout: StageLayout,
-    /// As the head of the file has it, for the reader.
+    /// The log's path in the head of the file, for people.
     log: PathBuf,
-    /// Until the buffers are in it.
+    /// Set until the buffers are in it.
     found: Option<Found>,
-    /// Not there when it was removed and could not be made anew.
+    /// `None` if it was removed and no new one could be created.
     lock: Option<StageLock>,
 }
 
 impl Stage {
-    /// Finds the stage of the log, or makes it: nobody else has the log from here on. Nothing in it is changed yet.
+    /// Finds or creates the stage of the log, and locks it: from here on no other process can have the log. Changes nothing in it yet.
     pub(crate) fn find(
         parent: &Path,
         layout: StageLayout,
@@ -137,19 +137,19 @@ impl Stage {
         Ok(News { aside, elsewhere })
     }
 
-    /// A killed process left lines in it.
+    /// Whether a killed process left lines in it.
     pub(crate) fn has_lines(&self) -> bool {
         self.found.as_ref().is_some_and(|found| recover::has_lines(&found.bytes))
     }
 
-    /// Appends what a killed process left in it, and has the buffers there from now on.
+    /// Appends the lines that a killed process left in it; from now on the buffers are there.
     pub(crate) fn bring_back(
         &mut self,
         output: &mut Output,
         patience: &mut Patience,
     ) -> Result<(Vec<StageBuffer>, Option<Recovery>)> {
         let Some(found) = self.found.take() else {
-            return Err(Error::invalid("open log", &self.log, "its stage was not looked for"));
+            return Err(Error::invalid("open log", &self.log, "its stage was not searched for"));
         };
         let recovery = match recover::recover(&found.file, &found.bytes, output, patience) {
             Ok(recovery) => recovery,
@@ -164,12 +164,12 @@ impl Stage {
         Ok((buffers, recovery))
     }
 
-    /// The log is not opened after all: it goes, unless lines are in it.
+    /// Removes it because the log is not opened after all, unless it holds lines.
     pub(crate) fn let_go(self) {
         let has_lines = self.has_lines();
         let Self { found, lock, .. } = self;
         let found = found.filter(|_| !has_lines).map(|found| found.file.remove());
-        // Nobody has put any line yet.
+        // No line was put yet.
         let _ = found.unwrap_or(Ok(())).and(lock.map_or(Ok(()), StageLock::remove));
     }
 
@@ -181,14 +181,14 @@ impl Stage {
         })
     }
 
-    /// The error for lines that are not this log's.
+    /// The error for lines of another log.
     fn is_aside(&self, kept: &Path, whose: &str) -> Error {
         let log = self.log.display();
-        let why = format!("{whose}, whose directory is not the one of {log} now: they are kept there");
-        Error::invalid("bring back lines", kept, why).advise("take from it what you need, and remove it")
+        let why = format!("{whose}, whose directory is not that of {log} now: they are kept here");
+        Error::invalid("bring back lines", kept, why).advise("copy what you need from it, then remove it")
     }
 
-    /// Whether the log is still where it was when its stage was made.
+    /// Whether the log is still where it was when its stage was created.
     pub(crate) fn is_of(&mut self, directory: &Arc<OsDirectory>, name: &str) -> bool {
         if self.was_found_in(directory) {
             return true;
@@ -200,33 +200,33 @@ impl Stage {
         is_same
     }
 
-    /// Whether nobody has looked for the directory again since.
+    /// Whether the log's directory is still the same handle.
     pub(crate) fn was_found_in(&self, directory: &Arc<OsDirectory>) -> bool {
         std::ptr::eq(self.directory.as_ptr(), Arc::as_ptr(directory))
     }
 
-    /// Whether a kill would lose what is in the buffers: somebody removed the file.
+    /// Whether the file was removed, so that a kill would lose the lines in the buffers.
     pub(crate) fn is_gone(&self) -> bool {
         self.lock.as_ref().is_none_or(StageLock::is_removed)
     }
 
-    /// Makes it anew, where the log is now.
+    /// Creates a new stage for the log where it is now.
     pub(crate) fn renew(&mut self, directory: &Arc<OsDirectory>, output: &mut Output) -> Result<Renewed> {
         let identity = Identity::of(directory, &output.name)?;
         let mut next = Self::of(&self.parent, identity, self.layout, directory);
         if next.identity.stage_name() == self.identity.stage_name() {
             if let Some(lock) = self.lock.as_ref().filter(|lock| !lock.is_removed()) {
-                // A directory with the number of the one before it: what waits goes there.
+                // The new directory has the inode of the old one: waiting lines go there.
                 lock.write_head(&recover::head(&next.identity, &next.log, next.layout))?;
                 next.lock = self.lock.take();
                 *self = next;
                 return Ok(Renewed::default());
             }
-            // Given back first: this process, too, is refused a stage that it has.
+            // Released first: this process too cannot lock a stage that it has locked.
             self.lock = None;
         }
         let news = next.look()?;
-        // The back thread tries again by itself, and keeps the lines it has.
+        // The back thread retries by itself, and keeps the lines it has.
         let made = next.bring_back(output, &mut Patience::default());
         let (buffers, recovery) = match made {
             Ok(made) => made,
@@ -239,7 +239,7 @@ impl Stage {
         Ok(Renewed { buffers, recovery, news, old })
     }
 
-    /// Removes it: nothing in it is needed any more.
+    /// Removes it: its contents are not needed any more.
     pub(crate) fn remove(self) -> Result<()> {
         self.lock.map_or(Ok(()), StageLock::remove)
     }

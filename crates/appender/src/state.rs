@@ -1,9 +1,9 @@
-//! The buffers under the lock, and what is counted with them.
+//! The buffers under the lock, and the counts that go with them.
 //!
-//! *Owns*: which buffer is filled, waits, or is free; dropping. *May not touch*: waiting and waking; files.
+//! *Owns*: which buffer is being filled, waits, or is free; dropping. *May not touch*: waiting and waking; files.
 //!
 //! Every buffer is in one of four places: `current` (being filled), `queue` (full, in order), with the back thread, `free`.
-//! Numbers rise in that order backwards, so total order is the numbers' order.
+//! From the back thread's buffer through `queue` to `current` the numbers rise, so they are the total order of lines.
 
 use std::collections::VecDeque;
 
@@ -15,30 +15,30 @@ use crate::stats::Stats;
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// A line that fits into the current buffer may be put there: nobody closed the log or has a turn to himself. Asked
-    /// first, and alone, for each line.
+    /// A line that fits into the current buffer may be put there: the log is not closed and no thread has a turn. The only check
+    /// for a line in the fast path.
     pub(crate) is_plain: bool,
-    /// The back thread sleeps until somebody tells it that there is a line at all.
+    /// The back thread sleeps until a line comes at all.
     pub(crate) is_idle: bool,
     /// The back thread sleeps.
     pub(crate) is_asleep: bool,
     pub(crate) is_closed: bool,
-    /// For how long closing tries a disk that fails, if that is not the builder's drain timeout.
+    /// How long closing retries a failing disk, if not the builder's drain timeout.
     pub(crate) drain_timeout: Option<std::time::Duration>,
     /// The back thread has ended.
     pub(crate) is_over: bool,
-    /// Nobody waits for that end: what is to be done then it does itself.
+    /// No thread waits for the back thread's end: it cleans up itself.
     pub(crate) is_left_alone: bool,
-    /// Somebody puts a line longer than a buffer; nobody else puts any.
+    /// A thread is putting a line longer than a buffer; other threads wait.
     pub(crate) has_turn: bool,
-    /// The line that the current buffer ends with is not all there yet.
+    /// The last line of the current buffer is not complete yet.
     pub(crate) goes_on: bool,
     pub(crate) current: Buffer,
     pub(crate) queue: VecDeque<Buffer>,
     pub(crate) free: Vec<Buffer>,
-    /// The number of the buffer that the back thread has, and what is to be counted if that thread gives it up or dies with it.
+    /// The number of the back thread's buffer, and what to count if that thread abandons it or dies with it.
     pub(crate) writing: Option<Writing>,
-    /// The line that the last written buffer ends with, if it goes on in the next one: it is not written yet.
+    /// The last line of the last written buffer, if it continues in the next one: it is not written yet.
     begun: Begun,
     /// All buffers.
     pub(crate) count: usize,
@@ -49,25 +49,25 @@ pub(crate) struct State {
     pub(crate) flush_to: u64,
     /// Buffers up to this number are durable, or their only sync failed ([`State::sync_failure`]).
     pub(crate) durable_to: u64,
-    /// The first of those that were given up: neither it nor any behind it is written or durable, ever.
+    /// The first abandoned buffer: neither it nor any later one will ever be written or durable.
     abandoned_from: Option<u64>,
-    /// The first sync that failed. It stays: the kernel tells such a failure once, and no later sync is about those lines.
+    /// The first failed sync. It stays: the kernel reports such a failure once, and no later sync covers those lines.
     pub(crate) sync_failure: Option<Error>,
-    /// Why writing fails just now.
+    /// Why writing fails at the moment.
     pub(crate) trouble: Option<Error>,
     pub(crate) stats: Stats,
     told: Dropped,
-    /// Somebody's line is put piece by piece ([`crate::LongLine`]); closing ends it where it is.
+    /// A line is being put in pieces ([`crate::LongLine`]); closing ends it where it is.
     pub(crate) has_open_line: bool,
 }
 
-/// A buffer that the back thread has.
+/// The back thread's buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writing {
     pub(crate) number: u64,
     lines: u64,
     told: Dropped,
-    /// What of it is in a file.
+    /// The part of it that is in a file.
     in_file: Part,
 }
 
@@ -79,10 +79,10 @@ struct Begun {
 }
 
 impl State {
-    /// At least two buffers.
+    /// Needs at least two buffers.
     pub(crate) fn new(mut free: Vec<Buffer>) -> Self {
         let count = free.len();
-        // The first ones are used first, and again and again: they stay in the processor's caches.
+        // The first ones are reused first, so they stay in the processor's caches.
         free.reverse();
         let mut current = free.pop().expect("two buffers or more");
         current.claim(1, First::Line);
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// The current buffer goes into the queue, a free one takes its place; false when there is none.
+    /// Moves the current buffer to the queue and takes a free one; false if there is none.
     pub(crate) fn hand_over(&mut self) -> bool {
         let first = match self.current.bytes().last() {
             _ if self.goes_on => First::Piece,
@@ -134,40 +134,40 @@ impl State {
         Some(buffer)
     }
 
-    /// The oldest buffer that is not written, and may never be; everything before it is in the file, or dropped.
+    /// The oldest buffer that is not written (and may never be); everything before it is in the file or dropped.
     pub(crate) fn oldest(&self) -> u64 {
         let writing = || self.writing.map(|writing| writing.number);
         let queued = || self.queue.front().map(Buffer::number);
         self.abandoned_from.or_else(writing).or_else(queued).unwrap_or(self.current.number())
     }
 
-    /// What is to be written next continues a line: no file ends here.
+    /// Whether the next bytes to write continue a line: then no file may end here.
     pub(crate) fn is_within_line(&self) -> bool {
         self.queue.front().unwrap_or(&self.current).continues()
     }
 
-    /// The line in pieces has ended.
+    /// Ends the line in pieces.
     pub(crate) fn end_pieces(&mut self) {
         self.goes_on = false;
         if !self.current.is_empty() {
             self.current.end_line();
             return;
         }
-        // It ended with the buffer before.
+        // It ended with the previous buffer.
         self.current.begins();
         if self.queue.is_empty() && self.writing.is_none() {
             self.count_begun();
         }
     }
 
-    /// The line that was begun is all there.
+    /// Counts the begun line: it is complete.
     fn count_begun(&mut self) {
         let Begun { lines, bytes } = std::mem::take(&mut self.begun);
         self.stats.written_lines += lines;
         self.stats.written_bytes += bytes;
     }
 
-    /// The last buffer with anything in it.
+    /// The last buffer that is not empty.
     pub(crate) fn newest(&self) -> u64 {
         self.current.number() - u64::from(self.current.is_empty())
     }
@@ -208,7 +208,7 @@ impl State {
         self.stats.dropped_bytes += line.len() as u64;
     }
 
-    /// A line for which all buffers together are too small.
+    /// Drops a line that is longer than all buffers together.
     pub(crate) fn drop_too_long(&mut self, bytes: u64) {
         self.stats.dropped_lines += 1;
         self.stats.dropped_bytes += bytes;
@@ -216,8 +216,8 @@ impl State {
         self.stats.too_long_bytes += bytes;
     }
 
-    /// Drops the oldest buffer that is not being written, with those that continue its last line; false when that cannot
-    /// be done: what is left continues a line whose beginning is being written.
+    /// Drops the oldest buffer that is not being written, and those that continue its last line; false if that is impossible, because
+    /// the rest continues a line whose beginning is being written.
     pub(crate) fn drop_oldest(&mut self) -> bool {
         let begins = self.queue.iter().position(|buffer| !buffer.continues());
         let Some(at) = begins else {
@@ -235,7 +235,7 @@ impl State {
                 None => break,
             }
         }
-        // The line may end in the current one.
+        // The line may end in the current buffer.
         if self.current.continues() {
             self.empty_current();
         }
@@ -269,7 +269,7 @@ impl State {
         (self.stats.told_lines, self.stats.told_bytes) = (told.lines, told.bytes);
     }
 
-    /// What was written is free again.
+    /// Frees a written buffer.
     pub(crate) fn written(&mut self, mut buffer: Buffer) {
         let before = std::mem::take(&mut self.begun);
         let (lines, bytes) = (before.lines + buffer.lines, before.bytes + buffer.line_bytes);
@@ -291,7 +291,7 @@ impl State {
         self.sync_failure.get_or_insert_with(|| error.clone());
     }
 
-    /// The buffer that is to be written next.
+    /// Takes the buffer to write next.
     pub(crate) fn take_next(&mut self) -> Option<Buffer> {
         let buffer = self.queue.pop_front()?;
         let (number, lines, told) = (buffer.number(), buffer.lines, buffer.told);
@@ -299,8 +299,8 @@ impl State {
         Some(buffer)
     }
 
-    /// What is in a file of the buffer that is being written. What was there once counts, also while it is written again; nothing, where
-    /// it was lost with its file.
+    /// Records the part of the back thread's buffer that is in a file. What was there once counts, also while it is written again; nothing
+    /// counts if it was lost with its file.
     pub(crate) fn in_file(&mut self, part: Part) {
         if let Some(writing) = &mut self.writing
             && (part.to == 0 || part.to > writing.in_file.to)
@@ -309,8 +309,8 @@ impl State {
         }
     }
 
-    /// What is there will not be written any more. It is counted and not released: a stage file keeps it for the next start. A line is
-    /// written if its last byte is.
+    /// Gives up writing: counts the lines in the buffers and does not release these, since a stage file keeps them for the next start. A
+    /// line is written if its last byte is.
     pub(crate) fn abandon(&mut self) {
         self.abandoned_from = Some(self.oldest());
         let in_file = self.writing.map_or(Part::default(), |writing| writing.in_file);
@@ -330,7 +330,7 @@ impl State {
         self.stats.unwritten_lines -= in_file.lines;
     }
 
-    /// Every buffer goes into other memory, with all that is in it. There is one for each, `writing` included.
+    /// Moves every buffer to other memory with its contents. There is memory for each, `writing` included.
     pub(crate) fn move_into(&mut self, memory: Vec<StageBuffer>, writing: Option<&mut Buffer>) {
         let in_use = writing.into_iter().chain(&mut self.queue).chain(Some(&mut self.current));
         let free = self.free.iter_mut().map(|buffer| (buffer, false));
@@ -339,14 +339,14 @@ impl State {
         }
     }
 
-    /// What was dropped and not told.
+    /// Dropped lines that no notice counts yet.
     pub(crate) fn untold(&self) -> Dropped {
         let Stats { dropped_lines, dropped_bytes, too_long_lines, too_long_bytes, .. } = self.stats;
         Dropped { lines: dropped_lines, bytes: dropped_bytes, too_long_lines, too_long_bytes }
             .minus(self.told)
     }
 
-    /// Puts a notice where the next line would go; false when there is no room for it now.
+    /// Puts a notice where the next line would go; false if there is no room now.
     pub(crate) fn put_notice(&mut self, notice: &[u8], told: Dropped) -> bool {
         if self.has_turn || notice.len() > self.current.room() && !self.hand_over() {
             return false;

@@ -1,8 +1,8 @@
-//! What was done, in numbers.
+//! The counters of a log.
 //!
-//! *Owns*: the numbers and what each means. *May not touch*: counting.
+//! *Owns*: the counters and their meaning. *May not touch*: counting.
 
-/// Exact, and consistent with each other: taken at one moment.
+/// The counters of a log. They are exact, and consistent with each other: taken at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -10,26 +10,26 @@ pub struct Stats {
     pub lines: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of those lines, how many were written to the file, to their last byte.
+    /// How many of those lines were written to the file, to their last byte.
     pub written_lines: u64,
     /// Their bytes, without notices.
     pub written_bytes: u64,
-    /// Lines dropped because of the policy: refused a buffer, or thrown away with one.
+    /// Lines dropped by the policy: they got no buffer, or were thrown away with one.
     pub dropped_lines: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
-    /// Of those lines, the ones that were too long for all buffers together.
+    /// How many of those lines were too long for all buffers together.
     pub too_long_lines: u64,
     /// Their bytes.
     pub too_long_bytes: u64,
-    /// Of the dropped lines, how many a notice in the log itself has counted.
+    /// How many of the dropped lines a notice in the log has counted.
     pub told_lines: u64,
     /// Their bytes.
     pub told_bytes: u64,
-    /// Lines that were accepted and could not be written, to their last byte, before the writer was closed. With `Survive::Kill` the next
+    /// Accepted lines that were not written to their last byte before the writer was closed. With `Survive::Kill` the next
     /// start appends them.
     pub unwritten_lines: u64,
-    /// Calls that were refused because the writer was closed.
+    /// Calls refused because the writer was closed.
     pub refused_lines: u64,
     /// Calls that had to wait for room.
     pub waits: u64,

@@ -1,6 +1,6 @@
-//! UTC, as far as names and notices need it.
+//! UTC dates, as far as names and notices need them.
 //!
-//! *Owns*: seconds since 1970 as a date and back, and which clock is read. *May not touch*: setting one.
+//! *Owns*: converting seconds since 1970 to a date and back, and which clock is read. *May not touch*: setting a clock.
 //! The algorithm for days is the usual one over years that begin in March, in eras of 400 years.
 
 use std::fmt;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 86_400;
-/// Longer than any process lives, and short enough to be added to any moment.
+/// Longer than any process lives, and short enough to add to any `Instant`.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * DAY);
 
-/// The time of day: the system's, or a caller's own.
+/// The wall clock: the system's, or a caller's own.
 #[derive(Clone, Default)]
 pub(crate) struct Clock(Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>);
 
@@ -27,12 +27,12 @@ impl Clock {
         Self(Some(Arc::new(clock)))
     }
 
-    /// A clock that panics is not asked that time.
+    /// The time; the system's if the caller's clock panics.
     pub(crate) fn now(&self) -> SystemTime {
         let own = self.0.as_ref().and_then(|clock| match catch_unwind(AssertUnwindSafe(|| clock())) {
             Ok(now) => Some(now),
             Err(payload) => {
-                // Its drop is the caller's code as well.
+                // Dropping the panic's payload runs the caller's code as well.
                 std::mem::forget(payload);
                 None
             }
@@ -41,7 +41,7 @@ impl Clock {
     }
 }
 
-/// So much later; as good as never where the clock has no such moment.
+/// This much later; practically never if `Instant` cannot hold the result.
 pub(crate) fn later(moment: Instant, by: Duration) -> Instant {
     moment + by.min(FOR_EVER)
 }
@@ -97,7 +97,7 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
     let of_year = (153 * month + 2) / 5 + day - 1;
     let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
     let seconds = days * DAY + hour * 3600 + minute * 60 + second;
-    // What is written again the same way was a date.
+    // Valid if it formats to the same text.
     (stamp(seconds) == text).then_some(seconds)
 }
 

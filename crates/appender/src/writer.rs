@@ -1,4 +1,4 @@
-//! The handle that lines are written through, and the guard that ends it all.
+//! The handle that writes lines, and the guard that closes the log.
 //!
 //! *Owns*: the public face of an open log. *May not touch*: buffers, files.
 
@@ -21,7 +21,7 @@ use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::stats::Stats;
 
-/// `io::Write::flush` waits no longer than this.
+/// `io::Write::flush` waits at most this long.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 /// A thread keeps its formatting buffer up to this size.
 const KEPT_BYTES: usize = 64 << 10;
@@ -32,9 +32,9 @@ thread_local! {
 
 /// A text log. Cheap to clone; every clone, in every thread, writes to the same file.
 ///
-/// One call of `write`, `write_all` or `write_fmt` (so one `writeln!`) is one line: whole, never mixed with another, in the
-/// file's order if it happened before. It takes no system call and no allocation unless buffers are exchanged. On return the
-/// line is in a buffer, or, with a policy that drops, dropped and counted.
+/// One call of `write`, `write_all` or `write_fmt` (so one `writeln!`) is one line: whole, and never mixed with another. A call that
+/// returns before another begins comes first in the file. A call makes no system call and no allocation unless buffers are swapped. On
+/// return the line is in a buffer or, if the policy drops lines, dropped and counted.
 ///
 /// After [`Guard::close`], and in a process forked from this one, every call is an error.
 #[derive(Debug, Clone)]
@@ -43,23 +43,23 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// A log at this path, not yet opened.
+    /// Options for a log at this path, which is not opened yet.
     pub fn builder(path: impl Into<PathBuf>) -> Builder {
         Builder::new(path.into())
     }
 
-    /// Waits until every line put before this call is in the file (with the operating system; on the medium too with
-    /// [`crate::Survive::PowerLoss`]), or was dropped by the policy.
+    /// Waits until every line put before this call is in the file (that is, with the operating system; on the medium too with
+    /// [`crate::Survive::PowerLoss`]) or was dropped by the policy.
     ///
     /// # Errors
-    /// `TimedOut` with the disk's last error if it took longer; a sync's error, also when it failed before this call, as lines put
-    /// before are among those it was for; the log is closed and not all was written.
+    /// `TimedOut` with the disk's last error if it took longer; the error of a failed sync, also of one before this call, since that sync
+    /// was for earlier lines too; the log is closed and some lines were not written.
     pub fn flush_within(&self, at_most: Duration) -> io::Result<()> {
         self.shared.flush(at_most)
     }
 
-    /// Begins a line that is put piece by piece, as it is too long to be had whole in memory. Nobody else's line is put before it
-    /// ends, and no file ends within it but one that takes no more. A policy that drops drops it whole, however long it comes to be.
+    /// Begins a line that comes in pieces because it is too long to hold in memory. Other lines wait until it ends, and no file ends within
+    /// it, except one that may not grow further. A policy that drops lines drops the whole line, however long it becomes.
     ///
     /// # Errors
     /// The log is closed, or this is a forked child.
@@ -67,36 +67,36 @@ impl LogWriter {
         LongLine::begin(&self.shared)
     }
 
-    /// Opens the file again by its name, before the next lines go out: for programs that move log files away. What was
-    /// put before may be in either file.
+    /// Reopens the file by its name before the next lines are written: for programs that move log files away. Lines put before the call may
+    /// be in either file.
     pub fn reopen(&self) {
         self.shared.ask_to_reopen();
     }
 
-    /// What was done, in numbers. All zeros in a forked child.
+    /// The counters of the log. All zeros in a forked child.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
 
-    /// Why lines cannot be written just now; `None` when they can.
+    /// Why lines cannot be written at the moment; `None` if they can.
     pub fn trouble(&self) -> Option<Error> {
         self.shared.trouble()
     }
 
-    /// Writes one line that is formatted now, without an allocation in the steady state.
+    /// Formats and writes one line, without an allocation in the steady state.
     fn put_formatted(&self, line: fmt::Arguments<'_>) -> io::Result<()> {
         if let Some(line) = line.as_str() {
             return self.shared.put(line.as_bytes());
         }
         let put = TEXT.try_with(|text| {
-            // Taken already: a value that logs while it is formatted.
+            // In use already: a value logs while it is formatted.
             let mut text = text.try_borrow_mut().ok()?;
             text.clear();
             let put = self.put_formatted_in(&mut text, line);
             text.shrink_to(KEPT_BYTES);
             Some(put)
         });
-        // It is gone when another thread-local's destructor logs.
+        // Gone if another thread-local's destructor logs.
         put.ok().flatten().unwrap_or_else(|| self.put_formatted_in(&mut String::new(), line))
     }
 
@@ -122,7 +122,7 @@ impl io::Write for &LogWriter {
         self.put_formatted(line)
     }
 
-    /// Waits, at most 10 s, until everything put before is in the file: a real flush, so not for every line.
+    /// Waits, at most 10 s, until everything put before is in the file. This is a real flush: do not call it for every line.
     fn flush(&mut self) -> io::Result<()> {
         self.shared.flush(FLUSH_TIMEOUT)
     }
@@ -157,7 +157,7 @@ impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for LogWriter {
     }
 }
 
-/// Keeps the log open. Dropped, it writes everything that was put, and ends the back thread; keep it until the end of `main`.
+/// Keeps the log open. Dropping it writes everything that was put, and ends the back thread: keep it until the end of `main`.
 #[derive(Debug)]
 #[must_use = "dropping the guard closes the log"]
 pub struct Guard {
@@ -171,27 +171,27 @@ impl Guard {
     /// As [`LogWriter::flush_within`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`LogWriter::flush_within`].
     pub fn flush(&self, at_most: Duration) -> io::Result<()> {
         self.shared.flush(at_most)
     }
 
-    /// What a killed process had left, and was appended by the opening.
+    /// The lines of a killed process that the opening appended.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
 
     /// Takes no more lines, writes everything that was put (and makes it durable with [`crate::Survive::PowerLoss`]), and ends
-    /// the back thread. A slow disk is waited for; one that fails, for the builder's drain timeout.
+    /// the back thread. It waits for a slow disk, and retries a failing one for the builder's drain timeout.
     ///
     /// # Errors
-    /// A hook of this log calls it: the log is closed, and nobody waits for its end. Else why not everything was written or made durable. [`LogWriter::stats`] says how many lines; with [`crate::Survive::Kill`]
-    /// the next opening appends them.
+    /// The reason why some lines were not written or made durable. [`LogWriter::stats`] has their number; with [`crate::Survive::Kill`] the
+    /// next opening appends them. Called by a hook of this log: the log is closed, but the call cannot wait for its end.
     pub fn close(mut self) -> io::Result<()> {
         self.end()
     }
 
-    /// As [`Guard::close`], with another time for a disk that fails than the builder's drain timeout.
+    /// As [`Guard::close`], with this time for a failing disk instead of the builder's drain timeout.
     ///
     /// # Errors
     /// As [`Guard::close`].
@@ -201,7 +201,7 @@ impl Guard {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // In a forked child there is no thread to wait for, and its parent still needs the stage.
+        // A forked child has no thread to wait for, and its parent still needs the stage.
         if self.shared.is_child() {
             std::mem::forget(self.thread.take());
             return Ok(());
@@ -210,13 +210,12 @@ impl Guard {
         if self.shared.is_own_thread() {
             self.shared.lock().is_left_alone = true;
             self.shared.close();
-            let why =
-                "a hook cannot wait for the end of the log that called it: it is closed, and ends by itself";
+            let why = "a hook cannot wait for the end of the log that called it: the log is closed, and ends by itself";
             return Err(io::Error::other(why));
         }
         self.shared.close();
         let Ended { result, stage, lost } = thread.join().unwrap_or_else(|_| {
-            let why = "it ended without a word";
+            let why = "it ended without a result";
             let result = Err(Error::invalid("write log", "the back thread", why));
             Ended { result, stage: None, lost: Lost::default() }
         });
@@ -227,7 +226,7 @@ impl Guard {
             Err(error) => {
                 let Lost { unwritten_lines: lines, untold } = lost;
                 let has_stage = stage.as_ref().is_some_and(|stage| !stage.is_gone());
-                // With lines in it the stage stays for the next start; a sync that failed is no reason to keep it.
+                // A stage with lines stays for the next start; a failed sync is no reason to keep it.
                 if lines == 0 {
                     let _ = stage.map_or(Ok(()), Stage::remove);
                 }
@@ -240,9 +239,8 @@ impl Guard {
                 }
                 if untold.lines > 0 {
                     let Dropped { lines, bytes, .. } = untold;
-                    text += &format!(
-                        "; {lines} lines ({bytes} bytes) were dropped, and the file does not say so"
-                    );
+                    text +=
+                        &format!("; {lines} lines ({bytes} bytes) were dropped without a notice in the file");
                 }
                 Err(io::Error::new(error.kind(), text))
             }
@@ -252,7 +250,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // A caller who wants the error calls `close`; a hook has heard of every failure.
+        // A caller who wants the error calls `close`; a hook has got every failure.
         if let Err(error) = self.end()
             && !self.has_hook
         {

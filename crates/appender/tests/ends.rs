@@ -264,7 +264,7 @@ fn a_start_with_lines_for_a_file_at_its_limit_goes_on_in_the_next_one() {
         killed(&path, &disk, Rotation::new());
         let disk = BoundedDisk::all();
         let refused = builder(&path).0.survive(Survive::Kill).open_on(disk.clone());
-        assert!(refused.expect_err("no other file is wanted").to_string().contains("stays in memory"));
+        assert!(refused.expect_err("no other file is wanted").to_string().contains("stay in memory"));
         let rotation = if is_moved { Rotation::new() } else { rotated() };
         let disk = if is_moved { BoundedDisk::first() } else { disk };
         if is_moved {

@@ -234,7 +234,7 @@ fn dropped_lines_are_told_when_closing_fails() {
         if is_asked {
             let error = scene.guard.close().expect_err("it fails").to_string();
             let untold = format!(
-                "{} lines ({} bytes) were dropped, and the file",
+                "{} lines ({} bytes) were dropped without a notice",
                 stats.dropped_lines, stats.dropped_bytes
             );
             assert!(error.contains(&untold), "{error}");

@@ -306,7 +306,7 @@ fn a_rotation_that_cannot_be_done_is_told_once() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let told = told.lock().expect("no panic").clone();
-    assert!(told.len() == 1 && told[0].contains("no name behind"), "{told:?}");
+    assert!(told.len() == 1 && told[0].contains("no name after"), "{told:?}");
     for name in &last {
         std::fs::remove_file(directory.path().join(name)).expect("removed");
     }

@@ -41,16 +41,16 @@ fn what_a_link_leads_to_is_rotated_where_it_lies() {
 #[test]
 fn what_is_no_plain_file_is_refused_and_nobody_waits_for_a_pipe() {
     let (directory, path) = place();
-    let refused = |path: &Path| LogWriter::builder(path).open().expect_err("no plain file").to_string();
+    let refused = |path: &Path| LogWriter::builder(path).open().expect_err("not a regular file").to_string();
     if Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()) {
-        assert!(refused(&path).contains("no plain file"), "{}", refused(&path));
+        assert!(refused(&path).contains("not a regular file"), "{}", refused(&path));
         symlink(&path, directory.path().join("link")).expect("a link");
-        assert!(refused(&directory.path().join("link")).contains("no plain file"));
+        assert!(refused(&directory.path().join("link")).contains("not a regular file"));
     } else {
         eprintln!("NOT RUN: a pipe is refused: there is no mkfifo");
     }
     for path in [Path::new("/dev/null"), directory.path()] {
-        assert!(refused(path).contains("no plain file"), "{}", refused(path));
+        assert!(refused(path).contains("not a regular file"), "{}", refused(path));
     }
     let own = directory.path().join("own");
     symlink("own", &own).expect("a link");

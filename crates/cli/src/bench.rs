@@ -16,7 +16,7 @@ use crate::select::Where;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone bench                           every load in the current directory, about a minute
+  inkstone bench                           all loads in the current directory: about a minute
   inkstone bench /var/lib/db --json out.json
   inkstone bench --threads 1 --size 128B --seconds 10
   inkstone bench --threads 1,64,async --size 4KiB --no-changes
@@ -27,22 +27,22 @@ Examples:
 pub(crate) struct BenchArguments {
     #[command(flatten)]
     place: Where,
-    /// Threads that each wait for their records; `async` is one thread that does not
+    /// How many threads append, each waiting for its records; `async` is one thread that does not wait
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,64,async", value_parser = str::parse::<Load>)]
     threads: Vec<Load>,
     /// Bytes of a record
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128B,4KiB", value_parser = record_size)]
     size: Vec<u64>,
-    /// How long each row is measured; its floor takes as long again
+    /// How long to measure each row; its floor takes the same time again
     #[arg(long, value_name = "TIME", default_value = "2", value_parser = positive)]
     seconds: Duration,
     /// Commits in the bill of each row; 0 = no bills
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     bill_commits: u64,
-    /// Leave out the run that changes segments all the time
+    /// Skip the run that changes segments all the time
     #[arg(long)]
     no_changes: bool,
-    /// Seed of the orders
+    /// Seed of the random orders
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -52,18 +52,18 @@ pub(crate) struct BenchArguments {
 fn record_size(text: &str) -> Result<u64, String> {
     match size(text)? {
         bytes if (1..=RECORD_BYTES_MAX).contains(&bytes) => Ok(bytes),
-        _ => Err(format!("{text:?}: a record of 1 B to {} KiB", RECORD_BYTES_MAX >> 10)),
+        _ => Err(format!("{text:?}: take 1B to {}KiB", RECORD_BYTES_MAX >> 10)),
     }
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        time if time.is_zero() => Err("it must be more than nothing".into()),
+        time if time.is_zero() => Err("take more than 0s".into()),
         time => Ok(time),
     }
 }
 
-/// Runs it and shows what it found.
+/// Runs the bench and prints its result.
 pub(crate) fn bench(arguments: &BenchArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let BenchArguments { place, threads, size, seconds, bill_commits, no_changes, seed, output } = arguments;
     output.check()?;

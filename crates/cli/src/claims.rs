@@ -1,6 +1,6 @@
 //! `inkstone lab claims`.
 //!
-//! *Owns*: its arguments. *May not touch*: measuring, answers, how they look.
+//! *Owns*: its arguments. *May not touch*: measuring, answers, their tables.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +16,7 @@ use crate::select::{Where, seed};
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab claims                 what articles and public threads said, run here: a minute or two
+  sudo inkstone lab claims                 checks what articles and public threads say: a minute or two
   inkstone lab claims /var/lib/db --only overwrite-twice,link-saves
   inkstone lab claims --list
   sudo inkstone lab claims --json claims.json";
@@ -29,16 +29,16 @@ pub(crate) struct ClaimsArguments {
     /// Only these claims
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
-    /// Say which claims there are, and run none
+    /// List the claims and run none
     #[arg(long, conflicts_with_all = ["only", "json", "directory"])]
     list: bool,
-    /// Rounds; every arm has a turn in each
+    /// Rounds; every arm runs once in each
     #[arg(long, value_name = "N", default_value_t = CLAIMS_ROUNDS, value_parser = clap::value_parser!(u32).range(5..=1000))]
     rounds: u32,
-    /// How much longer than usual it may take
+    /// Allow this many times the usual time
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = time_scale)]
     time_scale: f64,
-    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -47,10 +47,10 @@ pub(crate) struct ClaimsArguments {
 
 fn time_scale(text: &str) -> Result<f64, String> {
     let known = text.parse::<f64>().ok().filter(|factor| (0.01..=100.0).contains(factor));
-    known.ok_or_else(|| format!("{text:?} is no factor from 0.01 to 100"))
+    known.ok_or_else(|| format!("{text:?}: take a factor from 0.01 to 100"))
 }
 
-/// Runs the claims and shows their answers. Exits with 1 when none could be run.
+/// Runs the claims and prints their answers. Exits with 1 if none could run.
 pub(crate) fn claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if arguments.list {
         return Ok(list());
@@ -79,7 +79,7 @@ pub(crate) fn claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::
 
 fn list() -> ExitCode {
     for claim in CLAIMS {
-        say!("{}\n  {}\n  said in: {}", claim.id, claim.statement, claim.source);
+        say!("{}\n  {}\n  source: {}", claim.id, claim.statement, claim.source);
     }
     ExitCode::SUCCESS
 }

@@ -1,10 +1,10 @@
 //! Plain tables, and numbers for people.
 //!
-//! *Owns*: the width of columns. *May not touch*: what stands in them.
+//! *Owns*: the width of columns. *May not touch*: their contents.
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// Rows under a heading, each column as wide as it must be. Columns of numbers stand right.
+/// Rows under a heading, each column as wide as its contents. Columns of numbers are aligned right.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let all = || {
         std::iter::once(heading.iter().map(|cell| (*cell).to_owned()).collect()).chain(rows.iter().cloned())
@@ -33,7 +33,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// A size as people say it.
+/// A size for people.
 pub(crate) fn human(bytes: u64) -> String {
     let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.iter().find(|(_, unit)| bytes >= *unit) {
@@ -48,7 +48,7 @@ pub(crate) fn plural(count: u64, word: &str) -> String {
     if count == 1 { format!("{count} {word}") } else { format!("{count} {word}s") }
 }
 
-/// First and last LSN of what may be nothing.
+/// First and last LSN of a range that may be empty.
 pub(crate) fn range(first: u64, last: u64) -> String {
     if last < first { "none".into() } else { format!("{first} to {last}") }
 }

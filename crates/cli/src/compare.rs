@@ -1,6 +1,6 @@
 //! `inkstone lab compare`.
 //!
-//! *Owns*: its arguments, and how its answer looks. *May not touch*: comparing.
+//! *Owns*: its arguments, and how its answer is printed. *May not touch*: comparing.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,24 +13,24 @@ use crate::columns::table;
 const EXAMPLES: &str = "\
 Examples:
   inkstone lab --json before.json; ...; inkstone lab --json after.json
-  inkstone lab compare before.json after.json      in a script: 3 means something became slower
-  inkstone lab compare here.json elsewhere.json    two machines: which ways stand differently there
+  inkstone lab compare before.json after.json      exit code 3: something became slower
+  inkstone lab compare here.json elsewhere.json    two machines: which ways rank differently
 
-Exit codes: 0 nothing became slower; 3 something did, beyond noise; 4 nothing can be told; 1 not readable.";
+Exit codes: 0 nothing became slower; 3 something did, beyond noise; 4 all rows are too noisy to judge; 1 a file is not readable.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompareArguments {
     /// The result to compare with, as `inkstone lab --json` or `inkstone bench --json` wrote it
     first: PathBuf,
-    /// The result in question
+    /// The result to judge
     second: PathBuf,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Compares and says what changed.
+/// Compares two results and prints what changed.
 pub(crate) fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let (first, second) = (read_file(&arguments.first)?, read_file(&arguments.second)?);
     let found = run(&first, &second).map_err(anyhow::Error::msg)?;

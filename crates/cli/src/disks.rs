@@ -1,4 +1,4 @@
-//! How the answer to `inkstone lab DIR1 DIR2 ...` looks.
+//! Prints the answer of `inkstone lab DIR1 DIR2 ...`.
 //!
 //! *Owns*: the answer and the table of directories. *May not touch*: the tables of each run (`inkstone_lab::table`).
 

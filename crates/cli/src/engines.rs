@@ -1,6 +1,6 @@
 //! `inkstone lab engines`.
 //!
-//! *Owns*: its arguments, and how its answer looks. *May not touch*: the rules (`inkstone_lab::engines`).
+//! *Owns*: its arguments, and how its answer is printed. *May not touch*: the rules (`inkstone_lab::engines`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,29 +14,29 @@ const EXAMPLES: &str = "\
 Examples:
   inkstone lab --json out.json && inkstone lab engines out.json
 
-Nothing is said of a run of which the lab itself warns, nor of two ways whose interval holds 1 and more than 15% beside it.
-Exits with 1 where no setting is named.";
+There is no advice from a run that the lab itself warns about, nor from two ways whose interval holds 1 and reaches more
+than 15% away from it. Exits with 1 if no setting is named.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EnginesArguments {
     /// A result, as `inkstone lab --json` wrote it
     file: PathBuf,
-    /// As JSON: a list
+    /// Print a JSON list
     #[arg(long)]
     json: bool,
 }
 
-/// Says what the result means for engines, and what it does not say for which reason.
+/// Prints the settings that follow from a result, and why others do not follow.
 pub(crate) fn engines(arguments: &EnginesArguments) -> anyhow::Result<ExitCode> {
     let name = arguments.file.display();
     let json = std::fs::read_to_string(&arguments.file).with_context(|| format!("read {name}"))?;
     let result: LabResult =
-        serde_json::from_str(&json).with_context(|| format!("{name} is no result of `inkstone lab`"))?;
+        serde_json::from_str(&json).with_context(|| format!("{name} is not a result of `inkstone lab`"))?;
     let answers = advise_all(&result);
     ensure!(
         !answers.is_empty(),
-        "{name} has no run of durable ways side by side: make one with `inkstone lab --json FILE`, or `inkstone lab write`"
+        "{name} compares no durable ways of writing: make a result with `inkstone lab --json FILE` or `inkstone lab write`"
     );
     let text = if arguments.json {
         let all: Vec<_> = answers.iter().flat_map(|(_, answer)| &answer.advice).collect();
@@ -58,7 +58,7 @@ fn text(run: &Run, answer: &Answer) -> String {
         ));
     }
     if !answer.unsaid.is_empty() {
-        text.push_str("\n  Not said:\n");
+        text.push_str("\n  No advice:\n");
     }
     for why in &answer.unsaid {
         text.push_str(&format!("    {why}.\n"));

@@ -35,42 +35,42 @@ use crate::report::{ReportArguments, report};
 use crate::results::{self, ResultCommand};
 use crate::select::{Billed, Device, Running, Selection, Where, title};
 
-/// 256 commits of 4 KiB in a pass: a dozen file systems take minutes, not an hour.
+/// A pass of 256 commits of 4 KiB: a dozen file systems take minutes, not an hour.
 const IMAGE_FILE_BYTES: u64 = 1 << 20;
 /// The image of article 1.
 const PUBLISHED_IMAGE_BYTES: u64 = 2 << 30;
 const IMAGE_BYTES: u64 = 512 << 20;
-/// What article 3 wrote zeros over.
+/// The bytes that article 3 zeroed.
 const PUBLISHED_ZEROING_BYTES: u64 = 10 << 30;
-/// Enough to see what repeats.
+/// Enough to see which requests repeat.
 const TIMELINE_COMMITS: usize = 3;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone lab                             the quick tier for the current directory, under a minute
+  inkstone lab                             a quick comparison in the current directory: under a minute
   inkstone lab /var/lib/db --json out.json
-  inkstone lab /mnt/nvme /mnt/ssd          which of these disks should carry the log
-  inkstone lab write --preset e1           every row of the published comparison, small
+  inkstone lab /mnt/nvme /mnt/ssd          which of these disks is best for a log
+  inkstone lab write --preset e1           every row of the published comparison, at a small size
   inkstone lab write --preset e1 --published
   inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
   sudo inkstone lab write --preset e1-removed --precondition none,fill,trim --fill-size 4GiB
-                                           whether the device's own state decides (article 4 suspected it)
-  sudo inkstone lab bill --timeline        what one commit costs at the block layer, request by request
+                                           whether the device's own state matters (article 4 suspected it)
+  sudo inkstone lab bill --timeline        the block requests that one commit causes
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
-  inkstone lab compare before.json after.json   what became slower; exit code 3 if anything did
-  inkstone lab engines out.json            what it means for PostgreSQL, RocksDB, MySQL, SQLite, etcd
-  sudo inkstone lab zero-range             whether ZERO_RANGE makes syncing faster here: the articles differ
+  inkstone lab compare before.json after.json   what became slower: exit code 3 if anything did
+  inkstone lab engines out.json            settings for PostgreSQL, RocksDB, MySQL, SQLite, etcd
+  sudo inkstone lab zero-range             whether ZERO_RANGE makes syncs faster here: the articles disagree
   inkstone lab fallocate                   what each mode of fallocate does to a file
-  inkstone lab report out.json             one page to look at, out.html, that needs no network
-  inkstone lab aa --pairs 200              how often two identical arms are called different
-  inkstone lab aa --of all                 the same of every row of every experiment: 6 minutes";
+  inkstone lab report out.json             one page, out.html, that needs no network
+  inkstone lab aa --pairs 200              how often two identical arms are called different: the false alarms
+  inkstone lab aa --of all                 the same for every row of every experiment: 6 minutes";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct LabArguments {
     #[command(subcommand)]
     command: Option<LabCommand>,
-    /// Directory on the disk to measure [default: the current one]; of several: which should carry a log
+    /// Directory on the disk to measure [default: the current one]; with several: which is best for a log
     #[arg(value_name = "DIR")]
     directories: Vec<PathBuf>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub(crate) struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Measure any cells: preparation x reuse x access x durability x engine x size x pass
+    /// Measure any combination: preparation x reuse x access x durability x engine x size x pass
     #[command(after_help = EXAMPLES)]
     Write {
         #[command(flatten)]
@@ -93,7 +93,7 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// What one commit costs at the block layer: reads, data, journal, flushes, by whom
+    /// What one commit costs at the block layer: reads, data writes, journal writes, flushes, and who submits them
     #[command(after_help = EXAMPLES)]
     Bill {
         #[command(flatten)]
@@ -103,7 +103,7 @@ enum LabCommand {
         /// Commits in each bill
         #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         commits: u64,
-        /// Print three commits of each cell request by request
+        /// Print every request of three commits of each cell
         #[arg(long)]
         timeline: bool,
         /// Seed of the bytes
@@ -112,24 +112,24 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// What each mode of fallocate does to a file, on every file system present
+    /// What each mode of fallocate does to a file
     #[command(after_help = EXAMPLES)]
     Fallocate {
         #[command(flatten)]
         place: Where,
-        /// File systems to make and look at too (root)
+        /// File systems to create and examine too (root)
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
         file_systems: Vec<ImageKind>,
         /// Bytes of the zeroing comparison
         #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
         size: u64,
-        /// The published size of the zeroing comparison: 10GiB
+        /// Take the published size for the zeroing comparison: 10GiB
         #[arg(long, conflicts_with = "size")]
         published: bool,
         #[command(flatten)]
         output: Output,
     },
-    /// The same cells on file systems made for it, on loop devices (root)
+    /// The same cells on file systems created for this, on loop devices (root)
     #[command(after_help = EXAMPLES)]
     Filesystems {
         #[command(flatten)]
@@ -137,16 +137,16 @@ enum LabCommand {
         /// Which file systems [default: all; with --preset e2 --published ext4 with a journal and without]
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
         file_systems: Vec<ImageKind>,
-        /// Over which loop devices [default: both; with --preset e2 --published the published, buffered one]
+        /// Kinds of loop devices [default: both; with --preset e2 --published the published one, buffered]
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
         loops: Vec<LoopMode>,
-        /// Bytes of an image [default: 512MiB; with --preset e2 --published the published 2GiB, with --published room for all files]
+        /// Bytes of an image [default: 512MiB; with --preset e2 --published 2GiB; with --published enough for all files]
         #[arg(long, value_name = "SIZE", value_parser = size)]
         image_size: Option<u64>,
-        /// Show each cell's bill in full: kinds of writes, submitters, both layers of the loop device
+        /// Show each cell's whole bill: kinds of writes, submitters, both layers of the loop device
         #[arg(long)]
         bills: bool,
-        /// The bills, and three commits of each cell request by request
+        /// Show the bills, and every request of three commits of each cell
         #[arg(long)]
         timeline: bool,
         #[command(flatten)]
@@ -156,18 +156,18 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Whether ZERO_RANGE makes syncing faster: articles 1 and 2 say yes, article 4 no; asked of each file system, size, sync and pass
+    /// Whether ZERO_RANGE makes syncs faster (articles 1 and 2: yes, article 4: no), for each file system, size, sync and pass
     #[command(after_help = zero_range::EXAMPLES)]
     ZeroRange(ZeroRangeArguments),
     #[command(flatten)]
     Results(ResultCommand),
     #[command(flatten)]
     Experiment(ExperimentCommand),
-    /// One HTML page of a result that `--json` wrote: charts, tables, the answer in words
+    /// Make an HTML page from a result that `--json` wrote: charts, tables, the answer in words
     Report(ReportArguments),
-    /// Every published table at its own size, one after the other, into a directory: goes on where it stopped
+    /// Run every published table at its published size, with results in a directory; continues where it stopped
     Published(PublishedArguments),
-    /// Identical arms against each other: how often equal things are called different
+    /// Compare identical arms: how often the lab calls equal things different
     #[command(after_help = EXAMPLES)]
     Aa {
         #[command(flatten)]
@@ -177,28 +177,6 @@ enum LabCommand {
 
 /// Runs the subcommand, or the quick tier.
 pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    dispatch(arguments, stop).map_err(told_once)
-}
-
-/// An error whose text has its cause's in it already tells it once.
-fn told_once(error: anyhow::Error) -> anyhow::Error {
-    let mut said: Vec<String> = Vec::new();
-    for cause in error.chain() {
-        let text = cause.to_string();
-        if said.iter().all(|known| !known.contains(&text)) {
-            said.push(text);
-        }
-    }
-    // A reader's closed pipe is looked for by its kind.
-    let closed = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
-    if error.chain().filter_map(|cause| cause.downcast_ref()).any(closed) {
-        error
-    } else {
-        anyhow::anyhow!(said.join(": "))
-    }
-}
-
-fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if let Some(LabCommand::Results(command)) = &arguments.command {
         return results::run(command, stop);
     }
@@ -214,7 +192,7 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut context = Context { stop, progress: &mut progress, command };
     match &arguments.command {
-        // These have had their answer above.
+        // Answered above.
         None | Some(LabCommand::Results(_) | LabCommand::Published(_)) => quick_tier(arguments, &mut context),
         Some(LabCommand::Write { place, selection, running, device, .. }) => {
             let options = write_options(place, selection, running, device)?;
@@ -264,14 +242,14 @@ fn dispatch(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitC
     }
 }
 
-/// Shows the result. A disk that filled up during the run is no success, whatever was measured before.
+/// Prints the result. A run during which the disk filled up is no success, whatever it measured before.
 pub(crate) fn show(output: &Output, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
     let code = output.show(result, view)?;
     let full = result.warnings.iter().any(|warning| warning.name == DISK_FULL_WARNING);
     Ok(if full && !result.interrupted { ExitCode::FAILURE } else { code })
 }
 
-/// In one directory, or in several: then the question is which.
+/// In one directory, or in several to find the best of them.
 fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
     let LabArguments { directories, output, .. } = arguments;
     if directories.len() > 1 {
@@ -311,7 +289,7 @@ fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {
     if given.is_empty() { all.to_vec() } else { given.to_vec() }
 }
 
-/// E3 looks at every arm of E1 at 4 KiB and at 512 B.
+/// E3 bills every arm of E1 at 4 KiB and at 512 B.
 fn bill_cells(selection: &Selection) -> anyhow::Result<Vec<inkstone_lab::cell::Cell>> {
     let mut both = selection.clone();
     both.or_write_sizes(&[4096, 512]);
@@ -326,7 +304,7 @@ fn write_options(
 ) -> anyhow::Result<MeasureOptions> {
     let mut plan = running.plan(selection, Preset::E1, "")?;
     plan.title = title(&plan.cells) + &running.cut(&plan.cells);
-    // The figures of so few rounds are compared with nothing.
+    // Too few rounds to compare anything.
     let conclude = plan.rounds >= ROUNDS_MIN;
     Ok(MeasureOptions {
         preconditions: device.precondition.clone(),

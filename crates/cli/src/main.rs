@@ -49,9 +49,9 @@ enum Command {
     Lab(Box<lab::LabArguments>),
     /// Measure the log beside a bare overwrite of a written file
     Bench(bench::BenchArguments),
-    /// Measure for two seconds which way of writing is fastest here, and keep the choice beside the log
+    /// Measure for two seconds which way of writing is fastest here, and save the choice beside the log
     Tune(tune::TuneArguments),
-    /// Cut the power, and look at what is left of a log
+    /// Cut the power, and check what is left of a log
     Powerloss(powerloss::PowerlossArguments),
     /// Write stdin into a rotating text log that survives a kill
     Tee(Box<tee::TeeArguments>),
@@ -67,12 +67,12 @@ fn main() -> ExitCode {
         Err(error) => return with_output(not_run(&error)),
     };
     let stop = Arc::new(AtomicBool::new(false));
-    // `tee` reads on after a signal, and listens by itself.
+    // `tee` continues to read after a signal, and handles signals itself.
     let is_stopped = !matches!(arguments.command, Command::Tee(_));
     let listening = || if is_stopped { signals::stop_on_signals(&stop) } else { Ok(()) };
     if let Err(error) = signals::outlive_size_limits().and_then(|()| listening()) {
         complain!("{}", words(&error));
-        // Of `verify` 1 would say that the log is damaged, and nothing was looked at.
+        // From `verify` 1 would mean a damaged log, and it has checked nothing.
         let is_verify = matches!(arguments.command, Command::Log(log::LogCommand::Verify(_)));
         return if is_verify { ExitCode::from(stdout::FAILED_CODE) } else { ExitCode::FAILURE };
     }
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Help that was asked for, or what makes no sense of the arguments.
+/// Prints the help, or what is wrong with the arguments.
 fn not_run(error: &clap::Error) -> ExitCode {
     if error.use_stderr() || std::io::stdout().is_terminal() {
         let _ = error.print();
@@ -105,12 +105,12 @@ fn not_run(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
 }
 
-/// The answer, unless somebody may have waited for output that is lost.
+/// The answer, unless output was lost.
 fn with_output(answer: ExitCode) -> ExitCode {
     if stdout::has_failed() { ExitCode::from(stdout::FAILED_CODE) } else { answer }
 }
 
-/// An error with its causes. Many errors say their cause themselves, and some causes what they are the cause of: nothing is said
+/// An error with its causes. Many errors include the text of their cause, and some causes that of the error: no text is printed
 /// twice.
 fn words(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |said, cause| match cause.to_string() {

@@ -1,6 +1,6 @@
-//! `inkstone completions` and `inkstone man`: made from the command line's own definition.
+//! `inkstone completions` and `inkstone man`, generated from the definition of the command line.
 //!
-//! *Owns*: where they go. *May not touch*: what they say.
+//! *Owns*: where the output goes. *May not touch*: its text.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,26 +16,26 @@ Examples:
   inkstone completions fish > ~/.config/fish/completions/inkstone.fish";
 const MAN: &str = "\
 Examples:
-  inkstone man | man -l -                      the page of the command itself
-  inkstone man /usr/local/share/man/man1       a page for each subcommand too";
+  inkstone man | man -l -                      the page of the inkstone command
+  inkstone man /usr/local/share/man/man1       the pages of all subcommands too";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ManualCommand {
-    /// Print what makes a shell complete this command's arguments
+    /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell
         shell: Shell,
     },
-    /// Print the manual page, or write it and one for each subcommand into a directory
+    /// Print the manual page, or write all pages into a directory
     #[command(after_help = MAN)]
     Man {
-        /// An existing directory [default: the first page to stdout]
+        /// An existing directory [default: print the main page to stdout]
         directory: Option<PathBuf>,
     },
 }
 
-/// Prints or writes what was asked for.
+/// Prints or writes them.
 pub(crate) fn run(command: &ManualCommand, mut definition: Command) -> anyhow::Result<ExitCode> {
     match command {
         ManualCommand::Completions { shell } => {
@@ -55,6 +55,6 @@ pub(crate) fn run(command: &ManualCommand, mut definition: Command) -> anyhow::R
 
 fn write_pages(directory: &Path, definition: Command) -> anyhow::Result<()> {
     let named = || format!("write pages into {}", directory.display());
-    anyhow::ensure!(directory.is_dir(), "{}: there is no such directory; make it first", directory.display());
+    anyhow::ensure!(directory.is_dir(), "there is no directory {}: create it first", directory.display());
     clap_mangen::generate_to(definition, directory).with_context(named)
 }

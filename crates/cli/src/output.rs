@@ -1,6 +1,6 @@
-//! What the user gets to see: the table on stdout, the exports in files.
+//! Results for the user: the table on stdout, the exports in files.
 //!
-//! *Owns*: the terminal's width, colours, where things go. *May not touch*: what they say.
+//! *Owns*: the terminal's width, colours, where output goes. *May not touch*: its text.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -19,16 +19,16 @@ use crate::stdout;
 /// Where results go.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Output {
-    /// Write everything as JSON, raw histograms too; `-` for stdout instead of the table
+    /// Write everything as JSON, with raw histograms; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a row per cell as CSV; `-` for stdout instead of the table
+    /// Write one row per cell as CSV; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// No progress, no first answer: only the table
+    /// Print only the table: no progress, no first answer
     #[arg(long)]
     quiet: bool,
-    /// Not even the table; `lab published --quiet` runs its parts so
+    /// Print no table either; `lab published --quiet` runs its parts like this
     #[arg(long, hide = true)]
     no_table: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) enum View {
     Aa,
 }
 
-/// Wide enough for every column when nobody tells.
+/// Wide enough for every column, if the width is unknown.
 const WIDTH_DEFAULT: usize = 120;
 const WIDTH_MIN: usize = 60;
 
@@ -52,16 +52,16 @@ impl Output {
         [&self.json, &self.csv].into_iter().flatten().any(|path| is_stdout(path))
     }
 
-    /// Finds out before the measurement what would fail after it.
+    /// Finds problems with the output before the measurement, not after it.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let both = [&self.json, &self.csv].into_iter().flatten().filter(|path| is_stdout(path)).count() == 2;
-        anyhow::ensure!(!both, "--json - and --csv - cannot both have stdout: give one of them a file");
+        anyhow::ensure!(!both, "--json - and --csv - cannot both write to stdout: give one of them a file");
         for path in [&self.json, &self.csv].into_iter().flatten().filter(|path| !is_stdout(path)) {
             let directory =
                 path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             anyhow::ensure!(
                 directory.is_dir(),
-                "{}: there is no directory {}",
+                "cannot write {}: there is no directory {}",
                 path.display(),
                 directory.display()
             );
@@ -73,7 +73,7 @@ impl Output {
     pub(crate) fn check_has_no_csv(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.csv.is_none(),
-            "--csv has a row for each cell, and this command measures none: it would be a header only; take --json FILE"
+            "--csv writes one row per cell, and this command measures no cells: use --json FILE"
         );
         Ok(())
     }
@@ -82,17 +82,17 @@ impl Output {
         if self.quiet {
             Progress::silent()
         } else {
-            // Where stdout carries data the lines are for people.
+            // If stdout carries data, lines for people go to stderr.
             Progress::new(if self.to_stdout() { stdout::note } else { stdout::line })
         }
     }
 
-    /// Shows the result. The exit code says whether anything was measured, and whether Ctrl-C ended it.
+    /// Prints the result. The exit code says whether anything was measured, and whether Ctrl-C ended it.
     pub(crate) fn show(&self, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
         self.write(&to_json(result).context("make the JSON")?, result, || render(result, view, &style()))
     }
 
-    /// As [`Output::show`], of something that holds a result and more: `whole` is the JSON, `answer` stands first.
+    /// As [`Output::show`], for a result with more around it: `whole` is the JSON, and `answer` comes first in the text.
     pub(crate) fn show_with(
         &self,
         whole: &impl serde::Serialize,
@@ -112,7 +112,7 @@ impl Output {
         let csv = self.csv.as_ref().map(|path| (path, to_csv(result)));
         let json = self.json.as_ref().map(|path| (path, json));
         let write = || write_all([json, csv.as_ref().map(|(path, csv)| (*path, csv.as_str()))]);
-        // The table first: a file that cannot be written must not cost what took hours, nor where no table was wanted.
+        // The table first: a file that cannot be written must not cost the result of hours. With --no-table it is printed only then.
         let before = self.no_table.then(write);
         if !self.to_stdout() && !matches!(before, Some(Ok(()))) {
             stdout::print(text());
@@ -129,10 +129,10 @@ impl Output {
 /// Where a bench's result goes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BenchOutput {
-    /// Write everything as JSON; `-` for stdout instead of the table
+    /// Write everything as JSON; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// No progress: only the table
+    /// Print only the table: no progress
     #[arg(long)]
     quiet: bool,
 }
@@ -151,7 +151,7 @@ impl BenchOutput {
         self.as_output().progress()
     }
 
-    /// Writes the JSON where it was asked for, else or besides the text.
+    /// Prints the text unless stdout carries the JSON, and writes the JSON if it was asked for.
     pub(crate) fn write(&self, json: &str, text: &str) -> anyhow::Result<()> {
         if !self.as_output().to_stdout() {
             stdout::print(text);
@@ -171,7 +171,7 @@ impl BenchOutput {
     }
 }
 
-/// Whether anything at all came out of a run.
+/// Whether a run produced any result.
 fn has_content(result: &LabResult) -> bool {
     let measured =
         result.runs.iter().flat_map(|run| &run.cells).any(|cell| cell.outcome.measured().is_some());
@@ -195,7 +195,7 @@ fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// Each of them, also when one before it could not be written.
+/// Writes each of them, even if an earlier one could not be written.
 fn write_all<'a>(files: impl IntoIterator<Item = Option<(&'a PathBuf, &'a str)>>) -> anyhow::Result<()> {
     files.into_iter().flatten().map(|(path, text)| write_out(path, text)).fold(Ok(()), Result::and)
 }

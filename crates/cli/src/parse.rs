@@ -1,6 +1,6 @@
-//! Values as people type them: sizes, durations, names.
+//! Parses values as people type them: sizes, durations, names.
 //!
-//! *Owns*: the spelling. *May not touch*: whether a value makes sense where it is used.
+//! *Owns*: the spelling. *May not touch*: whether a value is valid where it is used.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use inkstone_io::NamedChoice;
 use inkstone_lab::labels;
 
-/// A parser for one of the names of `T`; an unknown one is answered with the nearest.
+/// A parser for one of the names of `T`; for an unknown name the error suggests the nearest.
 pub(crate) fn names<T: NamedChoice + Send + Sync>() -> impl TypedValueParser<Value = T> {
     names_of(T::ALL)
 }
 
-/// As [`names`], for those that make sense here.
+/// As [`names`], for some of the names.
 pub(crate) fn names_of<T: NamedChoice + Send + Sync>(
     choices: &[T],
 ) -> impl TypedValueParser<Value = T> + use<T> {
@@ -23,24 +23,25 @@ pub(crate) fn names_of<T: NamedChoice + Send + Sync>(
     })
 }
 
-/// What it is, and the system calls that it stands for, by the table that a test holds against strace.
+/// Its summary, and the system calls that it stands for, from the table that a test compares with strace.
 fn help_of<T: NamedChoice>(choice: T) -> String {
     let calls = labels::of(T::WHAT, choice.name()).map(|label| label.words()).unwrap_or_default();
     if calls.is_empty() { choice.summary().into() } else { format!("{} [{calls}]", choice.summary()) }
 }
 
-/// `4096`, `4KiB`, `1GiB`, `512B`; `4k` and `4K` are powers of two as well, as in fio and dd.
+/// `4096`, `4KiB`, `1GiB`, `512B`; `4k` and `4K` are powers of two too, as in fio and dd.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size; write 4096, 4KiB or 1GiB"))?;
+    let number: u64 =
+        number.parse().map_err(|_| format!("{text:?} is not a size; write 4096, 4KiB or 1GiB"))?;
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
         "t" | "tib" => 1 << 40,
-        other => return Err(format!("{other:?} is no unit of size; take B, KiB, MiB, GiB or TiB")),
+        other => return Err(format!("{other:?} is not a unit of size; take B, KiB, MiB, GiB or TiB")),
     };
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is larger than any file"))
 }
@@ -49,14 +50,15 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no duration; write 10s or 250ms"))?;
+    let number: u64 =
+        number.parse().map_err(|_| format!("{text:?} is not a duration; write 10s or 250ms"))?;
     match unit.trim() {
         "ms" => Ok(Duration::from_millis(number)),
         "" | "s" => Ok(Duration::from_secs(number)),
         "m" | "min" => Ok(Duration::from_secs(number.saturating_mul(60))),
         "h" => Ok(Duration::from_secs(number.saturating_mul(60 * 60))),
         "d" => Ok(Duration::from_secs(number.saturating_mul(24 * 60 * 60))),
-        other => Err(format!("{other:?} is no unit of time; take ms, s, m, h or d")),
+        other => Err(format!("{other:?} is not a unit of time; take ms, s, m, h or d")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `inkstone lab report`.
 //!
-//! *Owns*: which file is read and which is written. *May not touch*: what the page says.
+//! *Owns*: which file it reads and which it writes. *May not touch*: the page's text.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ Examples:
   inkstone lab report out.json -o report.html
   inkstone lab report - < out.json -o -                             from stdin to stdout";
 
-/// What is drawn, and where it goes.
+/// Arguments of `inkstone lab report`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArguments {
     /// The result, as `--json` wrote it; `-` for stdin
     #[arg(value_name = "FILE.json")]
     result: PathBuf,
-    /// Where the page goes; `-` for stdout [default: the result's name, with .html]
+    /// File for the page; `-` for stdout [default: the result's name, with .html]
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
 }
 
-/// Draws the page.
+/// Makes the page.
 pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let from = &arguments.result;
     let json = if is_standard(from) {
@@ -38,7 +38,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         std::fs::read_to_string(from).with_context(|| format!("read {}", from.display()))?
     };
     let name = if is_standard(from) { "stdin".into() } else { from.display().to_string() };
-    let page = inkstone_lab::report::report(&json).with_context(|| format!("{name}: no report"))?;
+    let page = inkstone_lab::report::report(&json).with_context(|| format!("make a report of {name}"))?;
     let to = match &arguments.output {
         Some(path) => path.clone(),
         None if is_standard(from) => PathBuf::from("-"),
@@ -48,11 +48,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         crate::stdout::print(page);
         return Ok(ExitCode::SUCCESS);
     }
-    anyhow::ensure!(
-        to != *from,
-        "{}: the page would take the result's place: give it another name with -o",
-        to.display()
-    );
+    anyhow::ensure!(to != *from, "{} is the result itself: give the page another name with -o", to.display());
     std::fs::write(&to, &page).with_context(|| format!("write {}", to.display()))?;
     say!("{} ({} KiB): open it in a browser", to.display(), page.len().div_ceil(1024));
     Ok(ExitCode::SUCCESS)

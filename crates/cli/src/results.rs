@@ -1,6 +1,6 @@
 //! The subcommands of `inkstone lab` that are about results and choices, not about measuring one thing.
 //!
-//! *Owns*: which there are. *May not touch*: what each does.
+//! *Owns*: the list of them. *May not touch*: what each does.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -14,11 +14,11 @@ use crate::score::{ScoreArguments, score};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResultCommand {
-    /// What articles and public threads say of durable writes, run here: confirmed, refuted or a tie
+    /// Check here what articles and public threads say of durable writes: confirmed, refuted or a tie
     Claims(ClaimsArguments),
-    /// Score the rule and the tuned choice, head to head with the best durable way
+    /// Score the rule and the tuned choice against the best durable way
     Score(ScoreArguments),
-    /// What a result means for the settings of PostgreSQL, RocksDB, MySQL, SQLite and etcd
+    /// Derive settings for PostgreSQL, RocksDB, MySQL, SQLite and etcd from a result
     Engines(EnginesArguments),
     /// Compare two results: what became slower, beyond noise
     Compare(CompareArguments),

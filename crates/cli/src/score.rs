@@ -1,6 +1,6 @@
 //! `inkstone lab score`.
 //!
-//! *Owns*: its arguments, and how its answer looks. *May not touch*: measuring, verdicts.
+//! *Owns*: its arguments, and how its answer is printed. *May not touch*: measuring, verdicts.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,14 +28,14 @@ Examples:
 pub(crate) struct ScoreArguments {
     #[command(flatten)]
     place: Where,
-    /// Score file systems made in the directory, on loop devices (root)
+    /// Score file systems created in the directory, on loop devices (root)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
     file_systems: Vec<ImageKind>,
     #[command(flatten)]
     output: BenchOutput,
 }
 
-/// Measures, and says how near the choices come to the best.
+/// Measures, and prints how near the choices come to the best way.
 pub(crate) fn score(arguments: &ScoreArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let ScoreArguments { place, file_systems, output } = arguments;
     output.check()?;

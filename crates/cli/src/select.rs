@@ -1,4 +1,4 @@
-//! Which cells to run: a preset, or lists of coordinates crossed with each other, and the sizes of both.
+//! Which cells to run: a preset, or all combinations of lists of coordinates, with their sizes.
 //!
 //! *Owns*: turning arguments into a plan. *May not touch*: running it.
 
@@ -16,7 +16,7 @@ use inkstone_lab::stage::Leftover;
 
 use crate::parse::{duration, names, size};
 
-/// A difference of 10% shows in as many on a quiet disk.
+/// Enough to show a difference of 10% on a quiet disk.
 const ROUNDS: u32 = 7;
 /// The published size of E1 and E2, and the published pause between passes.
 pub(crate) const PUBLISHED_BYTES: u64 = 1 << 30;
@@ -27,56 +27,56 @@ pub(crate) struct Selection {
     /// A named set of cells
     #[arg(long, value_name = "NAME", value_parser = names::<Preset>())]
     preset: Option<Preset>,
-    /// Only the cells of these names, as the table shows them
+    /// Only the cells with these names, as the table shows them
     #[arg(long, value_name = "CELL", value_delimiter = ',')]
     only: Vec<String>,
-    /// What is done to the blocks beforehand
+    /// How the blocks are prepared
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Preparation>(), conflicts_with = "preset")]
     preparation: Vec<Preparation>,
-    /// Whose blocks are written
+    /// Which blocks are written: new ones, or those of an earlier file
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Reuse>(), conflicts_with = "preset")]
     reuse: Vec<Reuse>,
-    /// The way bytes get into the file
+    /// How bytes get into the file
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Access>(), conflicts_with = "preset")]
     access: Vec<Access>,
-    /// What makes a write durable; with a preset, in place of its own
+    /// What makes a write durable; replaces a preset's own
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Durability>())]
     durability: Vec<Durability>,
-    /// Who makes the calls
+    /// Who makes the system calls
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<EngineKind>(), conflicts_with = "preset")]
     engine: Vec<EngineKind>,
     /// Bytes of one write, 512B to 1MiB; one write is one commit
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     write_size: Vec<u64>,
-    /// Which pass over the blocks is measured
+    /// Which pass over the blocks to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Pass>())]
     pass: Vec<Pass>,
-    /// The page cache before the pass
+    /// State of the page cache before the pass
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Cache>())]
     cache: Vec<Cache>,
-    /// Bytes of each file [default: 8MiB, of preset wal 1MiB; on file systems made for it 1MiB]
+    /// Bytes of each file [default: 8MiB; preset wal and file systems created for this: 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// The published size, pause and rounds: whole files of 1GiB, 10 s before each measured pass of e2
+    /// Take the published size, pause and rounds: whole files of 1GiB, 10 s before each measured pass of e2
     #[arg(long, conflicts_with = "size")]
     published: bool,
     /// Pause before each measured pass [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pause: Option<Duration>,
-    /// Bytes of a step, for the preparations in steps [default: a 16th of the file, at most 1MiB]
+    /// Bytes of a step, for preparations in steps [default: a 16th of the file, at most 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     step_size: Option<u64>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Running {
-    /// Rounds; every cell runs once in each [default: 7; with --published as published: 3 of e1 and its orders, else 1]
+    /// Rounds; every cell runs once in each [default: 7; with --published 3 for e1 and its orders, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
-    /// Commits of a timed pass at most [default: the whole file]
+    /// At most this many commits in a timed pass [default: the whole file]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     commits: Option<u64>,
-    /// Time of a timed pass at most [default: none]
+    /// At most this long for a timed pass [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Order of the cells within a round: random or listed [default: the preset's, else random]
@@ -85,32 +85,32 @@ pub(crate) struct Running {
     /// Files between rounds: kept or removed [default: the preset's, else kept]
     #[arg(long, value_name = "WHAT", value_parser = ["kept", "removed"])]
     files: Option<String>,
-    /// The cell that the others are compared with [default: the preset's, else the first]
+    /// The cell to compare the others with [default: the preset's, else the first]
     #[arg(long, value_name = "CELL")]
     baseline: Option<String>,
-    /// Commits in each cell's bill, where the block layer can be traced; 0 for none
+    /// Commits in each cell's bill, if the block layer can be traced; 0 = no bills
     #[arg(long, value_name = "N", default_value_t = 200)]
     bill_commits: u64,
-    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
 
-/// In which states of the device.
+/// Which preconditions of the device.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Device {
-    /// What is done to the device before each round; of several each has rounds of its own, in turns, and what differs is said
+    /// Precondition of the device before each round; with several, their rounds take turns, and differences are reported
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Precondition>())]
     pub(crate) precondition: Vec<Precondition>,
-    /// Bytes that precondition fill writes before each of its rounds [default: nearly all free space]
+    /// Bytes that the precondition fill writes before each of its rounds [default: nearly all free space]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "precondition")]
     pub(crate) fill_size: Option<u64>,
 }
 
-/// How a bill is asked for, beside the cells.
+/// What bills to make for the cells.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Billed {
-    /// Commits in each.
+    /// Commits in each bill.
     pub(crate) commits: u64,
     /// Commits shown request by request.
     pub(crate) timeline_commits: usize,
@@ -118,21 +118,21 @@ pub(crate) struct Billed {
 }
 
 impl Selection {
-    /// Takes this file size if none was given.
+    /// Uses this file size if none was given.
     pub(crate) fn or_size(&mut self, file_bytes: u64) {
         if self.size.is_none() && !self.published {
             self.size = Some(file_bytes);
         }
     }
 
-    /// Takes these write sizes if none was given.
+    /// Uses these write sizes if none was given.
     pub(crate) fn or_write_sizes(&mut self, sizes: &[u64]) {
         if self.write_size.is_empty() {
             self.write_size = sizes.to_vec();
         }
     }
 
-    /// The directory's arguments in the end: `preset` if nothing was named.
+    /// The cells to run; those of `preset` if none were named.
     pub(crate) fn cells(&self, preset: Preset) -> anyhow::Result<Vec<Cell>> {
         let crossed = self.crossed();
         let base = match self.preset {
@@ -164,19 +164,19 @@ impl Selection {
         self.chosen(cells)
     }
 
-    /// The place of the preset's baseline among these cells, which may be synced otherwise.
+    /// The index of the preset's baseline among these cells, whose durability may differ from the preset's.
     fn baseline(&self, preset: Preset, cells: &[Cell]) -> usize {
         let place = preset.baseline();
         let Some((&durability, base)) = self.durability.first().zip(preset.cells().get(place).copied())
         else {
             return place;
         };
-        // Cells that differed only in their sync are one now.
+        // Cells that differed only in durability are equal now.
         let strategy = Strategy { durability, ..base.strategy };
         cells.iter().position(|cell| cell.strategy == strategy).unwrap_or(0)
     }
 
-    /// A preset's cells with the durabilities that were asked for, each cell with each.
+    /// The cells of a preset, each with every durability that was asked for.
     fn synced_otherwise(&self, cells: Vec<Cell>) -> Vec<Cell> {
         if self.durability.is_empty() {
             return cells;
@@ -208,7 +208,7 @@ impl Selection {
         }
     }
 
-    /// The lists crossed; empty when no list was given.
+    /// All combinations of the lists; empty if no list was given.
     fn crossed(&self) -> Vec<Cell> {
         let given = [
             self.preparation.len(),
@@ -217,7 +217,7 @@ impl Selection {
             self.durability.len(),
             self.engine.len(),
         ];
-        // With a preset the durabilities are put into its cells.
+        // With a preset the durabilities go into its cells.
         if self.preset.is_some() || given.iter().all(|&count| count == 0) {
             return Vec::new();
         }
@@ -258,12 +258,12 @@ impl Selection {
     }
 }
 
-/// What was given, or the one that stands for nothing given.
+/// The given values, or the default.
 fn or_default<T: Copy>(given: &[T], default: T) -> Vec<T> {
     if given.is_empty() { vec![default] } else { given.to_vec() }
 }
 
-/// Sizes that fit no cell are a mistake of the command line, not of one cell.
+/// Sizes that are invalid for any cell are an error of the command line, not of a cell.
 fn check_sizes(cells: &[Cell]) -> anyhow::Result<()> {
     for cell in cells {
         if let Err(reason) = cell.check_sizes() {
@@ -278,7 +278,7 @@ fn nearest(wanted: &str, cells: &[Cell]) -> String {
     let names: Vec<String> = cells.iter().map(Cell::name).collect();
     let best = names.iter().min_by_key(|name| strsim::damerau_levenshtein(wanted, name));
     match best {
-        Some(best) => format!("; the nearest is {best:?} (there are: {})", names.join(", ")),
+        Some(best) => format!("; the nearest is {best:?} (the cells are: {})", names.join(", ")),
         None => String::new(),
     }
 }
@@ -334,14 +334,14 @@ impl Running {
 
     fn rounds(&self, selection: &Selection) -> u32 {
         let published = selection.published.then_some(match selection.preset {
-            // Articles 2 to 4 time whole files: article 4 three times.
+            // Articles 2 to 4 time whole files, article 4 three times.
             Some(Preset::E1 | Preset::E1Removed | Preset::E1Order) => 3,
             _ => 1,
         });
         self.rounds.or(published).unwrap_or(ROUNDS)
     }
 
-    /// What a timed pass was cut to, for the title: nothing where whole files are written.
+    /// Where a timed pass stops, for the title; empty if whole files are written.
     pub(crate) fn cut(&self, cells: &[Cell]) -> String {
         let whole = cells.iter().map(Cell::commits).max().unwrap_or(0);
         let commits = self.commits.filter(|&commits| commits < whole);
@@ -349,13 +349,13 @@ impl Running {
         let time = self.time.map(|time| format!("after {time:?}"));
         match [commits, time].into_iter().flatten().collect::<Vec<_>>() {
             cuts if cuts.is_empty() => String::new(),
-            cuts => format!("; each pass cut {}", cuts.join(" or ")),
+            cuts => format!("; each pass stops {}", cuts.join(" or ")),
         }
     }
 }
 
 impl Billed {
-    /// One short round, so that every cell has a latency beside its bill.
+    /// One short round, so that every cell has a latency with its bill.
     pub(crate) fn plan(&self, cells: Vec<Cell>, title: &str) -> Plan {
         Plan {
             name: "bill".into(),
@@ -375,12 +375,12 @@ impl Billed {
     }
 }
 
-/// Another seed at each start; it stands in the result.
+/// A random seed; the result has it.
 pub(crate) fn seed() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// One line that says what a selection is.
+/// One line that describes a selection.
 pub(crate) fn title(cells: &[Cell]) -> String {
     let mut sizes: Vec<u64> = cells.iter().map(|cell| cell.write_bytes).collect();
     sizes.sort_unstable();

@@ -1,6 +1,6 @@
-//! The signals that end a command, and those that `tee` listens to.
+//! The signals that end a command, and those that `tee` handles.
 //!
-//! *Owns*: which are listened to, how long an output is waited for after one. *May not touch*: what a command does then.
+//! *Owns*: which signals are handled, how long an output is waited for after one. *May not touch*: what a command does then.
 //!
 //! A signal that was ignored when the process began (`nohup`, a shell's `&`) stays ignored.
 
@@ -14,23 +14,23 @@ use inkstone_io::{WaitingSignals, is_ignored};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-/// The exit code of a command that a signal has ended in order.
+/// The exit code of a command that ended in order after a signal.
 pub(crate) const ENDED: u8 = 130;
 
-/// After a signal, a reader of the output that takes nothing for so long is not waited for.
+/// After a signal, a reader of the output that takes nothing for this long is not waited for.
 const STILL: Duration = Duration::from_secs(1);
-/// And one that takes something, but slowly: for so long in all.
+/// A reader that takes something, but slowly, is waited for this long in all.
 const SLOW: Duration = Duration::from_secs(5);
 const LEAST: Duration = Duration::from_millis(100);
 
 /// How long this process has waited for its outputs after a signal.
 static WAITED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The handlers write to this pipe, so that a wait for an output ends with a signal.
+/// The handlers write to this pipe, so that a signal ends a wait for an output.
 static STOP: OnceLock<PipeReader> = OnceLock::new();
 
-/// A file that may not grow further (`ulimit -f`) is an error of the write, as any disk that refuses, and ends nobody. By a handler
-/// that does nothing, and not by ignoring: a program that this one starts has the default again.
+/// With SIGXFSZ handled, a file that may not grow (`ulimit -f`) fails the write like a full disk and does not end the process. The
+/// handler does nothing; ignoring the signal would pass to programs that this one starts.
 pub(crate) fn outlive_size_limits() -> anyhow::Result<()> {
     if !is_ignored(SIGXFSZ) {
         signal_hook::flag::register(SIGXFSZ, Arc::default()).context("listen for SIGXFSZ")?;
@@ -38,25 +38,25 @@ pub(crate) fn outlive_size_limits() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first Ctrl-C ends a run in order: files removed, mounts taken away. The second ends the process at once; what
-/// stays then is removed by the next start.
+/// The first Ctrl-C ends a run in order: files are removed, file systems unmounted. The second ends the process at once; the next
+/// start removes what is left.
 pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let (reader, writer) = std::io::pipe().context("listen for signals")?;
-    // One that comes while some of this is done only would end nothing, and be forgotten.
+    // A signal that came halfway through this would be lost.
     let _waiting = WaitingSignals::here();
     for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register_conditional_shutdown(signal, i32::from(ENDED), Arc::clone(stop))?;
         signal_hook::flag::register(signal, Arc::clone(stop))?;
-        // Behind the flag: whoever is woken by it finds that set.
+        // After the flag: a thread that this wakes finds the flag set.
         signal_hook::low_level::pipe::register(signal, writer.try_clone().context("listen for signals")?)?;
     }
-    // Nobody has set it before: this is called once.
+    // This is called once, so it is not set yet.
     let _ = STOP.set(reader);
     Ok(())
 }
 
-/// Waits until there is something in `done`. False when a signal has asked this command to end, and what `moved` gives stays the same
-/// for [`STILL`], or this process has waited for [`SLOW`] since.
+/// Waits until `done` has something to read. False after a signal, once the value of `moved` has not changed for [`STILL`] or this
+/// process has waited for [`SLOW`].
 pub(crate) fn wait_for(done: &PipeReader, moved: impl Fn() -> u64) -> Result<bool, inkstone_io::Error> {
     let stop = STOP.get();
     let both: Vec<&PipeReader> = [Some(done), stop].into_iter().flatten().collect();
@@ -66,7 +66,7 @@ pub(crate) fn wait_for(done: &PipeReader, moved: impl Fn() -> u64) -> Result<boo
     let mut seen = moved();
     loop {
         let waited = Duration::from_nanos(WAITED_NS.load(Ordering::Relaxed));
-        // However long others took: an output that takes everything at once is always written to.
+        // At least LEAST: an output that takes everything at once is always written, however slow the others were.
         let at_most = SLOW.saturating_sub(waited).clamp(LEAST, STILL);
         let begun = Instant::now();
         let is_done = inkstone_io::wait_to_read(&[done], Some(at_most))?.is_some();
@@ -80,8 +80,8 @@ pub(crate) fn wait_for(done: &PipeReader, moved: impl Fn() -> u64) -> Result<boo
     }
 }
 
-/// Calls `tell` with each SIGINT and SIGTERM, in a thread of its own that sleeps until then; with each SIGHUP too, which
-/// `hangup_is_meant` listens to even if it was ignored.
+/// Calls `tell` with each SIGINT, SIGTERM and SIGHUP, in a thread of its own. Ignored signals stay ignored, except SIGHUP if
+/// `hangup_is_meant`.
 pub(crate) fn listen(hangup_is_meant: bool, tell: impl Fn(i32) + Send + 'static) -> anyhow::Result<()> {
     let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter();
     let wanted = wanted.filter(|signal| !is_ignored(*signal) || *signal == SIGHUP && hangup_is_meant);

@@ -1,13 +1,13 @@
 //! stdout and stderr, as every subcommand but `tee` writes to them.
 //!
-//! *Owns*: what becomes of a reader that leaves or stands still, and of an output that fails. *May not touch*: what a subcommand
-//! answers.
+//! *Owns*: what happens when a reader leaves or stops reading, and when an output fails. *May not touch*: the answer of a
+//! subcommand.
 //!
-//! What a subcommand finds out does not depend on who reads it. So writing never fails here: from the first refusal on
-//! nothing more is written, and a subcommand that only has something to show may ask ([`Stdout::takes_more`]) and end. A
-//! reader that leaves (`| head`) has seen enough: nothing is said of it. One that stands still (a pager) is waited for, after a signal
-//! only while it takes something, and not for long; what it has not taken then is not written. Any other refusal is said on stderr at once, and the
-//! exit code becomes [`FAILED_CODE`], whatever the answer.
+//! The result of a subcommand does not depend on its reader. So writing never fails here: after the first refusal nothing more is
+//! written, and a subcommand that only shows something may check ([`Stdout::takes_more`]) and end. A reader that leaves (`| head`)
+//! has seen enough: that is no error. A reader that stops reading (a pager) is waited for, but after a signal only while it takes
+//! something, and not for long; the rest is not written. Any other refusal is reported on stderr at once, and the exit code becomes
+//! [`FAILED_CODE`], whatever the answer.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::writer::Writer;
 
-/// The exit code where output was lost.
+/// The exit code after output was lost.
 pub(crate) const FAILED_CODE: u8 = 2;
 
 const OPEN: u8 = 0;
@@ -30,15 +30,15 @@ static STATE: AtomicU8 = AtomicU8::new(OPEN);
 static STDOUT: Writer = Writer::new();
 static STDERR: Writer = Writer::new();
 
-/// A buffer before stdout; flush it, or what is in it may be lost.
+/// A buffer before stdout. Flush it, or its contents may be lost.
 pub(crate) struct Stdout(BufWriter<Raw>);
 
 struct Raw(Option<Output>);
 
-/// Not `std::io::Stdout`: that takes a descriptor which cannot be written to for one that takes everything.
+/// Not `std::io::Stdout`, which pretends that a descriptor without write access takes everything.
 struct Output {
     file: File,
-    /// Of a pipe, socket or terminal: a write may wait for somebody.
+    /// For a pipe, socket or terminal, where a write may wait for a reader.
     writer: Option<&'static Writer>,
 }
 
@@ -50,7 +50,7 @@ impl Output {
         Ok(Self { file, writer: may_wait.then_some(writer) })
     }
 
-    /// Writes some of it. `None`: a signal has come, and it takes nothing.
+    /// Writes some of it. `None`: a signal came, and the output takes nothing.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<Option<usize>> {
         match self.writer {
             Some(writer) => Ok(writer.write_all(&self.file, bytes)?.then_some(bytes.len())),
@@ -75,12 +75,12 @@ impl Stdout {
         Self(BufWriter::with_capacity(bytes, Raw(output)))
     }
 
-    /// Whether anything of what is written still arrives.
+    /// Whether output still arrives anywhere.
     pub(crate) fn takes_more(&self) -> bool {
         STATE.load(Ordering::Relaxed) == OPEN
     }
 
-    /// Notices that the reader has left, where nothing is written from which that would be seen.
+    /// Notices that the reader has left while there is nothing to write.
     pub(crate) fn look_for_reader(&self) {
         let Raw(Some(output)) = self.0.get_ref() else { return };
         if inkstone_io::has_reader(&output.file).is_ok_and(|is_there| !is_there) {
@@ -106,7 +106,7 @@ impl Write for Raw {
         }
         let Some(output) = &mut self.0 else { return Ok(bytes.len()) };
         match output.write(bytes) {
-            // `BufWriter` takes nothing written for an error of its own.
+            // `BufWriter` makes an error of its own of a write of 0 bytes.
             Ok(Some(count)) if count > 0 => return Ok(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
             Ok(Some(_)) => refused(&ErrorKind::WriteZero.into()),
@@ -125,16 +125,16 @@ fn refused(error: &std::io::Error) {
     let state = if error.kind() == ErrorKind::BrokenPipe { LEFT } else { FAILED };
     let first = STATE.compare_exchange(OPEN, state, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if first && state == FAILED {
-        complain(format_args!("write stdout: {error}; what was to be shown is lost"));
+        complain(format_args!("write stdout: {error}; the rest of the output is lost"));
     }
 }
 
-/// Whether output was lost that somebody may have waited for.
+/// Whether output was lost.
 pub(crate) fn has_failed() -> bool {
     STATE.load(Ordering::Relaxed) == FAILED
 }
 
-/// Whether a signal came while nobody took the output, so that not all of it was shown.
+/// Whether a signal came while the reader took nothing, so that some output was not written.
 pub(crate) fn was_stopped() -> bool {
     STATE.load(Ordering::Relaxed) == STOPPED
 }
@@ -142,7 +142,7 @@ pub(crate) fn was_stopped() -> bool {
 /// Prints a text as it is.
 pub(crate) fn print(text: impl AsRef<[u8]>) {
     let mut out = Stdout::new();
-    // It never fails, whatever stdout does.
+    // Never fails, whatever stdout does.
     let _ = out.write_all(text.as_ref()).and_then(|()| out.flush());
 }
 
@@ -151,22 +151,22 @@ pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     print(format!("{line}\n"));
 }
 
-/// Prints a line, from where there is only a text.
+/// Prints a line given as a string.
 pub(crate) fn line(text: &str) {
     say(format_args!("{text}"));
 }
 
-/// Says what went wrong on stderr. That it may not take it either changes nothing.
+/// Reports an error on stderr. A failure of stderr itself is ignored.
 pub(crate) fn complain(what: std::fmt::Arguments<'_>) {
     to_stderr(&format!("inkstone: {what}\n"));
 }
 
-/// A line on stderr as it is: how far something has come.
+/// Prints a line of progress on stderr.
 pub(crate) fn note(line: &str) {
     to_stderr(&format!("{line}\n"));
 }
 
-/// Text for stderr, which a terminal may obey. What it does not take by the time a signal comes is left out.
+/// Writes a text to stderr, escape sequences included. What stderr has not taken when a signal comes is left out.
 pub(crate) fn to_stderr(text: &str) {
     let Ok(mut output) = Output::of(std::io::stderr().as_fd(), &STDERR) else { return };
     let mut rest = text.as_bytes();
@@ -179,12 +179,12 @@ pub(crate) fn to_stderr(text: &str) {
     }
 }
 
-/// As `println!`, which would panic where stdout fails.
+/// As `println!`, which panics if stdout fails.
 macro_rules! say {
     ($($words:tt)*) => { $crate::stdout::say(format_args!($($words)*)) };
 }
 
-/// As `eprintln!`, which would panic where stderr fails.
+/// As `eprintln!`, which panics if stderr fails.
 macro_rules! complain {
     ($($words:tt)*) => { $crate::stdout::complain(format_args!($($words)*)) };
 }

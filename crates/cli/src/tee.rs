@@ -1,7 +1,7 @@
 //! `inkstone tee`.
 //!
-//! *Owns*: its arguments, opening the log as they say. *May not touch*: writing, rotating: the log writer does; reading and
-//! ending: the files beside this one do.
+//! *Owns*: its arguments, and opening the log by them. *May not touch*: writing and rotating (the log writer's), reading and ending
+//! (the files of `tee/`).
 
 mod echo;
 mod pid_file;
@@ -27,73 +27,73 @@ Examples:
   service | inkstone tee service.log --rotate-every day --keep-days 30 --survive kill
   service | inkstone tee service.log --when-full drop-oldest --notice json    never stops the service
   service | inkstone tee service.log --pid-file /run/service-log.pid
-  kill -HUP $(cat /run/service-log.pid)     opens the file again, after logrotate moved it away
-A SIGHUP ends every other inkstone command: send it to the one that is meant, never by the program's name.";
+  kill -HUP $(cat /run/service-log.pid)     opens the file again after logrotate has moved it
+SIGHUP ends every other inkstone command: send it to this one process, never by the program's name.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TeeArguments {
-    /// The log; its directory is created if it is missing
+    /// The log file; its directory is created if it is missing
     file: PathBuf,
-    /// Begin a new file before one would become larger
+    /// Start a new file before the current one would exceed this
     #[arg(long, value_name = "SIZE", value_parser = size)]
     rotate_size: Option<u64>,
-    /// Begin a new file at each multiple of this, in UTC: minute, hour, day, or 15m
+    /// Start a new file at each multiple of this, in UTC: minute, hour, day, or 15m
     #[arg(long, value_name = "TIME", value_parser = period)]
     rotate_every: Option<Duration>,
-    /// Begin a new file now
+    /// Start a new file now
     #[arg(long)]
     rotate_at_start: bool,
-    /// With --rotate-size: create the next file, and reserve its blocks, before it is needed
+    /// With --rotate-size: create the next file and reserve its blocks before it is needed
     #[arg(long, requires = "rotate_size")]
     allocate_ahead: bool,
-    /// Keep so many rotated files
+    /// Keep this many rotated files
     #[arg(long, value_name = "N")]
     keep_files: Option<usize>,
-    /// Keep rotated files so many days
+    /// Keep rotated files for this many days
     #[arg(long, value_name = "N")]
     keep_days: Option<u32>,
-    /// Keep so many bytes of rotated files
+    /// Keep this many bytes of rotated files
     #[arg(long, value_name = "SIZE", value_parser = size)]
     keep_bytes: Option<u64>,
     /// Compress rotated files
     #[arg(long, value_name = "HOW")]
     compress: Option<Compress>,
-    /// Permissions of the first file, as of chmod (0640); later ones have those of the one before [default: 0666, less the umask]
+    /// Permissions of the first file, in octal (0640); later files copy those of the previous one [default: 0666 less the umask]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     file_mode: Option<u32>,
-    /// A link of this name, beside the file, that leads to it
+    /// Keep a link of this name, beside the file, that points to it
     #[arg(long, value_name = "NAME")]
     latest: Option<String>,
-    /// What to do when the disk does not keep up and every buffer is full
+    /// What to do when every buffer is full because the disk is too slow
     #[arg(long, value_name = "POLICY", default_value = "block")]
     when_full: Full,
-    /// With --when-full block-for: how long
+    /// How long --when-full block-for blocks
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
     block_for: Duration,
-    /// How the log says that lines were dropped
+    /// Form of the notice in the log that lines were dropped
     #[arg(long, value_name = "FORM", default_value = "text")]
     notice: Form,
-    /// What lines survive that are not in the file yet
+    /// What lines survive: nothing but a clean end, a kill of this process, or also a power loss
     #[arg(long, value_name = "WHAT", default_value = "nothing")]
     survive: Survives,
-    /// With --survive power-loss: how often the file is synced
+    /// How often --survive power-loss syncs the file
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     sync_every: Duration,
-    /// All buffers together
+    /// Size of all buffers together
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size)]
     buffers: u64,
-    /// How old a line gets at most before it goes to the file
+    /// Write a line to the file after at most this long
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
     flush_every: Duration,
-    /// Write every line to stdout as well; a reader that is too slow, or leaves, loses lines, and the log none
+    /// Also write every line to stdout; if its reader is too slow or leaves, lines are missing there, never in the log
     #[arg(long)]
     echo: bool,
-    /// From the first SIGTERM or SIGINT on: how long to read on, for the last lines of a service, to try a disk that fails, and
-    /// to wait for a slow echo, all together; without a signal: how long to try a disk that fails at the end
+    /// After the first SIGTERM or SIGINT: time to read the last lines of the service, to retry a failing disk and to wait for a slow
+    /// echo, all together; at the end of stdin: time to retry a failing disk
     #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration)]
     grace: Duration,
-    /// Write the number of this process to a file, for kill -HUP, also under nohup; it is removed at the end
+    /// Write the number of this process to a file, for kill -HUP (also under nohup); removed at the end
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
 }
@@ -131,7 +131,7 @@ fn period(text: &str) -> Result<Duration, String> {
         "hour" => 3600,
         "day" => 86_400,
         other => match duration(other)? {
-            short if short < Duration::from_secs(1) => return Err("a file for at least a second".into()),
+            short if short < Duration::from_secs(1) => return Err("take at least 1s".into()),
             long => return Ok(long),
         },
     };
@@ -140,7 +140,7 @@ fn period(text: &str) -> Result<Duration, String> {
 
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| "up to 777, in octal, as of chmod".into())
+    mode.ok_or_else(|| "take an octal mode up to 777, as chmod does".into())
 }
 
 impl TeeArguments {
@@ -199,7 +199,7 @@ impl TeeArguments {
             .notice(notice)
             .drain_timeout(self.grace)
             .on_event(|event| match event {
-                // `run.rs` says what was lost, at the end.
+                // `run.rs` reports lost lines at the end.
                 Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. } => {}
                 event => told::say_event(event),
             });
@@ -213,13 +213,13 @@ impl TeeArguments {
     }
 }
 
-/// What is read from a file and appended to it has no end, but the disk's.
+/// A log that is its own input would grow until the disk is full.
 fn refuse_own_input(log: &Path) -> anyhow::Result<()> {
     let input =
         std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());
     if let (Ok(input), Ok(facts)) = (input, std::fs::metadata(log)) {
         let is_same = (input.dev(), input.ino()) == (facts.dev(), facts.ino());
-        anyhow::ensure!(!is_same, "stdin is the log {} itself: name another", log.display());
+        anyhow::ensure!(!is_same, "stdin is the log {} itself: name another file", log.display());
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `inkstone tune`.
 //!
-//! *Owns*: its arguments, and how its answer looks. *May not touch*: measuring, choosing.
+//! *Owns*: its arguments, and how its answer is printed. *May not touch*: measuring, choosing.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,28 +13,28 @@ use crate::columns::table;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone tune orders              measures 2 s, and leaves its choice in orders/inkstone.tuned
-  inkstone tune orders --dry-run    only says what it would choose
-  inkstone info orders              the way of writing that an opening takes, and why
-  rm orders/inkstone.tuned          back to the rule
+  inkstone tune orders              measures for 2 s, and saves its choice in orders/inkstone.tuned
+  inkstone tune orders --dry-run    only prints what it would choose
+  inkstone info orders              which way of writing the log uses, and why
+  rm orders/inkstone.tuned          returns to the rule
 
-The log uses the choice from its next opening on, as long as file system and device are the same, and where the \
-program's options do not ask for something else. All candidates are durable.";
+The log uses the choice from its next opening on, as long as file system and device stay the same and the program's options \
+do not choose otherwise. All candidates are durable.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TuneArguments {
-    /// The log's directory; there need not be a log in it yet
+    /// The log's directory; it need not hold a log yet
     directory: PathBuf,
-    /// Leave no choice behind
+    /// Save no choice
     #[arg(long)]
     dry_run: bool,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Measures, keeps the choice, and says why.
+/// Measures, saves the choice, and prints why.
 pub(crate) fn tune(arguments: &TuneArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let result = run(&arguments.directory, !arguments.dry_run, stop)?;
     let text = if arguments.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
@@ -52,8 +52,10 @@ fn text(result: &TuneResult) -> String {
         ));
     }
     match &result.file {
-        Some(file) => text.push_str(&format!("\nKept in {file}; openings from now on use it.\n")),
-        None if !result.interrupted => text.push_str("\nNothing was kept.\n"),
+        Some(file) => {
+            text.push_str(&format!("\nSaved in {file}. The log uses it from its next opening on.\n"))
+        }
+        None if !result.interrupted => text.push_str("\nNothing was saved.\n"),
         None => {}
     }
     text

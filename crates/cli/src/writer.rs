@@ -1,9 +1,9 @@
-//! Writing to a pipe, a socket or a terminal, in a thread of its own.
+//! Writes to a pipe, a socket or a terminal, in a thread of its own.
 //!
-//! *Owns*: that thread, handing bytes to it. *May not touch*: what becomes of an output that fails.
+//! *Owns*: that thread, handing bytes to it. *May not touch*: what happens when an output fails.
 //!
-//! Whether a write will wait cannot be asked. A terminal says that it has room when it has some, and then the write waits until it
-//! has taken everything; another process may be faster to take the room of a pipe. So who is to hear a signal does not write there.
+//! No call says whether a write will wait. A terminal reports room when it has some, and then the write waits until it has taken
+//! everything; and another process may be faster to fill a pipe. So the thread that must react to signals does not write there.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Write as _};
@@ -15,16 +15,16 @@ use inkstone_io::wait_to_write;
 
 use crate::signals;
 
-/// Written at once, so that a reader that takes anything at all is seen to.
+/// Bytes of one write, so that progress shows if the reader takes anything at all.
 const PIECE_BYTES: usize = 4096;
 
-/// One of stdout and stderr. Its thread is started when it is needed.
+/// One of stdout and stderr. Its thread starts with the first write.
 pub(crate) struct Writer(Mutex<State>);
 
 enum State {
     NotStarted,
     Runs(Thread),
-    /// A signal came, and it took nothing: it may hang in its write for ever.
+    /// A signal came and the output took nothing: the thread may hang in its write for ever.
     Hangs,
 }
 
@@ -41,12 +41,12 @@ impl Writer {
         Self(Mutex::new(State::NotStarted))
     }
 
-    /// Writes all of it; false when a signal has asked this command to end, and it is not taken in time.
+    /// Writes all of it; false if a signal has come and the output does not take it in time.
     pub(crate) fn write_all(&self, file: &File, bytes: &[u8]) -> io::Result<bool> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, State::NotStarted) {
             let Ok(thread) = Thread::start(file) else {
-                // Where there are no threads left, this one writes, and may be deaf meanwhile.
+                // No thread could be started: this one writes, and meanwhile does not react to signals.
                 return write_all(file, bytes, &AtomicU64::new(0)).map(|()| true);
             };
             *state = State::Runs(thread);
@@ -79,7 +79,7 @@ impl Thread {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        let is_gone = || io::Error::other("the thread that writes has panicked");
+        let is_gone = || io::Error::other("the thread that writes the output panicked");
         self.give.send(bytes.to_vec()).map_err(|_| is_gone())?;
         let moved = || self.written_bytes.load(Ordering::Relaxed);
         if !signals::wait_for(&self.done, moved).map_err(|error| io::Error::new(error.kind(), error))? {
@@ -99,7 +99,7 @@ fn write_all(mut file: &File, mut rest: &[u8], written_bytes: &AtomicU64) -> io:
                 rest = &rest[count..];
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Somebody else has made it one that does not wait, and may want it so: the mode is the other end's too.
+            // Another process made the file non-blocking, and may need that: all descriptors of the file share the mode.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 wait_to_write(file).map_err(|error| io::Error::new(error.kind(), error))?;
             }

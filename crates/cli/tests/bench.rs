@@ -71,8 +71,8 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
     for (arguments, word) in [
         (&["--threads", "0"] as &[&str], "1 to 1024"),
         (&["--threads", "many"], "1 to 1024"),
-        (&["--size", "1GiB"], "256 KiB"),
-        (&["--seconds", "0"], "more than nothing"),
+        (&["--size", "1GiB"], "256KiB"),
+        (&["--seconds", "0"], "more than 0s"),
     ] {
         let output = run(directory.path(), arguments);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -44,7 +44,7 @@ fn claims_are_listed_and_an_unknown_one_is_refused() {
     let listed = run(directory.path(), &["lab", "claims", "--list"]);
     let said = text(&listed.stdout);
     assert!(
-        listed.status.success() && said.contains("overwrite-twice\n") && said.contains("said in: "),
+        listed.status.success() && said.contains("overwrite-twice\n") && said.contains("source: "),
         "{said}"
     );
     let refused = run(directory.path(), &["lab", "claims", "--only", "nonsense"]);

@@ -148,7 +148,7 @@ fn two_copies_into_one_directory_do_not_meet() {
     let second = run(at, &["copy", "log", "new"]);
     let said = text(&second.stderr);
     assert_eq!(second.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("process {} is making a copy in new", first.id())), "{said}");
+    assert!(said.contains(&format!("new is in use by process {}", first.id())), "{said}");
     signal(&first, "-CONT");
     let output = first.wait_with_output().expect("an end");
     assert!(output.status.success(), "{}", text(&output.stderr));

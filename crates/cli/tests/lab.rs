@@ -72,10 +72,10 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
         (&["lab", "write", "--only", "reuse fdatasink"], "\"reuse fdatasync\"", 1),
         (&["lab", "write", "--baseline", "nwe fdatasync"], "\"new fdatasync\"", 1),
         (&["lab", "write", "--json", "no/such/place.json"], "no directory", 1),
-        (&["lab", "write", "--json", "-", "--csv", "-"], "both", 1),
-        (&["lab", "aa", "--csv", "-"], "take --json", 1),
-        (&["lab", "read", "--csv", "out.csv"], "take --json", 1),
-        (&["lab", "fallocate", "--csv", "-"], "take --json", 1),
+        (&["lab", "write", "--json", "-", "--csv", "-"], "both write to stdout", 1),
+        (&["lab", "aa", "--csv", "-"], "use --json", 1),
+        (&["lab", "read", "--csv", "out.csv"], "use --json", 1),
+        (&["lab", "fallocate", "--csv", "-"], "use --json", 1),
         (&["lab", "wriet"], "wriet", 1),
     ];
     for (arguments, word, code) in full {
@@ -189,7 +189,7 @@ fn what_a_killed_lab_left_the_next_start_removes() {
         assert!(!entries(directory.path()).is_empty(), "a killed lab cannot clean up");
         let output = run(directory.path(), &small(&["--reuse", "new"]));
         assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(text(&output.stdout).contains("a lab that was killed"), "it says what it removed");
+        assert!(text(&output.stdout).contains("a killed lab had left"), "it says what it removed");
         assert_eq!(entries(directory.path()), Vec::<PathBuf>::new(), "after {wait_ms} ms");
         assert_eq!(traces_of(directory.path()), Vec::<String>::new(), "after {wait_ms} ms");
     });

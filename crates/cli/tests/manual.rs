@@ -54,5 +54,5 @@ fn there_is_a_page_for_the_command_and_for_each_subcommand() {
     }
     let missing = run(at, &["man", "nowhere"]);
     assert_eq!(missing.status.code(), Some(1));
-    assert!(text(&missing.stderr).contains("make it first"), "{}", text(&missing.stderr));
+    assert!(text(&missing.stderr).contains("create it first"), "{}", text(&missing.stderr));
 }

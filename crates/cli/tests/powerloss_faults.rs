@@ -91,7 +91,7 @@ fn a_full_file_system_is_met_and_left_behind() {
     let (certificate, tallies) = shown(&campaign);
     assert!(certificate.is_clean(), "{certificate}");
     let tally = &tallies[&Fault::FileSystemFull];
-    assert!(tally.fired >= 1 && tally.outcomes.contains_key("refused, then went on"), "{certificate}");
+    assert!(tally.fired >= 1 && tally.outcomes.contains_key("refused, then continued"), "{certificate}");
 }
 
 #[test]

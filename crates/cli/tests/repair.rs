@@ -31,7 +31,7 @@ fn info_verify_and_dump_of_a_log_that_is_well() {
     let bytes: usize = (1..=2000).map(|number| line(number).len()).sum();
     assert_eq!(verified["record_bytes"].as_u64(), Some(bytes as u64));
     let table = text(&good(at, &["info", "log"], b""));
-    for word in ["closed in order", "nobody", "LSN      1 to 2000", "active", "sealed"] {
+    for word in ["closed cleanly", "nobody", "LSN      1 to 2000", "active", "sealed"] {
         assert!(table.contains(word), "{word}: {table}");
     }
     let dump = text(&good(at, &["dump", "log", "--payload", "text"], b""));
@@ -61,7 +61,7 @@ fn truncate_cuts_at_both_ends_and_refuses_beside_a_writer() {
     let expected: String = (1001..=1999).map(|number| format!("{}\n", line(number))).collect();
     assert_eq!(text(&good(at, &["cat", "log"], b"")), expected);
     let gone = run(at, &["get", "log", "1000"]);
-    assert!(gone.status.code() == Some(1) && text(&gone.stderr).contains("given up"), "{gone:?}");
+    assert!(gone.status.code() == Some(1) && text(&gone.stderr).contains("truncate_before"), "{gone:?}");
     assert!(text(&good(at, &["verify", "log"], b"")).contains("LSN 1001 to 1999"));
     let log = inkstone::Log::open(at.join("log"), inkstone::Options::new()).expect("the log");
     for arguments in
@@ -73,7 +73,7 @@ fn truncate_cuts_at_both_ends_and_refuses_beside_a_writer() {
         assert!(said.contains(&format!("process {}", std::process::id())), "{arguments:?}: {said}");
     }
     let info = text(&good(at, &["info", "log"], b""));
-    assert!(info.contains("being written") && info.contains("process"), "{info}");
+    assert!(info.contains("open for writing") && info.contains("process"), "{info}");
     log.close().expect("closed");
 }
 
@@ -255,8 +255,8 @@ fn what_no_file_tells_of_is_unknown_and_not_nothing() {
     std::fs::remove_file(segments(&at.join("log")).pop().expect("a segment")).expect("removed");
     assert_eq!(run(at, &["verify", "log"]).status.code(), Some(1));
     let said = text(&good(at, &["salvage", "log", "new"], b""));
-    assert!(said.contains(&format!("behind {kept}")) && said.contains("unknown"), "{said}");
-    let words = format!("lost: 0 records, and what followed LSN {kept}: nothing is left that tells");
+    assert!(said.contains(&format!("after {kept}")) && said.contains("unknown"), "{said}");
+    let words = format!("lost: 0 records, and an unknown number after LSN {kept}");
     assert!(said.contains(&words), "{said}");
     let map = json(&std::fs::read(at.join("new/salvage.json")).expect("the map"));
     assert_eq!((map["unknown_behind"].as_u64(), map["records"].as_u64()), (Some(kept), Some(kept)));
@@ -345,7 +345,7 @@ fn a_log_that_is_being_written_is_never_called_corrupt() {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert!(text(&good(at, &["verify", "log"], b"")).contains("closed in order"));
+    assert!(text(&good(at, &["verify", "log"], b"")).contains("closed cleanly"));
 }
 
 #[test]

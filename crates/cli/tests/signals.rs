@@ -254,14 +254,17 @@ fn a_pid_file_is_never_the_log_itself() {
     for (log, pid_file) in [("n.log", "n.log"), ("logs/n.log", "alias/n.log"), ("new/n.log", "./new/n.log")] {
         let output = run(at, &["tee", log, "--pid-file", pid_file]);
         let told = text(&output.stderr);
-        assert!(output.status.code() == Some(1) && told.contains("is the log: name another"), "{told}");
+        assert!(
+            output.status.code() == Some(1) && told.contains("is the log itself: name another file"),
+            "{told}"
+        );
         assert!(!at.join(log).exists(), "{log}");
     }
     std::fs::write(at.join("old.log"), "12\n").expect("written");
     std::fs::hard_link(at.join("old.log"), at.join("hard.log")).expect("a link");
     for pid_file in ["old.log", "hard.log"] {
         let output = run(at, &["tee", "old.log", "--pid-file", pid_file]);
-        assert!(text(&output.stderr).contains("is the log: name another"), "{output:?}");
+        assert!(text(&output.stderr).contains("is the log itself: name another file"), "{output:?}");
         assert_eq!(std::fs::read_to_string(at.join(pid_file)).expect("text"), "12\n");
     }
     // Nor one of somebody else that is empty as yet.

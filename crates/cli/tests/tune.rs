@@ -10,7 +10,7 @@ fn a_choice_is_kept_beside_the_log_shown_by_info_and_void_once_it_is_damaged() {
     let at = directory.path();
     std::fs::create_dir(at.join("log")).expect("a directory");
     let said = text(&good(at, &["tune", "log", "--dry-run"], b""));
-    assert!(said.contains("Nothing was kept."), "{said}");
+    assert!(said.contains("Nothing was saved."), "{said}");
     assert_eq!(std::fs::read_dir(at.join("log")).expect("a directory").count(), 0);
     let tuned = json(&good(at, &["tune", "log", "--json"], b""));
     let file = at.join(tuned["file"].as_str().expect("a file"));

@@ -42,7 +42,7 @@ fn too_many_open_files_are_called_that() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_once() {
+fn an_input_that_cannot_be_read_is_reported_once() {
     let directory = directory();
     let at = directory.path();
     for arguments in [&["append", "log"][..], &["tee", "s.log"]] {
@@ -53,5 +53,30 @@ fn what_cannot_be_read_is_said_once() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert_eq!(said, "inkstone: read stdin: Is a directory (os error 21)\n", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_log_that_is_not_there_is_said_once_and_in_the_same_words_by_every_command() {
+    let directory = directory();
+    let at = directory.path();
+    std::fs::create_dir(at.join("empty")).expect("a directory");
+    for (name, what) in [("missing", "directory missing"), ("empty", "log in empty")] {
+        let expected =
+            format!("inkstone: there is no {what}: check the path; `inkstone append` creates a log\n");
+        for arguments in [
+            &["verify", name][..],
+            &["info", name],
+            &["cat", name],
+            &["get", name, "1"],
+            &["dump", name],
+            &["truncate", name, "--before", "2"],
+            &["salvage", name, "new"],
+            &["copy", name, "new"],
+        ] {
+            let output = support::run(at, arguments);
+            assert_eq!(text(&output.stderr), expected, "{arguments:?}");
+            assert!(!output.status.success(), "{arguments:?}");
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! Several results of one command: whether they contradict each other.
+//! Whether several results of one command contradict each other.
 //!
 //! *Owns*: what a contradiction is. *May not touch*: the advice (`engines`), the comparison (`stats`).
 //!
-//! Advice is reversed where one result names a setting and another its opposite; that one says nothing, or "either", is no contradiction.
-//! Two rows change places where each is called faster than the other by some result; the intervals are as wide as all pairs of rows in all
-//! results need at once (Bonferroni), as a reader looks at all of them.
+//! Advice is reversed if one result names a setting and another its opposite; a result that gives none, or says "either", is no
+//! contradiction. Two rows change places if each is called faster than the other by some result. The intervals are corrected for all
+//! pairs of rows in all results (Bonferroni), since a reader compares all of them.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::experiment::{Experiment, ExperimentRow, rounds_of};
 use crate::result::{LabResult, Verdict};
 use crate::stats::relative_of_several;
 
-/// What several results agreed on, and where they did not.
+/// Where several results agree, and where they do not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agreement {
-    /// How often anything was said, of all results together.
+    /// Number of statements in all results together.
     pub said: usize,
-    /// Of these, how many by each result that said any.
+    /// Number of statements in each result that has any.
     pub said_by: BTreeMap<String, usize>,
     /// Each contradiction, in words.
     pub reversed: Vec<String>,
 }
 
-/// Of named results: the settings that two of them set differently.
+/// Finds settings that two of these named results set differently.
 pub fn advice(results: &[(String, LabResult)]) -> Agreement {
-    // What a setting is about: its run, its engine, and the part before what it is set to.
+    // The key of a setting: its run, its engine, and its name without the value.
     let mut said: BTreeMap<(String, String, String), BTreeMap<String, Vec<String>>> = BTreeMap::new();
     let mut found = Agreement::default();
     for (name, result) in results {
@@ -49,7 +49,7 @@ pub fn advice(results: &[(String, LabResult)]) -> Agreement {
     found
 }
 
-/// Of named results: rows of an experiment that change places.
+/// Finds rows of an experiment that change places between these named results.
 pub fn order(results: &[(String, LabResult)]) -> Agreement {
     let mut named: BTreeMap<&str, Vec<(&str, &Experiment)>> = BTreeMap::new();
     for (name, result) in results {
@@ -60,7 +60,7 @@ pub fn order(results: &[(String, LabResult)]) -> Agreement {
     let asked: usize = named.values().flatten().map(|(_, experiment)| pairs(experiment).count()).sum();
     let mut found = Agreement::default();
     for (experiment, all) in named {
-        // By which results the first is called faster, and by which the second.
+        // Results that call the first faster, and those that call the second faster.
         let mut faster: BTreeMap<(&str, &str), [Vec<&str>; 2]> = BTreeMap::new();
         for (by, one) in all {
             for (first, second) in pairs(one) {
@@ -88,7 +88,7 @@ pub fn order(results: &[(String, LabResult)]) -> Agreement {
     found
 }
 
-/// Every two rows that were measured, the one whose name comes first in the alphabet first: results may list them in another order.
+/// Every pair of measured rows in alphabetical order, since results may list them in different orders.
 fn pairs(experiment: &Experiment) -> impl Iterator<Item = (&ExperimentRow, &ExperimentRow)> {
     let measured = |row: &&ExperimentRow| row.invalid.is_none() && !row.samples.is_empty();
     let mut rows: Vec<&ExperimentRow> = experiment.rows.iter().filter(measured).collect();

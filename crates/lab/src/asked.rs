@@ -1,10 +1,10 @@
-//! Questions about two ways of writing that are answered yes, no, or cannot tell: one rule for all of them.
+//! Questions about two ways of writing, with the answers yes, no or cannot tell: one rule for all questions.
 //!
-//! *Owns*: the rule, and when nothing may be said. *May not touch*: measuring, and how answers look.
+//! *Owns*: the rule, and when there is no answer. *May not touch*: measuring, and how answers are printed.
 //!
-//! A wrong answer costs more than none: there is none where the lab itself warns of a run, none from fewer rounds than make an
-//! interval, and the interval is as wide as all questions that are asked at once need (Bonferroni). *No* is an answer of its own: the
-//! whole interval says that there is no such effect, or hardly any.
+//! A wrong answer costs more than none. So there is no answer if the lab warns about a run, or if there are too few rounds for an
+//! interval, and the interval is corrected for all questions asked at once (Bonferroni). *No* means that the whole interval shows no
+//! such effect, or hardly any.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,18 +12,18 @@ use crate::result::{CellResult, DurableFinding, Outcome, Relative, Round, Run, V
 use crate::stats::relative_of_several;
 use crate::warnings::of_run;
 
-/// A question and what was found.
+/// A question and its answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Asked {
-    /// What is asked, in one sentence: it names both ways.
+    /// The question in one sentence, which names both ways.
     pub question: String,
-    /// Where, as tables call the place.
+    /// The place, as tables name it.
     pub place: String,
-    /// What was found.
+    /// The answer.
     pub answer: Told,
-    /// What it stands on: above 1 the second is faster. Its interval is for all questions asked at once.
+    /// The figure behind the answer: above 1 the second is faster. Its interval is corrected for all questions asked at once.
     pub relative: Option<Relative>,
-    /// Why it cannot be told.
+    /// Why there is no answer.
     pub reason: Option<String>,
 }
 
@@ -31,11 +31,11 @@ pub struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Told {
-    /// It is so.
+    /// Yes.
     Yes,
-    /// It is not.
+    /// No.
     No,
-    /// The figures leave both open, or there are none to stand on.
+    /// The figures allow both, or there are none.
     CannotTell,
 }
 
@@ -50,51 +50,50 @@ impl Told {
     }
 }
 
-/// Which effect is asked for.
+/// Which effect the question is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// The second is faster.
     Faster,
-    /// It differs, to either side.
+    /// They differ, in either direction.
     Differs,
 }
 
-/// Within this factor one way is as good as the other.
+/// Within this factor two ways count as equally good.
 pub const HARDLY: f64 = 1.1;
 
-/// Warnings that are made of a single run; the others are of the machine and the place.
+/// Warnings about a single run; the others are about the machine and the place.
 const OF_A_RUN: [&str; 3] = ["few-commits", "noisy", "flush-too-fast"];
-/// These say what was tidied up, what became of other parts, or that a percentile is a single value: nothing about the rounds that
-/// are compared.
+/// Warnings that do not concern the compared rounds: about clean-up, other parts, or a percentile of a single value.
 const HARMLESS: [&str; 8] =
     ["swept", "left-out", "cut-short", "part-failed", "no-trace", "no-root", "no-atlas", "few-commits"];
 
-/// The warnings, of all that a result has, on which nothing is to be said of this run.
+/// Those warnings of a result that forbid an answer about this run.
 pub fn against(run: &Run, warnings: &[Warning]) -> Vec<Warning> {
     let of_place = warnings.iter().filter(|warning| !OF_A_RUN.contains(&warning.name.as_str())).cloned();
     let all = of_place.chain(of_run(run));
     all.filter(|warning| !HARMLESS.contains(&warning.name.as_str())).collect()
 }
 
-/// A question before it is answered: two cells, each with the run that it is in.
+/// The subject of a question: two cells, each with its run.
 #[derive(Debug, Clone, Copy)]
 pub struct Pair<'a> {
-    /// What is compared with.
+    /// The cell to compare with.
     pub base: (&'a Run, &'a str),
-    /// What is judged.
+    /// The cell to judge.
     pub other: (&'a Run, &'a str),
-    /// What is asked.
+    /// The effect in question.
     pub effect: Effect,
 }
 
-/// Answers one of `asked` questions that are looked at together, in a result with these warnings.
+/// Answers one of `asked` questions that are read together, in a result with these warnings.
 pub fn answer(question: String, pair: &Pair<'_>, asked: usize, warnings: &[Warning]) -> Asked {
     let found = figures(pair, asked);
     let warned = against(pair.base.0, warnings).into_iter().chain(against(pair.other.0, warnings)).next();
     let relative = found.as_ref().ok().copied();
     let told = found.and_then(|relative| match warned {
-        // The warning's own words stand with the others of the result.
-        Some(warning) => Err(format!("the lab warns of it ({})", warning.name)),
+        // The result has the text of the warning.
+        Some(warning) => Err(format!("the lab warns about this run ({})", warning.name)),
         None => told(&relative, pair.effect),
     });
     let (answer, reason) = match told {
@@ -107,7 +106,7 @@ pub fn answer(question: String, pair: &Pair<'_>, asked: usize, warnings: &[Warni
 fn figures(pair: &Pair<'_>, asked: usize) -> Result<Relative, String> {
     let Pair { base, other, .. } = pair;
     let found = relative_of_several(rounds(*base)?, rounds(*other)?, other.0.seed, asked);
-    found.ok_or_else(|| "no round of one pairs with a round of the other".into())
+    found.ok_or_else(|| "no rounds of the two can be paired".into())
 }
 
 fn rounds<'a>((run, name): (&'a Run, &str)) -> Result<&'a [Round], String> {
@@ -118,7 +117,7 @@ fn rounds<'a>((run, name): (&'a Run, &str)) -> Result<&'a [Round], String> {
             _ => Ok(&measured.rounds),
         },
         Some(Outcome::Invalid { reason }) => Err(format!("`{name}`: {reason}")),
-        Some(Outcome::NotRun) | None => Err(format!("`{name}` had no turn")),
+        Some(Outcome::NotRun) | None => Err(format!("`{name}` did not run")),
     }
 }
 
@@ -129,7 +128,7 @@ fn told(relative: &Relative, effect: Effect) -> Result<Told, String> {
         (Effect::Faster, Verdict::Slower) => Ok(Told::No),
         (Effect::Faster, _) if high <= HARDLY => Ok(Told::No),
         (Effect::Differs, _) if low >= 1.0 / HARDLY && high <= HARDLY => Ok(Told::No),
-        _ => Err("the interval leaves both open".into()),
+        _ => Err("the interval allows both".into()),
     }
 }
 
@@ -142,7 +141,7 @@ mod tests {
         DurableFinding::Seen { commits: 10 }
     }
 
-    /// Two ways whose rounds are off by up to `noise`.
+    /// Two ways whose rounds vary by up to `noise`.
     fn of(base_us: f64, other_us: f64, noise: f64) -> Run {
         let mut made = run(vec![cell("new fsync", base_us, seen()), cell("reuse fsync", other_us, seen())]);
         if let Outcome::Measured(measured) = &mut made.cells[1].outcome {

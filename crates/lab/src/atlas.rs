@@ -1,6 +1,6 @@
-//! E4: fallocate, mode by mode, on one file system: what the call answers, and what it makes of a file.
+//! E4: fallocate, mode by mode, on one file system: what the call returns, and what it does to a file.
 //!
-//! *Owns*: the calls and the facts before and after. *May not touch*: which file systems there are.
+//! *Owns*: the calls, and the facts before and after. *May not touch*: the choice of file systems.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -72,7 +72,7 @@ fn one(session: &Session<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Fal
     })
 }
 
-/// `EOPNOTSUPP` and its like by name: that is what people search for.
+/// The error by name (`EOPNOTSUPP`): that is what people search for.
 fn short_answer(error: &inkstone_io::Error) -> String {
     let name = match error.raw_os_error() {
         Some(95) => "EOPNOTSUPP",
@@ -86,12 +86,12 @@ fn short_answer(error: &inkstone_io::Error) -> String {
 }
 
 fn facts(file: &OsFile) -> Result<FileFacts, CellError> {
-    // The map first: asking for it makes the file system allocate what it had put off, so that the blocks are final.
+    // FIEMAP first: the call makes the file system allocate delayed blocks, so that the block count is final.
     let extents = match ExtentMap::of(file.std_file(), file.path()) {
         Ok(map) => {
             map.extents.iter().map(|e| extent_words(e.logical, e.len_bytes, e.state, e.shared)).collect()
         }
-        Err(error) if error.is_unsupported() => vec!["not told".into()],
+        Err(error) if error.is_unsupported() => vec!["unknown".into()],
         Err(error) => return Err(error.into()),
     };
     let metadata =
@@ -219,7 +219,7 @@ fn timed_zeroing(
                 ),
             }
         }
-        Err(_) => "not told".into(),
+        Err(_) => "unknown".into(),
     };
     Ok((called_ns - start_ns, synced_ns - called_ns, blocks_are))
 }

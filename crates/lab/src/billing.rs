@@ -1,6 +1,6 @@
-//! A pass under the kernel's eyes: trace on, commits, trace off, bill.
+//! A traced pass: trace on, commits, trace off, bill.
 //!
-//! *Owns*: what surrounds such a pass. *May not touch*: how the events are read (`inkstone_host`) or counted (`bill`).
+//! *Owns*: the steps around such a pass. *May not touch*: how the events are read (`inkstone_host`) or counted (`bill`).
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Billing {
 }
 
 impl Billing {
-    /// `None` where there is no block device.
+    /// `None` if there is no block device.
     pub fn of(site: &Site, timeline_commits: usize) -> Option<Self> {
         let mut layers = layers_of(&site.capabilities.directory);
         layers.first_mut()?.private = site.private;
@@ -44,7 +44,7 @@ impl Billing {
 /// Runs one pass under trace and makes its bill.
 ///
 /// # Errors
-/// What the pass or the trace answers.
+/// Those of the pass or the trace.
 pub fn bill_round(
     billing: &Billing,
     session: &Session<'_>,

@@ -1,6 +1,6 @@
 //! One cell of the lab: a way of writing with its sizes, its pass and the state of the page cache; and its name.
 //!
-//! *Owns*: which cells make sense, and how they are named. *May not touch*: files; the runner does.
+//! *Owns*: which cells are valid, and their names. *May not touch*: files, which are the runner's.
 
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice};
 
@@ -33,19 +33,19 @@ pub struct Cell {
     pub pass: Pass,
     /// The page cache before the pass.
     pub cache: Cache,
-    /// For the preparations in steps: bytes of a step; `None`: as [`Cell::step_bytes`] has it for this file.
+    /// For preparations in steps: bytes of a step; `None`: the default of [`Cell::step_bytes`].
     pub step_bytes: Option<u64>,
     /// Between preparation (or first pass) and the measured pass: a pause, in milliseconds.
     pub pause_ms: u64,
 }
 
-/// The sizes a cell takes when nothing else is said.
+/// The default bytes of one write.
 pub const WRITE_BYTES: u64 = 4096;
 /// 8 MiB: 2,048 commits of 4 KiB, seconds per arm on most disks.
 pub const FILE_BYTES: u64 = 8 << 20;
-/// What raft-engine and RocksDB reserve at a time is of this order.
+/// About as much as raft-engine and RocksDB reserve at a time.
 const STEP_BYTES_MAX: u64 = 1 << 20;
-/// A file has at least this many steps if nobody says otherwise: one step would be `fallocate` by another name.
+/// By default a file has at least this many steps: a single step would be the same as `fallocate`.
 const STEPS_MIN: u64 = 16;
 
 /// The smallest write, 512 B.
@@ -88,12 +88,12 @@ impl Cell {
         let (step_bytes, file_bytes) = (self.step_bytes(), self.file_bytes);
         if self.strategy.preparation.in_steps() && step_bytes >= file_bytes {
             return Err(format!(
-                "a step of {step_bytes} bytes is all of the file's {file_bytes}: that is one call, as without steps; take a \
+                "a step of {step_bytes} bytes covers the whole file of {file_bytes}: that is one call, as without steps; take a \
                  smaller --step-size or a larger --size"
             ));
         }
         if self.strategy.access == Access::Direct && self.cache == Cache::Cold {
-            return Err("cache cold says nothing with access direct, which goes past the page cache".into());
+            return Err("cache cold means nothing with access direct, which bypasses the page cache".into());
         }
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Cell {
     /// The part of [`Cell::check`] that is about sizes alone.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Cell::check`].
     pub fn check_sizes(&self) -> Result<(), String> {
         let Self { write_bytes, file_bytes, .. } = *self;
         let step_bytes = self.step_bytes();
@@ -111,7 +111,7 @@ impl Cell {
         if file_bytes == 0 || !file_bytes.is_multiple_of(write_bytes.max(4096)) {
             let unit = write_bytes.max(4096);
             return Err(format!(
-                "a file of {file_bytes} bytes is no multiple of {unit}: the write, and a block"
+                "a file of {file_bytes} bytes: take a multiple of {unit}, for whole writes and blocks"
             ));
         }
         if !step_bytes.is_multiple_of(4096) || step_bytes < write_bytes {
@@ -132,7 +132,7 @@ impl Cell {
         }
     }
 
-    /// A name that tells this cell from every other: the arm and the durability, and what differs from the default.
+    /// A unique name: the arm, the durability, and what differs from the default.
     pub fn name(&self) -> String {
         let mut parts = vec![self.arm()];
         if self.strategy.access != Access::Buffered {
@@ -158,7 +158,7 @@ impl Cell {
     }
 }
 
-/// A power-of-two size as people write it: `512B`, `4KiB`, `1MiB`, `2GiB`; others in bytes.
+/// A size as people write it: powers of two as `512B`, `4KiB`, `1MiB`, `2GiB`, others in bytes.
 pub fn size_name(bytes: u64) -> String {
     for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
         if bytes >= unit && bytes.is_multiple_of(unit) {

@@ -76,10 +76,13 @@ fn one<'a>(run: &'a Run, known: &Known) -> (Disk, Option<Durable<'a>>, u64) {
     let refused = if let Some(memory) = &known.memory {
         Some(format!("it is memory ({memory}), and nothing there survives a power loss"))
     } else if known.no_barriers {
-        Some("it is mounted without barriers, so that a sync does not reach the medium; mount it with barrier=1".into())
+        Some(
+            "it is mounted without barriers, so a sync does not reach the medium; mount it with barrier=1"
+                .into(),
+        )
     } else if let Some((cell, took_ns)) = too_fast(run) {
         Some(format!(
-            "{device} says that it has a volatile cache, and `{cell}` makes a write durable in {:.1} us: no medium behind a cache \
+            "{device} reports a volatile cache, yet `{cell}` makes a write durable in {:.1} us: no medium behind a cache \
              is that fast, so something below lies about flushes",
             took_ns as f64 / 1000.0
         ))
@@ -112,7 +115,7 @@ fn sentence(disks: &[Disk]) -> String {
     let way = first.best.as_deref().unwrap_or_default();
     let said = match others.iter().find(|disk| !told(disk)) {
         _ if others.is_empty() => format!(
-            "Give the log {}: it is the only one left, at {:.0} us per durable commit (`{way}`).",
+            "Put the log on {}: no other can carry it; {:.0} us per durable commit (`{way}`).",
             first.directory,
             us(first)
         ),
@@ -124,7 +127,7 @@ fn sentence(disks: &[Disk]) -> String {
             });
             let factors: Vec<String> = factors.collect();
             format!(
-                "Give the log {}: {:.0} us per durable commit (`{way}`), {}.",
+                "Put the log on {}: {:.0} us per durable commit (`{way}`), {}.",
                 first.directory,
                 us(first),
                 factors.join(", ")
@@ -146,10 +149,13 @@ fn sentence(disks: &[Disk]) -> String {
                 .collect();
             let why = match between.is_empty() {
                 true => FEW_ROUNDS.to_owned(),
-                false => format!("the ratio {} holds 1 or is within 3% of it", between.join(", ")),
+                false => format!(
+                    "the interval of the ratio {} includes 1 or is within 3% of it",
+                    between.join(", ")
+                ),
             };
             format!(
-                "{} and {} can't be told apart here: {:.0} us per durable commit on the first, {why}{slower}.",
+                "{} and {} tie: {:.0} us per durable commit on the first, {why}{slower}.",
                 first.directory,
                 ties.join(", "),
                 us(first),
@@ -193,14 +199,14 @@ mod tests {
     fn the_faster_disk_is_named_and_equal_ones_cannot_be_told_apart() {
         let (sentence, disks) = judge(&[place("/slow", 300.0), place("/fast", 100.0)], &none(2));
         assert!(
-            sentence.starts_with("Give the log /fast: 100 us")
-                || sentence.starts_with("Give the log /fast: 101 us"),
+            sentence.starts_with("Put the log on /fast: 100 us")
+                || sentence.starts_with("Put the log on /fast: 101 us"),
             "{sentence}"
         );
         assert!(sentence.contains("3.00 times as fast as /slow"), "{sentence}");
         assert_eq!(disks[0].directory, "/fast");
         let (sentence, _) = judge(&[place("/a", 100.0), place("/b", 101.0), place("/c", 900.0)], &none(3));
-        assert!(sentence.starts_with("/a and /b can't be told apart here: "), "{sentence}");
+        assert!(sentence.starts_with("/a and /b tie: "), "{sentence}");
         assert!(sentence.contains("slower: /c"), "{sentence}");
         let mut same = [place("/a", 100.0), place("/b", 300.0)];
         same[1].place.device = same[0].place.device.clone();
@@ -213,7 +219,7 @@ mod tests {
         let open = Known { no_barriers: true, ..Known::default() };
         let runs = [place("/ram", 1.0), place("/nobarrier", 20.0), place("/disk", 500.0)];
         let (sentence, disks) = judge(&runs, &[memory, open, Known::default()]);
-        assert!(sentence.starts_with("Give the log /disk: it is the only one left"), "{sentence}");
+        assert!(sentence.starts_with("Put the log on /disk: no other can carry it"), "{sentence}");
         assert!(sentence.contains("Not /ram: it is memory (zram0)"), "{sentence}");
         assert!(sentence.contains("Not /nobarrier: it is mounted without barriers"), "{sentence}");
         assert_eq!((disks[0].directory.as_str(), disks[1].refused.is_some()), ("/disk", true));
@@ -226,12 +232,12 @@ mod tests {
         }
         let (sentence, _) = judge(&[liar.clone(), place("/disk", 500.0)], &none(2));
         assert!(
-            sentence.starts_with("Give the log /disk") && sentence.contains("lies about flushes"),
+            sentence.starts_with("Put the log on /disk") && sentence.contains("lies about flushes"),
             "{sentence}"
         );
         liar.place.write_cache = Some("write through".into());
         let (sentence, _) = judge(&[liar, place("/disk", 500.0)], &none(2));
-        assert!(sentence.starts_with("Give the log /liar"), "{sentence}");
+        assert!(sentence.starts_with("Put the log on /liar"), "{sentence}");
         let (sentence, _) =
             judge(&[place("/ram", 1.0)], &[Known { memory: Some("tmpfs".into()), ..Known::default() }]);
         assert!(sentence.starts_with("None of these should carry a log. Not /ram"), "{sentence}");

@@ -31,7 +31,7 @@ pub fn finding(run: &Run) -> Option<Finding> {
     let Some(base) = base else {
         let sentence = format!(
             "On {} the fastest durable way is `{}`; the baseline is not durable or was not measured, so there is no \
-             figure beside it.",
+             comparison.",
             place_words(&run.place),
             best.cell.name
         );
@@ -99,8 +99,8 @@ fn sentence(
     let ties = ties_with(run, durable, best);
     let also = match ties.len() {
         0 => String::new(),
-        1 => format!(" (`{}` cannot be told from it)", ties[0]),
-        count => format!(" ({count} others cannot be told from it, `{}` among them)", ties[0]),
+        1 => format!(" (`{}` ties)", ties[0]),
+        count => format!(" ({count} others tie, `{}` among them)", ties[0]),
     };
     let gain = gain.filter(|gain| best.cell.name != base.cell.name && gain.verdict == Verdict::Faster);
     let Some(gain) = gain else {
@@ -137,18 +137,20 @@ fn ties_with<'a>(run: &Run, durable: &'a [Durable<'a>], best: &Durable<'_>) -> V
 fn why(best: &Durable<'_>, base: &Durable<'_>) -> String {
     let (what, other) = (&best.cell.what, &base.cell.what);
     let reason = if is_written(what) && !is_written(other) {
-        "because it overwrites blocks that are already written and the file's own, so that a commit needs no metadata"
+        "because it overwrites blocks that the file already owns and has written, so a commit needs no metadata"
     } else if what.access != other.access && what.access == "direct" {
-        "because it goes from memory to the device, past the page cache"
+        "because it bypasses the page cache"
     } else if what.durability != other.durability {
-        "because its sync asks for less than the other's"
+        "because its sync does less"
     } else if what.engine != other.engine {
-        "because of who makes the calls, as nothing else differs"
+        "because another engine makes the calls; nothing else differs"
     } else {
-        "because it asks the file system for less per commit"
+        "because a commit makes less work for the file system"
     };
     match (counts(base.measured), counts(best.measured)) {
-        (Some(base), Some(best)) => format!("{reason} (per commit, {base} against {best})"),
+        (Some(of_base), Some(of_best)) => {
+            format!("{reason}. Per commit: {of_best}; `{}`: {of_base}", base.cell.name)
+        }
         _ => reason.to_owned(),
     }
 }
@@ -166,7 +168,7 @@ fn role(what: &CellDescription) -> &'static str {
 
 fn why_not(run: &Run) -> &'static str {
     if run.place.copy_on_write == "always" {
-        "its copy on write puts every overwrite in a new place, so prepared and reused blocks gain little"
+        "copy on write puts every overwrite in a new place, so prepared and reused blocks gain little"
     } else {
         "the difference is inside the noise of this run, or below 3%"
     }
@@ -182,7 +184,7 @@ fn counts(measured: &Measured) -> Option<String> {
     let flushes = per(layer.flushes);
     Some(match bill.source {
         BillSource::Trace => {
-            format!("{:.1} writes of {kib:.1} KiB in all and {flushes:.1} flushes", per(own.requests))
+            format!("{:.1} writes ({kib:.1} KiB) and {flushes:.1} flushes", per(own.requests))
         }
         // Empty flushes count among the writes there, so their number would mislead.
         BillSource::SharedCounters => format!("about {kib:.1} KiB written and {flushes:.1} flushes"),
@@ -258,6 +260,23 @@ pub(crate) mod tests {
             found.sentence.contains("3.0 times") && found.sentence.contains("overwrites"),
             "{}",
             found.sentence
+        );
+    }
+
+    #[test]
+    fn the_counts_say_which_way_they_belong_to() {
+        let billed = |name: &str, us: f64, journal: u64| {
+            let mut made = cell(name, us, seen());
+            if let Outcome::Measured(measured) = &mut made.outcome {
+                measured.bill = Some(crate::table::samples::traced(journal, 1));
+            }
+            made
+        };
+        let sentence = of(run(vec![billed("new fsync", 300.0, 1), billed("reuse fsync", 100.0, 0)])).sentence;
+        let (_, counts) = sentence.split_once(". Per commit: ").expect("counts");
+        assert!(
+            counts.starts_with("1.0 writes (4.0 KiB) and 1.0 flushes; `new fsync`: 2.0 writes ("),
+            "{sentence}"
         );
     }
 

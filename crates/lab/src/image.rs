@@ -123,7 +123,7 @@ impl Image {
         if direct != (mode == LoopMode::Direct) {
             let is = if direct { "direct" } else { "buffered" };
             return Err(CellError::Invalid(format!(
-                "the loop device is {is}, and {} was asked for",
+                "the loop device is {is}, but {} was asked for",
                 mode.name()
             )));
         }

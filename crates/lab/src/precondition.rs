@@ -14,8 +14,8 @@ named_choice! {
     /// What is done to the device before each round.
     Precondition, "precondition" {
         None = "none", "nothing: the device as it is";
-        Fill = "fill", "free space written with random bytes and given back without a discard, so that the device knows no free block";
-        Trim = "trim", "free space discarded (FITRIM; root), so that the device knows every free block";
+        Fill = "fill", "free space filled with random bytes and freed without a discard, so that the device sees no free block";
+        Trim = "trim", "free space discarded (FITRIM; root), so that the device sees every free block";
     }
 }
 
@@ -80,7 +80,7 @@ impl Condition {
         let options = site.capabilities.mount.options.as_deref();
         if let Some(option) = discards(options) {
             return Err(CellError::Invalid(format!(
-                "the mount gives blocks back to the device as soon as they are free ({option}), so that none stays filled: remount it \
+                "the mount discards blocks as soon as they are free ({option}), which undoes the fill: remount it \
                  with nodiscard"
             )));
         }
@@ -103,7 +103,7 @@ fn fill_bytes(free_bytes: u64, room_bytes: u64, asked_bytes: Option<u64>) -> Res
         None if most_bytes > 0 => Ok(most_bytes),
         Some(bytes) if bytes <= most_bytes => Ok(bytes.next_multiple_of(PIECE_BYTES).min(most_bytes)),
         _ => Err(format!(
-            "there is no room to fill: {free_bytes} bytes are free, of which {left_bytes} are for the cells and for others"
+            "there is no room to fill: {free_bytes} bytes are free, and {left_bytes} of them are kept for the cells and for others"
         )),
     }
 }
@@ -155,12 +155,12 @@ impl Preconditioned {
         let most = crate::table::numbers::bytes(self.bytes.iter().copied().max().unwrap_or(0) as f64);
         match self.kind.as_str() {
             "fill" => format!(
-                "precondition fill: before each round up to {most} bytes of free space written and given back"
+                "precondition fill: before each round up to {most} bytes of free space were filled and freed"
             ),
             "trim" => format!(
-                "precondition trim: before each round free space discarded, up to {most} bytes by the kernel's count"
+                "precondition trim: before each round free space was discarded, up to {most} bytes by the kernel's count"
             ),
-            other => format!("precondition {other}: nothing done to the device"),
+            other => format!("precondition {other}: nothing was done to the device"),
         }
     }
 }

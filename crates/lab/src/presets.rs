@@ -11,12 +11,12 @@ use crate::stage::Leftover;
 named_choice! {
     /// A named set of cells.
     Preset, "preset" {
-        Quick = "quick", "what `inkstone lab` runs: the durable ways that matter, against the naive one";
-        E1 = "e1", "ways to write a durable log, files left over from the round before";
+        Quick = "quick", "the cells of `inkstone lab`: the durable ways that matter, compared with the naive one";
+        E1 = "e1", "ways to write a durable log, with files left over from the previous round";
         E1Removed = "e1-removed", "the same, each file removed after its turn";
         E1Order = "e1-order", "the same arms as published, in another fixed order";
         E2 = "e2", "first and second pass over a prepared file, synced and unsynced";
-        Wal = "wal", "a log that grows by records of 512 B: reserved a step ahead, with KEEP_SIZE and with mode 0";
+        Wal = "wal", "a log that grows by records of 512 B, reserved a step ahead with KEEP_SIZE and with mode 0";
         E6 = "e6", "ways of doing I/O: calls, streams, mappings, direct, io_uring, AIO";
     }
 }

@@ -388,7 +388,7 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
     notes.extend(cut_short(&arms));
     if let Err(reason) = &site.trace {
         notes.push(format!(
-            "device counts (~) are the whole device's, shared with every process; as root the lab traces each \
+            "device counts (~) are those of the whole device, with all processes; as root the lab traces each \
              request of each commit: {reason}"
         ));
     }
@@ -416,11 +416,12 @@ fn cut_short(arms: &[Arm]) -> Option<String> {
         (share < 99.95).then(|| format!("`{}` after {share:.0}%", arm.name))
     };
     let cut: Vec<String> = arms.iter().filter_map(share).collect();
-    (!cut.is_empty()).then(|| format!("passes that a limit ended before the file's end: {}", cut.join(", ")))
+    (!cut.is_empty())
+        .then(|| format!("passes that a limit stopped before the end of the file: {}", cut.join(", ")))
 }
 
 fn unchecked_note(reason: String) -> String {
-    format!("the files' block states could not be checked: {reason}")
+    format!("the states of the files' blocks could not be checked: {reason}")
 }
 
 fn cell_result(site: &Site, arm: Arm, base: &[Round], plan: &Plan, base_name: Option<&str>) -> CellResult {

@@ -105,7 +105,7 @@ pub fn score(
 ) -> Result<LabResult, LabError> {
     if !kinds.is_empty() && !is_root() {
         let text =
-            "making and mounting file systems needs root: run it with sudo, or leave --file-systems out";
+            "creating and mounting file systems needs root: run it with sudo, or leave --file-systems out";
         return Err(LabError::Refused(text.into()));
     }
     let mut started = Started::new(context);
@@ -205,7 +205,7 @@ fn cells(file_bytes: u64) -> Vec<Cell> {
 fn find_plan(effort: &Effort) -> Plan {
     Plan {
         name: "score".into(),
-        title: "The rule and the tuned choice, head to head with the best durable way".into(),
+        title: "The rule and the tuned choice against the best durable way".into(),
         cells: cells(effort.file_bytes),
         baseline: 0,
         rounds: effort.find_rounds,
@@ -279,7 +279,7 @@ fn why_not(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Measured(_) => None,
         Outcome::Invalid { reason } => Some(reason.clone()),
-        Outcome::NotRun => Some("it was ended before".into()),
+        Outcome::NotRun => Some("it was stopped before".into()),
     }
 }
 

@@ -38,11 +38,11 @@ impl Site {
         let file_system = &self.capabilities.mount.file_system;
         match self.capabilities.direct {
             DioAlignment::Refused => {
-                Err(format!("{file_system} has no O_DIRECT here: it would go through memory all the same"))
+                Err(format!("{file_system} has no O_DIRECT here: writes would still go through memory"))
             }
             DioAlignment::Bytes { offset, .. } if !cell.write_bytes.is_multiple_of(offset.into()) => {
                 Err(format!(
-                    "O_DIRECT takes multiples of {offset} bytes here, and a write has {}",
+                    "O_DIRECT takes multiples of {offset} bytes here, but a write has {}",
                     cell.write_bytes
                 ))
             }
@@ -65,7 +65,7 @@ pub enum SiteError {
     Io(#[from] inkstone_io::Error),
     /// Not enough free bytes, found before the first write.
     #[error(
-        "{directory}: {needed_bytes} bytes are needed and {free_bytes} are free; take another directory, or measure \
+        "{directory}: {needed_bytes} bytes are needed, but {free_bytes} are free; take another directory, or measure \
          less at once (smaller files, fewer ways)"
     )]
     NoRoom {
@@ -162,7 +162,7 @@ pub fn place_of(capabilities: &Capabilities, name: &str) -> Place {
         name: name.into(),
         directory: capabilities.directory.display().to_string(),
         file_system: capabilities.mount.file_system.clone(),
-        mount_options: capabilities.mount.options.clone().unwrap_or_else(|| "not known".into()),
+        mount_options: capabilities.mount.options.clone().unwrap_or_else(|| "unknown".into()),
         journal: capabilities.journal,
         copy_on_write: match capabilities.copy_on_write {
             CopyOnWrite::Never => "no".into(),

@@ -201,7 +201,7 @@ fn check_state(file: &OsFile, cell: &Cell) -> Result<Option<String>, CellError> 
     let map = match ExtentMap::of(file.std_file(), file.path()) {
         Ok(map) => map,
         Err(error) if error.is_unsupported() => {
-            return Ok(Some("this file system does not tell where a file's blocks are (FIEMAP)".into()));
+            return Ok(Some("this file system does not report where a file's blocks are (FIEMAP)".into()));
         }
         Err(error) => return Err(error.into()),
     };
@@ -225,7 +225,7 @@ fn check_state(file: &OsFile, cell: &Cell) -> Result<Option<String>, CellError> 
         coverage.shared_bytes
     );
     Err(CellError::Invalid(format!(
-        "its {bytes} bytes should be {}, and are: {found} (bytes, by FIEMAP)",
+        "its {bytes} bytes should be {}, but are: {found} (bytes, by FIEMAP)",
         claim.words()
     )))
 }
@@ -242,7 +242,7 @@ impl Claim {
         match self {
             Self::Empty => "a hole",
             Self::Unwritten => "reserved and unwritten",
-            Self::Written => "written and its own",
+            Self::Written => "written and owned by the file",
         }
     }
 }

@@ -36,14 +36,14 @@ pub fn of_place(capabilities: &Capabilities) -> Vec<Warning> {
         warnings.push(warning(
             "memory",
             format!("{memory} is memory: nothing written here is durable, whatever the call says"),
-            "run the lab in a directory on the disk that you mean",
+            "run the lab in a directory on the disk that you want to measure",
         ));
     }
     if matches!(mount.file_system.as_str(), "overlay" | "fuse" | "fuseblk" | "9p" | "virtiofs") {
         warnings.push(warning(
             "stacked",
             format!(
-                "{} passes files on to another file system, whose ways are not visible here",
+                "{} passes files on to another file system, which is not visible here",
                 mount.file_system
             ),
             "run the lab on the volume itself (in a container: on a mounted volume, not in the image)",
@@ -66,7 +66,7 @@ pub fn of_place(capabilities: &Capabilities) -> Vec<Warning> {
     if mount.options.is_none() {
         warnings.push(warning(
             "barriers-not-known",
-            "the mount's options are not known: whether a sync flushes the device's cache is not known either",
+            "the mount's options are unknown, and so is whether a sync flushes the device's cache",
             "run the lab where /proc/self/mountinfo can be read and shows this mount",
         ));
     }
@@ -105,9 +105,9 @@ fn cpu_busy((busy_before, all_before): (u64, u64), (busy_after, all_after): (u64
         warning(
             "cpu-busy",
             format!(
-                "{percent}% of the CPUs were in use by others before the run: commits wait for a CPU as well"
+                "other processes used {percent}% of the CPUs before the run, so commits wait for a CPU too"
             ),
-            "stop the other load: medians suffer less from it than means and tails",
+            "stop the other load; it affects medians less than means and tails",
         )
     })
 }
@@ -119,8 +119,8 @@ fn device_busy(capabilities: &Capabilities, span: &BlockStat) -> Option<Warning>
     (per_s > BUSY_PER_S).then(|| {
         warning(
             "device-busy",
-            format!("{} served {per_s} requests a second of others before the run", device.name),
-            "stop the other load, or read only the ratios, which are paired round by round",
+            format!("{} served {per_s} requests a second for other processes before the run", device.name),
+            "stop the other load, or use only the ratios, which are paired round by round",
         )
     })
 }
@@ -128,7 +128,7 @@ fn device_busy(capabilities: &Capabilities, span: &BlockStat) -> Option<Warning>
 /// What the machine gives reason to say.
 pub fn of_machine(machine: &Machine) -> Vec<Warning> {
     let slow = machine.governor.as_deref() == Some("powersave");
-    let text = "the CPU's governor is powersave: short waits let it slow down";
+    let text = "the CPU's governor is powersave: the CPU slows down in short waits";
     let cure = "set the governor to performance (cpupower frequency-set -g performance)";
     slow.then(|| warning("powersave", text, cure)).into_iter().collect()
 }
@@ -145,10 +145,10 @@ pub fn of_full_disk<'a>(name: &str, reasons: impl Iterator<Item = Option<&'a str
         warning(
             DISK_FULL_WARNING,
             format!(
-                "{name}: {failed} of {} ways were not measured: the disk filled up during the run",
+                "{name}: {failed} of {} ways were not measured, because the disk filled up during the run",
                 reasons.len()
             ),
-            "free some room, or measure in another directory; what others wrote meanwhile counts too",
+            "free some space, or measure in another directory; other processes may have filled the disk too",
         )
     })
 }
@@ -177,7 +177,7 @@ pub fn of_run(run: &Run) -> Vec<Warning> {
         warnings.push(warning(
             "flush-too-fast",
             format!("{name}: a sync takes {took_ns} ns, and no medium behind a volatile cache is that fast"),
-            "look for a RAM disk, a hypervisor with cache=unsafe, or barriers switched off below",
+            "check for a RAM disk, a hypervisor with cache=unsafe, or barriers switched off below",
         ));
     }
     warnings.extend(spread(run, &cells));
@@ -234,7 +234,7 @@ fn spread(run: &Run, cells: &[(String, Measured)]) -> Option<Warning> {
                 name_of(run),
                 high / low
             ),
-            "quiet the machine, or take more rounds: intervals shrink with their number",
+            "stop other load, or take more rounds: more rounds make intervals narrower",
         )
     })
 }

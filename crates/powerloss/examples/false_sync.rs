@@ -1,12 +1,12 @@
-//! Whether a file system calls a sync a success whose journal write has failed. No log of ours is in it: plain files.
+//! Does a file system report success for a sync whose journal write has failed? Plain files, no log of ours.
 //!
 //! *Owns*: the experiment behind assumption A13 of docs/assumptions.md. *May not touch*: the log.
 //!
 //! One thread writes blocks of a file whose blocks are only reserved, with fdatasync after each: every one needs the journal.
-//! Another makes files and syncs them. Then each write outside of the first file's blocks fails, and the file system shuts
-//! down. What the first thread was told was durable is looked for on what had reached the disk, flushed or not.
+//! Another creates files and syncs them. Then each write outside of the first file's blocks fails, and the file system shuts
+//! down. The blocks whose sync succeeded for the first thread are then read from what had reached the disk, flushed or not.
 //!
-//! `cargo run --release -p inkstone-powerloss --example false_sync -- [ROUNDS [FILE_SYSTEM ...]]` (root; under load it shows sooner)
+//! `cargo run --release -p inkstone-powerloss --example false_sync -- [ROUNDS [FILE_SYSTEM ...]]` (as root; under load it happens sooner)
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -22,7 +22,7 @@ use inkstone_powerloss::kernel::machine::{FsKind, Machine};
 const BLOCK_BYTES: usize = 4096;
 const BLOCKS: u64 = 256;
 
-/// What the first thread was told: how many blocks were synced; of those, after how many the file system still answered
+/// What the first thread saw: how many blocks were synced; of those, after how many the file system still answered
 /// `fstat`; and after how many it took a new time stamp for the file, and another one after that.
 #[derive(Default)]
 struct Told {

@@ -1,11 +1,11 @@
-//! Whether a file system shows old bytes of a synced file, in the same mount, after a write to the file's own place failed. No log
-//! of ours is in it.
+//! Does a file system show old bytes of a synced file, in the same mount, after a write to the file's own place failed? No log
+//! of ours is involved.
 //!
 //! *Owns*: the experiment behind what `faults/told.rs` allows on ext4 with data=journal. *May not touch*: the log.
 //!
 //! A file is written and synced twice, with other bytes the second time; with data=journal those are in the journal then. Now
-//! the one write that brings a block home fails, the cache is asked to forget the file, and it is read: in this mount, and
-//! after a power cut on a sound disk.
+//! the one write that brings a block to its own place fails, the page cache drops the file, and the file is read: in this mount,
+//! and after a power cut on a sound disk.
 //!
 //! `cargo run --release -p inkstone-powerloss --example old_bytes -- [FILE_SYSTEM ...]` (root)
 
@@ -48,7 +48,7 @@ fn one(machine: &Machine, kind: FsKind) -> Result<(), String> {
     let file = File::options().write(true).open(&path).map_err(words)?;
     arm(Fault::WriteData, &disk, &sectors_of_log(&directory)?, 0);
     let synced = file.write_all_at(&[2; BLOCKS * BLOCK_BYTES], 0).and_then(|()| file.sync_all());
-    // Brings home what is only in the journal.
+    // Writes what is only in the journal to its own place.
     let _ = std::process::Command::new("sync").status();
     let fired = mend(&disk);
     let here = others(&path, 2);

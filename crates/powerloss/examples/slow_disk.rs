@@ -1,5 +1,5 @@
-//! How commits per second follow from what a flush costs: a log on disks whose flushes are slowed down. The model of
-//! docs/performance.md, checked where the latency is known.
+//! How commits per second follow from the cost of a flush: a log on disks whose flushes are slowed down. It checks the model of
+//! docs/performance.md where the latency is known.
 //!
 //! *Owns*: the disks and the loads. *May not touch*: the log's insides.
 //!
@@ -16,7 +16,7 @@ use inkstone_powerloss::kernel::machine::{FsKind, Machine};
 const THREADS: [usize; 4] = [1, 2, 8, 64];
 const GIVEN_UP_EVERY: u64 = 8192;
 
-/// Commits a second of so many threads that each wait for their records of 128 bytes, and records per group.
+/// Commits per second of this many threads, each of which waits for its records of 128 bytes; and records per group.
 fn load(log: &Log, threads: usize, time: Duration) -> inkstone::Result<(f64, f64)> {
     let before = log.stats();
     let begun = Instant::now();

@@ -1,11 +1,11 @@
-//! Whether ext4 without a journal writes an inode that another thread is changing: fields of now, a checksum of before. No log
-//! of ours is in it: plain files.
+//! Does ext4 without a journal write an inode while another thread changes it, with new fields and the old checksum? Plain
+//! files, no log of ours.
 //!
 //! *Owns*: the experiment behind assumption A15 of docs/assumptions.md. *May not touch*: the log.
 //!
 //! One thread overwrites a block of a file and syncs it with fsync, which writes the block of the inode table that the file's
-//! inode is in. Another makes and removes files in the same directory, whose inode is in that block. Every block of inodes that
-//! reaches the disk is looked at: is the checksum of each inode right? Where one is not, the power goes at that write, e2fsck
+//! inode is in. Another creates and removes files in the same directory, whose inode is in that block. Every block of inodes that
+//! reaches the disk is checked: is the checksum of each inode right? Where one is not, the power is cut at that write, e2fsck
 //! repairs what it finds, and the file system is mounted.
 //!
 //! `cargo run --release -p inkstone-powerloss --example torn_inode -- [SECONDS]` (root, /dev/fuse, loop devices)
@@ -112,11 +112,11 @@ struct Seen {
     of_directory: u64,
     of_others: u64,
     states: u64,
-    /// What was said where the file system did not come up, and how often.
+    /// The messages where the file system did not mount, and how often each came.
     refused: BTreeMap<String, u64>,
 }
 
-/// The two threads, and what reached the disk meanwhile; gives the directory's inode number too.
+/// Runs the two threads; returns what reached the disk meanwhile, and the directory's inode number.
 fn record(machine: &Machine) -> Result<(Image, Recording, u64), String> {
     let words = |error: std::io::Error| error.to_string();
     let disk = machine.new_disk(KIND)?;

@@ -1,25 +1,24 @@
-//! What a run of a power-loss lab has shown, for machines and for people: which log on which file system, how many
+//! The result of a run of a power-loss lab, for machines and for people: which log on which file system, how many
 //! states of how many, from which seeds, and what was found.
 //!
-//! *Owns*: the certificate and its words. *May not touch*: how states are made or judged.
+//! *Owns*: the certificate and its text. *May not touch*: how states are made or judged.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-/// What one run has shown. `inkstone powerloss ... --certificate FILE` writes a
-/// list of them as JSON.
+/// The result of one run. `inkstone powerloss ... --certificate FILE` writes a list of them as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
     /// Which lab: `sim`, `run`, `kill`, `strategies`, `faults`, `any`.
     pub lab: String,
     /// The version of Inkstone.
     pub inkstone: String,
-    /// The kernel, as `uname -r` tells it.
+    /// The kernel, as `uname -r` prints it.
     pub kernel: String,
-    /// The command that does the same again.
+    /// The command that repeats the run.
     pub command: String,
-    /// What was put to the test: strategy, segment size and the like, in words.
+    /// What was tested: strategy, segment size and the like, in words.
     pub subject: String,
     /// The file system, or `simulated`.
     pub file_system: String,
@@ -27,7 +26,7 @@ pub struct Certificate {
     pub seed: u64,
     /// How many seeds from there.
     pub seeds: u64,
-    /// What was looked at, class by class.
+    /// What was checked, class by class.
     pub classes: Vec<Class>,
     /// How long it took, s.
     pub seconds: f64,
@@ -44,12 +43,11 @@ pub struct Class {
     pub name: String,
     /// States that were opened, read and compared.
     pub states: u64,
-    /// States that there are at the cuts that were looked at, as a power of two where they are many; `None` where
-    /// nobody can tell.
+    /// The binary logarithm of the number of states that are possible at the checked cuts; `None` where it is unknown.
     pub possible_log2: Option<f64>,
-    /// States of these that a shown equivalence stands for, and that were not opened themselves.
+    /// States that are equal to an opened one, and were not opened themselves.
     pub covered: u64,
-    /// Seconds of one core that went into it, where they were measured.
+    /// Core seconds spent, where they were measured.
     #[serde(default)]
     pub core_seconds: Option<f64>,
 }
@@ -97,7 +95,7 @@ impl Display for Certificate {
                 None => {}
             }
             match class.per_second() {
-                Some(rate) => writeln!(f, "; {rate:.0} a second and core")?,
+                Some(rate) => writeln!(f, "; {rate:.0} a second per core")?,
                 None => writeln!(f)?,
             }
         }
@@ -108,7 +106,7 @@ impl Display for Certificate {
             writeln!(f, "  BROKEN: {}\n    again: {}", violation.what, violation.command)?;
         }
         let verdict = match (self.is_clean(), self.states()) {
-            (true, 0) => "nothing was looked at",
+            (true, 0) => "nothing was checked",
             (true, _) => "every promise held",
             (false, _) => "promises were broken",
         };
@@ -125,7 +123,7 @@ impl Display for Certificate {
     }
 }
 
-/// The kernel, as `uname -r` tells it.
+/// The kernel, as `uname -r` prints it.
 pub fn kernel() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
     release.map_or_else(|_| "of an unknown release".into(), |release| release.trim().to_owned())
@@ -153,7 +151,7 @@ mod tests {
             not_run: vec!["it needs root".into()],
         };
         let said = certificate.to_string();
-        assert!(said.contains("nothing was looked at in 0 states") && !said.contains("held"), "{said}");
+        assert!(said.contains("nothing was checked in 0 states") && !said.contains("held"), "{said}");
         certificate.classes = vec![class(3)];
         assert!(certificate.to_string().contains("every promise held in 3 states"));
     }

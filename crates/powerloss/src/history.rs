@@ -1,6 +1,6 @@
 //! Histories of every operation, from a seed.
 //!
-//! *Owns*: the operations, what each means to the model, carrying them out. *May not touch*: how a crash is looked at.
+//! *Owns*: the operations, what each means to the model, carrying them out. *May not touch*: how a crash is checked.
 
 use inkstone::{Error, Log, Lsn};
 use inkstone_io::Directory;
@@ -8,14 +8,14 @@ use inkstone_io::Directory;
 use crate::model::{Allowed, Model};
 use crate::sim::variant::RECORD_BYTES_MAX;
 
-/// What somebody does with a log. Places are relative, so that a history stays one when operations are left out.
+/// One operation on a log. Positions are relative, so that a history stays valid when operations are left out.
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Append a record of so many bytes, and wait.
+    /// Append a record of this many bytes, and wait.
     Append(usize),
     /// Append several, then one sync.
     Several(Vec<usize>),
-    /// Append, and let go.
+    /// Append, and do not wait.
     LetGo(usize),
     /// `append_batch`, and wait.
     Batch(Vec<usize>),
@@ -23,19 +23,19 @@ pub enum Op {
     Try(usize),
     /// `sync`: everything appended so far.
     Sync,
-    /// One step of the thread that makes files ready, then a sync.
+    /// One step of the background thread, which prepares files; then a sync.
     Prepare,
-    /// To so many 255ths of what is there: 255 gives all up.
+    /// At this many 255ths of the records: 255 truncates all.
     TruncateBefore(u8),
-    /// To so many 255ths of what is there: 0 leaves nothing.
+    /// At this many 255ths of the records: 0 leaves none.
     TruncateAfter(u8),
     /// Close, and open.
     Reopen,
-    /// Drop (which commits and says nothing), and open.
+    /// Drop (which commits and reports nothing), and open.
     Drop,
     /// Kill the process, and open.
     Kill,
-    /// The power goes within this one, and the history goes on with what is found. Only [`rough`] draws it.
+    /// The power is cut within this one, and the history continues with what is found. Only [`rough`] draws it.
     PowerCut(Box<Op>),
 }
 
@@ -44,7 +44,7 @@ fn size(rng: &mut fastrand::Rng) -> usize {
         0 => 0,
         1..=4 => rng.usize(..200),
         5 | 6 => rng.usize(..3000),
-        // The group ends at a block's end, or around it.
+        // The group ends at the end of a block, or close to it.
         7 => 4096 - 48 - 24 - 16 + rng.usize(..32),
         8 | 9 => rng.usize(..12_000),
         10 => RECORD_BYTES_MAX,
@@ -58,17 +58,17 @@ fn sizes(rng: &mut fastrand::Rng) -> Vec<usize> {
     (0..count).map(|_| size(rng).min(largest)).collect()
 }
 
-/// What a history is mostly made of.
+/// What a history mostly consists of.
 #[derive(Debug, Clone, Copy)]
 enum Taste {
     Mixed,
-    /// Openings, which use up what a segment keeps for control groups.
+    /// Openings, which use up the room that a segment reserves for control groups.
     Openings,
-    /// Cuts at both ends, in a row.
+    /// Truncations at both ends, in a row.
     Cuts,
     /// Large records: a roll every other time.
     Rolls,
-    /// Large records, given up soon: every segment after the first few has the blocks of an older one.
+    /// Large records, truncated soon: every segment after the first few has the blocks of an older one.
     Recycling,
 }
 
@@ -79,7 +79,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Op> {
     operations(&mut rng, taste, length)
 }
 
-/// A history in which segments are used again and again.
+/// A history in which segments are recycled again and again.
 pub fn recycling_history(seed: u64, length: usize) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6F6C_6420_626C_6F63);
     operations(&mut rng, Taste::Recycling, length)
@@ -118,11 +118,11 @@ fn operations(rng: &mut fastrand::Rng, taste: Taste, length: usize) -> Vec<Op> {
     (0..length).map(&mut operation).collect()
 }
 
-/// A history of `length` operations in which the power goes again and again, and records whose frames end where blocks do:
-/// what one crash has left lies where the next writer's bytes would, and fits.
+/// A history of `length` operations with many power cuts, and records whose frames end where blocks do: what one crash has
+/// left is where the next writer's bytes would be, and fits.
 pub fn rough(seed: u64, length: usize) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x726F_7567_6821_2121);
-    // With padding a group begins with a block: 48 bytes of it, and 24 of each frame, are not the records'.
+    // With padding a group begins with a block: 48 bytes of it, and 24 of each frame, are headers.
     const FIRST: usize = 4096 - 48 - 24;
     const NEXT: usize = 4096 - 24;
     let mut operation = |_| {
@@ -140,7 +140,7 @@ pub fn rough(seed: u64, length: usize) -> Vec<Op> {
     (0..length).map(&mut operation).collect()
 }
 
-/// What an operation may leave when it is cut short, and what it must leave when it is done.
+/// What an operation may leave when a crash interrupts it, and what it must leave when it returns.
 pub struct Plan {
     /// What a crash within it may leave.
     pub during: Allowed,
@@ -183,7 +183,7 @@ pub fn plan(operation: &Op, before: &Model) -> Plan {
     if let Op::TruncateAfter(_) = operation {
         during = Allowed { cut: Some(lsn.get()), ..before.allowed() };
     }
-    // Whatever makes one thing durable makes everything before it durable.
+    // An operation that makes one record durable makes everything before it durable.
     if !matches!(operation, Op::LetGo(_) | Op::Kill | Op::Drop) {
         after.acked = after.last();
     }
@@ -194,7 +194,11 @@ pub fn plan(operation: &Op, before: &Model) -> Plan {
 pub fn carry_out<D: Directory>(log: &Log<D>, operation: &Op, plan: &Plan) -> inkstone::Result<()> {
     let appended = |count: usize| &plan.after.records[plan.after.records.len() - count..];
     let expect = |lsn: Lsn, wanted: u64| {
-        if lsn.get() == wanted { Ok(()) } else { Err(Error::Invalid(format!("{lsn} and not {wanted}"))) }
+        if lsn.get() == wanted {
+            Ok(())
+        } else {
+            Err(Error::Invalid(format!("LSN {lsn} instead of {wanted}")))
+        }
     };
     let last = plan.after.last();
     match operation {

@@ -1,18 +1,18 @@
-//! Keeping what a broken promise left behind, for whoever looks at it.
+//! Keeping what a broken promise left behind, so that people can examine it.
 //!
 //! *Owns*: copying a directory as it is. *May not touch*: the directory that is copied.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Copies the directory `from` to a new one in `parent`, and says where it is: `name`, or with a number behind it.
+/// Copies the directory `from` to a new one in `parent` and returns its path: `name`, or `name` with a number.
 ///
 /// # Errors
 /// Which file could not be copied, and why.
 pub fn keep(from: &Path, parent: &Path, name: &str) -> Result<PathBuf, String> {
     let mut kept = parent.join(name);
     let mut number = 1;
-    // What an earlier run has kept stays as it is.
+    // Copies of earlier runs stay as they are.
     while kept.exists() {
         number += 1;
         kept = parent.join(format!("{name}-{number}"));

@@ -1,7 +1,7 @@
-//! The labs, put to the test: which of them notices which mistake that is built into the log, and after how many states.
+//! A test of the labs: which of them notices which mistake that is built into the log, and after how many states.
 //!
 //! *Owns*: the labs by name, how each is run over seeds with a mistake built in, the table of what they found. *May not
-//! touch*: how a mistake is made (`inkstone::mistake`), how a lab judges.
+//! touch*: how a mistake is built in (`inkstone::mistake`), how a lab judges.
 
 use std::fmt::{self, Display, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use crate::sim::run::Run;
 use crate::sim::threads;
 use crate::sim::variant::{SEGMENT_BYTES, Variant, variant};
 
-/// Mistakes about threads, for which the labs here are no match: the explorer catches them (docs/interleavings.md).
+/// Mistakes about threads, which the labs here cannot catch: the explorer does (docs/interleavings.md).
 pub const EXPLORED: [Mistake; 8] = [
     Mistake::WakesUnderLock,
     Mistake::CutFuturesForgotten,
@@ -33,25 +33,25 @@ pub const EXPLORED: [Mistake; 8] = [
 ];
 
 inkstone_io::named_choice! {
-    /// A lab that knows nothing of the mistakes that there are.
+    /// A lab that knows nothing of the built-in mistakes.
     Lab, "lab" {
         Explore = "explore", "histories of every operation, crashed at every instant";
-        Recovery = "recovery", "crashed again, while what was found is opened, and after that";
-        Rough = "rough", "histories that go on after power cuts, of records that fit where others lay";
-        Killed = "killed", "a process that is killed at any call, then the power";
+        Recovery = "recovery", "crashed again, while the log is opened and afterwards";
+        Rough = "rough", "histories that continue after power cuts, with records that fit where others were";
+        Killed = "killed", "a process killed at any call, then a power cut";
         Faults = "faults", "errors at any operation";
-        Full = "full", "a full disk, or a budget that is used up";
-        Lies = "lies", "a write that is lost, or lands elsewhere";
+        Full = "full", "a full disk, or a used-up budget";
+        Lies = "lies", "a write that is lost or lands elsewhere";
         Rot = "rot", "bits that change at rest";
         Readers = "readers", "readers and an archiver beside the writer, and a second writer";
-        Threads = "threads", "threads that append while the power goes; the scheduler has a say";
+        Threads = "threads", "threads that append while the power is cut; depends on the scheduler";
     }
 }
 
-/// The promise that was seen broken, and what it took.
+/// A broken promise, and how long it took to find.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caught {
-    /// Disks (or rounds of looks of readers) that were judged up to then.
+    /// Disks (for readers: rounds of checks) that were judged before it.
     pub states: u64,
     /// The seed of the history.
     pub seed: u64,
@@ -59,12 +59,12 @@ pub struct Caught {
     pub why: String,
 }
 
-/// How much is tried before a lab is said not to notice.
+/// How much is tried before a lab counts as not noticing.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
     /// Histories.
     pub seeds: u64,
-    /// States; the history in which it is passed is the last.
+    /// States; the history that passes this number is the last.
     pub states: u64,
 }
 
@@ -77,7 +77,7 @@ const BOUND: Bound = Bound { seeds: 400, states: 3_000 };
 /// ...or, where no lab does, within this.
 const FAR: Bound = Bound { seeds: 4_000, states: 60_000 };
 
-/// Threads are about as many states a seed as others are in ten.
+/// The threads lab has about ten times as many states per seed as the others.
 pub const THREADS: Bound = Bound { seeds: 16, states: 20_000 };
 
 /// A lab that catches a mistake.
@@ -90,7 +90,7 @@ pub struct Catch {
 }
 
 impl Lab {
-    /// Whether everything follows from the seed. Where threads run, only that a mistake is caught can be said.
+    /// Whether everything follows from the seed. With threads, only the fact that a mistake is caught does not vary.
     pub fn is_of_the_seed(self) -> bool {
         self != Self::Threads
     }
@@ -133,7 +133,7 @@ fn caught_by(lab: Lab, mistake: Mistake, bound: Bound) -> Option<Catch> {
     Some(Catch { lab, states })
 }
 
-/// Runs a lab over the seeds from `first` on, until a promise is seen broken. Without a mistake it never is.
+/// Runs a lab over the seeds from `first` on, until it finds a broken promise. Without a mistake it never does.
 pub fn hunt(lab: Lab, mistake: Option<Mistake>, first: u64, bound: Bound) -> Option<Caught> {
     let mut states = 0;
     for seed in first..first + bound.seeds {
@@ -185,7 +185,7 @@ fn run(variant: Variant, seed: u64, effort: Effort, is_rough: bool, states: &mut
     result
 }
 
-/// Where a history fails at many places, a little is looked at in each.
+/// Where a history fails at many places, a little is checked in each.
 const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
 
 fn faulty(
@@ -202,7 +202,7 @@ fn faulty(
     result.map(|()| run)
 }
 
-/// A history in which who closes has something to lose.
+/// A history in which a close has unsynced records to lose.
 fn with_something_let_go(seed: u64) -> Vec<Op> {
     let operations = history(seed, 24).into_iter().flat_map(|operation| match operation {
         Op::Reopen | Op::Drop => vec![Op::LetGo(5000), Op::Reopen],
@@ -211,7 +211,7 @@ fn with_something_let_go(seed: u64) -> Vec<Op> {
     operations.collect()
 }
 
-/// Faults by rate; or by plan, and then what failed is tried again at once, or not.
+/// Faults by rate; or by plan, where a failed operation is retried at once, or not.
 fn faults(mut variant: Variant, seed: u64, states: &mut u64) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6661_756C_7473_2121);
     let operations = with_something_let_go(seed);
@@ -248,7 +248,7 @@ fn faults(mut variant: Variant, seed: u64, states: &mut u64) -> Result<(), Strin
 fn full(seed: u64, mistake: Option<Mistake>, states: &mut u64) -> Result<(), String> {
     let Variant { mut disk, options } = variant(seed);
     let room = SEGMENT_BYTES * (2 + seed % 3) + 4096 * (seed % 16);
-    // Padded, four openings of a full disk use up what a segment keeps for control groups: there are none then.
+    // With padding, four openings of a full disk use up the room that a segment reserves for control groups.
     let pad = seed.is_multiple_of(3);
     disk.garbage_at_crash = false;
     disk.capacity_bytes = Some(room);
@@ -265,14 +265,14 @@ fn full(seed: u64, mistake: Option<Mistake>, states: &mut u64) -> Result<(), Str
     budget(seed, variant, room)
 }
 
-/// On a disk with room for all, a log keeps to its budget, whoever makes files ready.
+/// On a disk with enough room a log keeps to its budget, whichever thread prepares files.
 fn budget(seed: u64, mut variant: Variant, room: u64) -> Result<(), String> {
     variant.disk.capacity_bytes = None;
     variant.options = variant.options.disk_budget_bytes(room);
     let disk = SimDisk::new(seed, variant.disk);
     let log = open(&disk, &variant).map_err(|error| error.to_string())?;
     for step in 0..12 {
-        // Without room there is an error, which is right.
+        // Without room this returns an error, which is right.
         let _ = log.prepare_now();
         let _ = log.append_durable(&[7; 20_000]);
         if step % 4 == 3 {
@@ -307,7 +307,7 @@ fn rot(variant: &Variant, seed: u64, states: &mut u64) -> Result<(), String> {
     let disk = SimDisk::new(seed, variant.disk);
     *states += 1;
     let Some((model, Seen::Whole)) = lies::tell(&disk, variant, &history(seed, 14))? else {
-        return Err("it is not whole".into());
+        return Err("records are missing before the fault".into());
     };
     let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..10 {
@@ -316,7 +316,7 @@ fn rot(variant: &Variant, seed: u64, states: &mut u64) -> Result<(), String> {
         let what = lies::rot(&found, &mut rng);
         let seen = lies::look(&found, variant, &model).map_err(|why| format!("{what}: {why}"))?;
         if seen == Seen::Less {
-            return Err(format!("{what}, and something is missing"));
+            return Err(format!("{what}: records are missing without an error"));
         }
     }
     Ok(())

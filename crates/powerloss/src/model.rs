@@ -1,4 +1,4 @@
-//! What a log may hold: the records as they were appended, what of them is certain, and what an operation in flight may
+//! What a log may hold: the records as they were appended, which of them are certain, and what an operation in flight may
 //! or may not have done.
 //!
 //! *Owns*: the payloads, the set of allowed logs, comparing a log with it. *May not touch*: how the log came to be.
@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use inkstone::{Log, Lsn, Reader};
 use inkstone_io::Directory;
 
-/// Bytes of which every payload is a piece; the second half is zeros, which are the likeliest thing to be taken for
-/// something else.
+/// Every payload is a piece of these bytes. The second half is zeros, which are the likeliest to be mistaken for something
+/// else.
 static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut rng = fastrand::Rng::with_seed(0x7061_796C_6F61_6473);
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(1 << 20).collect();
@@ -17,11 +17,10 @@ static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     bytes
 });
 
-/// The number of the record that is appended to see whether a log goes on.
+/// The number of the record that is appended to see whether a log still works.
 pub const PROBE: u32 = u32::MAX;
 
-/// A record that was appended. No two of a run have the same number, so that one which was cut off and comes back is
-/// noticed.
+/// A record that was appended. No two of a run have the same number, so a truncated one that comes back is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// Which record of the run it is; its payload follows from it.
@@ -33,7 +32,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record that shows that a log goes on.
+    /// The record that shows that a log still works.
     pub fn probe() -> Self {
         Self { number: PROBE, bytes: 777, has_more: false }
     }
@@ -63,14 +62,14 @@ pub struct Shown {
     pub last: u64,
 }
 
-/// A log as those know it who use it.
+/// A log as its users know it.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    /// By LSN - 1; also those that were given up.
+    /// By LSN - 1; including the truncated ones.
     pub records: Vec<Record>,
-    /// The first LSN that was not given up.
+    /// The first LSN that was not truncated.
     pub first: u64,
-    /// The last LSN of which somebody was told that it is durable.
+    /// The last acknowledged LSN.
     pub acked: u64,
     /// How many records were ever appended.
     pub numbers: u32,
@@ -87,13 +86,13 @@ impl Model {
         self.records.len() as u64
     }
 
-    /// A record that comes next.
+    /// Appends a record.
     pub fn push(&mut self, bytes: usize, has_more: bool) {
         self.records.push(Record { number: self.numbers, bytes, has_more });
         self.numbers += 1;
     }
 
-    /// Nothing is after `last` any more.
+    /// Truncates everything after `last`.
     pub fn cut(&mut self, last: u64) {
         self.records.truncate(last as usize);
         if let Some(record) = self.records.last_mut() {
@@ -102,14 +101,14 @@ impl Model {
         self.acked = self.acked.min(last);
     }
 
-    /// It has turned out what the log holds.
+    /// Takes over what an opening has shown.
     pub fn settle(&mut self, shown: Shown) {
         self.cut(shown.last);
         self.first = shown.first;
         self.acked = shown.last;
     }
 
-    /// What a crash may leave when nothing is going on.
+    /// What a crash may leave when no operation is in progress.
     pub fn allowed(&self) -> Allowed {
         Allowed {
             records: self.records.as_slice().into(),
@@ -123,11 +122,11 @@ impl Model {
 /// The logs that may be found.
 #[derive(Debug, Clone)]
 pub struct Allowed {
-    /// By LSN - 1; also those that were given up.
+    /// By LSN - 1; including the truncated ones.
     pub records: Arc<[Record]>,
     /// Up to here every record must be there...
     pub at_least: u64,
-    /// Given up is everything before the one or the other: `truncate_before` is in flight if they differ.
+    /// Everything before one of the two is truncated: `truncate_before` is in flight if they differ.
     pub firsts: [u64; 2],
     /// ...unless `truncate_after` is in flight: then it may have left this as the last.
     pub cut: Option<u64>,
@@ -141,12 +140,12 @@ impl Allowed {
     /// Exactly what was shown, nothing more.
     pub fn exactly(&self, shown: Shown) -> Self {
         let mut records = self.records[..shown.last as usize].to_vec();
-        // A batch that was cut is a batch no more.
+        // A batch that was truncated is no longer a batch.
         records.last_mut().into_iter().for_each(|record| record.has_more = false);
         Self { records: records.into(), at_least: shown.last, firsts: [shown.first; 2], cut: None }
     }
 
-    /// The log that turned out to be this one, and goes on.
+    /// The model of the log that was found as `shown`, to continue with.
     pub fn model(&self, shown: Shown, numbers: u32) -> Model {
         let mut model = Model { records: self.records.to_vec(), numbers, ..Model::new() };
         model.settle(shown);
@@ -171,19 +170,19 @@ impl Allowed {
     pub fn check_ends(&self, Shown { first, last }: Shown) -> Result<(), String> {
         let [old, new] = self.firsts;
         if first != old && first != new {
-            return Err(format!("the first is {first}; it may be {old} or {new}"));
+            return Err(format!("the first LSN is {first}; it may be {old} or {new}"));
         }
         if first > last + 1 {
-            return Err(format!("the first is {first} and the last {last}"));
+            return Err(format!("the first LSN is {first}, the last {last}"));
         }
         if self.cut == Some(last) {
             return Ok(());
         }
         if last < self.at_least {
-            return Err(format!("{} were acknowledged and {last} are there", self.at_least));
+            return Err(format!("LSN {} was acknowledged, but the last is {last}", self.at_least));
         }
         if last > self.at_most() {
-            return Err(format!("{} were appended and {last} are there", self.at_most()));
+            return Err(format!("LSN {} was appended last, but the last is {last}", self.at_most()));
         }
         match last.checked_sub(1).map(|index| self.records[index as usize]) {
             Some(record) if record.has_more => Err(format!("the log ends inside a batch, at {last}")),
@@ -201,7 +200,7 @@ impl Allowed {
         for record in log.reader().records(Lsn::new(shown.first)) {
             let record = record.map_err(|error| format!("LSN {next} cannot be read: {error}"))?;
             if record.lsn.get() != next {
-                return Err(format!("LSN {} where {next} was to come", record.lsn));
+                return Err(format!("LSN {} instead of {next}", record.lsn));
             }
             let wanted = self.records.get(next as usize - 1).map(Record::payload);
             if wanted != Some(&record.bytes[..]) {
@@ -213,20 +212,18 @@ impl Allowed {
             next += 1;
         }
         if next != shown.last + 1 {
-            return Err(format!("the log says that {} is its last, and shows {}", shown.last, next - 1));
+            return Err(format!("the log says that its last LSN is {}, but shows {}", shown.last, next - 1));
         }
         self.check_by_lsn(&log.reader(), shown)
     }
 
-    /// Some of the records, the last among them, asked for by their LSNs.
+    /// Reads some of the records by their LSNs, the last among them.
     fn check_by_lsn<D: Directory>(&self, reader: &Reader<D>, shown: Shown) -> Result<(), String> {
         for lsn in (shown.first..=shown.last).rev().step_by(7) {
             let found =
                 reader.get(Lsn::new(lsn)).map_err(|error| format!("LSN {lsn} cannot be read: {error}"))?;
             if self.records.get(lsn as usize - 1).map(Record::payload) != Some(&found[..]) {
-                return Err(format!(
-                    "LSN {lsn}, asked for by itself, holds bytes that were not appended there"
-                ));
+                return Err(format!("LSN {lsn}, read by itself, holds bytes that were not appended there"));
             }
         }
         Ok(())
@@ -239,7 +236,11 @@ impl Allowed {
     pub fn check<D: Directory>(&self, log: &Log<D>) -> Result<Shown, String> {
         let shown = Shown { first: log.first().get(), last: log.last().get() };
         if log.durable() != log.last() {
-            return Err(format!("opened, {} of {} are durable", log.durable(), shown.last));
+            return Err(format!(
+                "after opening, the durable LSN is {}, the last {}",
+                log.durable(),
+                shown.last
+            ));
         }
         self.check_records(log, shown)?;
         Ok(shown)

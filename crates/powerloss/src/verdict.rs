@@ -1,6 +1,6 @@
-//! Looking at one log that a power cut left: opening it, comparing it with what is allowed, appending to it.
+//! Checking one log that a power cut left: opening it, comparing it with what is allowed, appending to it.
 //!
-//! *Owns*: that. *May not touch*: where the log lies: in a mounted file system, or on the simulated disk.
+//! *Owns*: that check. *May not touch*: where the log is: in a mounted file system, or on the simulated disk.
 
 use std::sync::Arc;
 
@@ -17,26 +17,25 @@ pub fn open_and_check<D: Directory>(
     options: Options,
     allowed: &Allowed,
 ) -> Result<(Log<D>, Shown), String> {
-    let log =
-        Log::open_in(Arc::new(directory), options).map_err(|error| format!("it does not open: {error}"))?;
+    let log = Log::open_in(Arc::new(directory), options)
+        .map_err(|error| format!("the log does not open: {error}"))?;
     let shown = allowed.check(&log)?;
     Ok((log, shown))
 }
 
-/// Appends a record, durably: it must get the next LSN and be there.
+/// Appends a record durably: it must get the next LSN and be readable.
 ///
 /// # Errors
 /// Which promise is broken.
 pub fn probe<D: Directory>(log: &Log<D>, shown: Shown) -> Result<(), String> {
-    let lsn = log
-        .append_durable(Record::probe().payload())
-        .map_err(|error| format!("it takes no more: {error}"))?;
+    let lsn =
+        log.append_durable(Record::probe().payload()).map_err(|error| format!("an append fails: {error}"))?;
     if lsn.get() != shown.last + 1 {
-        return Err(format!("after {} comes {lsn}", shown.last));
+        return Err(format!("LSN {lsn} follows LSN {}", shown.last));
     }
     match log.reader().get(lsn) {
         Ok(bytes) if bytes == Record::probe().payload() => Ok(()),
-        Ok(_) => Err(format!("LSN {lsn}, just appended, has other bytes")),
-        Err(error) => Err(format!("LSN {lsn}, just appended, cannot be read: {error}")),
+        Ok(_) => Err(format!("LSN {lsn}, appended just now, has other bytes")),
+        Err(error) => Err(format!("LSN {lsn}, appended just now, cannot be read: {error}")),
     }
 }

@@ -1,4 +1,4 @@
-//! The simulated lab by itself: every class looks at something, nothing is counted twice, equal disks are equal for the
+//! The simulated lab by itself: every class checks something, nothing is counted twice, equal disks are equal for the
 //! log, and what is broken is found and shown again.
 //!
 //! *Owns*: a little of everything. *May not touch*: how many states the gate wants (`.ci/powerloss`).
@@ -208,7 +208,7 @@ fn a_run_ends_when_it_is_told_to() {
     let stop = AtomicBool::new(true);
     let report = run(&plan(FaultClass::ALL, Until::Seeds(1000)), &stop, &mut |_| {});
     assert!(
-        report.is_cut_short && report.certificate.not_run.iter().any(|what| what.contains("before its time"))
+        report.is_cut_short && report.certificate.not_run.iter().any(|what| what.contains("stopped early"))
     );
     assert!(report.certificate.seeds < 100, "{} seeds", report.certificate.seeds);
     let stopped =

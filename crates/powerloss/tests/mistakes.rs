@@ -20,7 +20,7 @@ const DIRECTED: [&str; 3] = [
     include_str!("../../log/tests/reading.rs"),
 ];
 
-/// A lab may take so many times the states of the table.
+/// A lab may take this many times the states of the table.
 const SLACK: u64 = 8;
 
 /// A row of the table.

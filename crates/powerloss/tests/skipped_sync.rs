@@ -2,7 +2,7 @@
 //! file was written with O_DIRECT while another file's sync was the first of a transaction, and its directory was synced since.
 //! A file made through [`OsDirectory`] has to be there, whole, all the same: also below an overlay, and of who has given up root.
 //!
-//! *Owns*: making that happen with plain files, and looking at what had reached the disk. *May not touch*: a log.
+//! *Owns*: making that happen with plain files, and checking what had reached the disk. *May not touch*: a log.
 //!
 //! What the kernel does by itself: `cargo test --release -p inkstone-powerloss --test skipped_sync -- --ignored --nocapture`
 
@@ -149,7 +149,7 @@ fn are_there(machine: &Machine, maker: Maker, seed: u64) -> Result<bool, String>
     Ok(are_whole)
 }
 
-/// How often the file was not there, in so many rounds; `None`: nothing can be tried here, which is said.
+/// How often the file was not there, in this many rounds; `None`: nothing can be tried here, which is said.
 fn lost(maker: Maker, rounds: u64) -> Option<u64> {
     if let Some(why) = missing().or_else(|| missing_for(FsKind::Btrfs)) {
         use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! What a file holds, copied only where it is written: a crash clone shares everything that nobody changes.
+//! The content of a file, copied on write: a crash clone shares everything that does not change.
 //!
 //! *Owns*: bytes in 4 KiB pages, pages in groups, and sets of blocks. *May not touch*: when anything becomes durable.
 
@@ -12,7 +12,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// groups. 32 keeps both short for files of some MiB.
 const GROUP_PAGES: usize = 32;
 
-/// A page, and the sum of its bytes once somebody asked: clones of a disk share both.
+/// A page, and the sum of its bytes once it was needed: clones of a disk share both.
 struct Page {
     bytes: [u8; PAGE_BYTES],
     sum: OnceLock<u128>,
@@ -23,7 +23,7 @@ impl Page {
         Self { bytes, sum: OnceLock::new() }
     }
 
-    /// Its bytes, to be changed.
+    /// Its bytes, mutable.
     fn change(&mut self) -> &mut [u8; PAGE_BYTES] {
         self.sum.take();
         &mut self.bytes
@@ -55,7 +55,7 @@ struct Piece {
     page: usize,
     start: usize,
     len: usize,
-    /// Where in the caller's bytes.
+    /// Its position in the caller's bytes.
     at: usize,
 }
 
@@ -92,7 +92,7 @@ impl Content {
                 }
             }
         }
-        // No page has this number: here a content ends.
+        // No page has this number: it marks the end of the content.
         sum.add(u64::MAX);
     }
 
@@ -211,13 +211,13 @@ impl Blocks {
         blocks.into_iter().all(|block| self.has(block))
     }
 
-    /// Takes every block from `first` on out of the set.
+    /// Removes every block from `first` on.
     pub(crate) fn cut(&mut self, first: u64) {
         let end = self.words.len() as u64 * 64;
         self.set(first..end.max(first), false);
     }
 
-    /// Puts every block from `first` on that `other` has into the set.
+    /// Adds every block from `first` on that `other` has.
     pub(crate) fn add_from(&mut self, first: u64, other: &Self) {
         for block in first..other.words.len() as u64 * 64 {
             if other.has(block) {

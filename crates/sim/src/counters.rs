@@ -1,9 +1,9 @@
-//! What was asked of a disk, counted.
+//! Counts of the operations on a disk.
 //!
 //! *Owns*: the numbers. *May not touch*: anything else.
 
-/// What was asked of a disk and what it did, since it was made or found after a crash. An operation that fails is
-/// counted like any other.
+/// Counts of what a disk was asked to do and did, since it was created or found after a crash. An operation that fails
+/// counts like any other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Files opened that existed.
@@ -20,15 +20,15 @@ pub struct Counters {
     pub directory_syncs: u64,
     /// Reads.
     pub reads: u64,
-    /// Bytes that reads gave.
+    /// Bytes that reads returned.
     pub read_bytes: u64,
     /// Writes, those of [`inkstone_io::Preparation::Zeros`] too.
     pub writes: u64,
     /// Of these, through the page cache.
     pub buffered_writes: u64,
-    /// Bytes that were to be written.
+    /// Bytes in write requests.
     pub written_bytes: u64,
-    /// Writes that were to be durable by themselves: `RWF_DSYNC`, `O_DSYNC`, `O_SYNC`.
+    /// Durable writes: `RWF_DSYNC`, `O_DSYNC`, `O_SYNC`.
     pub dsync_writes: u64,
     /// `fsync`s of a file.
     pub full_syncs: u64,
@@ -38,14 +38,14 @@ pub struct Counters {
     pub allocations: u64,
     /// Sizes set.
     pub resizes: u64,
-    /// Attempts to take a lock, those that found it taken too. The creation of a lock file is part of it.
+    /// Attempts to take a lock, including those that found it taken. The creation of a lock file is part of it.
     pub locks: u64,
-    /// Flushes of the device: one per sync that succeeded, one per durable write that was no FUA.
+    /// Flushes of the device: one per sync that succeeded, one per durable write that was not a FUA write.
     pub flushes: u64,
     /// FUA writes.
     pub fua_writes: u64,
     /// Times that the file system had to write metadata: growth of a file or first writes of a block made durable, and
-    /// directory syncs that had something to do. In the log's steady state this stands still.
+    /// directory syncs that had something to do. In the log's steady state this does not grow.
     pub metadata_commits: u64,
 }
 
@@ -72,7 +72,7 @@ impl Counters {
         self.full_syncs + self.data_syncs
     }
 
-    /// What happened since `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! What a power loss leaves: any subset of what was not durable, sampled from a seed or chosen item by item.
 //!
-//! *Owns*: the instant of a cut and the disks found after it. *May not touch*: the disk that goes on.
+//! *Owns*: the instant of a cut and the disks found after it. *May not touch*: the disk itself, which continues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::options::{DirectoryOrder, DiskOptions, NewBlocks};
 use crate::pending::{Change, Entry, NameChange, NameEntry, Place};
 use crate::state::{Inode, NamesOf, State};
 
-/// What becomes of an item in a crash.
+/// What happens to an item in a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// It is on the medium.
     Kept,
     /// It is not.
     Dropped,
-    /// The sector holds neither the old nor the new bytes. For what is no sector: dropped.
+    /// The sector holds neither the old nor the new bytes. An item that is not a sector is dropped.
     Garbage,
 }
 
 /// Something that a crash keeps whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The file's name when the power went, its old name for a rename.
+    /// The file's name when the power was cut; for a rename its old name.
     pub file: Arc<str>,
     /// The write or operation that it belongs to; the sectors of one write share it. Numbers rise with time.
     pub write: u64,
@@ -39,7 +39,7 @@ pub struct Item {
 pub enum ItemKind {
     /// A sector that was written.
     Sector {
-        /// Where in the file.
+        /// Its offset in the file.
         offset: u64,
         /// Where it waited.
         place: Place,
@@ -56,9 +56,9 @@ pub enum ItemKind {
     },
     /// A range that became unwritten blocks.
     ZeroRange {
-        /// Where in the file.
+        /// Its offset in the file.
         offset: u64,
-        /// How long.
+        /// Its length.
         len_bytes: u64,
     },
     /// The file's creation.
@@ -75,8 +75,8 @@ pub enum ItemKind {
 /// How many items [`PowerCut::subsets`] enumerates at most.
 pub const MAX_ENUMERATED_ITEMS: usize = 20;
 
-/// A disk at the instant when its power goes: every state that may be found afterwards comes from here. It shares what
-/// nobody changes, and the disk itself goes on.
+/// A disk at the instant of a power cut, with every state that may be found afterwards. It shares everything that does
+/// not change with the disk itself, which continues.
 #[derive(Clone)]
 pub struct PowerCut {
     options: DiskOptions,
@@ -113,7 +113,7 @@ impl PowerCut {
             inode.is_tainted = false;
             inode.takes_room = true;
         }
-        // On the medium, a file that shrank in memory only is as long as it was, with the blocks that it had.
+        // On the medium, a file that shrank only in memory has its old length and its old blocks.
         for entry in &state.pending {
             if let Change::Cut { to, had, .. } = &entry.change {
                 let inode = inodes.get_mut(&entry.inode).expect("an entry is of a file");
@@ -142,7 +142,7 @@ impl PowerCut {
         cut
     }
 
-    /// Entries and names in one order of arrival, each cut into what is kept whole.
+    /// Lists entries and names in one order of arrival, each split into the parts that a crash keeps whole.
     fn list_items(&mut self) {
         let mut names = self.names.iter().enumerate().peekable();
         for (number, entry) in self.entries.iter().enumerate() {
@@ -181,13 +181,13 @@ impl PowerCut {
         &self.items
     }
 
-    /// The number of the operation at which the power went: the disk's last one. For a cut from
+    /// The number of the operation at which the power was cut: the disk's last one. For a cut from
     /// [`SimDisk::take_epochs`] that is the operation that was about to make something durable.
     pub fn operation(&self) -> u64 {
         self.operation
     }
 
-    /// How many epochs were recorded before this: what was acknowledged when [`SimDisk::epochs_recorded`] gave this
+    /// How many epochs were recorded before this: what was acknowledged while [`SimDisk::epochs_recorded`] returned this
     /// number or a lower one must be found.
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -214,8 +214,8 @@ impl PowerCut {
         (count <= MAX_ENUMERATED_ITEMS).then(|| (0..1_u64 << count).map(|kept| self.subset(kept)))
     }
 
-    /// A disk as it may be found, drawn from a seed: everything or nothing, any subset, whole writes only, what arrived
-    /// first only, all but one, one write torn.
+    /// A disk as it may be found, drawn from a seed: everything or nothing, any subset, only whole writes, only what arrived
+    /// first, all but one, one torn write.
     pub fn sample(&self, seed: u64) -> SimDisk {
         let mut rng = fastrand::Rng::with_seed(seed ^ self.seed);
         let mut data = Style::draw(&mut rng, self.items.len());
@@ -298,7 +298,7 @@ impl PowerCut {
         SimDisk::from_state(state)
     }
 
-    /// What new blocks show whose data was lost, before any data is applied.
+    /// Fills new blocks with what they show if their data was lost, before any data is applied.
     fn fill_new_blocks(&self, state: &mut State) {
         for source in &self.sources {
             let Source::Sector { entry, offset } = *source else { continue };
@@ -343,7 +343,7 @@ impl Run {
         if self.end > self.start {
             let entry = &entries[self.entry];
             let inode = state.inode_mut(entry.inode);
-            // A block that the file got after it had shrunk.
+            // The file got this block after it had shrunk.
             inode.blocks.allocated.set(blocks_of(self.start, self.end - self.start), true);
             settle_in(inode, &entry.part(self.start..self.end));
         }
@@ -359,8 +359,8 @@ fn item_of_name(entry: &NameEntry) -> Item {
     Item { file: Arc::clone(file), write: entry.order, what }
 }
 
-/// Makes of files and names on the medium a disk that was just started: files without a name are gone, nothing lies
-/// beyond a file's end, memory shows what the medium has.
+/// Turns the files and names on the medium into a disk that was just powered on: files without a name are gone, nothing
+/// is beyond a file's end, memory shows what the medium has.
 fn power_up(state: &mut State) {
     let mut found = BTreeMap::new();
     for (number, directory) in state.directories.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
 //! A directory of a simulated disk behind the seam.
 //!
-//! *Owns*: names as the seam has them, and the errors' words. *May not touch*: what files hold.
+//! *Owns*: names as the seam has them, and the text of errors. *May not touch*: what files hold.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,8 +33,8 @@ impl SimDirectory {
         Self { disk, number, path, is_forked: Arc::default() }
     }
 
-    /// From here on this handle, its clones, and the files and locks that it gives say and do what those of a forked child
-    /// would: they can be read, every change is refused, and a lock that is dropped is not given back.
+    /// From now on this handle, its clones, and the files and locks that it returns behave like those of a forked child:
+    /// they can be read, every change is refused, and dropping a lock does not release it.
     pub fn act_forked(&self) {
         self.is_forked.store(true, Ordering::Relaxed);
     }
@@ -104,7 +104,7 @@ impl Directory for SimDirectory {
             }
         }
         if how.create_new && how.read_only {
-            // The standard library refuses that before the kernel is asked.
+            // The standard library refuses that without a system call.
             return Err(Error::invalid("open", path, "creating a file requires write access"));
         }
         let mut state = self.disk.lock();

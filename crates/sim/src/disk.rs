@@ -1,4 +1,4 @@
-//! The handle of a disk: making one, cutting its power, planning its faults, asking what happened.
+//! The handle of a disk: creating one, cutting its power, planning its faults, reading what happened.
 //!
 //! *Owns*: the lock around the state. *May not touch*: what the operations do.
 
@@ -23,7 +23,7 @@ impl SimDisk {
     /// An empty disk. The same seed and the same calls give the same disk, byte for byte.
     ///
     /// # Panics
-    /// If `sector_bytes` is no power of two from 512 to 4096.
+    /// If `sector_bytes` is not a power of two from 512 to 4096.
     pub fn new(seed: u64, options: DiskOptions) -> Self {
         let sector = options.sector_bytes;
         assert!(sector.is_power_of_two(), "a sector of {sector} bytes");
@@ -35,27 +35,27 @@ impl SimDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A panic of another holder leaves no half-done operation that matters to a test that fails anyway.
+    /// Ignores poisoning: a panic of another holder may leave a half-done operation, but then the test fails anyway.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The directory of this path. It exists, durably, from the first time that it is asked for.
+    /// The directory of this path. The first call creates it, durably.
     pub fn directory(&self, path: impl Into<PathBuf>) -> SimDirectory {
         SimDirectory::new(self.clone(), path.into())
     }
 
-    /// The disk at this instant, as the start of every state that a power loss now may leave.
+    /// The disk at this instant, with every state that a power loss now may leave.
     pub fn power_cut(&self) -> PowerCut {
         PowerCut::of(&self.lock())
     }
 
-    /// A disk as found after a power loss now, drawn from `seed`. This one goes on.
+    /// A disk as found after a power loss now, drawn from `seed`. This one continues.
     pub fn crash(&self, seed: u64) -> Self {
         self.power_cut().sample(seed)
     }
 
-    /// A disk as found after a power loss now, each item that was not durable having this fate. This one goes on.
+    /// A disk as found after a power loss now; each item that was not durable gets this fate. This one continues.
     pub fn crash_with(&self, mut fate: impl FnMut(&Item) -> Fate) -> Self {
         self.power_cut().state(|_, item| fate(item))
     }
@@ -65,19 +65,19 @@ impl SimDisk {
         self.power_cut().items().to_vec()
     }
 
-    /// From now on, remembers the disk as it stands before each thing that makes something durable (a sync, a durable
-    /// write, a directory's sync), if anything is not: the subsets of these are all states that there are.
+    /// From now on, records the disk before each operation that makes something durable (a sync, a durable write, a sync of
+    /// a directory), unless everything is durable already. The subsets of these cuts are all possible crash states.
     pub fn record_epochs(&self) {
         self.lock().epochs = Some(Vec::new());
     }
 
-    /// What [`SimDisk::record_epochs`] has remembered since this was called last.
+    /// What [`SimDisk::record_epochs`] has recorded since the last call.
     pub fn take_epochs(&self) -> Vec<PowerCut> {
         self.lock().epochs.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// How many epochs were recorded since the disk was made. Whoever notes this number with each acknowledgement knows
-    /// for every [`PowerCut`] what was acknowledged before it: see [`PowerCut::epoch`].
+    /// How many epochs were recorded since the disk was created. A caller that notes this number with each acknowledgement
+    /// knows for every [`PowerCut`] what was acknowledged before it: see [`PowerCut::epoch`].
     pub fn epochs_recorded(&self) -> u64 {
         self.lock().epochs_recorded
     }
@@ -90,12 +90,12 @@ impl SimDisk {
         self.lock().plans.add(fault);
     }
 
-    /// Takes all plans back that have not fired.
+    /// Removes all plans that have not fired.
     pub fn clear_faults(&self) {
         self.lock().plans.clear();
     }
 
-    /// Changes what the disk is from now on, its rates of faults among them. What a sector is stays as it was.
+    /// Changes the disk's options from now on, including its rates of faults. The size of a sector stays.
     pub fn change_options(&self, change: impl FnOnce(&mut DiskOptions)) {
         let mut state = self.lock();
         let sector_bytes = state.options.sector_bytes;
@@ -103,12 +103,12 @@ impl SimDisk {
         state.options.sector_bytes = sector_bytes;
     }
 
-    /// What the disk is.
+    /// The disk's options.
     pub fn options(&self) -> DiskOptions {
         self.lock().options
     }
 
-    /// Changes the bits of `mask` in a byte on the medium, as if at rest. In memory too if the page is clean.
+    /// Flips the bits of `mask` in a byte on the medium, as bit rot does. In memory too if the page is clean.
     ///
     /// # Panics
     /// If there is no such file.
@@ -119,12 +119,12 @@ impl SimDisk {
         state.rot(inode, at, mask);
     }
 
-    /// Drops every clean page, so that buffered reads see what the device has: memory pressure may do that at any time.
+    /// Drops every clean page, so that buffered reads see what the device has. Memory pressure may do that at any time.
     pub fn drop_caches(&self) {
         self.lock().drop_caches();
     }
 
-    /// What was asked of it and what it did.
+    /// Counts of its operations.
     pub fn counters(&self) -> Counters {
         self.lock().counters
     }
@@ -144,9 +144,9 @@ impl SimDisk {
         self.lock().image(false)
     }
 
-    /// A number that is equal for disks that hold the same: names, sizes, bytes and blocks, as far as they are on the
-    /// medium. Nothing that is not durable counts, nor the seed. Of a file whose name `is_unread` affirms, the bytes do
-    /// not count: for callers who know that nobody reads them.
+    /// A number that is equal for disks with the same content on the medium: names, sizes, bytes and blocks. What is not
+    /// durable does not count, nor does the seed. The bytes of a file do not count if `is_unread` returns `true` for its
+    /// name: for callers that know that nobody reads them.
     pub fn fingerprint(&self, is_unread: impl Fn(&str) -> bool) -> u128 {
         self.lock().fingerprint(is_unread)
     }

@@ -1,4 +1,4 @@
-//! How what was written reaches the medium: write-back, flushes, FUA, and what a failed sync leaves behind.
+//! How writes reach the medium: write-back, flushes, FUA, and what a failed sync leaves behind.
 //!
 //! *Owns*: the medium of a running disk. *May not touch*: what a crash leaves ([`crate::crash`]).
 
@@ -14,7 +14,7 @@ use crate::options::AfterEffect;
 use crate::pending::{Change, Entry, Place, supersede};
 use crate::state::{State, os_error};
 
-/// What a sync covers: all that had completed when it was submitted.
+/// What a sync covers: everything that had completed when it was submitted.
 #[derive(Debug, Clone)]
 pub(crate) struct Cover {
     upto: u64,
@@ -26,14 +26,14 @@ impl Cover {
         entry.order < self.upto && !self.except.contains(&entry.write)
     }
 
-    /// With these writes too, though they have not completed.
+    /// Covers these writes too, although they have not completed.
     pub(crate) fn with(mut self, writes: &[u64]) -> Self {
         self.except.retain(|write| !writes.contains(write));
         self
     }
 }
 
-/// A write that is to be durable on its own.
+/// A durable write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Durably<'a> {
     pub(crate) inode: u64,
@@ -90,14 +90,14 @@ impl State {
         Ok(())
     }
 
-    /// Makes a write durable by itself.
+    /// Carries out a durable write.
     pub(crate) fn persist(&mut self, what: &Durably<'_>) {
         let &Durably { inode: number, writes, offset, len, direct, full } = what;
         self.note_epoch();
         let is_own = |entry: &Entry| writes.contains(&entry.write);
         let grows = self.pending.iter().any(|entry| is_own(entry) && entry.is_size());
         let inode = self.inode(number);
-        // Over bytes that the size on the medium has: an earlier growth that is not there yet must come along.
+        // An overwrite stays within the size on the medium. Otherwise an earlier growth that is not durable yet is included.
         let is_overwrite = !grows
             && inode.blocks.settled.has_all(blocks_of(offset, len))
             && offset + len <= inode.stable_bytes;
@@ -210,7 +210,7 @@ impl State {
         self.pending.sort_by_key(|entry| entry.order);
         self.inode_mut(number).is_tainted = true;
         for entry in &lost {
-            // What went past the page cache is in no page.
+            // Direct writes are in no page.
             if entry.direct || after == AfterEffect::RevertsToOld {
                 let range = entry.range();
                 self.forget_pages(number, range.start, range.end - range.start);

@@ -1,9 +1,10 @@
-//! The engine of a simulated disk: requests in flight, given back in an order that nobody promised.
+//! The engine of a simulated disk: requests in flight, which complete in an order that is not promised.
 //!
 //! *Owns*: the requests in flight. *May not touch*: what they do.
 //!
-//! The worst that the seam allows: what a write brings is where a crash may keep it as soon as it is submitted, becomes
-//! durable only when it completes, and is covered by no sync but its own that was submitted before.
+//! It is the worst that the seam allows: a crash may keep the bytes of a write as soon as it is submitted; they become
+//! durable only when it completes; and a sync that was submitted earlier does not cover them, unless it is the write's
+//! own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -137,7 +138,7 @@ impl Engine for SimEngine {
 }
 
 impl Drop for SimEngine {
-    /// Carries out all that was taken, as every engine does.
+    /// Carries out all accepted requests, as every engine does.
     fn drop(&mut self) {
         for taken in self.taken.drain(..) {
             drop(taken.finish());

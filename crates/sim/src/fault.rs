@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::options::{AfterEffect, DiskOptions};
 
-/// The error numbers that a simulated disk answers with, as on Linux.
+/// The error numbers that a simulated disk returns, as on Linux.
 pub mod errno {
     /// No such file.
     pub const ENOENT: i32 = 2;
@@ -18,7 +18,7 @@ pub mod errno {
     pub const EBADF: i32 = 9;
     /// The file exists.
     pub const EEXIST: i32 = 17;
-    /// An argument cannot work.
+    /// An argument is invalid.
     pub const EINVAL: i32 = 22;
     /// The file would be too large.
     pub const EFBIG: i32 = 27;
@@ -51,7 +51,7 @@ pub enum OperationKind {
     Allocate,
     /// A change of a file's size.
     Resize,
-    /// A change of a file's time stamp, made to see whether it is taken.
+    /// A change of a file's time stamp, made to see whether it is allowed.
     Touch,
     /// Taking a lock.
     Lock,
@@ -60,16 +60,16 @@ pub enum OperationKind {
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// The operation fails with this error number before it did anything. A sync that fails so has the after-effect
+    /// The operation fails with this error number without doing anything. A sync that fails this way has the after-effect
     /// [`AfterEffect::KeepsNew`].
     Error(i32),
     /// A sync fails with this error number and leaves this behind.
     SyncFails(i32, AfterEffect),
-    /// A read or write is done in two parts, the first of so many bytes: nobody above the seam sees that.
+    /// A read or write is done in two parts, the first of this many bytes. Callers of the seam do not see that.
     Short(usize),
-    /// A write puts so many bytes into the cache, then fails with this error number.
+    /// A write puts this many bytes into the cache, then fails with this error number.
     ShortThenError(usize, i32),
-    /// A write is acknowledged and never arrives. The page cache, if it went through it, has it.
+    /// A write is acknowledged but never arrives on the device. A buffered one is still in the page cache.
     LostWrite,
     /// A write lands at `offset`, rounded down to a sector, of the file called `file` (or of the same file).
     Misdirected {
@@ -78,7 +78,7 @@ pub enum Effect {
         /// Where it lands.
         offset: u64,
     },
-    /// A bit in the range of this read has changed at rest.
+    /// A bit in the range of this read has rotted.
     Rot,
 }
 
@@ -147,7 +147,7 @@ impl Fault {
         Self { skip: nth.saturating_sub(1), ..self }
     }
 
-    /// At so many operations in a row.
+    /// At this many operations in a row.
     #[must_use]
     pub fn times(self, times: u64) -> Self {
         Self { times, ..self }
@@ -220,7 +220,7 @@ impl Plans {
     }
 }
 
-/// Draws what goes wrong by itself. Draws nothing from `rng` for a rate of 0.
+/// Draws a fault by the rates. Draws nothing from `rng` for a rate of 0.
 pub(crate) fn draw(
     options: &DiskOptions,
     rng: &mut fastrand::Rng,
@@ -259,7 +259,7 @@ pub(crate) fn draw(
             happens(rates.sync_error_ppm).then_some(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew))
         }
     };
-    // What is drawn by rate gets its size and place from the seed too.
+    // A drawn fault gets its size and place from the seed too.
     effect.map(|effect| match effect {
         Effect::Short(_) => Effect::Short(rng.usize(..len.max(1))),
         Effect::ShortThenError(_, code) => Effect::ShortThenError(rng.usize(..=len), code),

@@ -1,6 +1,6 @@
 //! A file of a simulated disk behind the seam.
 //!
-//! *Owns*: a handle, and which calls of the file system the seam's calls are. *May not touch*: what those do.
+//! *Owns*: a handle, and translating the seam's calls into the file system's. *May not touch*: what those do.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::fault::{Effect, OperationKind, errno};
 use crate::state::{State, os_error};
 use crate::transfer::{Target, Written};
 
-/// Zeros are written in pieces of this size, as the operating system's side does it.
+/// Zeros are written in pieces of this size, as `inkstone_io::OsFile` does it.
 const ZEROS_CHUNK_BYTES: u64 = 1 << 20;
 
 /// A file of a [`SimDisk`], open.
@@ -26,12 +26,12 @@ pub struct SimFile {
     inode: u64,
     path: PathBuf,
     how: OpenFile,
-    /// Its directory's ([`crate::SimDirectory::act_forked`]).
+    /// Shared with its directory ([`crate::SimDirectory::act_forked`]).
     is_forked: Arc<AtomicBool>,
 }
 
 impl SimFile {
-    /// Of an inode on which [`State::open`] has counted this handle.
+    /// A handle of an inode, on which [`State::open`] has counted it.
     pub(crate) fn new(
         disk: SimDisk,
         inode: u64,
@@ -65,7 +65,7 @@ impl SimFile {
         if persist == Persist::Dsync { "pwritev2(RWF_DSYNC)" } else { "pwrite" }
     }
 
-    /// The first half of a write: the bytes go where the device may keep or lose them.
+    /// The first half of a write: the bytes reach a cache, where a crash may keep or lose them.
     pub(crate) fn start_write(
         &self,
         state: &mut State,
@@ -85,7 +85,7 @@ impl SimFile {
         Ok(state.write(&self.target(offset, bytes), bytes))
     }
 
-    /// The second half: what `persist` and the open flags say. `cover` is for the sync that follows, if one does.
+    /// The second half: what `persist` and the open flags require. `cover` is for the sync that follows, if any.
     pub(crate) fn finish_write(
         &self,
         state: &mut State,
@@ -211,7 +211,7 @@ impl File for SimFile {
         Ok(())
     }
 
-    /// Every second file is, so that both ways of reading are walked.
+    /// Every second file is, so that both ways of reading are exercised.
     fn is_cached(&self) -> Result<bool> {
         Ok(self.inode.is_multiple_of(2))
     }

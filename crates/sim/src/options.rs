@@ -7,24 +7,24 @@
 pub enum DirectoryOrder {
     /// Any subset, each operation whole: what a file system without a journal may do.
     Any,
-    /// The first so many, in all directories together, as a journal keeps them; a directory's sync makes every earlier
-    /// operation durable, also those of other directories.
+    /// A prefix of all operations, in all directories together, as a journal keeps them. A directory's sync makes every
+    /// earlier operation durable, including those of other directories.
     Prefix,
 }
 
 /// What a new block shows after a crash that kept the file's size and lost the block's data. Blocks that were
-/// allocated by fallocate read as zeros always: their extents say that they are unwritten.
+/// allocated by fallocate always read as zeros: their extents say that they are unwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewBlocks {
     /// Zeros.
     Zeros,
     /// Random bytes.
     Garbage,
-    /// What the file removed last had at the same offset: its blocks were given out again.
+    /// What the file removed last had at the same offset: its blocks were reused.
     Stale,
 }
 
-/// In which order an engine gives completions back.
+/// In which order an engine completes requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompletionOrder {
     /// Drawn from the seed.
@@ -33,15 +33,15 @@ pub enum CompletionOrder {
     Submitted,
 }
 
-/// What a failed sync leaves behind in memory. In all of them the pages are marked clean and the medium has the old
-/// bytes, so that a second sync succeeds and means nothing.
+/// What a failed sync leaves behind in memory. In all cases the pages are marked clean and the medium has the old bytes,
+/// so a second sync succeeds but saves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterEffect {
-    /// Reads go on showing the new bytes (ext4 with ordered data, xfs).
+    /// Reads still show the new bytes (ext4 with ordered data, xfs).
     KeepsNew,
-    /// As `KeepsNew`, but this sync says that all is well, and the *next* one of the file fails (ext4, data=journal).
+    /// As `KeepsNew`, but this sync reports success, and the *next* one of the file fails (ext4, data=journal).
     ReportsLater,
-    /// Content and size go back to the old ones (btrfs).
+    /// Content and size revert to the old ones (btrfs).
     RevertsToOld,
 }
 
@@ -50,49 +50,49 @@ impl AfterEffect {
     pub const ALL: [Self; 3] = [Self::KeepsNew, Self::ReportsLater, Self::RevertsToOld];
 }
 
-/// How often things fail by themselves, each in parts per million of the operations that it can happen to.
+/// How often faults occur at random, each in parts per million of the operations that it can happen to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultRates {
-    /// A read answers `EIO`.
+    /// A read fails with `EIO`.
     pub read_error_ppm: u32,
-    /// A write answers `EIO`, after any part of it was carried out; a change of size before it did anything.
+    /// A write fails with `EIO` after any part of it was carried out; a change of size without doing anything.
     pub write_error_ppm: u32,
     /// A sync of a file fails, with [`DiskOptions::after_effect`].
     pub sync_error_ppm: u32,
-    /// A directory's sync, a rename, a removal, an opening or a lock answers `EIO`.
+    /// A directory's sync, a rename, a removal, an opening or a lock fails with `EIO`.
     pub directory_error_ppm: u32,
-    /// A write, a preparation or a creation answers `ENOSPC`.
+    /// A write, a preparation or a creation fails with `ENOSPC`.
     pub no_space_ppm: u32,
     /// A read or write is done in two parts.
     pub short_ppm: u32,
-    /// A write is acknowledged and never arrives.
+    /// A write is acknowledged but never arrives.
     pub lost_write_ppm: u32,
     /// A write lands at another place, of this file or of another.
     pub misdirected_write_ppm: u32,
-    /// A bit of what is read has changed at rest.
+    /// A bit of what is read has rotted.
     pub rot_ppm: u32,
 }
 
-/// What kind of disk it is. [`Default`] is an honest device with a volatile cache and FUA under a file system that
-/// promises no more than the seam does.
+/// The kind of disk. [`Default`] is an honest device with a volatile cache and FUA, under a file system that promises no
+/// more than the seam does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskOptions {
     /// What the device writes whole: a power of two from 512 to 4096.
     pub sector_bytes: usize,
-    /// How many bytes of blocks the file system can give out, if there is a limit.
+    /// How many bytes of blocks the file system can allocate, if there is a limit.
     pub capacity_bytes: Option<u64>,
-    /// Whether the file system copies on write: writing over blocks that are written needs room for the new ones, while
-    /// the old ones are still there (btrfs). The first write of a block that was only reserved needs none.
+    /// Whether the file system copies on write: overwriting written blocks needs room for the new ones while the old ones
+    /// are still there (btrfs). The first write of a block that was only reserved needs none.
     pub copy_on_write: bool,
-    /// Whether a creation or a rename needs room for a block of the directory (xfs, now and then): with no block free it
-    /// gives `ENOSPC`. A removal never does.
+    /// Whether a creation or a rename needs room for a block of the directory (xfs, now and then): without a free block it
+    /// fails with `ENOSPC`. A removal never does.
     pub names_need_room: bool,
-    /// Whether a flush is the whole device's, or (a log and its neighbour on two devices) one file's.
+    /// Whether a flush covers the whole device, or only one file (as with a log and its neighbour on two devices).
     pub flush_is_global: bool,
     /// Whether a direct `O_DSYNC` write over blocks that are already written is one FUA write, which makes nothing else
     /// durable. Otherwise it is a write and a flush.
     pub has_fua: bool,
-    /// Whether `O_DIRECT` is to be had.
+    /// Whether the file system has `O_DIRECT`.
     pub has_direct: bool,
     /// Whether fallocate has `WRITE_ZEROES`.
     pub has_write_zeroes: bool,
@@ -109,7 +109,7 @@ pub struct DiskOptions {
     pub completion_order: CompletionOrder,
     /// What a failed sync leaves behind; drawn from the seed if `None`.
     pub after_effect: Option<AfterEffect>,
-    /// How often things fail by themselves.
+    /// How often faults occur at random.
     pub rates: FaultRates,
 }
 

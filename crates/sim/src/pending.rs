@@ -1,6 +1,6 @@
-//! What was done and is not on the medium yet: changes of files and of directories, in order of arrival.
+//! Changes that are not on the medium yet: of files and of directories, in order of arrival.
 //!
-//! *Owns*: the entries, cutting and splitting them. *May not touch*: contents; [`crate::state`] applies entries.
+//! *Owns*: the entries, shortening and splitting them. *May not touch*: contents; [`crate::state`] applies entries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) enum Change {
     Zero { offset: u64, len: u64 },
     /// The file grew.
     Size { to: u64 },
-    /// The file shrank: what lay beyond is gone. The sector that it ends in now ends at `sector_end`.
+    /// The file shrank: everything beyond is gone. Its last sector now ends at `sector_end`.
     Cut { to: u64, sector_end: u64, had: Box<BlockSets> },
 }
 
@@ -34,14 +34,14 @@ pub(crate) enum Change {
 pub(crate) struct BlockSets {
     /// Blocks that the file has: they take room.
     pub(crate) allocated: Blocks,
-    /// Of these, the ones that fallocate gave and no write that is durable has reached: unwritten extents.
+    /// Of these, the ones that fallocate allocated and no durable write has reached: unwritten extents.
     pub(crate) reserved: Blocks,
     /// Blocks that are written, with the metadata that says so on the medium: overwriting them needs no metadata.
     pub(crate) settled: Blocks,
 }
 
 impl BlockSets {
-    /// Takes away the blocks that a file of `len` bytes does not have.
+    /// Removes the blocks that a file of `len` bytes does not have.
     pub(crate) fn cut(&mut self, len: u64) {
         let first = len.div_ceil(PAGE_BYTES as u64);
         self.allocated.cut(first);
@@ -49,7 +49,7 @@ impl BlockSets {
         self.settled.cut(first);
     }
 
-    /// Gives back what a file had before it shrank to `len` bytes. What its last block holds was to change too.
+    /// Restores what a file had before it shrank to `len` bytes. Its last block is included, since shrinking changes it too.
     pub(crate) fn restore(&mut self, len: u64, had: &Self) {
         let first = len / PAGE_BYTES as u64;
         self.allocated.add_from(first, &had.allocated);
@@ -63,7 +63,7 @@ pub(crate) struct Entry {
     pub(crate) order: u64,
     pub(crate) write: u64,
     pub(crate) inode: u64,
-    /// Past the page cache, so that no page has it.
+    /// A direct write, so no page has it.
     pub(crate) direct: bool,
     pub(crate) change: Change,
 }
@@ -113,7 +113,7 @@ impl Entry {
         part
     }
 
-    /// What is left of it in a file that ends at `to`: zeros behind the end, and no sector behind `sector_end`.
+    /// What is left of it in a file that ends at `to`: zeros after the end, and no sector after `sector_end`.
     pub(crate) fn cut(mut self, to: u64, sector_end: u64, left: &mut Vec<Self>) {
         let range = self.range();
         if let Change::Data { bytes, start, .. } = &mut self.change
@@ -144,7 +144,7 @@ impl Entry {
     }
 }
 
-/// Removes from the entries what arrived before `newer` at the same place: a newer version of it is on the medium.
+/// Removes from the entries what arrived before `newer` at the same place, since a newer version is on the medium.
 pub(crate) fn supersede(entries: &mut Vec<Entry>, newer: &Entry) {
     if let Change::Cut { to, sector_end, .. } = newer.change {
         return supersede_by_cut(entries, newer, to, sector_end);
@@ -167,7 +167,7 @@ pub(crate) fn supersede(entries: &mut Vec<Entry>, newer: &Entry) {
     *entries = left;
 }
 
-/// The same where a file's shrinking is on the medium: nothing older lets it grow again, or is found behind its end.
+/// The same when a file's shrinking is on the medium: nothing older makes it grow again, or is found after its end.
 fn supersede_by_cut(entries: &mut Vec<Entry>, newer: &Entry, to: u64, sector_end: u64) {
     let mut left = Vec::with_capacity(entries.len());
     for entry in entries.drain(..) {
@@ -200,7 +200,7 @@ pub(crate) struct NameEntry {
 pub(crate) type Names = std::collections::BTreeMap<Arc<str>, u64>;
 
 impl NameChange {
-    /// Carries the operation out whole: after a rename the file has its new name and no other, whatever became of the
+    /// Applies the operation whole: after a rename the file has its new name and no other, whatever happened to the
     /// operations before it.
     pub(crate) fn apply(&self, names: &mut Names) {
         match self {

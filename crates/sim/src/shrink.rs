@@ -12,11 +12,11 @@ pub const SEED_VARIABLE: &str = "INKSTONE_SEED";
 /// The seeds of a test: `count` of them from `first` on, or the one that [`SEED_VARIABLE`] names (decimal or `0x`).
 ///
 /// # Panics
-/// If the variable holds no number: running other seeds than asked for would mislead.
+/// If the variable does not hold a number: running other seeds would mislead.
 pub fn seeds(first: u64, count: u64) -> impl Iterator<Item = u64> {
     let asked = std::env::var(SEED_VARIABLE)
         .ok()
-        .map(|text| parse_seed(&text).unwrap_or_else(|| panic!("{SEED_VARIABLE}={text} is no number")));
+        .map(|text| parse_seed(&text).unwrap_or_else(|| panic!("{SEED_VARIABLE}={text} is not a number")));
     let (from, count) = asked.map_or((first, count), |seed| (seed, 1));
     (0..count).map(move |number| from.wrapping_add(number))
 }
@@ -39,18 +39,18 @@ pub struct TestName {
     pub test: &'static str,
 }
 
-/// A history that fails, made short.
+/// A failing history, shortened.
 #[derive(Debug, Clone)]
 pub struct Failure<Op> {
     /// The test that runs it.
     pub name: TestName,
     /// Its seed.
     pub seed: u64,
-    /// What is left of the operations: none can be left out.
+    /// The remaining operations: none can be left out.
     pub operations: Vec<Op>,
     /// How many there were.
     pub operations_before: usize,
-    /// What the short history fails with.
+    /// The error of the short history.
     pub reason: String,
 }
 
@@ -58,7 +58,7 @@ impl<Op: fmt::Debug> fmt::Display for Failure<Op> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, seed, operations, operations_before, reason } = self;
         writeln!(f, "{reason}")?;
-        writeln!(f, "{} of {operations_before} operations are enough:", operations.len())?;
+        writeln!(f, "{} of {operations_before} operations suffice:", operations.len())?;
         for (number, operation) in operations.iter().enumerate() {
             writeln!(f, "{number:4}  {operation:?}")?;
         }
@@ -101,12 +101,12 @@ pub fn check<Op: Clone + fmt::Debug>(
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().map(String::as_str);
-    words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
+    words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
 /// The shortest sequence found for which `fails` still holds: from large pieces down to single operations, each is left
-/// out if it can be, until no single one can. `fails` is asked about each candidate; the last one it affirmed is
-/// returned.
+/// out if possible, until no single one can be left out. `fails` is called with each candidate; the last one for which it
+/// returned `true` is returned.
 pub fn shrink<Op: Clone>(operations: &[Op], mut fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
     let mut left = operations.to_vec();
     let mut piece = left.len().div_ceil(2).max(1);
@@ -156,7 +156,7 @@ mod tests {
         });
         let text = failure.unwrap_err().to_string();
         assert!(
-            text.starts_with("three is too many with seed 42\n1 of 4 operations are enough:\n   0  3\n"),
+            text.starts_with("three is too many with seed 42\n1 of 4 operations suffice:\n   0  3\n"),
             "{text}"
         );
         let command = "INKSTONE_SEED=0x2a cargo test -p inkstone-sim --test rules a_test -- --exact";

@@ -88,9 +88,9 @@ pub(crate) struct State {
     pub(crate) operation: u64,
     pub(crate) counters: Counters,
     pub(crate) history: Vec<Event>,
-    /// If wanted: the disk as it stood before each thing that made something durable.
+    /// If wanted: the disk before each operation that made something durable.
     pub(crate) epochs: Option<Vec<PowerCut>>,
-    /// How many there were, those taken away too.
+    /// How many were recorded, including those that were taken.
     pub(crate) epochs_recorded: u64,
 }
 
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Starts an operation: numbers it, lets the kernel write something back, and says what goes wrong.
+    /// Starts an operation: numbers it, lets the kernel write something back, and returns the fault, if any.
     pub(crate) fn begin(&mut self, kind: OperationKind, name: &Arc<str>, len: usize) -> Option<Effect> {
         self.operation += 1;
         self.write_back_at_random();
@@ -141,7 +141,7 @@ impl State {
         effect
     }
 
-    /// As [`State::begin`] where an error is all that can go wrong.
+    /// As [`State::begin`], for an operation whose only possible fault is an error.
     fn begin_or_fail(&mut self, kind: OperationKind, name: &Arc<str>) -> io::Result<()> {
         match self.begin(kind, name, 0) {
             Some(Effect::Error(code)) => Err(os_error(code)),
@@ -156,7 +156,7 @@ impl State {
         if self.rng.u32(..1_000_000) < self.options.writeback_ppm {
             let chosen = self.rng.usize(..self.pending.len());
             let (inode, range) = (self.pending[chosen].inode, self.pending[chosen].range());
-            // Everything that is dirty there goes in its order: a page is written back as it is.
+            // Earlier dirty entries of the range are written back too: a page is written back as it is.
             for entry in &mut self.pending[..=chosen] {
                 let other = entry.range();
                 if entry.inode == inode && other.start < range.end && range.start < other.end {
@@ -196,7 +196,7 @@ impl State {
         self.inodes.get_mut(&number).expect("an open or named file has its inode")
     }
 
-    /// Bytes of blocks that can still be given out.
+    /// Bytes of blocks that can still be allocated.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         let blocks = self.options.capacity_bytes? / PAGE_BYTES as u64;
         Some(blocks.saturating_sub(self.used_blocks) * PAGE_BYTES as u64)
@@ -208,8 +208,8 @@ impl State {
         if is_full { Err(os_error(errno::ENOSPC)) } else { Ok(()) }
     }
 
-    /// How many of `len` bytes at `offset` there is room for. Where the file system copies on write, blocks that are
-    /// written count as well: their new place is taken before the old one is given back.
+    /// How many of `len` bytes at `offset` there is room for. If the file system copies on write, written blocks count as
+    /// well: their new place is allocated before the old one is freed.
     pub(crate) fn room(&self, number: u64, offset: u64, len: usize) -> usize {
         let Some(free_bytes) = self.free_bytes() else { return len };
         let mut free = free_bytes / PAGE_BYTES as u64;
@@ -235,7 +235,7 @@ impl State {
         self.used_blocks += more;
     }
 
-    /// The directory of this path; it exists, durably, from the first time that somebody asks for it.
+    /// The directory of this path. The first call creates it, durably.
     pub(crate) fn directory(&mut self, path: &Path) -> usize {
         if let Some(found) = self.directories.iter().position(|directory| *directory.path == *path) {
             return found;
@@ -387,8 +387,8 @@ impl State {
         Ok(())
     }
 
-    /// Gives back what nobody can reach any more: the room of a file that has no name and no handle, and the file
-    /// itself when no crash can bring its name back.
+    /// Frees what is not reachable any more: the room of a file without name and handle, and the file itself when no crash
+    /// can bring its name back.
     fn release(&mut self, number: u64) {
         let Some(inode) = self.inodes.get(&number) else { return };
         let is_named = |names: &Names| names.values().any(|&held| held == number);

@@ -1,7 +1,7 @@
-//! A sum that tells disks apart: equal disks have equal sums, and different ones have different sums but for chance.
+//! A sum that distinguishes disks: equal disks have equal sums, and different ones almost certainly have different sums.
 //!
-//! *Owns*: the mixing. *May not touch*: what is summed. No adversary chooses what a simulated disk holds: 128 bits are
-//! enough that among a thousand million disks two share a sum with a probability below 10^-20.
+//! *Owns*: the mixing. *May not touch*: what is summed. No adversary chooses the content of a simulated disk, so 128 bits
+//! are enough: among a thousand million disks two share a sum with a probability below 10^-20.
 
 /// Odd numbers without pattern: digits of pi.
 const KEYS: [u64; 4] =
@@ -29,7 +29,7 @@ impl Sum {
         self.halves = [fold(left ^ word, KEYS[0]), fold(right.rotate_left(23) ^ word, KEYS[1])];
     }
 
-    /// Adds a text, so that no two lists of texts are alike.
+    /// Adds a text, so that different lists of texts have different sums.
     pub(crate) fn add_text(&mut self, text: &str) {
         self.add(text.len() as u64);
         let of_text = sum_of(text.as_bytes());
@@ -42,7 +42,7 @@ impl Sum {
     }
 }
 
-/// The sum of bytes; trailing zeros up to a word are not told apart.
+/// The sum of bytes; trailing zeros within a word make no difference.
 pub(crate) fn sum_of(bytes: &[u8]) -> u128 {
     let mut sum = Sum::new();
     for chunk in bytes.chunks(8) {

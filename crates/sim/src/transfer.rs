@@ -1,7 +1,7 @@
 //! How bytes move between a caller, the page cache and the device's cache.
 //!
 //! *Owns*: reads, writes, preparation, and the faults of a transfer. *May not touch*: the medium; only
-//! [`crate::durable`] writes there (and [`State::rot`], which is the medium's own doing).
+//! [`crate::durable`] writes there (and [`State::rot`], as the medium itself would).
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::fault::{Effect, OperationKind, errno};
 use crate::pending::{Change, Place};
 use crate::state::{State, os_error};
 
-/// No file is larger: ext4 with blocks of 1 KiB has the same limit.
+/// The largest file: ext4 with blocks of 1 KiB has the same limit.
 pub(crate) const MAX_FILE_BYTES: u64 = 16 << 30;
 
 /// Where a transfer goes, and how.
@@ -34,7 +34,7 @@ pub(crate) struct Written {
     pub(crate) result: io::Result<usize>,
 }
 
-/// How the parts of a transfer go.
+/// How a transfer is split into parts, and how they end.
 struct Parts {
     first: usize,
     error: Option<i32>,
@@ -42,7 +42,7 @@ struct Parts {
 
 impl Parts {
     fn of(effect: Option<&Effect>, direct: bool, sector: usize, len: usize) -> Self {
-        // A direct transfer breaks at a sector.
+        // A direct transfer is split at a sector.
         let cut = |bytes: usize| if direct { bytes / sector * sector } else { bytes }.min(len);
         match effect {
             Some(Effect::Short(bytes)) if cut(*bytes) > 0 => Self { first: cut(*bytes), error: None },
@@ -128,7 +128,7 @@ impl State {
         self.medium_under(number, |place| place == Place::DeviceCache)
     }
 
-    /// The medium with what is not on it yet over it, of the data only what waits in a wanted place.
+    /// The medium overlaid with the pending changes; of data only what waits in a wanted place.
     fn medium_under(&self, number: u64, is_wanted: impl Fn(Place) -> bool) -> Content {
         let mut content = self.inode(number).medium.clone();
         for entry in self.pending.iter().filter(|entry| entry.inode == number) {
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// Writes all of `bytes`, as far as it goes. The caller makes it durable.
+    /// Writes `bytes`, as much as possible. The caller makes it durable.
     pub(crate) fn write(&mut self, target: &Target, bytes: &[u8]) -> Written {
         let mut writes = Vec::new();
         let result = self.write_parts(target, bytes, &mut writes);
@@ -196,14 +196,14 @@ impl State {
             self.put(&Target { offset, ..*target }, &bytes[done..done + fits], write, effect.as_ref());
             Ok(fits)
         })?;
-        // All went in and the error comes all the same.
+        // Everything was written, and the error comes all the same.
         if let (Some(code), true) = (parts.error, parts.first >= len) {
             return Err(os_error(code));
         }
         Ok(done)
     }
 
-    /// One write that there is room for.
+    /// One write; there is room for it.
     fn put(&mut self, target: &Target, bytes: &[u8], write: u64, effect: Option<&Effect>) {
         let Target { inode: number, offset, direct, .. } = *target;
         let end = offset + bytes.len() as u64;
@@ -254,7 +254,7 @@ impl State {
         (start, self.inode(number).view.get(start, (end - start) as usize).into())
     }
 
-    /// A write that the device puts somewhere else: within a file's blocks, so that no size and no name changes.
+    /// A write that the device puts elsewhere: within a file's blocks, so that no size and no name changes.
     fn put_elsewhere(
         &mut self,
         target: &Target,
@@ -271,7 +271,7 @@ impl State {
         if len == 0 {
             return;
         }
-        // Seen at once: the victim's page cache is taken to be cold.
+        // Visible at once: the victim's page cache is assumed to be cold.
         inode.view.write(offset, &data[..len]);
         let place = if target.direct { Place::DeviceCache } else { Place::PageCache };
         self.push(victim, write, true, Change::Data { place, offset, bytes: data, start: 0, len });
@@ -300,7 +300,7 @@ impl State {
         let len = self.inode(number).size_bytes;
         self.forget_pages(number, 0, len);
         let inode = self.inode_mut(number);
-        // What the device has in the last block beyond the end is not the file's.
+        // The device's bytes in the last block beyond the end do not belong to the file.
         inode.view.cut(len);
         inode.is_tainted = false;
     }
@@ -330,8 +330,8 @@ impl State {
     }
 
     fn shrink(&mut self, number: u64, to: u64) {
-        // Pages beyond the end are dropped, dirty or not: nothing writes them any more. What the device has of them
-        // may still be found, for as long as the new size is not on the medium.
+        // Pages beyond the end are dropped, dirty or not: nothing writes them back any more. What the device has of them
+        // may still be found as long as the new size is not on the medium.
         let sector_end = to.next_multiple_of(self.options.sector_bytes as u64);
         let mut left = Vec::with_capacity(self.pending.len());
         for entry in std::mem::take(&mut self.pending) {
@@ -347,7 +347,7 @@ impl State {
         inode.view.cut(to);
         let had = Box::new(inode.blocks.clone());
         inode.blocks.cut(to);
-        // The last block is to be changed with the size: until that is on the medium, nothing in it is settled.
+        // The last block changes with the size: until that is on the medium, nothing in it is settled.
         inode.blocks.settled.cut(to / PAGE_BYTES as u64);
         self.used_blocks -= had.allocated.count() - self.inode(number).blocks.allocated.count();
         let write = self.order();
@@ -385,7 +385,7 @@ impl State {
         self.allocate(number, offset, len);
         let write = self.order();
         if zeroes {
-            // As the kernel does: what is dirty is written back first, then the range is taken away.
+            // As the kernel does: dirty pages are written back first, then the range is replaced.
             self.write_back(number, offset, len);
             self.inode_mut(number).view.zero(offset, len as usize);
             self.push(number, write, false, Change::Zero { offset, len });

@@ -1,4 +1,4 @@
-//! Each fault does what it says, says that it did, and does it at the operation it was planned for.
+//! Each fault has its effect, appears in the history, and occurs at the operation it was planned for.
 //!
 //! *Owns*: disks of its own. *May not touch*: the crate's insides.
 
@@ -37,7 +37,7 @@ fn blocks(file: &SimFile) -> Vec<u8> {
     memory[..len].chunks(4096).map(|block| block[0]).collect()
 }
 
-/// The same, past the page cache, on the disk as found after a crash that kept everything that it could.
+/// The same, read directly, on the disk as found after a crash that kept everything that it could.
 fn after_a_kind_crash(disk: &SimDisk, name: &str) -> Vec<u8> {
     let found = disk.crash_with(|_| Fate::Kept);
     blocks(&found.directory("/d").open(name, &OpenFile::existing()).unwrap())

@@ -1,7 +1,7 @@
 //! The reference check: a small log over the seam whose known mistakes are found by sampling, and which survives
 //! without them.
 //!
-//! *Owns*: the log, 80 lines, as bad as it is asked to be. *May not touch*: the crate's insides.
+//! *Owns*: the log, 80 lines, with the mistake that a test chooses. *May not touch*: the crate's insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -59,7 +59,7 @@ fn frame(lsn: u64, payload: &[u8]) -> Vec<u8> {
 }
 
 impl<D: Directory> NaiveLog<D> {
-    /// Opens the log and gives the records that it shows.
+    /// Opens the log and returns the records that it shows.
     fn open(directory: D, mistake: Mistake) -> Result<(Self, Vec<Vec<u8>>)> {
         let mut shown: Vec<Vec<u8>> = Vec::new();
         let names: Vec<_> = directory.list()?.into_iter().filter(|name| name.starts_with("seg-")).collect();
@@ -123,7 +123,7 @@ impl<D: Directory> NaiveLog<D> {
     }
 }
 
-/// Opens what was found and checks it against what was promised; gives what it shows.
+/// Opens what was found and compares it with what was promised; returns what it shows.
 fn open_and_check(
     found: &SimDisk,
     mistake: Mistake,
@@ -194,7 +194,7 @@ fn run(
                 appended = log.last + 1;
                 match log.append() {
                     Ok(()) => acked = log.last,
-                    // Poisoned: the machine is restarted, as the page cache cannot be believed.
+                    // Poisoned: the machine is restarted, since the page cache cannot be trusted.
                     Err(_) => {
                         return check_two_deep(&disk.power_cut(), mistake, seed, acked, appended)
                             .map(|()| states);
@@ -202,7 +202,7 @@ fn run(
                 }
             }
         }
-        // Inside the operation, before each thing that made something durable, and after it.
+        // Inside the operation, before each step that made something durable, and after it.
         let inside = disk.take_epochs().into_iter().map(|cut| (cut, acked_before));
         for (cut, acked) in inside.chain([(disk.power_cut(), acked)]) {
             for sample in 0..samples {
@@ -231,7 +231,7 @@ fn nasty(seed: u64) -> DiskOptions {
     }
 }
 
-/// The first failure over a hundred seeds, made short.
+/// The first failure over a hundred seeds, shortened.
 fn find(mistake: Mistake, operations: &[Op], test: &'static str) -> String {
     let name = TestName { package: env!("CARGO_PKG_NAME"), target: Some("naive_log"), test };
     // Counted, not timed: a hundred histories are a fraction of a second.
@@ -268,7 +268,7 @@ fn a_sync_that_is_tried_again_is_found() {
     assert!(text.contains("FailSync"), "{text}");
 }
 
-/// A record torn in the middle: only the checksum tells.
+/// A record torn in the middle: only the checksum shows it.
 #[test]
 fn trusting_the_length_is_found() {
     let text = find(Mistake::TrustsLength, &history(), "trusting_the_length_is_found");
@@ -306,7 +306,7 @@ fn reading_the_page_cache_after_a_failed_sync_is_found() {
     let (mut log, _) = NaiveLog::open(disk.directory("/log"), Mistake::None).unwrap();
     disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
     assert!(log.append().is_err());
-    // Opened again by the same kernel, which shows pages that are clean and nowhere else.
+    // Reopened under the same kernel, which shows clean pages whose bytes are nowhere else.
     let shown = open_and_check(&disk, Mistake::TrustsThePageCache, 0, 1).unwrap();
     assert_eq!(shown, 1);
     let lost = (0..50).all(|seed| open_and_check(&disk.crash(seed), Mistake::None, shown, 1).is_err());
@@ -347,7 +347,7 @@ fn the_correct_one_survives_errors_at_every_operation_and_by_rate() {
 }
 
 /// Appends until something fails, restarts the machine, and checks. `ReportsLater` may lose what a sync acknowledged:
-/// no log can do anything about that, so it ends the promise at the last append before it.
+/// no log can prevent that, so it ends the promise at the last append before it.
 fn survive(disk: &SimDisk, seed: u64) -> std::result::Result<(), String> {
     let Ok((mut log, _)) = NaiveLog::open(disk.directory("/log"), Mistake::None) else { return Ok(()) };
     let mut acked = 0;

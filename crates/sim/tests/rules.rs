@@ -1,4 +1,4 @@
-//! Each rule of the model, with the crash that tells it from another rule.
+//! Each rule of the model, with a crash that distinguishes it from other rules.
 //!
 //! *Owns*: disks of its own. *May not touch*: the crate's insides.
 
@@ -15,7 +15,7 @@ use inkstone_sim::{
     SimFile,
 };
 
-/// Without the kernel's own write-back, so that each test says itself what is where.
+/// Without the kernel's own write-back, so that each test decides what is where.
 fn quiet() -> DiskOptions {
     DiskOptions { writeback_ppm: 0, ..DiskOptions::default() }
 }
@@ -144,7 +144,7 @@ fn an_older_version_never_comes_back_over_a_durable_one() {
     let (disk, directory) = disk(quiet());
     let file = settled(&directory, "a", &direct(), 1, 2);
     file.write_at(&block(2, 2), 0).unwrap();
-    // FUA: of the file's own cached sectors, only what it overwrites is out of the way.
+    // FUA: of the file's own cached sectors, only those that it overwrites are superseded.
     let mut engine = directory.engine(EngineKind::Caller, 1).unwrap();
     let file = Arc::new(file);
     let operation = Operation::Write { buffer: block(3, 1), len: 4096, offset: 0, persist: Persist::Dsync };
@@ -202,7 +202,7 @@ fn the_kernel_writes_back_by_itself_and_a_flush_then_finds_it() {
     let b = settled(&directory, "b", &buffered(), 1, 1);
     b.write_at(&block(2, 1), 0).unwrap();
     assert_eq!(content(&nothing_kept(&disk), "b").unwrap()[0], 1);
-    // Its own beginning writes back what is dirty; its flush then makes it durable.
+    // The sync first writes back what is dirty; its flush then makes it durable.
     a.sync(SyncKind::Data).unwrap();
     assert_eq!(content(&nothing_kept(&disk), "b").unwrap()[0], 2);
 }
@@ -224,7 +224,7 @@ fn fdatasync_keeps_growth_and_an_unsynced_size_may_be_old_or_new() {
     };
     assert_eq!(sizes(Fate::Dropped, Fate::Kept), [1; 4096]);
     assert_eq!(sizes(Fate::Kept, Fate::Dropped), [[1; 4096], [0; 4096]].concat());
-    // What lay beyond the size found is gone: growing the file later does not show it.
+    // Bytes beyond the size found are gone: growing the file later does not show them.
     let found = disk.crash_with(|item| match item.what {
         ItemKind::Size { .. } => Fate::Dropped,
         _ => Fate::Kept,
@@ -333,7 +333,7 @@ fn the_old_bytes_of_a_recycled_file_show_through() {
     });
     assert_eq!(content(&found, "seg-1"), None);
     assert_eq!(content(&found, "seg-9").unwrap(), [[2; 4096], [1; 4096]].concat());
-    // A flush that another file asked for makes an overwrite durable; the name is still the old one.
+    // A flush of another file's sync makes an overwrite durable; the name is still the old one.
     settled(&directory.disk().directory("/other"), "x", &buffered(), 1, 1);
     assert_eq!(content(&nothing_kept(&disk), "seg-1").unwrap(), [2; 8192]);
 }
@@ -513,7 +513,7 @@ fn in_flight_a_write_may_survive_and_only_its_own_sync_covers_it() {
     assert_eq!(first_bytes(&nothing_kept(&disk)), [1, 1, 1, 1]);
     assert_eq!(first_bytes(&all_kept(&disk)), [2, 2, 2, 1]);
     while engine.complete().unwrap().is_some() {}
-    // All has completed; but the write that nobody waited for before the sync was submitted is not covered.
+    // Everything has completed; but a write that had not completed when the sync was submitted is not covered.
     assert_eq!(first_bytes(&nothing_kept(&disk)), [1, 2, 2, 1]);
     file.sync(SyncKind::Data).unwrap();
     assert_eq!(first_bytes(&nothing_kept(&disk)), [2, 2, 2, 1]);
@@ -557,7 +557,7 @@ fn a_crash_leaves_the_old_disk_alone_and_can_be_crashed_again() {
     assert_eq!((content(&lost, "a").unwrap()[512], content(&kept, "a").unwrap()[512]), (1, 3));
     assert_eq!(content(&disk, "a").unwrap()[..1024], [[2; 512], [1; 512]].concat());
     assert_eq!(disk.unflushed().len(), 1);
-    // And cutting the power draws nothing from the disk that goes on.
+    // And cutting the power draws no random number from the disk, which continues.
     let image = disk.crash(5).image();
     assert_eq!(image, disk.crash(5).image());
 }

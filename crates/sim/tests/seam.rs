@@ -1,4 +1,4 @@
-//! What the seam promises is seen alike on the operating system's directory and on a simulated one.
+//! What the seam promises is the same on the operating system's directory and on a simulated one.
 //!
 //! *Owns*: a directory below cargo's temporary one. *May not touch*: the crate's insides.
 
@@ -20,7 +20,7 @@ impl Seen {
     fn note<T: std::fmt::Debug>(&mut self, what: &str, result: Result<T>) -> Option<T> {
         let words = match &result {
             Ok(value) => format!("{what}: {value:?}"),
-            // The path differs, and so do the words of an engine of entries; what was attempted and why it failed not.
+            // The path differs, and so does the text of an engine of entries; the operation and the cause do not.
             Err(error) => format!(
                 "{what}: {} {:?} {:?} {:?}",
                 error.operation(),
@@ -117,7 +117,7 @@ fn sizes_and_facts<D: Directory>(directory: &D, seen: &mut Seen) {
 fn locks<D: Directory>(directory: &D, seen: &mut Seen) {
     let mut held = Vec::new();
     for name in ["l", "l", "m", "a/b"] {
-        // Who it is said to be differs.
+        // The reported holder differs.
         seen.note("holder", directory.locked_by(name).map(|holder| holder.is_some()));
         seen.note("lock", directory.lock(name).map(|lock| lock.map(|lock| held.push(lock))));
         seen.note("held", Ok(held.len()));
@@ -172,7 +172,7 @@ fn engines<D: Directory>(directory: &D, seen: &mut Seen) {
                 seen.done("write too much", &engine.run(request(token, write(4097))).unwrap());
             }
             seen.done("sync", &engine.run(request(9, Operation::Sync(SyncKind::Data))).unwrap());
-            // Several in flight, given back in any order.
+            // Several in flight, completed in any order.
             for token in 0..6 {
                 let read = Operation::Read {
                     buffer: AlignedBuf::zeroed(8192),

@@ -1,4 +1,4 @@
-//! Sizes that shrink, locks, forgotten pages and the facts of a file: the rules of each, with what tells it from another.
+//! Sizes that shrink, locks, dropped pages and the facts of a file: the rules of each, with what distinguishes it from others.
 //!
 //! *Owns*: disks of its own. *May not touch*: the crate's insides.
 
@@ -94,7 +94,7 @@ fn pages_beyond_the_new_end_are_never_written_and_what_the_device_has_may_be_fou
         file.set_len(4096).unwrap();
         assert_eq!(content(&shrinking_lost(&disk), "a"), [[1; 4096], [found; 4096]].concat());
         assert_eq!(content(&all_kept(&disk), "a"), [1; 4096]);
-        // Grown again it shows zeros, past the cache too.
+        // Grown again it shows zeros, also for direct reads.
         file.set_len(8192).unwrap();
         let expected = [[1; 4096], [0; 4096]].concat();
         let mut bytes = AlignedBuf::zeroed(8192);
@@ -207,7 +207,7 @@ fn a_failed_sync_leaves_a_shrinking_to_be_committed() {
     }
 }
 
-/// Does something to the file `a` and to what it should hold; gives the range that is durable now, if one is.
+/// Changes the file `a` and its expected content; returns the range that is durable now, if any.
 fn random_step(
     rng: &mut fastrand::Rng,
     directory: &SimDirectory,
@@ -251,8 +251,8 @@ fn random_step(
     durable
 }
 
-/// Whatever is done: memory shows the last bytes, a crash that keeps all finds them, one that keeps nothing finds what
-/// is durable; and no room is lost by a crash.
+/// After any operations memory shows the last bytes, a crash that keeps all finds them, one that keeps nothing finds
+/// the durable ones, and no crash loses room.
 #[test]
 fn sizes_up_and_down_agree_with_a_plain_vector() {
     for seed in 0..300 {
@@ -269,7 +269,7 @@ fn sizes_up_and_down_agree_with_a_plain_vector() {
             let found = all_kept(&disk);
             assert!(content(&disk, "a") == plain, "seed {seed}, step {step}");
             assert!(content(&found, "a") == plain, "seed {seed}, step {step}");
-            // A block that was cut before its data was written may be one that no crash finds.
+            // A block that was removed before its data was written may be one that no crash finds.
             let free = |disk: &SimDisk| disk.directory("/d").free_bytes().unwrap();
             assert!(free(&found) >= free(&disk), "seed {seed}, step {step}");
             if disk.unflushed().is_empty() {
@@ -315,7 +315,7 @@ fn a_direct_read_of_a_handle_for_reading_shows_the_device() {
     file.write_at(&block(2, 1), 0).unwrap();
     disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
     assert!(file.sync(SyncKind::Data).is_err());
-    // Dirty since, beside pages that are clean and lie.
+    // Dirty since then, beside clean pages with wrong bytes.
     file.write_at(&[3; 512], 512).unwrap();
     file.write_at(&[4; 512], 4096).unwrap();
     let past = directory.open("a", &direct().read_only()).unwrap();
@@ -356,7 +356,7 @@ fn a_lock_has_one_holder_and_no_crash_keeps_it() {
     assert_eq!(again.locked_by("lock").unwrap(), None);
     let lock = again.lock("lock").unwrap().unwrap();
     assert!(found.directory("/d").lock("lock").unwrap().is_none());
-    // Whoever removes the file locks another one.
+    // After the file is removed, the lock is on a new file.
     directory.remove("lock").unwrap();
     let second = directory.lock("lock").unwrap().unwrap();
     drop(lock);
@@ -443,7 +443,7 @@ fn facts_are_of_the_file_whatever_its_name() {
     assert_eq!(again.facts().unwrap(), facts);
     directory.rename("b", "c").unwrap();
     assert_eq!((a.facts().unwrap().hard_links, b.facts().unwrap().hard_links), (0, 1));
-    // Blocks of zeros by fallocate are nobody else's either.
+    // Blocks of zeros by fallocate are not shared either.
     a.prepare(Preparation::Fallocate, 8192).unwrap();
     assert!(!a.facts().unwrap().has_shared_extents);
 }

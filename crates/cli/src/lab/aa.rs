@@ -21,16 +21,16 @@ pub(crate) struct AaArguments {
     /// Pairs [default: 200]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: Option<u32>,
-    /// Instead of pairs of one overwrite: every row of these experiments against itself; all for all of them
+    /// Instead of pairs of one overwrite, compare every row of these experiments with itself; `all` takes every experiment
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = of, conflicts_with = "pairs")]
     of: Vec<Of>,
-    /// For each experiment of --of
+    /// Time for each experiment of --of
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "of")]
     seconds: Duration,
     /// Rounds in each pair
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
     rounds: u32,
-    /// Seed of orders and bytes, for --of [default: another one each time]
+    /// Seed of orders and bytes, for --of [default: random]
     #[arg(long, value_name = "N", requires = "of")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -59,7 +59,7 @@ impl AaArguments {
         &self.output
     }
 
-    /// Runs it and shows what it found.
+    /// Runs the comparison and prints its result.
     pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         const PAIRS: u32 = 200;
         let directory = self.place.directory.clone();

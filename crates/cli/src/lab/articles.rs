@@ -1,6 +1,6 @@
-//! The table of docs/lab.md that sets the articles beside the lab: its commands are commands, and its published numbers are published.
+//! Tests of the table in docs/lab.md that compares the articles with the lab: its commands parse, and the articles have its numbers.
 //!
-//! *Owns*: that comparison. *May not touch*: the page, and `articles.md`, which is what the articles say.
+//! *Owns*: that comparison. *May not touch*: the page, and `articles.md`, which quotes the articles.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const PAGE: &str = include_str!("../../../../docs/lab.md");
 const NOTEBOOK: &str = include_str!("../../../../.ci/notebook");
 const ARTICLES: &str = include_str!("articles.md");
 
-/// Every number in a text, as it is written but for commas between thousands.
+/// Every number in a text, as written, without commas between thousands.
 fn numbers(text: &str) -> BTreeSet<String> {
     let text: Vec<char> = text.chars().collect();
     let mut found = BTreeSet::new();
@@ -44,7 +44,7 @@ fn numbers(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The rows of the table: its cells.
+/// The cells of each row of the table.
 fn rows() -> Vec<Vec<&'static str>> {
     let (_, section) = PAGE.split_once("## The articles, section by section").expect("the section");
     let section = section.split("\n###").next().expect("its end");
@@ -72,7 +72,7 @@ fn parsed(words: &[&str]) -> LabCommand {
     parse(words).expect("a command").command.expect("a subcommand")
 }
 
-/// What `inkstone lab published` runs is what the page says, and nothing of the page is left out.
+/// `inkstone lab published` runs exactly the commands of the page.
 #[test]
 fn the_parts_of_lab_published_are_the_commands_of_the_articles_table() {
     let lines: BTreeSet<String> = PARTS.iter().map(|part| part.line(false)).collect();
@@ -113,7 +113,7 @@ fn what_is_not_measured_yet_has_a_part_that_measures_it() {
     assert_eq!(cells, said.sum::<usize>(), "the list and the page differ");
 }
 
-/// The words of the articles that the test below stands on.
+/// The words of the articles that the test below relies on.
 #[test]
 fn the_sizes_are_the_articles_own() {
     let words = ARTICLES.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -133,7 +133,7 @@ fn the_sizes_are_the_articles_own() {
     }
 }
 
-/// What `--published` and its presets come to, beside what the articles say of their sizes.
+/// The sizes of `--published` and its presets are those of the articles.
 #[test]
 fn published_means_published() {
     let LabCommand::Write { selection, running, .. } =
@@ -157,7 +157,7 @@ fn published_means_published() {
         panic!("another command")
     };
     let cells = selection.cells(Preset::E1).expect("cells");
-    assert_eq!(running.cut(&cells), "; each pass cut after 9 commits of 262144 or after 5s");
+    assert_eq!(running.cut(&cells), "; each pass stops after 9 commits of 262144 or after 5s");
     let LabCommand::Filesystems { place, file_systems, loops, image_size, selection, running, .. } =
         parsed(&["filesystems", "--preset", "e2", "--published"])
     else {
@@ -211,7 +211,7 @@ fn every_published_number_stands_in_the_articles() {
     for row in rows() {
         check(row[2], row[0]);
     }
-    // The published tables of the sections below, row by row: what stands beside a name.
+    // The published tables of the sections below, row by row: the figures beside each name.
     let mut lines = PAGE.lines().peekable();
     while let Some(line) = lines.next() {
         if line.starts_with("| published") {

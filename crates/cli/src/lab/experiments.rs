@@ -18,31 +18,31 @@ use crate::select::{Where, seed};
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone lab all --json all.json         every experiment, at most a minute
-  inkstone lab pool                        threads that block, and io_uring, on the current directory's disk
+  inkstone lab all --json all.json         all experiments, within a minute
+  inkstone lab pool                        blocking threads beside io_uring, on this directory's disk
   inkstone lab read --order random --seconds 20
   inkstone lab depth /var/lib/db --json depth.json
-  inkstone lab text /var/log               what the text log writer does beside a locked file: 20 s
-  inkstone lab pool --published --rounds 5  at the published size: minutes to hours";
+  inkstone lab text /var/log               the text log writer beside a locked file: 20 s
+  inkstone lab pool --published --rounds 5  the published size: minutes to hours";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExperimentCommand {
-    /// Every experiment in one result, within a time that is known beforehand
+    /// All experiments in one result, within a time limit
     #[command(after_help = EXAMPLES)]
     All(AllArguments),
-    /// Threads that block in pwrite, fsync and pread, and the same load from one thread through io_uring (E7)
+    /// Threads that block in pwrite, fsync and pread, beside one thread with the same load through io_uring (E7)
     #[command(after_help = EXAMPLES)]
     Pool {
         #[command(flatten)]
         common: Common,
-        /// Threads; for io_uring as many requests in flight [default: 2,8,64,128,256,512; with --published 1 too]
+        /// Threads, or requests in flight for io_uring [default: 2,8,64,128,256,512; with --published 1 too]
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = threads)]
         threads: Vec<usize>,
-        /// Writes of a turn at most, and as many reads [default: 16384]
+        /// At most this many writes in a turn, and as many reads [default: 16384]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..=1_000_000_000), conflicts_with = "published")]
         operations: Option<u64>,
     },
-    /// How many durable writes a second by how many are in flight, and bytes a second by the size of each
+    /// Durable writes per second by the number in flight, and bytes per second by write size
     #[command(after_help = EXAMPLES)]
     Depth {
         #[command(flatten)]
@@ -51,19 +51,19 @@ pub(crate) enum ExperimentCommand {
         #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
         size: Option<u64>,
     },
-    /// Ways of reading a file, in order and at random, with its pages in memory and without (E8)
+    /// Ways of reading a file: sequential and random, with its pages cached and not (E8)
     #[command(after_help = EXAMPLES)]
     Read {
         #[command(flatten)]
         common: Common,
-        /// In which order [default: both]
+        /// Order of the reads [default: both]
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ReadOrder>())]
         order: Vec<ReadOrder>,
         /// Bytes of the file [default: 64MiB]
         #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
         size: Option<u64>,
     },
-    /// The fio load suggested for a device, half reads and half durable writes, and fio itself beside it (E6)
+    /// The fio load that an article suggests, half reads and half durable writes, beside fio itself (E6)
     #[command(after_help = EXAMPLES)]
     Mixed {
         #[command(flatten)]
@@ -72,7 +72,7 @@ pub(crate) enum ExperimentCommand {
         #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
         size: Option<u64>,
     },
-    /// What a change of segment costs: created on demand, prepared ahead, recycled, and our log (E10)
+    /// What a change of segment costs: created on demand, prepared ahead, recycled, and in our log (E10)
     #[command(after_help = EXAMPLES)]
     Practice {
         #[command(flatten)]
@@ -81,39 +81,39 @@ pub(crate) enum ExperimentCommand {
         #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
         segment_size: Option<u64>,
     },
-    /// A key-value store's log: 8 threads that wait for 128-byte records, on our log beside the raw floor, and with blocks reserved or not (E5)
+    /// The log of a key-value store: 8 threads wait for 128-byte records, on our log and on a bare file, with blocks reserved and not (E5)
     #[command(after_help = EXAMPLES)]
     Log {
         #[command(flatten)]
         common: Common,
     },
-    /// Text lines by several threads: the text log writer beside a locked file and a locked buffer (E9)
+    /// Text lines from several threads: the text log writer beside a locked file and a locked buffer (E9)
     #[command(after_help = EXAMPLES)]
     Text {
         #[command(flatten)]
         common: Common,
-        /// Lines of a turn without a pace at most [default: 1000000]
+        /// At most this many lines in a turn without a pace [default: 1000000]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000), conflicts_with = "published")]
         lines: Option<u64>,
     },
 }
 
-/// What `lab all` takes.
+/// Arguments of `lab all`.
 #[derive(Debug, Clone, Args)]
 #[command(group(ArgGroup::new("tier").args(["quick", "standard", "full"])))]
 pub(crate) struct AllArguments {
     #[command(flatten)]
     place: Where,
-    /// At most a minute (the default)
+    /// Take at most a minute (the default)
     #[arg(long)]
     quick: bool,
-    /// At most 6 minutes
+    /// Take at most 6 minutes
     #[arg(long)]
     standard: bool,
-    /// Larger files, more rounds, more file systems: up to half an hour
+    /// Take up to half an hour: larger files, more rounds, more file systems
     #[arg(long)]
     full: bool,
-    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -133,30 +133,30 @@ impl AllArguments {
     }
 }
 
-/// What the others take.
+/// Arguments of the other experiments.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
     #[command(flatten)]
     place: Where,
-    /// Rounds; every row has a turn in each [default: 7, with --published 1]
+    /// Rounds; every row runs once in each [default: 7, with --published 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
-    /// For all rounds of all rows together [default: as the experiment needs; with --published: no limit]
+    /// Time for all rounds of all rows together [default: depends on the experiment; with --published: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     seconds: Option<Duration>,
-    /// The published size
+    /// Take the published size
     #[arg(long)]
     published: bool,
-    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
     output: Output,
 }
 
-/// A turn of a row that is shorter than a moment says nothing.
+/// With more rounds the turns of a row get too short to measure.
 const ROUNDS: u32 = 7;
-/// As many requests as a ring takes with their linked syncs.
+/// The most requests that a ring takes together with their linked syncs.
 const THREADS_MAX: usize = 1024;
 
 impl Common {
@@ -170,13 +170,15 @@ impl Common {
         }
     }
 
-    /// Runs it, for `default_s` seconds if nothing else is said, and shows what it found.
+    /// Runs the experiment, for `default_s` seconds unless `--seconds` is given, and prints its result.
     fn run(&self, load: Load, default_s: u64, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         let options =
             ExperimentOptions { directory: self.place.directory.clone(), load, pace: self.pace(default_s) };
         let mut result = experiment(&options, context)?;
         if let Some(time) = self.seconds.filter(|_| self.published) {
-            let cut = format!("cut: the published size, but {time:?} for all rounds of all rows (--seconds)");
+            let cut = format!(
+                "shortened: the published size, but at most {time:?} for all rounds of all rows (--seconds)"
+            );
             result.experiments.iter_mut().for_each(|experiment| experiment.notes.push(cut.clone()));
         }
         show(&self.output, &result, View::Runs)
@@ -194,7 +196,7 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Whole blocks, for O_DIRECT.
+/// Takes whole blocks only, for O_DIRECT.
 fn file_size(text: &str) -> Result<u64, String> {
     match size(text)? {
         bytes if bytes >= 64 << 10 && bytes.is_multiple_of(4096) => Ok(bytes),
@@ -216,7 +218,7 @@ impl ExperimentCommand {
         }
     }
 
-    /// Runs it and shows what it found.
+    /// Runs the experiment and prints its result.
     pub(crate) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         match (self, self.load()) {
             (Self::All(all), _) => all.run(context),
@@ -225,7 +227,7 @@ impl ExperimentCommand {
         }
     }
 
-    /// What it does, and for how many seconds if nothing else is said; `None` of all together.
+    /// Its load, and its default time in seconds; `None` for all experiments together.
     fn load(&self) -> Option<(&Common, Load, u64)> {
         Some(match self {
             Self::All(_) => return None,
@@ -258,7 +260,7 @@ impl ExperimentCommand {
             Self::Mixed { common, size } => {
                 let mut plan = common.or_published(MixedPlan::published());
                 plan.file_bytes = size.unwrap_or(plan.file_bytes);
-                // Long turns: what a turn costs once is not to weigh beside fio's.
+                // Long turns, so that the fixed costs of a turn do not distort the comparison with fio.
                 (common, Load::Mixed(plan), 60)
             }
             Self::Text { common, lines } => {
@@ -270,7 +272,7 @@ impl ExperimentCommand {
         })
     }
 
-    /// What it does and how often, for whoever asks how long that takes.
+    /// Its load and pace, to estimate how long it takes.
     pub(super) fn effort(&self) -> Option<(Load, Pace)> {
         self.load().map(|(common, load, default_s)| (load, common.pace(default_s)))
     }

@@ -16,24 +16,24 @@ use crate::select::{PUBLISHED_BYTES, PUBLISHED_PAUSE, Where, seed};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab zero-range             here, on ext4 with a journal and without, and on xfs: some minutes
+  sudo inkstone lab zero-range             here, on ext4 with and without a journal, and on xfs: minutes
   inkstone lab zero-range /var/lib/db --size 1MiB,64MiB
-  sudo inkstone lab zero-range --published   article 1's file systems, loop device, size and pause: hours";
+  sudo inkstone lab zero-range --published   file systems, loop device, size and pause of article 1: hours";
 
 #[derive(Debug, Args)]
 pub(crate) struct ZeroRangeArguments {
     #[command(flatten)]
     place: Where,
-    /// File systems to make beside the directory's own (root) [default: ext4, ext4-nojournal and xfs where there is root; with --published the first two]
+    /// File systems to create beside the directory's own (root) [default: ext4, ext4-nojournal and xfs as root; with --published the first two]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
     file_systems: Option<Vec<ImageKind>>,
-    /// Over which loop devices [default: direct; with --published buffered]
+    /// Kinds of loop devices [default: direct; with --published buffered]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
     loops: Vec<LoopMode>,
     /// Bytes of the files [default: 1MiB,4MiB]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     size: Vec<u64>,
-    /// The published size and place: files of 1GiB, 10 s before each measured pass, ext4 on buffered loop devices
+    /// Take the published size and place: files of 1GiB, 10 s before each measured pass, ext4 on buffered loop devices
     #[arg(long, conflicts_with_all = ["size", "pause"])]
     published: bool,
     /// Pause before each measured pass [default: none]
@@ -42,7 +42,7 @@ pub(crate) struct ZeroRangeArguments {
     /// Rounds; every cell runs once in each
     #[arg(long, value_name = "N", default_value_t = ZERO_RANGE_ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// Seed of orders and bytes [default: another one each time; it is in the JSON]
+    /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -65,7 +65,7 @@ impl ZeroRangeArguments {
         let pause = if self.published { PUBLISHED_PAUSE } else { self.pause.unwrap_or_default() };
         ZeroRangeOptions {
             directory: self.place.directory.clone(),
-            // Article 1's.
+            // As in article 1.
             kinds: self
                 .file_systems
                 .clone()
@@ -82,7 +82,7 @@ impl ZeroRangeArguments {
         }
     }
 
-    /// Runs it and shows what it found.
+    /// Runs the experiment and prints its result.
     pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
         show(&self.output, &zero_range(&self.options(), context)?, View::Runs)
     }

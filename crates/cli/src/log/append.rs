@@ -1,10 +1,10 @@
 //! `inkstone append`.
 //!
-//! *Owns*: who reads, who waits, who prints. *May not touch*: commits.
+//! *Owns*: which thread reads, waits and prints. *May not touch*: commits.
 //!
-//! One thread reads and appends; this one makes durable what has arrived and prints it. So a fast producer gets one flush
-//! for many lines, and one that waits for its LSN gets it at once. The reading thread may hang in a read for ever: it only
-//! borrows the log, and the log is taken from it at the end.
+//! One thread reads and appends; this one makes what has arrived durable and prints its LSNs. So a fast producer gets one flush
+//! for many lines, and a producer that waits for its LSN gets it at once. The reading thread may hang in a read for ever: it only
+//! borrows the log, which is taken from it at the end.
 
 use std::io::{BufReader, Read, Write};
 use std::process::ExitCode;
@@ -19,13 +19,13 @@ use super::input::Records;
 use super::{AppendArguments, said};
 use crate::stdout::Stdout;
 
-/// How soon a signal is noticed.
+/// How quickly a signal is noticed.
 const NOTICE: Duration = Duration::from_millis(20);
 const BUFFER_BYTES: usize = 256 << 10;
 const RECORD_BYTES_MAX: u64 = 16 << 20;
 
 struct Shared {
-    /// Taken away when no more may be appended.
+    /// `None` once nothing more may be appended.
     log: RwLock<Option<Log>>,
     progress: Mutex<Progress>,
     arrived: Condvar,
@@ -61,7 +61,7 @@ pub(super) fn append(arguments: &AppendArguments, stop: &Arc<AtomicBool>) -> any
     std::thread::Builder::new().name("stdin".into()).spawn(move || read(&theirs, records))?;
     let mut printer = Printer { out: Stdout::new(), printed: last, quiet: arguments.quiet };
     let printed = commit_as_it_arrives(&shared, &mut printer, stop);
-    // Whatever ended it: what was appended is made durable, and the log closed.
+    // However it ended: makes the appended records durable and closes the log.
     let log = shared.log.write().unwrap_or_else(PoisonError::into_inner).take();
     let closed = log.map_or(Ok(()), |log| finish(log, &mut printer));
     let end = printed?;
@@ -70,8 +70,8 @@ pub(super) fn append(arguments: &AppendArguments, stop: &Arc<AtomicBool>) -> any
     Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
-/// stdin that is waited for, also where somebody else has made it one that does not wait (a pipe of node's, or of ssh's). Nobody
-/// stops it: who reads may hang in it for ever.
+/// Reads stdin and waits for input, even if another process made the pipe non-blocking (node and ssh do). Nothing stops it: a
+/// read may hang for ever.
 struct Waiting((Input, InputStop));
 
 impl Read for Waiting {
@@ -83,7 +83,7 @@ impl Read for Waiting {
     }
 }
 
-/// Appends what arrives, until there is no more or the log is taken away.
+/// Appends what arrives, until the input ends or the log is taken away.
 fn read(shared: &Shared, mut records: Records<impl std::io::BufRead>) {
     let mut last = None;
     let mut read_once = || -> anyhow::Result<bool> {
@@ -91,7 +91,7 @@ fn read(shared: &Shared, mut records: Records<impl std::io::BufRead>) {
         let log = shared.log.read().unwrap_or_else(PoisonError::into_inner);
         let Some(log) = &*log else { return Ok(false) };
         let mut give = |record: &[u8]| {
-            // Nobody waits for this handle: whoever prints waits for all that has arrived.
+            // Nothing waits for this handle: the printing thread syncs everything that has arrived.
             last = Some(log.append(record).map_err(said)?.lsn());
             Ok(())
         };
@@ -124,7 +124,7 @@ impl Shared {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until more than `printed` has arrived, or reading ended.
+    /// Waits until more than `printed` has arrived, or reading has ended.
     fn wait(&self, printed: Lsn, stop: &AtomicBool) -> (Lsn, Option<anyhow::Result<()>>) {
         let mut progress = self.lock();
         while progress.appended <= printed && progress.end.is_none() && !stop.load(Ordering::Relaxed) {
@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-/// Gives how reading ended; `None` when a signal ended it.
+/// Returns how reading ended; `None` if a signal ended it.
 fn commit_as_it_arrives(
     shared: &Shared,
     printer: &mut Printer,
@@ -171,7 +171,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Whoever reads the LSNs may leave, and then the records come all the same.
+    /// The reader of the LSNs may leave; records are still appended.
     fn print_to(&mut self, durable: Lsn) {
         let from = self.printed.get() + 1;
         self.printed = self.printed.max(durable);

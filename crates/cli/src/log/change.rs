@@ -1,6 +1,6 @@
 //! `inkstone truncate`, `inkstone salvage`, `inkstone copy`.
 //!
-//! *Owns*: what they print, and what `salvage.json` in a salvaged log's directory says. *May not touch*: what they do.
+//! *Owns*: what they print, and the contents of `salvage.json` in a salvaged log's directory. *May not touch*: what they do.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,10 +14,10 @@ use super::report::report_json;
 use super::{NewLogArguments, TruncateArguments, said};
 use crate::columns::{human, plural, range, table};
 
-/// The file in which a salvaged log tells where it comes from.
+/// The file that says where a salvaged log comes from.
 const SALVAGE_FILE: &str = "salvage.json";
 
-/// Gives up records at the front, or takes them off at the end.
+/// Removes records at the front or at the end.
 pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode> {
     let directory = &arguments.directory;
     if arguments.dry_run {
@@ -42,20 +42,20 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     }
     let log = Log::open(directory, Options::new().create(false)).map_err(said_of_truncated)?;
-    // Only now: nobody else can change what is kept.
+    // Only now, with the lock held: no other process can change what is kept.
     let result = change(arguments).and_then(|change| match change {
         Change::Before(first) => log.truncate_before(first),
         Change::After(last) => log.truncate_after(last),
     });
     let (first, last) = (log.first(), log.last());
-    // What the truncation failed of is the error that counts.
+    // The truncation's error comes before that of closing.
     let closed = log.close();
     result.and(closed).map_err(said)?;
     tell(arguments, first, last);
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a truncation comes to.
+/// What a truncation removes.
 enum Change {
     Before(Lsn),
     After(Lsn),
@@ -75,17 +75,17 @@ fn change(arguments: &TruncateArguments) -> Result<Change, Error> {
             Ok(Change::Before(kept.first))
         }
         (_, Some(last), _) => Ok(Change::After(Lsn::new(last))),
-        // Without any of them the arguments would have been refused.
+        // clap refuses arguments without any of them.
         (first, _, _) => Ok(Change::Before(Lsn::new(first.unwrap_or(0)))),
     }
 }
 
-/// A time that cannot be is said, since for it more may be kept than was asked for.
+/// Reports impossible times: because of them more may be kept than was asked for.
 fn tell_of_the_future(files: &[PathBuf]) {
     let Some(first) = files.first() else { return };
     complain!(
-        "{} of the log were changed in the future, {} among them: set the clock if it is behind; else it was ahead. These times are not \
-         believed, and more may be kept than asked for",
+        "{} modified in the future, for example {}: set the clock if it is behind. These times are ignored, so more may be \
+         kept than you asked for",
         plural(files.len() as u64, "file"),
         first.display()
     );
@@ -103,18 +103,18 @@ fn tell(arguments: &TruncateArguments, first: Lsn, last: Lsn) {
     say!("{left}: LSN {} ({records}); the next is {next}", range(first, last));
 }
 
-/// As [`said`]: a log has one writer, and only that can write what gives records up.
+/// As [`said`]; only the writer can truncate a log, and a log has one.
 fn said_of_truncated(error: Error) -> anyhow::Error {
     match error {
         Error::Locked { path, holder } => anyhow::anyhow!(
-            "{} is locked by {holder}, which alone can truncate it: call Log::truncate_before there, or end it first",
+            "{} is locked by {holder}: truncate the log there with Log::truncate_before, or end it first",
             path.display()
         ),
         error => said(error),
     }
 }
 
-/// Copies what can be read of a corrupt log.
+/// Copies what is readable in a corrupt log.
 pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let (old, new) = (&arguments.directory, &arguments.new);
     let note = |salvage: &Salvage| Some(format!("{:#}\n", salvage_json(arguments, salvage)).into_bytes());
@@ -137,13 +137,13 @@ pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow:
     rows.sort_by_key(|(first, _)| *first);
     let mut rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
     let unknown = salvage.unknown_behind.map_or(String::new(), |last| {
-        rows.push(vec![format!("behind {last}"), "unknown".into()]);
-        format!(", and what followed LSN {last}: nothing is left that tells how many records that were")
+        rows.push(vec![format!("after {last}"), "unknown".into()]);
+        format!(", and an unknown number after LSN {last}")
     });
     let lost: u64 = salvage.gaps.iter().map(|gap| gap.last.get() - gap.first.get() + 1).sum();
     let mut text = table(&["old LSN", "new LSN"], &rows);
     text.push_str(&format!(
-        "\nsaved {} ({}) in {}; lost: {}{unknown}\nwhich LSN became which stands in {}",
+        "\nsaved {} ({}) in {}; lost: {}{unknown}\n{} maps old LSNs to new ones",
         plural(salvage.records, "record"),
         human(salvage.record_bytes),
         new.display(),
@@ -189,11 +189,11 @@ pub(super) fn copy(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-/// As [`said`], also where it is about the new log.
+/// As [`said`], also for errors about the new log.
 fn said_of_new(error: Error, new: &Path) -> anyhow::Error {
     match error {
         Error::Locked { path, holder } if path == new => anyhow::anyhow!(
-            "{holder} is making a copy in {}, or has a log open there; wait for it, or name another directory",
+            "{} is in use by {holder}: wait until it has finished, or name another directory",
             path.display()
         ),
         error => said(error),

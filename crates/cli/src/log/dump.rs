@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 use super::said;
 use crate::stdout::Stdout;
 
-/// Bytes shown of a payload when nothing is asked for.
+/// How many bytes of a payload are shown by default.
 const BEGINNING_BYTES: usize = 16;
 
 /// How payloads are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Payload {
-    /// All of it, two digits a byte
+    /// Whole payloads, two hex digits a byte
     Hex,
-    /// All of it, as text; what is no UTF-8 is replaced
+    /// Whole payloads as text; bytes that are not UTF-8 are replaced
     Text,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn dump(
     let mut out = Stdout::new();
     let mut failed = None;
     for entry in entries {
-        // Also where nobody reads any more: whether there is damage is answered all the same.
+        // Continues if the reader of stdout has left: the exit code says whether there is damage.
         if stop.load(Ordering::Relaxed) {
             out.flush()?;
             return Ok(ExitCode::from(130));
@@ -128,7 +128,7 @@ fn entry_json(entry: &Entry, how: Option<Payload>) -> Value {
                 Verdict::End => "end".to_owned(),
                 Verdict::Torn => "torn".to_owned(),
                 Verdict::Corrupt(reason) => format!("corrupt: {reason}"),
-                Verdict::Unknown => "of a version that is not known".to_owned(),
+                Verdict::Unknown => "of an unknown version".to_owned(),
             },
             "row": row,
             "details": lines,

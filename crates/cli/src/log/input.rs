@@ -1,19 +1,19 @@
 //! Records from a stream.
 //!
-//! *Owns*: where one ends and the next begins. *May not touch*: what becomes of them.
+//! *Owns*: where one record ends and the next begins. *May not touch*: what happens to them.
 
 use std::io::{BufRead, ErrorKind};
 
 use super::Separator;
 
-/// Takes records out of `input`; those that lie whole in its buffer are borrowed from there.
+/// Takes records out of `input`; a record that lies whole in its buffer is borrowed, not copied.
 pub(super) struct Records<R> {
     input: R,
     separator: Separator,
     bytes_max: usize,
-    /// The beginning of a record whose end is yet to come; with its length, where that stands before it.
+    /// The beginning of a record whose end has not arrived yet, including its length prefix if there is one.
     partial: Vec<u8>,
-    /// How many were taken.
+    /// How many records were taken.
     count: u64,
 }
 
@@ -22,7 +22,7 @@ impl<R: BufRead> Records<R> {
         Self { input, separator, bytes_max, partial: Vec::new(), count: 0 }
     }
 
-    /// Waits until there is something to take; false at the end.
+    /// Waits until there is something to take; false at the end of the input.
     pub(super) fn wait(&mut self) -> anyhow::Result<bool> {
         loop {
             match self.input.fill_buf() {
@@ -33,7 +33,7 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// Takes the records that are whole in what has arrived. It must not be empty: [`Records::wait`] says so.
+    /// Takes the records that have arrived whole. Call it only after [`Records::wait`] has returned true.
     pub(super) fn take(&mut self, mut give: impl FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let bytes = self.input.fill_buf()?;
         let all = bytes.len();
@@ -71,7 +71,7 @@ impl<R: BufRead> Records<R> {
         Ok(())
     }
 
-    /// What is left at the end: the last line needs no line end.
+    /// Takes the rest at the end: the last line needs no line end.
     pub(super) fn finish(&mut self, give: impl FnOnce(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
         if self.partial.is_empty() {
             return Ok(());
@@ -94,8 +94,8 @@ fn too_large(number: u64, bytes: u64, limit: usize) -> anyhow::Error {
     )
 }
 
-/// Where in `partial` and `rest` together a record with its length before it lies: its first byte, and in `rest` its end
-/// and what follows. The error is a length above the limit.
+/// Finds a length-prefixed record in `partial` and `rest` together: its first byte, and in `rest` its end and the start of what
+/// follows. The error is a length above the limit.
 fn with_length(partial: &[u8], rest: &[u8], bytes_max: usize) -> Result<Option<(usize, usize, usize)>, u64> {
     let mut length = [0; 4];
     let known = partial.iter().chain(rest).take(4);
@@ -169,7 +169,7 @@ mod tests {
             assert!(result.is_err_and(|said| said.contains("record 2") && said.contains("4294967295")));
             let (lines, result) = read(b"short\nmuch too long\n", Separator::Byte(b'\n'), 6, buffer);
             if buffer < 7 {
-                // One that lies whole in the buffer is for the log to refuse.
+                // The log itself refuses one that lies whole in the buffer.
                 assert_eq!(lines, [b"short"]);
                 assert!(result.is_err_and(|said| said.contains("record 2")), "buffer {buffer}");
             }

@@ -9,7 +9,8 @@ mod input;
 mod read;
 mod report;
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,57 +24,58 @@ use crate::parse::{duration, names_of, size};
 const APPEND: &str = "\
 Examples:
   echo 'user 7 paid' | inkstone append orders      prints the record's LSN when it is durable
-  tail -f access.log | inkstone append access      a line at a time, each durable
-  find / -print0 | inkstone append --null files    names with line ends in them
+  tail -f access.log | inkstone append access      one record per line, each durable
+  find / -print0 | inkstone append --null files    records that contain line ends
   inkstone append orders --segment-size 1MiB --durability o-dsync --access direct < orders.txt";
 const CAT: &str = "\
 Examples:
-  inkstone cat orders                   every record, a line each
+  inkstone cat orders                   every record, one per line
   inkstone cat orders --from 100 --to 199
-  inkstone cat orders --follow          and those to come, until Ctrl-C
+  inkstone cat orders --follow          waits for new records until Ctrl-C
   inkstone cat --binary orders | inkstone append --binary elsewhere";
 const GET: &str = "\
 Examples:
   inkstone get orders 17
-  inkstone get orders 17 --binary | tail -c +5    the record's bytes and nothing else";
+  inkstone get orders 17 --binary | tail -c +5    the record's bytes alone";
 const VERIFY: &str = "\
 Examples:
-  inkstone verify orders            exit code 0: intact; 1: corrupt; 2: could not be found out
+  inkstone verify orders            exit code 0: intact; 1: corrupt; 2: unknown
   inkstone verify orders --json | jq '.damage[]'";
 const INFO: &str = "\
 Examples:
-  inkstone info orders              what an opening would find; reads the last segment only
+  inkstone info orders              what opening it would find; reads the last segment only
   inkstone info orders --json | jq '.segments[] | {number, first, last}'";
 const DUMP: &str = "\
 Examples:
-  inkstone dump orders              headers, groups and frames, one JSON object a line
+  inkstone dump orders              headers, groups and frames, one JSON object per line
   inkstone dump orders --payload text | grep '\"lsn\":17,'
   inkstone dump orders --payload hex | jq -r 'select(.what == \"group\") | .promise'";
 const TRUNCATE: &str = "\
 Examples:
-  inkstone truncate orders --before 1000    gives up LSN 1 to 999; their files are used again
-  inkstone truncate orders --after 1999     takes off everything behind LSN 1999
-  inkstone truncate orders --keep-for 7d    gives up the segments whose records are all older than that
+  inkstone truncate orders --before 1000    removes LSN 1 to 999; recycles their files
+  inkstone truncate orders --after 1999     removes everything after LSN 1999
+  inkstone truncate orders --keep-for 7d    removes segments whose records are all older than that
   inkstone truncate orders --keep-bytes 10GiB --dry-run
 
-A record of a segment is at most as young as its file's last change. By bytes and by age whole segments are given up, and the \
-last one stays: what was asked to be kept is always kept, with up to a segment more.
+--keep-bytes and --keep-for remove whole segments, and never the last one: they keep at least what you ask for, and up to one \
+segment more. The age of a segment is the age of its file's last change.
 
-A log that a program has open is truncated by that program: Log::truncate_before, with inspect::first_to_keep for the same rules.";
+While a program has the log open, only that program can truncate it: with Log::truncate_before, and inspect::first_to_keep for \
+the same rules.";
 const SALVAGE: &str = "\
 Examples:
-  inkstone salvage broken saved             what can be read of `broken`, as a new log in `saved`
+  inkstone salvage broken saved             copies what is readable in `broken` to a new log in `saved`
   inkstone salvage broken saved --json | jq '.gaps'
 
-LSNs are dense, so they cannot all stay: the new log begins at the first LSN that could be read; up to the first gap \
-every record keeps its LSN, behind each gap it is lower by what was lost. saved/salvage.json tells which LSNs became which.";
+LSNs are dense, so not all records can keep theirs. The new log starts at the first readable LSN. Up to the first gap every \
+record keeps its LSN; after each gap LSNs are lower by the number of lost records. saved/salvage.json maps old LSNs to new ones.";
 const COPY: &str = "\
 Examples:
-  inkstone copy orders backup       consistent, also while `orders` is written; the LSNs stay the same";
+  inkstone copy orders backup       consistent, even while `orders` is written; keeps the LSNs";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// Append records from stdin, and print each one's LSN as soon as it is durable
+    /// Append records from stdin, and print each LSN as soon as its record is durable
     #[command(after_help = APPEND)]
     Append(AppendArguments),
     /// Print records in order
@@ -89,13 +91,13 @@ pub(crate) enum LogCommand {
         #[command(flatten)]
         framing: Framing,
     },
-    /// Read the whole log and say whether anything that was promised is damaged or missing
+    /// Read the whole log, and check that nothing it promised is damaged or missing
     #[command(after_help = VERIFY)]
     Verify(ReportArguments),
     /// Show segments, LSNs, epochs, and how the log ends
     #[command(after_help = INFO)]
     Info(InfoArguments),
-    /// Show every header, group and frame, one JSON object a line
+    /// Show every header, group and frame, one JSON object per line
     #[command(after_help = DUMP)]
     Dump {
         /// The log's directory
@@ -104,20 +106,20 @@ pub(crate) enum LogCommand {
         #[arg(long, value_name = "HOW")]
         payload: Option<dump::Payload>,
     },
-    /// Give up records at the front, or take them off at the end
+    /// Remove records at the front or at the end
     #[command(after_help = TRUNCATE)]
     Truncate(TruncateArguments),
-    /// Copy everything that can be read of a corrupt log into a new one
+    /// Copy everything readable in a corrupt log to a new one
     #[command(after_help = SALVAGE)]
     Salvage(NewLogArguments),
-    /// Copy a log, also one that is being written; the LSNs stay the same
+    /// Copy a log, even while it is written; LSNs stay the same
     #[command(after_help = COPY)]
     Copy(NewLogArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AppendArguments {
-    /// The log's directory; it and the log are created if they are not there
+    /// The log's directory; it and the log are created if they are missing
     directory: PathBuf,
     #[command(flatten)]
     framing: Framing,
@@ -127,13 +129,13 @@ pub(crate) struct AppendArguments {
     /// Size of a full segment
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     segment_size: u64,
-    /// The largest record [default: 16MiB, or half a segment where that is less]
+    /// The largest record [default: 16MiB, or half a segment if that is less]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     record_max: Option<u64>,
-    /// What makes a commit durable [default: what fits the file system]
+    /// What makes a commit durable [default: depends on the file system]
     #[arg(long, value_parser = names_of(&[Durability::Fdatasync, Durability::Fsync, Durability::RwfDsync, Durability::ODsync]))]
     durability: Option<Durability>,
-    /// How files are read and written [default: what fits the file system]
+    /// How files are read and written [default: depends on the file system]
     #[arg(long, value_parser = names_of(&[Access::Buffered, Access::Direct]))]
     access: Option<Access>,
 }
@@ -142,13 +144,13 @@ pub(crate) struct AppendArguments {
 pub(crate) struct CatArguments {
     /// The log's directory
     directory: PathBuf,
-    /// Begin with this record [default: the first that is left]
+    /// Start with this record [default: the first]
     #[arg(long, value_name = "LSN")]
     from: Option<u64>,
-    /// End with this record [default: the last that is durable]
+    /// End with this record [default: the last durable one]
     #[arg(long, value_name = "LSN")]
     to: Option<u64>,
-    /// Wait for more, as `tail -f` does
+    /// Wait for new records, as `tail -f` does
     #[arg(short, long)]
     follow: bool,
     #[command(flatten)]
@@ -159,7 +161,7 @@ pub(crate) struct CatArguments {
 pub(crate) struct ReportArguments {
     /// The log's directory
     directory: PathBuf,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -168,7 +170,7 @@ pub(crate) struct ReportArguments {
 pub(crate) struct InfoArguments {
     #[command(flatten)]
     report: ReportArguments,
-    /// As text for Prometheus: what the files tell; a program's own counts come from its `Log::stats`
+    /// Print text for Prometheus, from the files alone; a program gets its own counts from `Log::stats`
     #[arg(long, conflicts_with = "json")]
     prometheus: bool,
 }
@@ -177,9 +179,9 @@ pub(crate) struct InfoArguments {
 pub(crate) struct NewLogArguments {
     /// The log's directory
     directory: PathBuf,
-    /// Where the new log is made; nothing of a log may be there
+    /// Directory for the new log; it must not hold one
     new: PathBuf,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -190,10 +192,10 @@ pub(crate) struct TruncateArguments {
     directory: PathBuf,
     #[command(flatten)]
     what: What,
-    /// Change nothing; say what would be left
+    /// Change nothing; print what would be left
     #[arg(long)]
     dry_run: bool,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -202,38 +204,38 @@ pub(crate) struct TruncateArguments {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct What {
-    /// Give up the records before this one
+    /// Remove the records before this one
     #[arg(long, value_name = "LSN")]
     before: Option<u64>,
-    /// Take off the records behind this one
+    /// Remove the records after this one
     #[arg(long, value_name = "LSN")]
     after: Option<u64>,
-    /// Give up the oldest segments, and keep the newest that have so many bytes together
+    /// Remove the oldest segments; keep the newest ones that have this many bytes together
     #[arg(long, value_name = "SIZE", value_parser = size)]
     keep_bytes: Option<u64>,
-    /// Give up all but so many of the newest records
+    /// Remove all but this many of the newest records
     #[arg(long, value_name = "COUNT")]
     keep_records: Option<u64>,
-    /// Give up the segments whose records are all older than this
+    /// Remove the segments whose records are all older than this
     #[arg(long, value_name = "TIME", value_parser = duration)]
     keep_for: Option<Duration>,
 }
 
-/// How records are told apart in a stream.
+/// How records are separated in a stream.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Framing {
-    /// Records end with NUL instead of a line end
+    /// Separate records by NUL instead of line ends
     #[arg(short = '0', long, conflicts_with = "binary")]
     null: bool,
-    /// Each record has its length before it: 4 bytes, little endian
+    /// Put the length before each record: 4 bytes, little endian
     #[arg(long)]
     binary: bool,
 }
 
-/// What tells records apart.
+/// What separates records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Separator {
-    /// This byte behind each.
+    /// This byte after each.
     Byte(u8),
     /// The length before each.
     Length,
@@ -268,14 +270,12 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
     }
 }
 
-/// An error with what to do about it.
+/// The error, with what to do about it.
 fn said(error: Error) -> anyhow::Error {
     let cure = match &error {
-        Error::NoLog { path } => {
-            Some(format!("check the path; `inkstone append {}` begins one", path.display()))
-        }
-        Error::Io(io) if io.kind() == std::io::ErrorKind::NotFound => {
-            Some("check the path; `inkstone append` begins a new log".into())
+        Error::NoLog { path } => return no_log(path),
+        Error::Io(io) if io.kind() == ErrorKind::NotFound && io.operation() == "open directory" => {
+            return no_log(io.path());
         }
         Error::Locked { path, .. } => Some(format!(
             "end it first; `inkstone cat` and `inkstone copy {} NEW` work beside it",
@@ -285,8 +285,14 @@ fn said(error: Error) -> anyhow::Error {
         _ => None,
     };
     match cure {
-        // It says its cause itself.
+        // Its text has the cause already.
         Some(cure) => anyhow::anyhow!("{error}; {cure}"),
         None => error.into(),
     }
+}
+
+/// The same words whether the directory or only the log is missing: the path is said once.
+fn no_log(path: &Path) -> anyhow::Error {
+    let what = if path.is_dir() { "log in" } else { "directory" };
+    anyhow::anyhow!("there is no {what} {}: check the path; `inkstone append` creates a log", path.display())
 }

@@ -11,28 +11,29 @@ use std::time::Duration;
 use inkstone::{Cursor, Error, Lsn, Options, Reader};
 
 use super::{CatArguments, Separator, said};
+use crate::columns::range;
 use crate::stdout::Stdout;
 
-/// How soon a signal is noticed while nothing comes.
+/// How quickly a signal is noticed while no record comes.
 const NOTICE: Duration = Duration::from_millis(50);
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Prints records in order.
 pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if let (Some(from), Some(to)) = (arguments.from, arguments.to) {
-        anyhow::ensure!(from <= to, "--to {to} lies before --from {from}");
+        anyhow::ensure!(from <= to, "--to {to} is before --from {from}");
     }
     let reader = Reader::open(&arguments.directory, &Options::new()).map_err(said)?;
     let from = arguments.from.map_or_else(|| reader.first(), Lsn::new);
     let to = Lsn::new(arguments.to.unwrap_or(u64::MAX));
-    anyhow::ensure!(from <= to, "--to {to} lies before the first record that is left, {from}");
-    // A writer may be faster than this: it ends where the log ended when it began.
+    anyhow::ensure!(from <= to, "--to {to} is before the first record of the log, {from}");
+    // Ends where the log ended at the start: a writer may append faster than this reads.
     let to = if arguments.follow { to } else { to.min(reader.durable()) };
     let mut out = Stdout::with_capacity(BUFFER_BYTES);
     let shown = show(arguments, reader.from(from), to, &mut out, stop);
     out.flush()?;
     shown.map_err(said)?;
-    // Who reads no more has what he wanted: what lies behind it is not asked after.
+    // The reader of stdout has left with what it wanted: errors after that point do not matter.
     Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
@@ -60,14 +61,15 @@ fn show(
             Ok(None) => break,
             Err(Error::TruncatedBefore { lsn, first }) if arguments.follow => {
                 let _ = out.flush();
-                complain!("the records from LSN {lsn} to before {first} were given up; going on at {first}");
+                let truncated = range(lsn.get(), first.get() - 1);
+                complain!("LSN {truncated} were truncated before they were shown; continuing at LSN {first}");
                 cursor.seek(first);
             }
             Err(Error::TruncatedAfter { lsn, last }) if arguments.follow => {
                 let _ = out.flush();
-                complain!(
-                    "the records after LSN {last} were taken off, some of those before {lsn} that stand here among them; going on behind {last}"
-                );
+                let next = last.get() + 1;
+                let truncated = range(next, lsn.get() - 1);
+                complain!("LSN {truncated} were truncated, also those shown above; continuing at LSN {next}");
             }
             Err(error) => return Err(error),
         }
@@ -86,7 +88,7 @@ pub(super) fn get(directory: &Path, lsn: u64, separator: Separator) -> anyhow::R
     Ok(ExitCode::SUCCESS)
 }
 
-/// It never fails: what stdout refuses is said by `stdout.rs`.
+/// Never fails: `stdout.rs` reports what stdout refuses.
 fn write(out: &mut Stdout, record: &[u8], separator: Separator) {
     let _ = match separator {
         Separator::Byte(end) => out.write_all(record).and_then(|()| out.write_all(&[end])),

@@ -1,6 +1,6 @@
 //! `inkstone verify` and `inkstone info`.
 //!
-//! *Owns*: how a report looks, as text and as JSON. *May not touch*: what it says.
+//! *Owns*: how a report is printed, as text and as JSON. *May not touch*: what it says.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use super::{InfoArguments, ReportArguments, said};
 use crate::columns::{human, plural, range, table};
 use crate::stdout::print;
 
-/// Could not be found out.
+/// Exit code of `verify` when it could not check the log.
 const UNKNOWN: u8 = 2;
 
 /// Reads the whole log and says whether it is intact.
@@ -32,7 +32,7 @@ pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says what an opening would find, and how it would write.
+/// Prints what an opening would find, and how it would write.
 pub(super) fn info(arguments: &InfoArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let report = inspect::look_until(&arguments.report.directory, stop).map_err(said)?;
     let choice = inspect::choice(&arguments.report.directory).map_err(said)?;
@@ -62,23 +62,23 @@ fn choice_json(choice: &Choice) -> Value {
     })
 }
 
-/// What the files tell, for Prometheus.
+/// The numbers in the log's files, for Prometheus.
 fn prometheus(report: &Report) -> String {
     let path = report.path.display().to_string();
     let label = path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let segment_bytes: u64 = report.segments.iter().map(|segment| segment.file_bytes).sum();
     let other_bytes: u64 = report.others.iter().map(|file| file.bytes).sum();
     let numbers = [
-        ("first_lsn", "The first record that is not given up", report.first.get()),
+        ("first_lsn", "The first record that is not truncated", report.first.get()),
         ("last_lsn", "The last record", report.last.get()),
-        ("promised_lsn", "The highest LSN that the files promise to be durable", report.promise.get()),
+        ("promised_lsn", "The highest LSN that the log promises to be durable", report.promise.get()),
         ("epoch", "The highest epoch", report.epoch.map_or(0, |epoch| epoch.get())),
         ("segments", "Segments of the log", report.segments.len() as u64),
         ("segment_bytes", "Bytes of their files", segment_bytes),
         ("other_files", "Files that are ready, free, or left over", report.others.len() as u64),
         ("other_bytes", "Their bytes", other_bytes),
-        ("writer", "Whether a writer has it open", u64::from(report.writer.is_some())),
-        ("damage", "Damaged places that were seen without reading it all", report.damage.len() as u64),
+        ("writer", "Whether a writer has the log open", u64::from(report.writer.is_some())),
+        ("damage", "Damaged places seen without reading the whole log", report.damage.len() as u64),
     ];
     let mut text = String::new();
     for (name, help, value) in numbers {
@@ -139,12 +139,12 @@ fn word(verdict: Verdict) -> &'static str {
 
 fn ending(report: &Report) -> String {
     match report.verdict {
-        _ if report.writer.is_some() => "being written".into(),
-        Verdict::Torn => format!("torn tail behind LSN {} [{}]: never acknowledged", report.last, report.row),
-        Verdict::End if report.clean => "closed in order".into(),
-        Verdict::End => format!("ends without having been closed [{}]", report.row),
+        _ if report.writer.is_some() => "open for writing".into(),
+        Verdict::Torn => format!("torn tail after LSN {} [{}]: never acknowledged", report.last, report.row),
+        Verdict::End if report.clean => "closed cleanly".into(),
+        Verdict::End => format!("not closed cleanly [{}]", report.row),
         Verdict::Corrupt(reason) => format!("corrupt: {reason}"),
-        Verdict::Unknown => format!("of a version that is not known [{}]", report.row),
+        Verdict::Unknown => format!("of an unknown version [{}]", report.row),
     }
 }
 
@@ -175,7 +175,7 @@ fn info_text(report: &Report, choice: &Choice) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<9}{value}\n"));
     line("path", report.path.display().to_string());
-    line("log", report.log.map_or("no header tells".into(), |log| log.to_string()));
+    line("log", report.log.map_or("unknown: no readable header".into(), |log| log.to_string()));
     line("LSN", range(report.first.get(), report.last.get()));
     line("state", ending(report));
     line("writer", report.writer.clone().unwrap_or_else(|| "nobody".into()));
@@ -228,9 +228,9 @@ fn info_row(segment: &SegmentReport) -> Vec<String> {
 
 fn roll_word(roll: Roll) -> &'static str {
     match roll {
-        Roll::Begin => "the log begins here",
-        Roll::Full => "the one before was full",
-        Roll::Cut => "the one before was cut",
+        Roll::Begin => "the log starts here",
+        Roll::Full => "the previous segment was full",
+        Roll::Cut => "the previous segment was truncated",
     }
 }
 

@@ -14,57 +14,57 @@ use inkstone_powerloss::kernel::machine::FsKind;
 use crate::parse::{duration, names};
 
 const HELP: &str = "\
-The writer is given a directory (it stands where the command says {dir}). It makes one item after the other durable there, and \
-prints one line for each, flushed, when and only when the item is durable; no two lines are the same. It goes on until it is \
-killed. Started where an earlier writer was killed, it goes on behind what is there.
+The writer gets a directory: {dir} in its command. It makes one item after another durable there. It prints and flushes one \
+line for each item, when and only when the item is durable; no two lines are the same. It continues until it is killed. Where \
+an earlier writer was killed, it continues after that writer's items.
 
-The reader prints the items that it finds in the directory, the same lines in the same order, and exits with 0. In an empty \
-directory it finds nothing.
+The reader prints the items that it finds in the directory, as the same lines in the same order, and exits with 0. In an empty \
+directory it prints nothing.
 
-After each crash the reader must show everything that was acknowledged, in order, whole, none twice; behind that there may be \
-what was in flight. What it has shown once must stay.
+After each crash the reader must print every acknowledged item, in order, whole, none twice. Items that were in flight may \
+follow. What the reader has printed once must stay.
 
 Examples:
   inkstone powerloss any --writer 'examples/any-log/sqlite/writer.sh {dir} wal full' --reader 'examples/any-log/sqlite/reader.sh {dir}'
   inkstone powerloss any --writer './mine write {dir}' --reader './mine read {dir}' --rounds 1000 --certificate mine.json
 
-Both run in the shell and in a process group of their own, which they must not leave; the whole group is killed with SIGKILL. \
-A kill leaves the page cache alone, so this shows nothing about syncs.";
+Each runs in a shell and in its own process group, which it must not leave: SIGKILL goes to the whole group. A kill keeps the \
+page cache, so this shows nothing about syncs; --fs does.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct AnyArguments {
-    /// The program that writes, as the shell takes it, with {dir} for the directory
+    /// The writer's shell command, with {dir} for the directory
     #[arg(long, value_name = "COMMAND")]
     writer: String,
-    /// The program that reads likewise
+    /// The reader's shell command, with {dir} for the directory
     #[arg(long, value_name = "COMMAND")]
     reader: String,
-    /// Where they work; a directory of its own is made there, and removed
+    /// Where they work: a new directory is created there, and removed at the end
     #[arg(long = "in", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// How many writers are started
+    /// How many writers to start
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Let the power go under this file system, on a disk in memory (root), instead of killing the writer only
+    /// Cut the power under this file system, on a disk in memory (root), instead of only killing the writer
     #[arg(long = "fs", value_name = "FS", value_parser = names::<FsKind>())]
     kind: Option<FsKind>,
-    /// With --fs: crash states of each writer, half of them with a line just read and nothing kept that was not flushed
+    /// With --fs: crash states for each writer; in half of them a line was just read and nothing unflushed is kept
     #[arg(long, value_name = "N", default_value_t = 40)]
     states: usize,
-    /// How many writers go on in one directory before it is emptied
+    /// How many writers work in one directory before it is emptied
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     lives: u32,
-    /// A writer is killed after so many lines at most
+    /// Kill each writer after at most this many lines
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     lines: u32,
-    /// Decides when each writer is killed; the exact moments are the machine's
+    /// Seed of the moments at which writers are killed; the exact moment also depends on the machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How long a writer may be silent, and a reader may take
+    /// How long a writer may print nothing, and how long a reader may take
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     limit: Duration,
-    /// Write what was shown, as JSON
+    /// Write the certificate to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
 }
@@ -76,7 +76,7 @@ fn place(arguments: &AnyArguments) -> Result<Box<dyn Place>, String> {
     Ok(Box::new(PowerCut::new(directory, kind, states)?))
 }
 
-/// Crashes the writer and shows what the reader found.
+/// Crashes the writer and prints what the reader found.
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
     let mut place = place(arguments).map_err(anyhow::Error::msg)?;
@@ -99,7 +99,7 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         Err(AnyError::Other(words)) => return Err(anyhow::Error::msg(words)),
     };
     say!(
-        "{} kills, {} lines acknowledged, {} read back that had to be there, {} that were in flight",
+        "{} kills; {} lines acknowledged; {} acknowledged lines read back, and {} that were in flight",
         outcome.kills,
         outcome.acknowledged,
         outcome.confirmed,

@@ -1,6 +1,6 @@
 //! `inkstone powerloss faults`, and the process that uses the log there.
 //!
-//! *Owns*: their arguments, and showing the certificates. *May not touch*: faults, judging.
+//! *Owns*: their arguments, and printing the certificates. *May not touch*: faults, judging.
 
 use std::io::{BufReader, stdin, stdout};
 use std::path::PathBuf;
@@ -21,40 +21,40 @@ use crate::parse::names;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss faults                                   each fault on each file system, four times
+  inkstone powerloss faults                                   each fault on each file system, 4 times
   inkstone powerloss faults --fs xfs --fault flush-once,dead --rounds 20
   inkstone powerloss faults --rounds 50 --certificate faults.json
 
-Exit code 0: every promise held, and at least one state was looked at. 1: a promise was broken, or nothing could run.";
+Exit code 0: every promise held, and at least one state was checked. 1: a promise was broken, or nothing could run.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct FaultsArguments {
-    /// File systems; all of them by default
+    /// File systems [default: all]
     #[arg(long = "fs", value_name = "LIST", value_delimiter = ',', value_parser = names::<FsKind>())]
     kinds: Vec<FsKind>,
-    /// Faults; all of them by default
+    /// Faults [default: all]
     #[arg(long = "fault", value_name = "LIST", value_delimiter = ',', value_parser = names::<Fault>())]
     faults: Vec<Fault>,
-    /// Ways of writing; all of them by default, in turn
+    /// Ways of writing [default: all, in turn]
     #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Way>())]
     ways: Vec<Way>,
-    /// Uses of a log with each fault on each file system
+    /// How many logs to use with each fault on each file system
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// States that are looked at after each, besides the harshest
+    /// Crash states to check after each, besides the harshest
     #[arg(long, value_name = "N", default_value_t = 2)]
     states: usize,
-    /// The first round's
+    /// Seed of the first round
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where file systems are mounted
+    /// Where to mount file systems
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Write the certificates there, as JSON
+    /// Write the certificates to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Build a mistake into the log, to see that it is found
+    /// Build a mistake into the log, to check that it is found
     #[arg(long, value_name = "MISTAKE", hide = true, value_parser = names::<Mistake>())]
     mistake: Option<Mistake>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct WorkerArguments {
     mistake: Option<Mistake>,
 }
 
-/// Runs it and shows what it found.
+/// Runs the lab and prints its result.
 pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
     let campaign = Campaign {
@@ -95,7 +95,7 @@ pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::
     super::conclude(&certificates, file, stop)
 }
 
-/// Is the process that uses the log.
+/// The process that uses the log.
 pub(crate) fn worker(arguments: &WorkerArguments) -> anyhow::Result<ExitCode> {
     let WorkerArguments { ref directory, way, threads, seed, mistake } = *arguments;
     let usage = Use { way, threads, seed, mistake };

@@ -16,26 +16,26 @@ const EXAMPLES: &str = "\
 Examples:
   inkstone powerloss kill                       500 kills in the current directory, less than a minute
   inkstone powerloss kill /var/lib/db --rounds 5000 --certificate kill.json
-  inkstone powerloss kill --rounds 50 --lie early      exit code 1: a writer that lies is found out
+  inkstone powerloss kill --rounds 50 --lie early      exit code 1: a lying writer is caught
 
-A kill leaves the page cache alone, so this shows nothing about syncs.";
+A kill keeps the page cache, so this shows nothing about syncs.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KillArguments {
-    /// Where the log is to be; a directory of its own is made there, and removed
+    /// Where the log goes: a new directory is created there, and removed at the end
     #[arg(default_value = ".")]
     directory: PathBuf,
-    /// How many writers are killed
+    /// How many writers to kill
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Decides what each round does; the exact moments are the machine's
+    /// Seed of what each round does; the exact moments also depend on the machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write what was shown, as JSON
+    /// Write the certificate to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Let the writer lie, to see that it is found out
+    /// Let the writer lie, to check that it is caught
     #[arg(long, value_name = "LIE", value_parser = names::<Lie>())]
     lie: Option<Lie>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct WriterArguments {
     round: u32,
 }
 
-/// Kills writers and shows what it found.
+/// Kills writers and prints the result.
 pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let KillArguments { directory, rounds, seed, certificate, lie } = arguments;
     let mut writer = vec!["powerloss".into(), "kill-writer".into(), "--seed".into(), seed.to_string()];
@@ -72,7 +72,7 @@ pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Resu
     super::conclude(&[outcome.certificate], file, stop)
 }
 
-/// Is the writer that is killed.
+/// The writer that is killed.
 pub(crate) fn write(arguments: &WriterArguments) -> anyhow::Result<ExitCode> {
     let WriterArguments { seed, lie, directory, round } = arguments;
     let round = Round::new(*seed, *round);

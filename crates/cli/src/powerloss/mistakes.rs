@@ -1,6 +1,6 @@
 //! `inkstone powerloss mistakes`.
 //!
-//! *Owns*: its arguments, showing what was caught. *May not touch*: what a mistake does, what the labs judge.
+//! *Owns*: its arguments, printing what was caught. *May not touch*: what a mistake does, how the labs judge.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,28 +14,28 @@ use inkstone_powerloss::mistakes::{EXPLORED, catches};
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss mistakes                          all of them, some minutes
+  inkstone powerloss mistakes                          all mistakes: minutes
   inkstone powerloss mistakes no-sync renamed-first
 
-After each lab stands how many crash states it took: from seed 1, and the median of five hunts.";
+For each lab the table has the number of crash states until it noticed: from seed 1, and the median of five hunts.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MistakesArguments {
-    /// Which mistakes; all of them if none is named, but for those about threads that `.ci/explore` catches
+    /// Which mistakes [default: all except those about threads, which `.ci/explore` catches]
     #[arg(value_name = "MISTAKE", value_parser = str::parse::<Mistake>)]
     mistakes: Vec<Mistake>,
-    /// Put the figures into the table of this page too (docs/powerloss.md)
+    /// Also write the figures into the table of this page (docs/powerloss.md)
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
-/// Runs it and shows what caught what; fails if a mistake was not noticed.
+/// Prints which lab caught which mistake; fails if a mistake was not noticed.
 pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let of_the_labs: Vec<_> =
         Mistake::ALL.iter().copied().filter(|mistake| !EXPLORED.contains(mistake)).collect();
     let all = if arguments.mistakes.is_empty() { &of_the_labs } else { &arguments.mistakes };
-    // A panic is one way to be caught; it need not fill the terminal.
+    // A panic is one way to be caught: its message need not fill the terminal.
     std::panic::set_hook(Box::new(|_| {}));
     let page = arguments.write.as_deref();
     let read = |page: &Path| std::fs::read_to_string(page).with_context(|| page.display().to_string());
@@ -58,7 +58,7 @@ pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyh
     Ok(if blind == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The third cell of a mistake's row is the labs'.
+/// Replaces the third cell of a mistake's row, which belongs to the labs.
 fn with_figures(page: &str, mistake: Mistake, labs: &str) -> String {
     let begin = format!("| `{}`:", mistake.name());
     let row = |line: &str| {

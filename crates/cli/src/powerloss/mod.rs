@@ -1,6 +1,6 @@
-//! `inkstone powerloss`: cutting the power, and looking at what is left; a file per subcommand.
+//! `inkstone powerloss`: cuts the power and checks what is left; a file per subcommand.
 //!
-//! *Owns*: which there are, and what becomes of a certificate. *May not touch*: crash states.
+//! *Owns*: the list of subcommands, and where certificates go. *May not touch*: crash states.
 
 mod any;
 mod faults;
@@ -31,25 +31,25 @@ pub(crate) struct PowerlossArguments {
 
 #[derive(Debug, Subcommand)]
 enum PowerlossCommand {
-    /// Histories on a simulated disk, the power cut at every instant
+    /// Run histories on a simulated disk, and cut the power at every instant
     Sim(sim::SimArguments),
-    /// Cut the power under real kernel file systems, at any write (root)
+    /// Cut the power under the kernel's own file systems, at any write (root)
     Run(run::RunArguments),
-    /// The plain ways of writing files: what each loses, on which file system (root)
+    /// Show what the plain ways of writing files lose, on which file system (root)
     Strategies(strategies::StrategiesArguments),
-    /// Record what one history of a log sends to its disk (root)
+    /// Record what a log sends to its disk in one history (root)
     Record(recording::RecordArguments),
-    /// Look at crash states of a recording again (root)
+    /// Check crash states of a recording again (root)
     Replay(recording::ReplayArguments),
-    /// A recording or a certificate in words
+    /// Show a recording or a certificate in words
     Show(recording::ShowArguments),
-    /// A log in use on real kernel file systems whose disk fails (root)
+    /// Use a log on the kernel's own file systems while their disk fails (root)
     Faults(faults::FaultsArguments),
     /// Kill a writer of the log with SIGKILL at random moments, with an outside witness
     Kill(kill::KillArguments),
-    /// Crash any program that writes, and hold what another reads against what was acknowledged
+    /// Crash any program that writes, and compare what a reader finds with what was acknowledged
     Any(any::AnyArguments),
-    /// Build mistakes into the log and see which lab notices each, and how fast
+    /// Build mistakes into the log, and show which lab notices each, and how fast
     Mistakes(mistakes::MistakesArguments),
     /// The writer of `run` and `record`
     #[command(hide = true)]
@@ -65,7 +65,7 @@ enum PowerlossCommand {
     KillWriter(kill::WriterArguments),
 }
 
-/// Runs it and shows what it found.
+/// Runs a subcommand and prints its result.
 pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         PowerlossCommand::Sim(sim) => sim::sim(sim, stop),
@@ -85,12 +85,12 @@ pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> an
     }
 }
 
-/// Those that were named, or all.
+/// The named ones, or all.
 fn all_or<T: NamedChoice>(chosen: &[T]) -> Vec<T> {
     if chosen.is_empty() { T::ALL.to_vec() } else { chosen.to_vec() }
 }
 
-/// This command, so that a shell takes it again.
+/// This command, quoted for a shell.
 fn again() -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+".contains(c);
     let quoted = std::env::args().map(|argument| {
@@ -100,7 +100,7 @@ fn again() -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// A file for certificates; that it cannot be written is better known before the work than after it.
+/// Creates the file for certificates: an error is better found before the work than after it.
 fn certificate_file(path: Option<&Path>) -> anyhow::Result<Option<File>> {
     let create =
         |path: &Path| File::create(path).with_context(|| format!("write the certificate {}", path.display()));
@@ -111,8 +111,8 @@ fn tell(certificates: &[Certificate]) {
     certificates.iter().for_each(|certificate| say!("{certificate}\n"));
 }
 
-/// Shows what a run has shown, and keeps it where it is asked for, as a list. 0: every promise held; 1: one was broken, or
-/// nothing was looked at; 130: none was until it was stopped.
+/// Prints the certificates, and writes them to the file if there is one, as a list. 0: every promise held; 1: one was broken, or
+/// nothing was checked; 130: nothing was checked before a signal came.
 fn conclude(certificates: &[Certificate], file: Option<File>, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     tell(certificates);
     if let Some(mut file) = file {
@@ -126,7 +126,7 @@ fn conclude(certificates: &[Certificate], file: Option<File>, stop: &AtomicBool)
         return Ok(ExitCode::from(130));
     }
     if certificates.iter().all(|certificate| certificate.states() == 0) {
-        say!("NOTHING RAN: `inkstone powerloss sim` needs no rights and no kernel");
+        say!("NOTHING RAN: `inkstone powerloss sim` runs without root, on any kernel");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
-//! `inkstone powerloss record`, `replay` and `show`: one recording, made, looked at again, and told in words.
+//! `inkstone powerloss record`, `replay` and `show`: makes one recording, checks it again, and describes it in words.
 //!
-//! *Owns*: their arguments and words. *May not touch*: how states are made or judged.
+//! *Owns*: their arguments and words. *May not touch*: how states are created or judged.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::parse::names;
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArguments {
-    /// The recording to be made, in the format of dm-log-writes
+    /// The recording to create, in the format of dm-log-writes
     file: PathBuf,
     /// The file system
     #[arg(long = "fs", value_name = "KIND", default_value = "ext4", value_parser = names::<FsKind>())]
@@ -32,10 +32,10 @@ pub(crate) struct RecordArguments {
     /// The way of writing
     #[arg(long = "strategy", value_name = "NAME", default_value = "buffered-fdatasync", value_parser = names::<Way>())]
     way: Way,
-    /// Of the history
+    /// Seed of the history
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Operations
+    /// Operations in the history
     #[arg(long, value_name = "N", default_value_t = 24)]
     length: usize,
 }
@@ -44,20 +44,20 @@ pub(crate) struct RecordArguments {
 pub(crate) struct ReplayArguments {
     /// A recording
     file: PathBuf,
-    /// Cut after so many entries; without it everywhere
+    /// Cut after this many entries [default: everywhere]
     #[arg(long, value_name = "N")]
     entry: Option<usize>,
-    /// Which of the sectors in flight are there: none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED,
-    /// sectors:SEED or exactly:0110; without it some of each kind
+    /// Which of the sectors in flight reached the disk: none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED,
+    /// sectors:SEED or exactly:0110 [default: some of each kind]
     #[arg(long, value_name = "SUBSET", requires = "entry")]
     subset: Option<String>,
-    /// States of each cut
+    /// States for each cut
     #[arg(long, value_name = "N", default_value_t = 3)]
     states: usize,
-    /// Cut the power again while each state comes up, so many times
+    /// Cut the power again this many times while each state is opened
     #[arg(long, value_name = "N", default_value_t = 0)]
     again: usize,
-    /// Which states are chosen
+    /// Seed of the choice of states
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -66,7 +66,7 @@ pub(crate) struct ReplayArguments {
 pub(crate) struct ShowArguments {
     /// A recording or a certificate
     file: PathBuf,
-    /// Every entry of a recording
+    /// Print every entry of a recording
     #[arg(long)]
     entries: bool,
 }
@@ -83,7 +83,7 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
     let RecordArguments { file, kind, way, seed, length } = arguments;
     can_run(*kind)?;
     if file.exists() {
-        bail!("{} is there; a recording overwrites nothing", file.display());
+        bail!("{} exists already: name another file, since a recording overwrites nothing", file.display());
     }
     let spec = Spec { kind: *kind, way: *way, seed: *seed, length: *length, mistake: None };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
@@ -93,7 +93,7 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
     let chronicle = Chronicle::read(&recording).map_err(|why| anyhow!(why))?;
     say!("{}: {} entries", file.display(), recording.entries.len());
     match chronicle.failed {
-        Some(why) => bail!("the writer itself says: {why}"),
+        Some(why) => bail!("the writer reports: {why}"),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -105,14 +105,14 @@ fn load(file: &std::path::Path) -> anyhow::Result<(Recording, Chronicle)> {
     Ok((recording, chronicle))
 }
 
-/// Looks at states of a recording.
+/// Checks states of a recording.
 pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let (recording, chronicle) = load(&arguments.file)?;
     let spec = chronicle.spec;
     can_run(spec.kind)?;
     let range = match arguments.entry {
         Some(entry) if !(chronicle.first..=chronicle.last).contains(&entry) => {
-            bail!("entry {entry}: a log is being written in {}..={}", chronicle.first, chronicle.last)
+            bail!("entry {entry}: the log is written in entries {}..={}", chronicle.first, chronicle.last)
         }
         Some(entry) => entry..=entry,
         None => chronicle.first..=chronicle.last,
@@ -151,13 +151,13 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tells a recording or a certificate in words.
+/// Describes a recording or a certificate in words.
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let file = &arguments.file;
     let bytes = std::fs::read(file).with_context(|| format!("read {}", file.display()))?;
     if bytes.first().is_some_and(|byte| *byte == b'[') {
         let certificates: Vec<Certificate> = serde_json::from_slice(&bytes)
-            .with_context(|| format!("{} is no certificate", file.display()))?;
+            .with_context(|| format!("{} is not a certificate", file.display()))?;
         super::tell(&certificates);
         return Ok(ExitCode::SUCCESS);
     }
@@ -192,10 +192,10 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
                 chronicle.last
             );
             if let Some(why) = &chronicle.failed {
-                say!("  the writer itself says: {why}");
+                say!("  the writer reports: {why}");
             }
         }
-        Err(why) => say!("not of a log: {why}"),
+        Err(why) => say!("not the recording of a log: {why}"),
     }
     Ok(ExitCode::SUCCESS)
 }

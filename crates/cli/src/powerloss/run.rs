@@ -1,6 +1,6 @@
 //! `inkstone powerloss run`.
 //!
-//! *Owns*: its arguments, and showing the certificates. *May not touch*: how states are made or judged.
+//! *Owns*: its arguments, and printing the certificates. *May not touch*: how states are created or judged.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,46 +18,46 @@ use crate::parse::names;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss run                      60 mounted states on each file system, about a minute
+  inkstone powerloss run                      60 mounted states on each file system: about a minute
   inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected 100000
   inkstone powerloss run --mounted 1000 --projected 100000 --certificate certificate.json
 
-Exit code 0: every promise held in every state that was looked at, and at least one was. 1: a promise was broken,
-or nothing could run. What did not run is always said.";
+Exit code 0: every promise held in every state that was checked, and at least one was. 1: a promise was broken,
+or nothing could run. The output always names what did not run.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArguments {
-    /// File systems; all of them by default
+    /// File systems [default: all]
     #[arg(long = "fs", value_name = "LIST", value_delimiter = ',', value_parser = names::<FsKind>())]
     kinds: Vec<FsKind>,
-    /// Ways of writing; all of them by default
+    /// Ways of writing [default: all]
     #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Way>())]
     ways: Vec<Way>,
-    /// States that the kernel mounts, on each file system
+    /// States that the kernel mounts, for each file system
     #[arg(long, value_name = "N", default_value_t = 60)]
     mounted: u64,
-    /// States that are projected from these without a mount, on each file system
+    /// States projected from these without a mount, for each file system
     #[arg(long, value_name = "N", default_value_t = 6000)]
     projected: u64,
-    /// The first history
+    /// Seed of the first history
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where file systems are mounted
+    /// Where to mount file systems
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Where the recording of a violation is kept
+    /// Where to keep the recording of a violation
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     keep: PathBuf,
-    /// Write the certificates there, as JSON
+    /// Write the certificates to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Build a mistake into the log, to see that it is found
+    /// Build a mistake into the log, to check that it is found
     #[arg(long, value_name = "MISTAKE", hide = true, value_parser = names::<Mistake>())]
     mistake: Option<Mistake>,
 }
 
-/// Runs it and shows what it found.
+/// Runs the lab and prints its result.
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
     let campaign = Campaign {

@@ -23,10 +23,10 @@ use crate::parse::duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss sim                            ten seconds of every class
+  inkstone powerloss sim                            every class, ten seconds in all
   inkstone powerloss sim --states 1500000 --certificate sim.json
   inkstone powerloss sim --class torn-512,recovery --seeds 20
-  inkstone powerloss sim --mistake no-promise       a log with a mistake, to see it caught";
+  inkstone powerloss sim --mistake no-promise       a log with a mistake: it is caught";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -34,34 +34,34 @@ pub(crate) struct SimArguments {
     /// The first seed, decimal or 0x
     #[arg(long, value_name = "S", default_value = "1", value_parser = seed)]
     seed: u64,
-    /// So many seeds of every class
+    /// Run this many seeds of every class
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["states", "time"])]
     seeds: Option<u64>,
-    /// Until so many states were opened
+    /// Run until this many states were opened
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "time")]
     states: Option<u64>,
-    /// For so long [default: 10s]
+    /// Run for this long [default: 10s]
     #[arg(long = "for", id = "time", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// Only these classes: see the list below
+    /// Run only these classes (listed below)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = str::parse::<FaultClass>)]
     class: Vec<FaultClass>,
     /// Threads that run seeds [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Every state of cuts with up to so many items
+    /// Check every state of cuts with up to this many items
     #[arg(long, value_name = "N", default_value_t = ALL_OF as u64, value_parser = clap::value_parser!(u64).range(0..=20))]
     all_of: u64,
-    /// Build a mistake into the log, to see it caught
+    /// Build a mistake into the log, to see it caught (docs/powerloss.md lists the names)
     #[arg(long, value_name = "NAME", value_parser = str::parse::<Mistake>)]
     mistake: Option<Mistake>,
-    /// Only these operations of each history: numbers, or none
+    /// Run only these operations of each history: numbers, or none
     #[arg(long, value_name = "LIST", value_parser = numbers, requires_all = ["seeds", "class"])]
     operations: Option<Numbers>,
-    /// Write what was shown, as JSON
+    /// Write the certificate to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Write the disks that once were hard into this directory, those that are not there yet
+    /// Write the corpus (disks that were once hard for the log) into this directory; files already there stay
     #[arg(long, value_name = "DIR")]
     save_corpus: Option<PathBuf>,
     /// List the classes
@@ -77,7 +77,7 @@ fn numbers(text: &str) -> Result<Numbers, String> {
         return Ok(Numbers(Vec::new()));
     }
     let list: Result<_, _> = text.split(',').map(str::parse).collect();
-    list.map(Numbers).map_err(|_| format!("{text:?}: numbers with commas between, or none"))
+    list.map(Numbers).map_err(|_| format!("{text:?}: take numbers separated by commas, or none"))
 }
 
 fn seed(text: &str) -> Result<u64, String> {
@@ -85,7 +85,7 @@ fn seed(text: &str) -> Result<u64, String> {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     };
-    number.ok_or_else(|| format!("{text:?} is no number"))
+    number.ok_or_else(|| format!("{text:?} is not a number"))
 }
 
 fn classes() -> String {
@@ -93,13 +93,13 @@ fn classes() -> String {
     FaultClass::ALL.iter().map(line).collect()
 }
 
-/// What is there already stays: it is a disk that an earlier version of the log has left.
+/// Keeps files that exist: each is a disk that an earlier version of the log has left.
 fn save_corpus(directory: &Path) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     for (name, scene) in scenes().map_err(anyhow::Error::msg)? {
         let path = directory.join(format!("{name}.txt"));
         if path.exists() {
-            say!("{} is there already", path.display());
+            say!("{} exists already", path.display());
         } else {
             std::fs::write(&path, scene.to_text()).with_context(|| path.display().to_string())?;
             say!("{}", path.display());
@@ -108,7 +108,7 @@ fn save_corpus(directory: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs it and shows what it found.
+/// Runs the lab and prints its result.
 pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if arguments.list {
         crate::stdout::print(classes());
@@ -149,11 +149,11 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
     let certificate = report.certificate;
     let covered: u64 = certificate.classes.iter().map(|class| class.covered).sum();
     let looked = certificate.states() + covered;
-    // Processor time is not what the clock says where others want the cores too.
+    // Processor time, not elapsed time: other processes may use the cores too.
     let busy = (process_cpu_ns() - before_ns) as f64 / 1e9;
     let outcome = super::conclude(&[certificate], file, stop);
     say!(
-        "{} threads, {busy:.1} s of processor time: {:.0} states a minute of one core, opened or covered",
+        "{} threads, {busy:.1} s of processor time; a core opens or covers {:.0} states a minute",
         plan.jobs,
         looked as f64 * 60.0 / busy.max(0.01)
     );

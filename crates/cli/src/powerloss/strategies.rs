@@ -1,6 +1,6 @@
-//! `inkstone powerloss strategies`, and the process that it starts to write.
+//! `inkstone powerloss strategies`, and the writer that it starts.
 //!
-//! *Owns*: their arguments, and showing the table. *May not touch*: what a strategy does, how a verdict is found.
+//! *Owns*: their arguments, and printing the table. *May not touch*: what a strategy does, how a verdict is found.
 
 use std::io::{BufReader, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -22,44 +22,44 @@ use crate::parse::names;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss strategies                     every strategy on every file system, a few minutes
+  inkstone powerloss strategies                     every strategy on every file system: minutes
   inkstone powerloss strategies --fs xfs --strategy replace,replace-no-sync --states 200
-  inkstone powerloss strategies --fs ext4 --strategy write-only --state ack:8/none      one state again
+  inkstone powerloss strategies --fs ext4 --strategy write-only --state ack:8/none      only this state
 
-Exit code 0: whatever may claim durability was there in every state, and whatever may not was caught losing. 1: not so, or
-nothing could run. What did not run is always said.";
+Exit code 0: every strategy that claims durability kept its data in every state, and every other one was caught losing some.
+1: not so, or nothing could run. The output always names what did not run.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StrategiesArguments {
-    /// File systems; all of them by default
+    /// File systems [default: all]
     #[arg(long = "fs", value_name = "LIST", value_delimiter = ',', value_parser = names::<FsKind>())]
     kinds: Vec<FsKind>,
-    /// Strategies; all of them by default
+    /// Strategies [default: all]
     #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Plain>())]
     strategies: Vec<Plain>,
-    /// States of each strategy on each file system
+    /// States for each strategy on each file system
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     states: u32,
-    /// The first run's
+    /// Seed of the first run
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Look at this one state again
+    /// Check only this one state again
     #[arg(long, value_name = "STATE")]
     state: Option<Moment>,
-    /// Take that state out of a kept recording
+    /// Take that state from a kept recording
     #[arg(long, value_name = "FILE", requires = "state")]
     recording: Option<PathBuf>,
-    /// Where file systems are mounted
+    /// Where to mount file systems
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Keep the recording there of what is not as claimed
+    /// Keep recordings of what is not as claimed in this directory
     #[arg(long, value_name = "DIRECTORY")]
     keep: Option<PathBuf>,
-    /// Write the certificates there, as JSON
+    /// Write the certificates to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Write every row there, as JSON
+    /// Write every row to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct StrategyWriterArguments {
     trial: Trial,
 }
 
-/// What went wrong has been said to the recorder.
+/// The recorder already has the error.
 pub(crate) fn write(arguments: &StrategyWriterArguments) -> anyhow::Result<ExitCode> {
     match write_steps(&arguments.trial, &arguments.directory, BufReader::new(stdin()), stdout()) {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -87,7 +87,7 @@ fn save(path: Option<&Path>, what: &impl serde::Serialize) -> anyhow::Result<()>
     std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))
 }
 
-/// Runs it and shows the table.
+/// Runs the lab and prints its table.
 pub(crate) fn strategies(arguments: &StrategiesArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let writer = ["powerloss", "strategy-writer"].map(String::from).to_vec();
     let campaign = Campaign {

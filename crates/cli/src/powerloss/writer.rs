@@ -20,7 +20,7 @@ pub(crate) struct WriterArguments {
     spec: Spec,
 }
 
-/// What went wrong has been said to the recorder.
+/// The recorder already has the error.
 pub(crate) fn write(arguments: &WriterArguments) -> anyhow::Result<ExitCode> {
     match run(&arguments.spec, &arguments.directory, BufReader::new(stdin()), stdout()) {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -28,7 +28,7 @@ pub(crate) fn write(arguments: &WriterArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// How a recorder starts it.
+/// How a recorder starts this writer.
 pub(crate) fn program() -> anyhow::Result<Program> {
     let arguments = ["powerloss", "writer"].map(String::from).to_vec();
     Ok(Program { path: std::env::current_exe()?, arguments })

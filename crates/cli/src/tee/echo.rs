@@ -1,10 +1,10 @@
 //! The echo on stdout, which logging never waits for.
 //!
-//! *Owns*: what waits for stdout, its bound, what was not echoed. *May not touch*: the log.
+//! *Owns*: the lines that wait for stdout, their bound, the count of lines not echoed. *May not touch*: the log.
 //!
-//! Lines wait in memory while the reader of stdout is slower than the service. When they are too many, or the reader has
-//! gone, lines are left out, whole, and counted: the log has them. A line that is longer than what may wait is taken all the
-//! same when no more than that waits before it: else no reader would be fast enough for it.
+//! Lines wait in memory while the reader of stdout is slower than the service. If too many wait, or the reader has gone, whole
+//! lines are left out and counted: the log has them. A line longer than the bound is taken anyway if no more than the bound waits
+//! before it: otherwise no reader would be fast enough for it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -15,18 +15,18 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use inkstone_io::wait_to_write;
 
-/// So much waits for the reader at most, beside one line that is longer.
+/// At most this much waits for the reader, besides one longer line.
 const WAITING_BYTES_MAX: usize = 8 << 20;
-/// A line that the log takes in pieces is kept here until it has ended; one longer than this is left out.
+/// A line that the log takes in pieces is kept until it ends; a line longer than this is left out.
 const PIECES_BYTES_MAX: usize = 32 << 20;
-/// Written at once, so that a reader that takes anything at all is seen to: a pipe takes as much or nothing.
+/// Bytes of one write, so that progress shows if the reader takes anything at all: a pipe takes this much or nothing.
 const PIECE_BYTES: usize = 4096;
 /// At the end, a reader that takes nothing for this long is not waited for.
 const STILL: Duration = Duration::from_secs(1);
-/// How soon a signal is noticed then.
+/// How quickly a signal is noticed then.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Stdout, in a thread of its own.
+/// Stdout, written by a thread of its own.
 #[derive(Debug, Default)]
 pub(super) struct Echo {
     state: Mutex<State>,
@@ -36,18 +36,18 @@ pub(super) struct Echo {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<u8>,
-    /// Bytes that the thread has taken and not written yet.
+    /// Bytes that the thread has taken but not written yet.
     taken_bytes: usize,
-    /// The line that is longer than what may wait, and waits.
+    /// The bytes of a waiting line that is longer than the bound.
     long_bytes: usize,
-    /// The beginning of a line that comes in pieces, and how many bytes it had when it became too long.
+    /// The beginning of a line that comes in pieces, and its bytes so far once it is too long.
     pieces: Vec<u8>,
     too_long_bytes: u64,
-    /// Lines that were left out for their length, whoever reads.
+    /// Lines that were left out because of their length.
     too_long: Amount,
     offered: Amount,
     echoed: Amount,
-    /// Nothing more is offered.
+    /// Nothing more will be offered.
     is_over: bool,
     /// The thread has ended.
     has_ended: bool,
@@ -55,7 +55,7 @@ struct State {
 }
 
 impl State {
-    /// How many of these bytes there is room for, in whole lines.
+    /// How many of these bytes fit, in whole lines.
     fn fits(&mut self, bytes: &[u8]) -> usize {
         let waiting = self.waiting.len() + self.taken_bytes;
         if waiting <= WAITING_BYTES_MAX {
@@ -70,7 +70,7 @@ impl State {
         bytes[..room].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
     }
 
-    /// The line that came in pieces has ended; gives it, or counts it if it was too long.
+    /// Ends the line that came in pieces: returns it, or counts it if it was too long.
     fn end_pieces(&mut self) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.too_long_bytes);
         for amount in [&mut self.too_long, &mut self.offered] {
@@ -98,7 +98,7 @@ pub(super) struct Missing {
 impl Echo {
     /// Starts the thread that writes.
     pub(super) fn start() -> anyhow::Result<Arc<Self>> {
-        // Its own buffer would hold a line's beginning back.
+        // Not `io::stdout()`: its buffer would hold back the beginning of a line.
         let out = io::stdout().as_fd().try_clone_to_owned().context("open stdout")?;
         let echo = Arc::new(Self::default());
         let theirs = Arc::clone(&echo);
@@ -111,7 +111,7 @@ impl Echo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lines to be echoed, as many of the first of them as there is room for. Never waits.
+    /// Offers lines to the echo, which takes the first ones that fit. Never waits.
     pub(super) fn offer(&self, bytes: &[u8], lines: u64) {
         let mut state = self.lock();
         state.offered.lines += lines;
@@ -124,7 +124,7 @@ impl Echo {
         }
     }
 
-    /// A part of a line, perhaps its last. The line is echoed when it has ended, or left out if it is too long to be kept.
+    /// Offers a part of a line, perhaps its last. The line is echoed once it has ended, or left out if it is too long to keep.
     pub(super) fn offer_piece(&self, piece: &[u8], is_end: bool) {
         let mut state = self.lock();
         if state.too_long_bytes == 0 && state.pieces.len() + piece.len() <= PIECES_BYTES_MAX {
@@ -185,17 +185,17 @@ impl Echo {
             let mut state = self.lock();
             state.echoed.lines += lines as u64;
             state.echoed.bytes += count as u64;
-            // Nobody is woken: who waits for the end looks again by itself.
+            // No wake-up needed: `finish` polls.
             state.taken_bytes = rest.len();
         }
         Ok(())
     }
 
-    /// The end of the echo: waits for its reader while it takes anything; gives what was not echoed. `until` is asked again and
-    /// again, and says how long to wait at most.
+    /// Ends the echo: waits for its reader while it takes anything, and returns what was not echoed. Calls `until` repeatedly for the
+    /// latest time to wait for.
     pub(super) fn finish(&self, mut until: impl FnMut() -> Option<Instant>) -> Option<Missing> {
         let mut state = self.lock();
-        // A line that is not to end any more, since the log takes no more of it.
+        // A line that will not end any more: the log has stopped taking it.
         let rest = state.end_pieces();
         state.offered.lines += u64::from(!rest.is_empty());
         state.offered.bytes += rest.len() as u64;
@@ -219,13 +219,13 @@ impl Echo {
 
 fn missing(state: &State) -> Option<Missing> {
     let State { offered, echoed, too_long, failed, .. } = state;
-    // A last line without a line end is one, too.
+    // A last line without a line end counts too.
     let amount = Amount {
         lines: offered.lines - echoed.lines.min(offered.lines),
         bytes: offered.bytes - echoed.bytes,
     };
     let why = match failed {
-        Some(error) if error.kind() == ErrorKind::BrokenPipe => "its reader has gone".to_owned(),
+        Some(error) if error.kind() == ErrorKind::BrokenPipe => "its reader closed it".to_owned(),
         Some(error) => error.to_string(),
         None => {
             let long = format!("a line longer than {} MiB is not echoed", PIECES_BYTES_MAX >> 20);
@@ -276,7 +276,7 @@ mod tests {
             echo.offer(&line, 1);
         }
         let missing = echo.finish(|| None).expect("some");
-        // What stands in the pipe was echoed, as far as anybody can know.
+        // What is in the pipe counts as echoed: nobody can know better.
         let mut state = echo.lock();
         assert_eq!(state.echoed.lines + missing.amount.lines, 10_000);
         assert_eq!(state.echoed.bytes + missing.amount.bytes, 10_240_000);

@@ -1,6 +1,6 @@
-//! The file that says which process to send a SIGHUP to.
+//! The file with the number of the process to send a SIGHUP to.
 //!
-//! *Owns*: that file, from its writing to its removal. *May not touch*: any file that holds something else.
+//! *Owns*: that file, from writing to removal. *May not touch*: any file that holds something else.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// More than any number has.
+/// Longer than any process number.
 const BYTES_MAX: u64 = 32;
 
-/// Removed when it is dropped, if it still says what was written.
+/// Removed on drop, if it still has the text that was written.
 #[derive(Debug)]
 pub(super) struct PidFile {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub(super) struct PidFile {
 }
 
 impl PidFile {
-    /// Writes this process's number. It takes the place of a number that a killed process has left, whole at every moment.
+    /// Writes this process's number, atomically, over a number that a killed process has left.
     pub(super) fn write(path: &Path, log: &Path) -> anyhow::Result<Self> {
         let named = || format!("write the pid file {}", path.display());
         check_is_not(log, path)?;
@@ -29,13 +29,13 @@ impl PidFile {
         let mut new = path.to_path_buf().into_os_string();
         new.push(format!(".{}.new", std::process::id()));
         let new = PathBuf::from(new);
-        // One that was killed just here has left it, and had the number of this process.
+        // Left by a process that was killed just here and had the same number.
         let leftover = || format!("{} is in the way", new.display());
         if check(&new, true).with_context(leftover).with_context(named)? {
             fs::remove_file(&new).with_context(leftover).with_context(named)?;
         }
         let mut file = fs::File::create_new(&new).with_context(named)?;
-        // Synced, so that a power loss leaves no empty file, which the next start would not replace.
+        // Synced, so that a power loss leaves no empty file: the next start would refuse to replace it.
         let put = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
         if let Err(error) = put.and_then(|()| fs::rename(&new, path)) {
             let _ = fs::remove_file(&new);
@@ -53,17 +53,17 @@ impl Drop for PidFile {
     }
 }
 
-/// Refuses a pid file that is the log: by what both are, or where one is missing by what they are called.
+/// Refuses a pid file that is the log: compares inodes, or names if one of them is missing.
 pub(super) fn check_is_not(log: &Path, path: &Path) -> anyhow::Result<()> {
     let same = match (fs::metadata(log), fs::metadata(path)) {
         (Ok(log), Ok(facts)) => (log.dev(), log.ino()) == (facts.dev(), facts.ino()),
         _ => resolved(log) == resolved(path),
     };
-    anyhow::ensure!(!same, "the pid file {} is the log: name another", path.display());
+    anyhow::ensure!(!same, "the pid file {} is the log itself: name another file", path.display());
     Ok(())
 }
 
-/// The path without links on the way, as far as it is there.
+/// The path with links in its directory resolved, if the directory exists.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     match (path.parent().map(fs::canonicalize), path.file_name()) {
@@ -72,13 +72,13 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// Refuses to replace what is no number; gives whether there is one.
+/// Refuses to replace a file that does not hold a number; returns whether there is a file.
 fn check(path: &Path, may_be_empty: bool) -> anyhow::Result<bool> {
     let facts = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         facts => facts?,
     };
-    anyhow::ensure!(facts.is_file(), "there is something of that name that is no plain file");
+    anyhow::ensure!(facts.is_file(), "it is not a regular file");
     let mut text = Vec::new();
     fs::File::open(path)?.take(BYTES_MAX).read_to_end(&mut text)?;
     let number = text.trim_ascii();
@@ -86,7 +86,7 @@ fn check(path: &Path, may_be_empty: bool) -> anyhow::Result<bool> {
         text.len() < 32 && (may_be_empty || !number.is_empty()) && number.iter().all(u8::is_ascii_digit);
     anyhow::ensure!(
         is_number,
-        "it holds something else than the number of a process; remove it, or name another"
+        "it holds something else than a process number; remove it, or name another file"
     );
     Ok(true)
 }
@@ -126,7 +126,7 @@ mod tests {
             drop(PidFile::write(&path, &log).expect("written"));
             assert!(!new.exists() && !path.exists());
         }
-        // Anything else of that name is not removed.
+        // Anything else with that name stays.
         fs::write(&new, "notes\n").expect("written");
         let error = format!("{:#}", PidFile::write(&path, &log).expect_err("refused"));
         assert!(error.contains(".new is in the way") && error.contains("something else"), "{error}");
@@ -140,11 +140,11 @@ mod tests {
         fs::create_dir(at.join("logs")).expect("made");
         std::os::unix::fs::symlink("logs", at.join("alias")).expect("a link");
         let (log, alias) = (at.join("logs/s.log"), at.join("alias/s.log"));
-        // There or not.
+        // Whether they exist or not.
         for _ in 0..2 {
             for path in [&log, &alias, &at.join("logs/./s.log")] {
                 let error = check_is_not(&log, path).expect_err("refused").to_string();
-                assert!(error.contains("is the log"), "{error}");
+                assert!(error.contains("is the log itself"), "{error}");
             }
             check_is_not(&log, &at.join("s.log")).expect("another");
             fs::write(&log, "7\n").expect("written");

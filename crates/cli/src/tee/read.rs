@@ -1,9 +1,9 @@
-//! Stdin, cut into lines, on its way to the log and to the echo.
+//! Splits stdin into lines and hands them to the log and to the echo.
 //!
-//! *Owns*: what was read and not handed over yet, and the count of all that was read. *May not touch*: signals, time.
+//! *Owns*: bytes read but not handed over yet, and the count of all bytes read. *May not touch*: signals, time.
 //!
-//! All that a read gives is handed to the log before the next read, but for the beginning of a line that has not ended: each line
-//! is one call, so that none is ever cut by a new file.
+//! Everything from one read goes to the log before the next read, except the beginning of a line that has not ended: each line
+//! is one call, so that a new file never splits one.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use inkstone_io::{Got, Input};
 
 use super::echo::Echo;
 
-/// After the wish to stop, what is in a pipe or socket just then is read, and of anything else so much: a file stays.
+/// After a signal to stop, everything that waits in a pipe or socket is read, and of a file this much: it does not go away.
 const LAST_BYTES_MAX: u64 = 1 << 20;
 
-/// What was read. A line without its end counts as one.
+/// What was read. A line without its end counts as a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Read {
     pub(super) lines: u64,
@@ -25,7 +25,7 @@ pub(super) struct Read {
     pub(super) is_all: bool,
 }
 
-/// The count, shared with whoever tells it: exact at every moment, also while a line waits for room.
+/// The count, shared with the final report. It is exact at every moment, also while a line waits for room.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Count(Arc<Mutex<(Read, bool)>>);
 
@@ -41,15 +41,15 @@ impl Count {
     }
 }
 
-/// Reads until the end or the wish to stop.
+/// Reads until the end of the input or a signal to stop.
 pub(super) struct Reader {
     pub(super) input: Input,
     pub(super) log: LogWriter,
     pub(super) echo: Option<Arc<Echo>>,
     pub(super) count: Count,
-    /// Read at once, at most: as much is lost at most, beside what is in the pipe, when this process is killed.
+    /// The most that one read takes. A kill of this process loses at most this much, besides what is in the pipe.
     pub(super) read_bytes: usize,
-    /// A line longer than this is handed over in pieces. It is one line all the same.
+    /// A line longer than this is handed over in pieces; in the log it is still one line.
     pub(super) piece_bytes: usize,
 }
 
@@ -66,7 +66,7 @@ impl Reader {
             is_refused: false,
         };
         let ended = self.read(&mut way);
-        // Also what came before an error.
+        // Also lines that came before an error.
         way.hand_over_rest();
         ended
     }
@@ -85,13 +85,13 @@ impl Reader {
         }
     }
 
-    /// What is in the input when reading is stopped: it was given away by whoever wrote it.
+    /// Reads what is in the input when reading stops: its writer has already handed it over.
     fn read_last(&mut self, way: &mut Way<'_>) -> anyhow::Result<()> {
         let most = if self.input.is_stream() { u64::MAX } else { LAST_BYTES_MAX };
         let mut left = self.input.waiting_bytes().unwrap_or(0).min(most);
         loop {
             let most = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, self.read_bytes);
-            // The end is looked for too, and is no byte: the last read asks for one more.
+            // At least one byte, also if nothing waits: that finds the end of the input.
             match self.input.read_now(way.lines.room(most))? {
                 Got::Bytes(count) => {
                     left = left.saturating_sub(count as u64);
@@ -112,7 +112,7 @@ impl Reader {
     }
 }
 
-/// What was read, on its way.
+/// Bytes on their way from the input to the log.
 struct Way<'a> {
     log: &'a LogWriter,
     echo: Option<&'a Echo>,
@@ -121,12 +121,12 @@ struct Way<'a> {
     lines: Lines,
     /// The line that is handed over in pieces, while it goes on.
     long: Option<LongLine<'a>>,
-    /// The log is closed: what is left is counted as read, and not as written.
+    /// The log is closed: the rest counts as read, not as written.
     is_refused: bool,
 }
 
 impl Way<'_> {
-    /// Hands over each line that has ended with the `count` bytes that came; false when the log takes no more.
+    /// Hands over each line that has ended with the new `count` bytes; false if the log takes no more.
     fn hand_over(&mut self, count: usize) -> bool {
         self.lines.add(count);
         let is_piece = self.lines.ends.is_empty() && self.lines.len >= self.piece_bytes;
@@ -143,7 +143,7 @@ impl Way<'_> {
         !self.is_refused
     }
 
-    /// Puts the first bytes, which are a part of a line, perhaps its last.
+    /// Hands over the first bytes, which are part of a line, perhaps its last.
     fn put_piece(&mut self, len: usize, is_end: bool) -> io::Result<()> {
         let piece = &self.lines.bytes[..len];
         if self.long.is_none() {
@@ -178,14 +178,14 @@ impl Way<'_> {
         Ok(())
     }
 
-    /// A line that does not end any more.
+    /// Hands over a last line without its end.
     fn hand_over_rest(mut self) {
         let len = self.lines.len;
         if self.is_refused || (len == 0 && self.long.is_none()) {
             return;
         }
         if self.long.is_some() {
-            // What the log refuses it counts.
+            // The log counts what it refuses.
             let _ = self.put_piece(len, true);
             return;
         }
@@ -198,7 +198,7 @@ impl Way<'_> {
     }
 }
 
-/// Bytes that were read, and where in them lines end.
+/// Bytes that were read, and where lines end in them.
 #[derive(Debug, Default)]
 struct Lines {
     bytes: Vec<u8>,
@@ -216,7 +216,7 @@ impl Lines {
         &mut self.bytes[self.len..self.len + bytes]
     }
 
-    /// So many bytes have come.
+    /// This many bytes have arrived.
     fn add(&mut self, count: usize) {
         let mut at = self.len;
         self.len += count;
@@ -230,12 +230,12 @@ impl Lines {
         }
     }
 
-    /// Bytes of lines that are to be taken.
+    /// Bytes of whole lines.
     fn whole(&self) -> usize {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// So many bytes from the front have been handed over.
+    /// This many bytes from the front have been handed over.
     fn take(&mut self, count: usize) {
         self.bytes.copy_within(count..self.len, 0);
         self.len -= count;

@@ -1,12 +1,12 @@
 //! How `tee` runs and ends.
 //!
-//! *Owns*: its threads, what a signal does, how long the end may take, what it reports at the end. *May not touch*: lines.
+//! *Owns*: its threads, what a signal does, how long the end may take, the final report. *May not touch*: lines.
 //!
-//! This thread waits for events and never for the disk, the input or the echo, each of which has a thread of its own, made at the
-//! start: whatever hangs, a signal is heard, and what was read and not written is known, also where no more threads can be made.
+//! This thread waits only for events, never for the disk, the input or the echo. Each of those has its own thread, started early:
+//! whatever hangs, signals are handled and unwritten lines are counted, even if no more threads can be started.
 //!
-//! The first signal to end sets one deadline, for reading on, for trying a disk that fails and for the echo. [`OVERTIME`] behind it
-//! everything has ended, the last words too, unless a disk is slow and takes something.
+//! The first signal to end sets one deadline: for reading on, for retrying a failing disk and for the echo. [`OVERTIME`] after it
+//! everything has ended, the final messages too, unless a slow disk still takes something.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,24 +27,24 @@ use super::{Survives, TeeArguments};
 use crate::signals::{self, ENDED};
 use crate::words;
 
-/// Some send a signal twice, to a process and to its group: within this it is the same.
+/// Some supervisors send a signal twice, to a process and to its group: within this time it counts once.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
-/// Behind the deadline, all together: what was in the input when reading was stopped, a disk that does not answer, what the echo has
-/// left, the last words.
+/// Time after the deadline, in all: for the rest of the input when reading stops, a disk that does not answer, the rest of the echo,
+/// the final messages.
 const OVERTIME: Duration = Duration::from_secs(1);
-/// Of that, for the log and the echo: the rest is for the last words.
+/// The part of it for the log and the echo; the rest is for the final messages.
 const LATE: Duration = Duration::from_millis(750);
-/// What was in the input is waited for while any of it comes, or goes to the disk, within this.
+/// The rest of the input is waited for while some of it arrives, or reaches the disk, within this time.
 const READ_STILL: Duration = Duration::from_millis(500);
-/// And a disk behind all that, while it takes anything within this.
+/// After that the disk is waited for while it takes anything within this time.
 const DISK_STILL: Duration = Duration::from_millis(250);
-/// The last words have so long in any case.
+/// The final messages get at least this long.
 const WORDS_LEAST: Duration = Duration::from_millis(100);
-/// How soon a signal is noticed while something without events is waited for.
+/// How quickly a signal is noticed while waiting for something that sends no events.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// One read of a full pipe.
 const READ_BYTES: usize = 256 << 10;
-/// One page of a pipe: a kill loses no more than that beside the pipe.
+/// One page of a pipe: a kill loses no more than this, besides the pipe.
 const READ_BYTES_KEPT: usize = 4096;
 
 enum Event {
@@ -55,10 +55,10 @@ enum Event {
     Died(&'static str),
 }
 
-/// What the closing thread is given.
+/// What the closing thread gets.
 struct Closing {
     guard: Guard,
-    /// What the deadline has left for a disk that fails.
+    /// Time that the deadline leaves for a failing disk.
     at_most: Option<Duration>,
 }
 
@@ -67,21 +67,21 @@ struct Run {
     grace: Duration,
     tell: Sender<Event>,
     events: Receiver<Event>,
-    /// Signals to end so far, when the first came, and the last.
+    /// Signals to end so far, with the times of the first and the last.
     signals: u32,
     first: Option<Instant>,
     last: Option<(i32, Instant)>,
-    /// A hangup came before there was a log that could be opened again.
+    /// A SIGHUP came before there was a log to reopen.
     is_hangup_due: bool,
-    /// The input had the time that a signal leaves it, and went on.
+    /// The input did not end in the time that a signal leaves it.
     is_late: bool,
-    /// How reading ended, once it has.
+    /// How reading ended, once it has ended.
     input: Option<anyhow::Result<()>>,
 }
 
 /// Writes stdin into the log until it ends or a signal comes.
 pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
-    // First: while there is one thread, no signal is lost between two steps.
+    // First, while there is one thread: so no signal is lost.
     let mut run = Run::start(arguments.pid_file.is_some(), arguments.grace)?;
     told::start()?;
     let code = run.work(arguments).unwrap_or_else(|error| {
@@ -93,7 +93,7 @@ pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
 }
 
 impl Run {
-    /// From the first byte to the report at the end.
+    /// Everything from the first byte to the final report.
     fn work(&mut self, arguments: TeeArguments) -> anyhow::Result<ExitCode> {
         if let Some(path) = &arguments.pid_file {
             pid_file::check_is_not(&arguments.file, path)?;
@@ -111,7 +111,7 @@ impl Run {
         let _pid_file = arguments.pid_file.as_deref().map(write).transpose()?;
         let echo = if arguments.echo { Some(Echo::start()?) } else { None };
         let count = Count::default();
-        // Only who writes into a pipe loses something when it is not read: a file stays, and a terminal has somebody before it.
+        // Only the writer of a pipe or socket loses something that is not read: a file stays, and a person sits at a terminal.
         let is_read_on = input.is_stream();
         let is_kept = !matches!(arguments.survive, Survives::Nothing);
         let reader = Reader {
@@ -134,7 +134,7 @@ impl Run {
     fn start(hangup_is_meant: bool, grace: Duration) -> anyhow::Result<Self> {
         let (tell, events) = channel();
         let theirs = tell.clone();
-        // Nobody listens any more only when the process ends.
+        // The receiver is gone only when the process ends.
         signals::listen(hangup_is_meant, move |signal| drop(theirs.send(Event::Signal(signal))))?;
         Ok(Self::hearing(tell, events, grace))
     }
@@ -153,7 +153,7 @@ impl Run {
         }
     }
 
-    /// Starts a thread that ends with an event, whatever happens in it.
+    /// Starts a thread that always sends an event at its end, even after a panic.
     fn spawn(&self, name: &'static str, work: impl FnOnce() -> Event + Send + 'static) -> anyhow::Result<()> {
         let tell = self.tell.clone();
         let work = move || {
@@ -164,7 +164,7 @@ impl Run {
         Ok(())
     }
 
-    /// The next event; `None`: it is time.
+    /// The next event; `None` at the time `until`.
     fn next(&self, until: Option<Instant>) -> anyhow::Result<Option<Event>> {
         let event = match until {
             None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -172,15 +172,15 @@ impl Run {
         };
         match event {
             Ok(Event::Died(thread)) => {
-                anyhow::bail!("the thread {thread} panicked, which is a mistake of inkstone")
+                anyhow::bail!("the thread {thread} panicked: this is a bug in inkstone")
             }
             Ok(event) => Ok(Some(event)),
-            // This holds a sender itself, so that nothing else can be.
+            // This struct holds a sender, so the channel cannot be closed.
             Err(_) => Ok(None),
         }
     }
 
-    /// Counts a wish to end; false for a hangup, and for one that is the same as the last.
+    /// Counts a signal to end; false for a SIGHUP, and for a repetition of the last signal.
     fn is_wish(&mut self, signal: i32) -> bool {
         let is_same = self.last.is_some_and(|(_, at)| at.elapsed() < SAME_SIGNAL);
         if signal == SIGHUP || is_same {
@@ -193,21 +193,21 @@ impl Run {
         true
     }
 
-    /// When the end is to be there; `None` without a signal, and for more than there is of time.
+    /// The deadline; `None` without a signal, and if it is too far away for an `Instant`.
     fn deadline(&self) -> Option<Instant> {
         self.first.and_then(|first| first.checked_add(self.grace))
     }
 
-    /// So long behind it.
+    /// This long after the deadline.
     fn behind_deadline(&self, by: Duration) -> Option<Instant> {
         self.deadline().and_then(|until| until.checked_add(by))
     }
 
-    /// A thread that closes the log when it is given it: at the end there may be none to be had.
+    /// Starts the thread that will close the log: at the end there may be no thread left to start.
     fn closer(&self) -> anyhow::Result<Sender<Closing>> {
         let (give, given) = channel::<Closing>();
         self.spawn("close", move || {
-            // The sender is gone: no log was opened, and no thread waits for an answer.
+            // The sender is gone: no log was opened, and nothing waits for an answer.
             Event::Closed(given.recv().map_or(Ok(()), |Closing { guard, at_most }| match at_most {
                 Some(at_most) => guard.close_within(at_most),
                 None => guard.close(),
@@ -216,8 +216,8 @@ impl Run {
         Ok(give)
     }
 
-    /// Opens the log, which takes a while when a killed process has left much; `None` when a second signal came first. An error when
-    /// the time that the first one leaves is over.
+    /// Opens the log, which takes a while if a killed process has left much; `None` if a second signal came first. An error if the
+    /// deadline of the first signal passes.
     fn open(
         &mut self,
         open: impl FnOnce() -> anyhow::Result<(LogWriter, Guard)> + Send + 'static,
@@ -232,7 +232,7 @@ impl Run {
                     }
                     return Ok(Some((log, guard)));
                 }
-                // The file may have been opened before it was moved away.
+                // The file may have been opened before it was moved.
                 Some(Event::Signal(SIGHUP)) => self.is_hangup_due = true,
                 Some(Event::Signal(signal)) if self.is_wish(signal) && self.signals > 1 => return Ok(None),
                 None => anyhow::bail!("a signal came, and the log could not be opened in time"),
@@ -241,7 +241,7 @@ impl Run {
         }
     }
 
-    /// Until the input has ended. After the first signal it is read on until the deadline, after the second not at all.
+    /// Waits until the input has ended. After the first signal it is read until the deadline, after the second no further.
     fn wait_for_input(
         &mut self,
         log: &LogWriter,
@@ -260,7 +260,7 @@ impl Run {
                     return Ok(());
                 }
                 Some(Event::Signal(SIGHUP)) => log.reopen(),
-                // What is read last keeps its time.
+                // The last read keeps its time.
                 Some(Event::Signal(signal)) if self.is_wish(signal) && stop.is_some() => {
                     until = if self.signals == 1 { read_until(self) } else { Some(Instant::now()) };
                 }
@@ -273,7 +273,7 @@ impl Run {
                     seen = moved();
                     until = Some(Instant::now() + READ_STILL);
                 }
-                // Not even what was in the input just then could be read.
+                // Not even the rest of the input could be read.
                 None => {
                     self.is_late = true;
                     return Ok(());
@@ -283,8 +283,8 @@ impl Run {
         }
     }
 
-    /// Closes the log; `None`: it was not waited for any longer, because of a signal more than was needed, or since the deadline is
-    /// over and nothing more comes into the log.
+    /// Closes the log; `None` if it stopped waiting, because of another signal, or because the deadline is over and nothing more reaches
+    /// the log.
     fn close(
         &mut self,
         closer: &Sender<Closing>,
@@ -292,10 +292,10 @@ impl Run {
         log: &LogWriter,
     ) -> anyhow::Result<Option<io::Result<()>>> {
         let at_most = self.deadline().map(|until| until.saturating_duration_since(Instant::now()));
-        // The thread waits for it, unless it has died, which is the next event.
+        // The thread waits for this, unless it has died, which is the next event.
         let _ = closer.send(Closing { guard, at_most });
         let mut closed = None;
-        // A slow disk is waited for while it takes anything.
+        // Waits for a slow disk while it takes anything.
         let mut seen = log.stats().written_bytes;
         let still = |run: &Self| run.behind_deadline(LATE).map(|end| end.max(Instant::now() + DISK_STILL));
         let mut until = still(self);
@@ -303,11 +303,11 @@ impl Run {
             match self.next(until)? {
                 Some(Event::Closed(result)) => {
                     closed = Some(result);
-                    // It takes no more lines, so the reader ends, unless it hangs in a read of what another has taken away.
+                    // The log takes no more lines, so the reader ends, unless it hangs in a read because another process took the input.
                     until = still(self).or_else(|| Some(Instant::now() + OVERTIME));
                 }
                 Some(Event::InputEnded(ended)) => self.input = Some(ended),
-                // What is still to be written goes to the new file: who moved the old one away may be compressing it.
+                // The rest goes to the new file: the process that moved the old one may already compress it.
                 Some(Event::Signal(SIGHUP)) => log.reopen(),
                 Some(Event::Signal(signal)) if self.is_wish(signal) => {
                     if self.signals > 1 {
@@ -328,7 +328,7 @@ impl Run {
 
     fn end_echo(&mut self, echo: &Echo) -> Option<Missing> {
         let called_at = Instant::now();
-        // Without a signal nobody waits for this process but its reader.
+        // Without a signal only the echo's reader waits for this process.
         echo.finish(|| {
             if let Ok(Event::Signal(signal)) = self.events.try_recv()
                 && self.is_wish(signal)
@@ -340,8 +340,8 @@ impl Run {
         })
     }
 
-    /// Waits until stderr has taken what was said, for a second at most, or what the deadline leaves of it; a signal that comes
-    /// meanwhile ends that.
+    /// Waits until stderr has taken the final messages, at most for a second or what the deadline leaves of it; another signal ends the
+    /// wait.
     fn end_words(&mut self) {
         let now = Instant::now();
         let end = self.behind_deadline(OVERTIME).map_or(now + LAST_WORDS, |end| end.min(now + LAST_WORDS));
@@ -356,7 +356,7 @@ impl Run {
     }
 }
 
-/// What the report at the end is made from.
+/// The data of the final report.
 struct End<'a> {
     arguments: &'a TeeArguments,
     log: &'a LogWriter,
@@ -373,7 +373,7 @@ impl End<'_> {
             && !read.is_all
         {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
-            say(format_args!("{name}, and stdin did not end in time: it was read no further"));
+            say(format_args!("{name}: stdin did not end in time, and its rest was not read"));
         }
         let stats = self.log.stats();
         if stats.dropped_lines > 0 {
@@ -396,15 +396,18 @@ impl End<'_> {
         }
     }
 
-    /// What was read and is neither written nor dropped. A line of which a part is missing is one of them.
+    /// Reports the lines that were read but neither written nor dropped. A line with a part missing is one of them.
     fn tell_unwritten(&self, read: super::read::Read, stats: inkstone_appender::Stats) -> bool {
         let bytes = read.bytes.saturating_sub(stats.written_bytes + stats.dropped_bytes);
         let lines = read.lines.saturating_sub(stats.written_lines + stats.dropped_lines);
         let lines = lines.max(stats.unwritten_lines).max(u64::from(bytes > 0));
         let why = match &self.closed {
             Some(Ok(())) => None,
-            Some(Err(error)) => Some(error.to_string()),
-            None => Some("there was no more time to close the log".to_owned()),
+            // Not the error of closing where there is a cause: that error counts the lines too.
+            Some(Err(error)) => {
+                Some(self.log.trouble().map_or_else(|| error.to_string(), |cause| cause.to_string()))
+            }
+            None => Some("no time was left to close the log".to_owned()),
         };
         if lines > 0 {
             let why = why.unwrap_or_else(|| "the log was closed".to_owned());
@@ -440,7 +443,7 @@ mod tests {
         let (tell, at, to) = (run.tell.clone(), file.clone(), moved.clone());
         let opened = run.open(move || {
             let opened = LogWriter::builder(&at).open()?;
-            // logrotate comes just then.
+            // logrotate renames it at this moment.
             std::fs::rename(&at, &to)?;
             tell.send(Event::Signal(SIGHUP))?;
             Ok(opened)

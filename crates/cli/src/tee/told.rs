@@ -1,9 +1,8 @@
-//! What `tee` says on stderr, which neither logging nor the end ever waits for.
+//! The messages of `tee` on stderr, which neither logging nor the end ever waits for.
 //!
-//! *Owns*: what waits for stderr, its bound, what was left out. *May not touch*: the log, what is said.
+//! *Owns*: the messages that wait for stderr, their bound, the count of those left out. *May not touch*: the log, the messages' text.
 //!
-//! A write into a pipe that nobody reads does not return. So a thread of its own writes, and whoever has something to say
-//! leaves it here.
+//! A write into a pipe that nobody reads does not return. So a thread of its own writes, and the others leave their messages here.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,34 +15,34 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use inkstone_io::wait_to_write;
 
-/// So many events wait at most. What `tee` itself says is a few lines, which always have room.
+/// At most this many events wait. The few messages of `tee` itself always have room.
 const EVENTS_MAX: usize = 64;
-/// At the end, a reader of stderr that reads nothing is waited for so long.
+/// At the end, a reader of stderr that reads nothing is waited for this long.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// There is one stderr.
 static STDERR: Told = Told::new();
 
-/// Says something on stderr. Never waits.
+/// Prints a message on stderr. Never waits.
 pub(super) fn say(what: impl fmt::Display) {
     STDERR.push(format!("inkstone: {what}\n"), usize::MAX);
 }
 
-/// Says what happened in the log; when too much waits, it is counted only. Never waits.
+/// Prints an event of the log; if too many wait, it is only counted. Never waits.
 pub(super) fn say_event(what: impl fmt::Display) {
     STDERR.push(format!("inkstone: {what}\n"), EVENTS_MAX);
 }
 
 /// Starts the thread that writes.
 pub(super) fn start() -> anyhow::Result<()> {
-    // Not `std::io::stderr()`: its lock would be held while a write does not return. One that is closed changes nothing.
+    // Not `std::io::stderr()`: a write that does not return would hold its lock. A closed stderr is no error.
     let out = io::stderr().as_fd().try_clone_to_owned().map(File::from).ok();
     let write = move || STDERR.run(out.as_ref());
     std::thread::Builder::new().name("stderr".into()).spawn(write).context("start a thread")?;
     Ok(())
 }
 
-/// Waits until everything is written, for so long at most; whether it is.
+/// Waits until everything is written, at most this long; returns whether it is.
 pub(super) fn finish(at_most: Duration) -> bool {
     STDERR.wait(Instant::now() + at_most)
 }
@@ -57,7 +56,7 @@ struct Told {
 #[derive(Debug)]
 struct State {
     waiting: VecDeque<String>,
-    /// Events that had no room since the last that had.
+    /// Events left out since the last one that had room.
     left_out: u64,
     is_writing: bool,
 }
@@ -66,7 +65,7 @@ impl State {
     fn put_left_out(&mut self) {
         if self.left_out > 0 {
             let count = std::mem::take(&mut self.left_out);
-            let line = format!("inkstone: {count} messages are left out here: nobody read stderr in time\n");
+            let line = format!("inkstone: {count} messages left out here: nobody read stderr in time\n");
             self.waiting.push_back(line);
         }
     }
@@ -177,7 +176,7 @@ mod tests {
         }
         assert_eq!(told.lock().left_out, 10);
         assert!(!told.wait(Instant::now()));
-        // What `tee` itself says has room, and says what stands before it.
+        // A message of `tee` itself has room, and comes after the count of those left out.
         told.push("its own words\n".into(), usize::MAX);
         let mut next = || {
             let mut line = String::new();
@@ -189,7 +188,7 @@ mod tests {
             assert_eq!(next(), format!("event {number}\n"));
         }
         let left_out = next();
-        assert!(left_out.contains(": 10 messages are left out here"), "{left_out}");
+        assert!(left_out.contains(": 10 messages left out here"), "{left_out}");
         assert_eq!(next(), "its own words\n");
         assert!(told.wait(Instant::now() + Duration::from_secs(120)));
         assert!(!told.lock().is_writing);
@@ -208,7 +207,7 @@ mod tests {
         for _ in 0..3 {
             reader.read_line(&mut text).expect("a line");
         }
-        assert!(text.contains("\none\ninkstone: 1 messages are left out here"), "{}", &text[4 << 20..]);
+        assert!(text.contains("\none\ninkstone: 1 messages left out here"), "{}", &text[4 << 20..]);
     }
 
     #[test]

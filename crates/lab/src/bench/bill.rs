@@ -1,15 +1,15 @@
-//! What the commits of a log asked of the device, and apart from them what making segments ready did.
+//! The requests that a log's commits caused at the device, and separately those that prepared segments.
 //!
-//! *Owns*: whose each request is, for a log: its committing threads', or everybody else's. *May not touch*: how events
-//! become requests, and what a request was (`crate::bill`).
+//! *Owns*: who caused each request: a committing thread of the log, or another. *May not touch*: how events become requests, and what a
+//! request was (`crate::bill`).
 //!
-//! **Whose.** The threads of the load commit, each for itself or for its group. The log's thread for files
-//! (`inkstone-files`) never commits: what it writes and syncs is preparation, and so is what the journal writes for it.
+//! **Who.** The load's threads commit, each for itself or for its group. The log's thread for files
+//! (`inkstone-files`) never commits: its writes and syncs are preparation, and so are the journal's writes for it.
 //!
-//! **A journal write that a commit waited for.** Place and time are not enough: the preparation's own syncs make the journal
-//! write while commits go on. But whoever waits for a journal commit (ext4) or a forced log (xfs) in a sync sends no flush of
-//! its own, because the journal's covers it. So a commit that asked for its own flush, and forced no log, waited for no
-//! journal; the journal's writes during any other commit are the commit's.
+//! **A journal write that a commit waited for.** Place and time are not enough: the preparation's syncs make the journal
+//! write while commits run. But a sync that waits for a journal commit (ext4) or a forced log (xfs) sends no flush of
+//! its own, because the journal's flush covers it. So a commit that sent its own flush, and forced no log, waited for no
+//! journal; the journal's writes during any other commit belong to that commit.
 
 use std::ops::Range;
 use std::path::Path;
@@ -31,13 +31,13 @@ use super::load::{Task, Worker};
 use super::result::LogBill;
 use super::rows::counts;
 
-/// The log's own thread that commits what nobody waits for.
+/// The log's own thread, which commits records without a waiter.
 const KEEPER: &str = "inkstone";
 
 /// Runs the load under trace and makes its bill.
 ///
 /// # Errors
-/// What the load or the trace answers; that there is no block device.
+/// Those of the load or the trace; there is no block device.
 pub fn by_trace(
     site: &Site,
     task: &Task<'_>,
@@ -95,7 +95,7 @@ pub fn by_trace(
     Ok(all)
 }
 
-/// The device's counters over the timed rounds: of all processes, and of everything.
+/// A bill from the device's counters over the timed rounds: they count all processes and all requests together.
 pub(super) fn by_counters(counted: &BlockStat, commits: u64, changes: u64) -> LogBill {
     let tally = |requests, sectors| Tally { requests, bytes: sectors * 512 };
     LogBill {
@@ -110,7 +110,7 @@ pub(super) fn by_counters(counted: &BlockStat, commits: u64, changes: u64) -> Lo
 pub(crate) fn add_files(layer: &mut Layer, directory: &Path) -> Result<(), CellError> {
     let opened = inkstone_io::OsDirectory::open(directory)?;
     for name in opened.list()? {
-        // One that was removed or renamed meanwhile: the next look finds its blocks under its new name.
+        // Skips files removed or renamed meanwhile: the next call finds their blocks under the new name.
         if let Ok(file) = opened.open(&name, &OpenFile::existing().read_only())
             && file.len_bytes().is_ok_and(|len| len > 0)
         {
@@ -129,7 +129,7 @@ fn threads_named(name: &str) -> Vec<u32> {
     inkstone_host::own_threads().into_iter().filter(named).collect()
 }
 
-/// Each kind of request by the committing threads, and apart from them.
+/// Counts each kind of request, by the committing threads and by others.
 fn sort(layer: &LayerBill, all: &mut LogBill) {
     for submitter in &layer.submitters {
         let own = submitter.who == "this process";
@@ -153,7 +153,7 @@ fn sort(layer: &LayerBill, all: &mut LogBill) {
     all.notes.extend(unknown);
 }
 
-/// When the committing threads asked for a flush.
+/// The times at which the committing threads sent a flush.
 fn own_flushes(trace: &Trace, committing: &[u32]) -> Vec<u64> {
     let asked = trace.events.iter().filter(|event| committing.contains(&event.tid));
     let asked = asked.filter(|event| match event.what {
@@ -163,7 +163,7 @@ fn own_flushes(trace: &Trace, committing: &[u32]) -> Vec<u64> {
     asked.map(|event| event.time_ns).collect()
 }
 
-/// Moves the journal's writes during commits that sent no flush of their own, or forced the log, to the commits.
+/// Counts the journal's writes for the commit if that sent no flush of its own, or forced the log.
 fn waited(
     trace: &Trace,
     layers: &[Layer],

@@ -1,4 +1,4 @@
-//! What a program does to a log while it is measured: appends and waits, on some threads, or only appends.
+//! The load on a log while it is measured: threads append and wait, or one thread only appends.
 //!
 //! *Owns*: the loops between two readings of the clock. *May not touch*: what the figures mean.
 
@@ -15,34 +15,34 @@ use crate::stage::CellError;
 
 use super::{FRAME_BYTES, Load, refused};
 
-/// One thread of a load, with what it gathers. It lives through all rounds of a row.
+/// One thread of a load, with its measurements. It lives through all rounds of a row.
 #[derive(Debug)]
 pub struct Worker {
     record: Vec<u8>,
-    /// From before an append until its acknowledgement.
+    /// Times from before an append until its acknowledgement.
     pub latency: Recorder,
-    /// The same, commit by commit, where that is asked for.
+    /// The same, commit by commit, if asked for.
     pub spans: Option<Vec<CommitSpan>>,
-    /// The kernel's number of the thread that ran last.
+    /// The thread id of the thread that ran last.
     pub thread: Option<u32>,
 }
 
 impl Worker {
-    /// One that appends records of this many bytes.
+    /// A worker that appends records of this many bytes.
     pub fn new(record_bytes: u64, seed: u64) -> Self {
         let mut record = vec![0; record_bytes as usize];
         fastrand::Rng::with_seed(seed).fill(&mut record);
         Self { record, latency: Recorder::new(), spans: None, thread: None }
     }
 
-    /// As many as the load has threads.
+    /// A worker for each thread of the load.
     pub fn all(load: Load, record_bytes: u64, seed: u64) -> Vec<Self> {
         let threads = if let Load::Closed(threads) = load { threads } else { 1 };
         (0..threads).map(|number| Self::new(record_bytes, seed + u64::from(number))).collect()
     }
 }
 
-/// What one round of a load came to.
+/// The result of one round of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slice {
     /// Records acknowledged.
@@ -53,26 +53,26 @@ pub struct Slice {
     pub cpu_ns: u64,
 }
 
-/// A load, as every round of a row needs it.
+/// A load, with all that each round of a row needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
     /// The log.
     pub log: &'a Log,
     /// Its directory.
     pub path: &'a Path,
-    /// What is done to it.
+    /// The load.
     pub load: Load,
-    /// How many bytes of records it keeps: older ones are given up now and then, as a service does. `u64::MAX`: all.
+    /// How many bytes of records it keeps: older ones are truncated now and then, as in a service. `u64::MAX` keeps all.
     pub keep_bytes: u64,
     /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,
 }
 
 impl Task<'_> {
-    /// One round, until a limit is met. The threads are there before the clock starts.
+    /// Runs one round, until a limit is met. The threads are started before the clock.
     ///
     /// # Errors
-    /// The first error of the log, the system having no threads to give, or the user's wish to stop.
+    /// The first error of the log, a thread that cannot be started, or Ctrl-C.
     pub fn run(&self, workers: &mut [Worker], limits: Limits) -> Result<Slice, CellError> {
         let share = Limits { commits: limits.commits.div_ceil(workers.len().max(1) as u64), ..limits };
         let all = together(workers, |index, worker| {
@@ -95,7 +95,7 @@ impl Task<'_> {
         self.keep_bytes / (record.len() as u64 + FRAME_BYTES)
     }
 
-    /// Keeps `keep` records when there are twice as many. Rounds are short: what one leaves the next must count.
+    /// Truncates to `keep` records once there are twice as many. Rounds are short, so records of earlier rounds count too.
     fn give_up_what_is_old(&self, last: u64, keep: u64) -> Result<bool, CellError> {
         let is_much = last.saturating_sub(self.log.first().get()) > keep.saturating_mul(2);
         if is_much {
@@ -104,7 +104,7 @@ impl Task<'_> {
         Ok(is_much)
     }
 
-    /// Appends and waits; gives the number of commits. One of the threads gives up what is old.
+    /// Appends and waits; returns the number of commits. One of the threads truncates old records.
     fn closed_loop(&self, worker: &mut Worker, limits: Limits, gives_up: bool) -> Result<u64, CellError> {
         let Worker { record, latency, spans, .. } = worker;
         let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
@@ -157,7 +157,7 @@ fn nanoseconds(limits: Limits) -> u64 {
     u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The kernel's number of the calling thread, where /proc tells.
+/// The id of the calling thread, if /proc shows it.
 fn this_thread() -> Option<u32> {
     let link = std::fs::read_link(Path::new("/proc/thread-self")).ok()?;
     link.file_name()?.to_str()?.parse().ok()
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// Rounds that are shorter than what is kept left a log that only grew, until its budget was used up.
+    /// Rounds shorter than the kept records left a log that only grew, until its budget was used up.
     #[test]
     fn what_is_old_is_given_up_however_short_the_rounds_are() {
         let directory = tempfile::tempdir().expect("a directory");

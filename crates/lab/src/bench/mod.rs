@@ -1,11 +1,10 @@
-//! The log measured beside the bare overwrite that it cannot beat, and what it asks of the device.
+//! Measures the log beside the bare overwrite that it cannot beat, and counts its requests to the device.
 //!
-//! *Owns*: the loads, the floor, the rounds, the log's bill. *May not touch*: the log's insides: everything goes through
-//! its public door, as a user's program would.
+//! *Owns*: the loads, the floor, the rounds, the log's bill. *May not touch*: the log's internals: it uses the public interface, as a
+//! user's program would.
 //!
-//! [`load`] is what a program does to a log; [`rows`] alternates it with the floor, round by round; [`pair`] compares a log
-//! that changes segments with one that does not; [`bill`] says what each commit asked of the device. All of it ends in a
-//! [`result::BenchResult`].
+//! [`load`] appends to the log; [`rows`] alternates it with the floor, round by round; [`pair`] compares a log that changes segments with
+//! one that does not; [`bill`] counts the requests of each commit. The result is a [`result::BenchResult`].
 
 pub mod bill;
 pub mod load;
@@ -22,16 +21,16 @@ use inkstone::{Log, Options};
 
 use crate::stage::CellError;
 
-/// What is done to a log.
+/// The load on a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// So many threads, each of which waits for its record before it appends the next.
+    /// This many threads, each of which waits for its record before it appends the next.
     Closed(u32),
     /// One thread that appends without waiting, and syncs at the end.
     Async,
 }
 
-/// More threads than this say nothing more about a log.
+/// More threads show nothing more about a log.
 pub const THREADS_MAX: u32 = 1024;
 
 impl fmt::Display for Load {
@@ -58,14 +57,14 @@ impl FromStr for Load {
     }
 }
 
-/// Everything that a bench is asked to do.
+/// What a bench is to do.
 #[derive(Debug, Clone)]
 pub struct BenchPlan {
     /// The loads.
     pub loads: Vec<Load>,
-    /// Bytes of a record, each with each load.
+    /// Record sizes in bytes; each is measured with each load.
     pub record_bytes: Vec<u64>,
-    /// How long each row's log is measured, and its floor as long again.
+    /// How long to measure each row's log; its floor takes the same time again.
     pub time: Duration,
     /// Commits in the bill of each row; 0 = no bills by trace.
     pub bill_commits: u64,
@@ -73,29 +72,29 @@ pub struct BenchPlan {
     pub changes: bool,
     /// Seed of the orders and of the intervals.
     pub seed: u64,
-    /// Whether the log has two turns in each round, as if it were two: they are equal.
+    /// Whether the log runs twice in each round, as two identical arms.
     pub twins: bool,
-    /// Records of each thread in a round at most, which then has no other end; `None`: as many as its time takes.
+    /// Ends a round after this many records of each thread; `None`: after its time.
     pub records: Option<u64>,
 }
 
 /// The largest record: several fit into a segment of the bench.
 pub const RECORD_BYTES_MAX: u64 = 256 << 10;
-/// Segments of the rows' logs at full size: large enough to be rare, small enough for any disk.
+/// Full segment size of the rows' logs: large enough that changes are rare, small enough for any disk.
 const SEGMENT_BYTES: u64 = 32 << 20;
-/// No log takes more of the disk.
+/// Disk budget of each log.
 const BUDGET_BYTES: u64 = 256 << 20;
-/// A row's file for the floor.
+/// Size of the floor's file in each row.
 const FLOOR_BYTES: u64 = 16 << 20;
-/// What a row's log keeps of its records: older ones are given up, up to as many again at a time.
+/// Bytes of records that a row's log keeps: when it has twice as many, the older half is truncated.
 pub(crate) const KEEP_BYTES: u64 = 16 << 20;
-/// What a record takes in a segment beside its bytes, at least.
+/// The least that a record takes in a segment besides its bytes.
 const FRAME_BYTES: u64 = 24;
 
-/// The most of the disk that is in use at the same time: the pair's two logs together are smaller than this, too.
+/// The most disk space in use at a time: the two logs of the pair together need less.
 pub const ROOM_NEEDED_BYTES: u64 = BUDGET_BYTES + FLOOR_BYTES;
 
-/// What every log of the bench has in common.
+/// The options that all logs of the bench share.
 pub(crate) fn options(segment_bytes: u64, record_bytes: u64) -> Options {
     Options::new()
         .segment_bytes(segment_bytes)
@@ -103,14 +102,14 @@ pub(crate) fn options(segment_bytes: u64, record_bytes: u64) -> Options {
         .disk_budget_bytes(BUDGET_BYTES)
 }
 
-/// Opens a log, and waits a moment until its next segment is ready: what is measured is the steady state.
+/// Opens a log, and waits until its next segment is ready: the bench measures the steady state.
 pub(crate) fn open(path: &Path, options: Options) -> Result<Log, CellError> {
     let log = Log::open(path, options).map_err(refused)?;
     await_ready(&log);
     Ok(log)
 }
 
-/// Waits until a file is ready for the next segment, two seconds at most.
+/// Waits up to two seconds until a file is ready for the next segment.
 fn await_ready(log: &Log) {
     for _ in 0..400 {
         if log.stats().ready > 0 {

@@ -21,24 +21,24 @@ use super::{BenchPlan, Load, open, options, refused};
 
 /// Several changes in each round, and enough commits for a 99.9th percentile.
 const ROUND: Duration = Duration::from_millis(500);
-/// How often the segment is to change.
+/// How often the segment should change.
 const EVERY: Duration = Duration::from_millis(100);
-/// A log has no smaller segments.
+/// The smallest segment of a log.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 const SEGMENT_BYTES_MAX: u64 = 32 << 20;
-/// What a segment has for its header and keeps for control groups, about.
+/// About what a segment needs for its header and reserves for control groups.
 const KEPT_BYTES: f64 = 28.0 * 1024.0;
-/// Segments that the one that changes keeps, about.
+/// About how many segments the changing log keeps.
 const KEEP_SEGMENTS: u64 = 4;
-/// How long each is measured, as a multiple of a row.
+/// How long to measure each log, as a multiple of a row.
 const ROWS: u32 = 3;
 
-/// Steps, for progress.
+/// The number of steps, for progress.
 pub fn steps_of(plan: &BenchPlan) -> u64 {
     u64::from(plan.changes)
 }
 
-/// Measures both. `bytes_per_s` is what a lone writer's groups take of a segment here.
+/// Measures both logs. `bytes_per_s` is how fast a lone writer's groups fill a segment here.
 pub fn changes(
     site: &Site,
     session: &Session<'_>,
@@ -67,13 +67,13 @@ pub fn changes(
         Err(error) => pair.failed = Some(error.to_string()),
     }
     for path in [changing_path, steady_path] {
-        // What cannot be removed goes with the working directory.
+        // The working directory's removal takes what cannot be removed here.
         let _ = std::fs::remove_dir_all(path);
     }
     pair
 }
 
-/// Brings a log into its first segment of full size: a new one begins with smaller ones.
+/// Appends until the log is in its first segment of full size: a new log starts with smaller ones.
 fn grow(log: &Log, session: &Session<'_>, record_bytes: u64) -> Result<(), CellError> {
     let record = vec![0; record_bytes as usize];
     for _ in 0..2 {
@@ -82,7 +82,7 @@ fn grow(log: &Log, session: &Session<'_>, record_bytes: u64) -> Result<(), CellE
         while log.stats().segments == begun {
             session.check()?;
             for _ in 0..64 {
-                // What follows makes it durable.
+                // A later record makes it durable.
                 drop(log.append(&record).map_err(refused)?);
             }
         }
@@ -147,7 +147,7 @@ fn measure(
     pair.every_ns = total_ns / pair.changes.max(1);
     (pair.changing_latency, pair.steady_latency) = (all[0].finish(), all[1].finish());
     pair.throughput = relative(&pair.steady, &pair.changing, plan.seed);
-    // A longer tail is to give a larger ratio: the one that changes is the baseline here.
+    // The changing log is the baseline here, so that a longer tail gives a larger ratio.
     pair.p999 = relative(&tails[0], &tails[1], plan.seed);
     ended
 }

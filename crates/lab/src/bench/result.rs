@@ -1,4 +1,4 @@
-//! What a bench of the log found: the contract between measuring and showing, and the JSON itself.
+//! The result of a bench of the log: the contract between measuring and printing, and the JSON itself.
 //!
 //! *Owns*: the data, its units and its schema version. *May not touch*: how it is measured or printed. Units as in
 //! [`crate::result`]: nanoseconds, bytes; what was not measured is `None`, never 0.
@@ -10,14 +10,14 @@ use crate::result::{BillSource, CrossCheck, Histogram, Machine, Place, Relative,
 /// Raised whenever the meaning or the name of a field changes.
 pub const BENCH_SCHEMA_VERSION: u32 = 1;
 
-/// Everything that one bench found.
+/// The result of one bench.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct BenchResult {
     /// [`BENCH_SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
     /// Version of Inkstone.
     pub inkstone_version: String,
-    /// The command line, so that anyone can do it again.
+    /// The command line, to repeat it.
     pub command: String,
     /// When it began, in seconds since 1970 (UTC).
     pub started_unix_s: u64,
@@ -27,7 +27,7 @@ pub struct BenchResult {
     pub interrupted: bool,
     /// The machine.
     pub machine: Machine,
-    /// Where.
+    /// The place.
     pub place: Place,
     /// One row for each load and record size.
     pub rows: Vec<BenchRow>,
@@ -46,24 +46,24 @@ pub struct BenchRow {
     pub threads: u32,
     /// Bytes of a record.
     pub record_bytes: u64,
-    /// The way of writing that the log chose here, and why.
+    /// The way of writing that the log chose, and why.
     pub strategy: String,
     /// Why there are no figures.
     pub failed: Option<String>,
     /// Its rounds. A commit is one record acknowledged.
     pub rounds: Vec<Round>,
-    /// Of the same log once more in each round, where identical rows are asked for.
+    /// Rounds of the same log as a second arm, if identical rows are asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<Round>,
-    /// From before an append until its acknowledgement; nothing for the asynchronous producer.
+    /// Times from before an append until its acknowledgement; empty for the asynchronous producer.
     pub latency: Histogram,
     /// CPU time of the process, user and system, in all rounds.
     pub cpu_ns: u64,
-    /// What the log says about those rounds.
+    /// The log's own statistics of those rounds.
     pub log: LogCounts,
-    /// The bare overwrite beside it.
+    /// The bare overwrite measured beside it.
     pub floor: Option<Floor>,
-    /// What the device was asked for.
+    /// The requests to the device.
     pub bill: Option<LogBill>,
 }
 
@@ -74,11 +74,11 @@ pub struct LogCounts {
     pub records: u64,
     /// Groups made durable.
     pub groups: u64,
-    /// Bytes of their blocks.
+    /// Bytes of the groups' blocks.
     pub group_bytes: u64,
-    /// Segments begun.
+    /// Segments started.
     pub segments: u64,
-    /// Those whose blocks were only reserved.
+    /// Segments whose blocks were only reserved.
     pub segments_fallocated: u64,
     /// Segment changes that found no file ready.
     pub pool_empty: u64,
@@ -89,17 +89,17 @@ pub struct LogCounts {
 /// The bare overwrite of a written file: same access, same durability, same bytes per write.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Floor {
-    /// Bytes of one write: what the log writes for a group here, in whole blocks.
+    /// Bytes of one write: as many as the log writes for a group, in whole blocks.
     pub write_bytes: u64,
     /// Its rounds, each beside the row's round of the same number.
     pub rounds: Vec<Round>,
-    /// One write with its sync.
+    /// Times of one write with its sync.
     pub latency: Histogram,
-    /// The log's rate divided by the floor's: of commits where one thread waits for each, of groups otherwise.
+    /// The log's rate divided by the floor's: of commits if one thread waits for each, of groups otherwise.
     pub ratio: Option<Relative>,
 }
 
-/// What a device was asked for, by a log.
+/// The requests of a log to its device.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LogBill {
     /// Where the counts come from. By counters everything is under `data_writes`, `flushes` and `reads`, of all processes.
@@ -110,7 +110,7 @@ pub struct LogBill {
     pub changes: u64,
     /// Data written by the threads that commit: groups, and at each segment change a header and a seal.
     pub data_writes: Tally,
-    /// Flushes that those threads asked for.
+    /// Flushes that those threads sent.
     pub flushes: u64,
     /// Reads by those threads.
     pub reads: Tally,
@@ -118,28 +118,28 @@ pub struct LogBill {
     pub journal_writes: Tally,
     /// Metadata written by the threads that commit.
     pub metadata_writes: Tally,
-    /// Apart from the commits: what makes segments ready.
+    /// Requests apart from the commits: they prepare segments.
     pub apart: Apart,
     /// The trace against the device's own counters.
     pub cross_check: Option<CrossCheck>,
-    /// Trace events that the kernel dropped: with any, the counts are too low.
+    /// Trace events that the kernel dropped: if any, the counts are too low.
     pub lost_events: u64,
     /// What could not be found out.
     pub notes: Vec<String>,
 }
 
-/// What no commit asked for and no commit waited for.
+/// Requests that no commit made or waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Apart {
     /// Zeros, and other data by threads that do not commit.
     pub data_writes: Tally,
-    /// Flushes by others: the preparation's own syncs, the journal's commits.
+    /// Flushes by other threads: the preparation's syncs, the journal's commits.
     pub flushes: u64,
     /// Journal or log writes that a timer started.
     pub timer_journal_writes: Tally,
     /// Other journal or log writes: the preparation's sync of a file and of the directory.
     pub other_journal_writes: Tally,
-    /// Metadata in place.
+    /// Metadata written in place.
     pub metadata_writes: Tally,
     /// Reads.
     pub reads: Tally,
@@ -154,32 +154,32 @@ pub struct ChangePair {
     pub failed: Option<String>,
     /// Bytes of a record.
     pub record_bytes: u64,
-    /// Size of the segments that change.
+    /// Segment size of the changing log.
     pub segment_bytes: u64,
     /// Changes in the timed rounds.
     pub changes: u64,
-    /// Changes of the other, which should have none.
+    /// Changes of the steady log, which should have none.
     pub changes_of_steady: u64,
     /// Time between two changes, in nanoseconds.
     pub every_ns: u64,
     /// Changes that found no file ready.
     pub pool_empty: u64,
-    /// Rounds of the one that changes.
+    /// Rounds of the changing log.
     pub changing: Vec<Round>,
-    /// Rounds of the other.
+    /// Rounds of the steady log.
     pub steady: Vec<Round>,
-    /// Latencies of the one that changes.
+    /// Latencies of the changing log.
     pub changing_latency: Histogram,
-    /// Latencies of the other.
+    /// Latencies of the steady log.
     pub steady_latency: Histogram,
-    /// Throughput of the one that changes divided by that of the other.
+    /// Throughput of the changing log divided by that of the steady one.
     pub throughput: Option<Relative>,
-    /// The same of the 99.9th percentiles of each round: above 1, the one that changes is slower.
+    /// The same for the 99.9th percentiles of each round: above 1, the changing log is slower.
     pub p999: Option<Relative>,
 }
 
 impl LogBill {
-    /// Nothing counted yet.
+    /// A bill with all counts 0.
     pub(crate) fn empty(source: BillSource, commits: u64, changes: u64) -> Self {
         Self {
             source,
@@ -211,7 +211,7 @@ impl BenchResult {
         self.rows.iter().any(|row| row.commits() > 0)
     }
 
-    /// Everything, on one line.
+    /// The whole result, on one line.
     ///
     /// # Errors
     /// Never, as long as every number has a form in JSON.

@@ -1,6 +1,6 @@
-//! One row: a load on a log, round by round beside the bare overwrite of a written file.
+//! One row: a load on a log, alternating round by round with the bare overwrite of a written file.
 //!
-//! *Owns*: the order of rounds, what a round is paired with. *May not touch*: the loops (`load`, `crate::pass`), the
+//! *Owns*: the order and pairing of rounds. *May not touch*: the loops (`load`, `crate::pass`), the
 //! comparison (`crate::stats`).
 
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use super::load::{Slice, Task, Worker};
 use super::result::{BenchRow, Floor, LogCounts};
 use super::{BenchPlan, FLOOR_BYTES, KEEP_BYTES, Load, SEGMENT_BYTES, open, options, refused};
 
-/// A round is short, so that both sides of a pair meet the same disk; many rounds make the interval narrow.
+/// A round is short, so that both sides of a pair see the disk in the same state; many rounds make the interval narrow.
 const ROUND: Duration = Duration::from_millis(80);
 const ROUNDS_MIN: u32 = 5;
 const ROUNDS_MAX: u32 = 200;
-/// Before the first round: caches, buffers, the log's own estimate of a commit.
+/// Before the first round: warms caches, buffers, and the log's estimate of a commit.
 const WARM_UP: Duration = Duration::from_millis(100);
 /// A bill of many slow commits ends after this time.
 const BILL_TIME: Duration = Duration::from_secs(60);
@@ -39,12 +39,12 @@ pub(super) fn rounds_of(time: Duration, round: Duration) -> (u32, Duration) {
     (rounds, time / rounds)
 }
 
-/// The row's steps, for progress.
+/// The number of steps of a row, for progress.
 pub fn steps_of(plan: &BenchPlan) -> u64 {
     (plan.loads.len() * plan.record_bytes.len()) as u64
 }
 
-/// Measures one row. Whatever fails is the row's reason; what was measured until Ctrl-C is kept.
+/// Measures one row. A failure becomes the row's reason; rounds measured before Ctrl-C are kept.
 pub fn row(site: &Site, session: &Session<'_>, plan: &BenchPlan, load: Load, record_bytes: u64) -> BenchRow {
     let threads = if let Load::Closed(threads) = load { threads } else { 0 };
     let mut row = BenchRow { load: load.to_string(), threads, record_bytes, ..BenchRow::default() };
@@ -60,7 +60,7 @@ pub fn row(site: &Site, session: &Session<'_>, plan: &BenchPlan, load: Load, rec
         Ok(()) | Err(CellError::Interrupted) => {}
         Err(error) => row.failed = Some(error.to_string()),
     }
-    // What cannot be removed goes with the working directory.
+    // The working directory's removal takes what cannot be removed here.
     let _ = std::fs::remove_dir_all(&path);
     row
 }
@@ -95,7 +95,7 @@ fn measure(
     Ok(())
 }
 
-/// Alternates both, in random order within each round.
+/// Alternates log and floor, in random order within each round.
 fn rounds(
     site: &Site,
     session: &Session<'_>,
@@ -137,7 +137,7 @@ fn rounds(
             Ok(slice) => {
                 row.rounds.push(round(number, u32::from(!log_first), &slice));
                 if plan.records.is_some() {
-                    // The floor has as long.
+                    // The floor gets the same time.
                     time = Duration::from_nanos(slice.total_ns);
                 }
             }
@@ -172,7 +172,7 @@ fn added(sum: &BlockStat, span: &BlockStat) -> BlockStat {
     }
 }
 
-/// The log's statistics now.
+/// The log's current statistics.
 pub(super) fn counts(log: &Log) -> LogCounts {
     let stats = log.stats();
     LogCounts {
@@ -211,7 +211,7 @@ impl LogCounts {
     }
 }
 
-/// The bare overwrite: a written file of its own, written from front to back again and again.
+/// The bare overwrite: writes its own, already written file from front to back again and again.
 struct FloorArm {
     cell: Cell,
     name: String,
@@ -224,7 +224,7 @@ struct FloorArm {
 }
 
 impl FloorArm {
-    /// With the bytes per write that the log's warm-up had.
+    /// A floor with as many bytes per write as the log's groups in the warm-up.
     fn new(session: &Session<'_>, task: &Task<'_>, warm: &LogCounts) -> Result<Self, CellError> {
         const BLOCK_BYTES: u64 = inkstone_io::BLOCK_BYTES as u64;
         let mean = warm.group_bytes as f64 / warm.groups.max(1) as f64 / BLOCK_BYTES as f64;
@@ -261,7 +261,7 @@ impl FloorArm {
         Ok(())
     }
 
-    /// Where one thread waits for each record, a commit stands beside a write; where many share a group, the group does.
+    /// Compares a write of the floor with a commit if one thread waits for each record, and with a group otherwise.
     fn finish(&self, load: Load, row: &BenchRow, seed: u64) -> Floor {
         let log: Vec<Round> = match load {
             Load::Closed(1) => row.rounds.clone(),
@@ -281,7 +281,7 @@ impl FloorArm {
     }
 
     fn remove(&self, session: &Session<'_>) {
-        // What cannot be removed goes with the working directory.
+        // The working directory's removal takes what cannot be removed here.
         let _ = session.clear(&self.name);
     }
 }

@@ -1,19 +1,18 @@
-//! What each request was, and why: data, journal (of whose transaction), metadata, flush; summed into a bill.
+//! What each request was, and why: data, journal (and whose transaction), metadata, flush; summed into a bill.
 //!
 //! *Owns*: the order of reasons. *May not touch*: how requests were found (`requests`), the coverage rule (`durable`).
 //!
-//! A write is, in this order: the journal's, if it lies in the journal's area; data, if it lies on the file's blocks;
-//! metadata, if this process itself asked for it (it writes nothing else), or if
-//! the whole file system is ours; another process's, if one asked for it; otherwise (the kernel's threads) unattributed, and
-//! printed.
+//! A write is, in this order: the journal's, if it lies in the journal's area; data, if it lies on the file's blocks; metadata, if this
+//! process submitted it (which writes nothing else), or if the whole file system is ours; another process's, if that process submitted
+//! it; otherwise (a kernel thread's) unattributed, and printed.
 //!
-//! Whose flush it is: ours, if the file system is, or if our thread waited for it, or the journal for a transaction of ours, or on
-//! the disk below a loop device its worker for a request of ours (`below`). A flush that serves us and others at once is ours. Others' requests are
-//! counted apart, everywhere.
+//! A flush is ours if the file system is ours, or if our thread waited for it, or the journal did for a transaction of ours, or, on
+//! the disk below a loop device, its worker did for a request of ours (`below`). A flush that serves us and others at once is ours.
+//! Requests of other processes are always counted separately.
 //!
-//! Whose journal write it is: *caused*, when the transaction began and ended inside one commit (ext4), or when our own
-//! thread forced the log in this commit before (xfs); a *timer's*, when the transaction had been open for the journal's
-//! commit interval, or nobody of ours forced the log; *other* else.
+//! A journal write is *caused* by a commit if the transaction began and ended inside that commit (ext4), or if our own
+//! thread forced the log earlier in this commit (xfs); a *timer's* if the transaction had been open for the journal's
+//! commit interval, or no thread of ours forced the log; *other* otherwise.
 
 use std::collections::{HashMap, HashSet};
 
@@ -82,25 +81,25 @@ struct Transaction {
     running_ms: Option<u64>,
 }
 
-/// What the trace says beside the requests.
+/// What the trace shows besides the requests.
 struct Causes<'a> {
     layers: &'a [Layer],
     commits: &'a [CommitSpan],
     own_threads: &'a [u32],
     own_workers: bool,
-    /// Which requests are flushes that our own threads asked for.
+    /// Which requests are flushes for our own threads.
     own_flushes: HashSet<usize>,
-    /// What loop devices' workers asked the host's devices for, for us.
+    /// Requests that loop devices' workers made to the host's devices for us.
     below: Below,
     transactions: Vec<Transaction>,
     /// Times at which our own threads forced xfs's log.
     forced_ns: Vec<u64>,
 }
 
-/// What a span of the device's counters showed, per layer.
+/// The device's counters over a span, per layer.
 pub type Counted = Vec<Option<BlockStat>>;
 
-/// Everything that a bill is made of.
+/// The data that a bill is made from.
 #[derive(Debug)]
 pub struct Evidence<'a> {
     /// The trace.
@@ -115,11 +114,11 @@ pub struct Evidence<'a> {
     pub own_workers: bool,
     /// The same span by the devices' own counters.
     pub counted: &'a Counted,
-    /// How many commits to keep request by request.
+    /// For how many commits to keep every request.
     pub timeline_commits: usize,
 }
 
-/// Makes the bill, and says whether the acknowledgements were covered.
+/// Makes the bill, and finds out whether flushes covered the acknowledgements.
 pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
     let Evidence { trace, layers, commits, counted, timeline_commits, .. } = *evidence;
     let causes = Causes::from(evidence);
@@ -165,7 +164,7 @@ fn durable(requests: &[DeviceRequest], kinds: &[Kind], causes: &Causes<'_>, lost
     };
     // Metadata that our own thread waits for (an inode without a journal, a log tree) is part of what it acknowledges.
     let waited = |request: &DeviceRequest| request.flags.sync && causes.own_threads.contains(&request.tid);
-    // A flush empties the whole cache, whoever asked for it.
+    // A flush empties the whole cache, whoever sent it.
     let ours = |request: &DeviceRequest, kind: Kind| match kind {
         Kind::DataWrite | Kind::JournalWrite | Kind::Flush | Kind::ForeignFlush => true,
         Kind::MetadataWrite => waited(request),
@@ -307,7 +306,7 @@ impl<'a> Causes<'a> {
         }
     }
 
-    /// The commit under way at this time, or acknowledged last before it.
+    /// The commit in progress at this time, or the last one acknowledged before it.
     fn commit_at(&self, time_ns: u64) -> Option<&CommitSpan> {
         let after = self.commits.partition_point(|commit| commit.start_ns <= time_ns);
         self.commits.get(after.checked_sub(1)?)
@@ -329,18 +328,18 @@ impl<'a> Causes<'a> {
             RequestOp::Write if request.bytes == 0 => self.flush_kind(number, request),
             RequestOp::Write if layer.is_log(&range) => self.journal_kind(layer, request),
             RequestOp::Write if layer.is_file(&range) => Kind::DataWrite,
-            // Where the journal's place could not be read, its thread tells: it writes nothing else there.
+            // If the journal's place could not be read, its thread identifies it: that writes nothing else there.
             RequestOp::Write if layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/") => {
                 self.journal_kind(layer, request)
             }
             RequestOp::Write if self.is_known(number, request) => Kind::MetadataWrite,
             RequestOp::Write if !is_kernels(&request.comm) => Kind::ForeignWrite,
-            // On a disk of everybody's the kernel writes everybody's metadata.
+            // On a shared disk the kernel writes the metadata of all processes.
             RequestOp::Write => Kind::Unattributed,
         }
     }
 
-    /// Whether our own thread asked for it, or a loop device's worker for us, or nobody but us has files there.
+    /// Whether our own thread submitted it, or a loop device's worker did for us, or only we have files there.
     fn is_known(&self, number: usize, request: &DeviceRequest) -> bool {
         let private = self.layers[request.layer].private;
         private || self.own_threads.contains(&request.tid) || self.below.others.contains(&number)
@@ -354,7 +353,7 @@ impl<'a> Causes<'a> {
         let ours = if layer.private || self.served(number) {
             true
         } else if request.layer > 0 || self.own_threads.contains(&request.tid) {
-            // Below a loop device nothing else is ours; above, ours was the last to ask, and was served by another.
+            // Below a loop device nothing else is ours; above it, our thread submitted last, but another flush served it.
             false
         } else if comm.starts_with("jbd2/") || layer.file_system == "xfs" && is_kernels(&request.comm) {
             self.journal_kind(layer, request) == Kind::JournalWrite
@@ -398,18 +397,18 @@ impl<'a> Causes<'a> {
         }
         if self.own_threads.contains(&request.tid) {
             let private = self.layers[request.layer].private;
-            return if private { "this process" } else { "not known" }.into();
+            return if private { "this process" } else { "unknown" }.into();
         }
         if self.below.flushes.contains(&number) || self.below.others.contains(&number) {
             return format!("worker of {}", self.layers[request.layer - 1].device);
         }
-        // A worker's number changes from request to request and says nothing.
+        // A worker's thread id changes from request to request and means nothing.
         let name = request.comm.as_str();
         if name.starts_with("kworker") { "kworker".into() } else { name.to_owned() }
     }
 }
 
-/// Whether this is a thread of the kernel: those have no process of their own that could be named.
+/// Whether this is a kernel thread: it belongs to no process that could be named.
 pub(super) fn is_kernels(comm: &Comm) -> bool {
     let name = comm.as_str();
     ["kworker", "jbd2/", "loop", "xfs", "btrfs", "kswapd", "ksoftirqd", "swapper", "md", "dm"]
@@ -417,9 +416,9 @@ pub(super) fn is_kernels(comm: &Comm) -> bool {
         .any(|kernel| name.starts_with(kernel))
 }
 
-/// The flush that served each flush that our own threads asked for. Several processes ask at once, and one flush serves all that asked
-/// before it was sent, so the last to ask says little. Who waits for it goes on when it has ended: so it is the last that ended
-/// before the acknowledgement, and outside of a commit the next that was sent.
+/// The device's flush for each flush that our own threads submitted. One flush of the device serves all processes that submitted one
+/// before it, so the last submitter says little. A waiting thread continues when its flush has ended: so it is the last one that ended
+/// before the acknowledgement, and outside of a commit the next one issued.
 fn own_flushes(evidence: &Evidence<'_>, requests: &[DeviceRequest]) -> HashSet<usize> {
     let Evidence { trace, layers, commits, own_threads, .. } = *evidence;
     let mut own = HashSet::new();
@@ -472,7 +471,7 @@ fn find(transactions: &mut [Transaction], layer: Option<usize>, number: u32) -> 
     transactions.iter_mut().rev().find(|found| found.layer == layer && found.number == number)
 }
 
-/// Commits from the middle of the pass, where nothing is new any more.
+/// Commits from the middle of the pass, in its steady state.
 fn timeline(
     causes: &Causes<'_>,
     requests: &[DeviceRequest],
@@ -506,7 +505,7 @@ fn timeline(
     timeline
 }
 
-/// The bill that the counters of the device give, shared with everybody who uses it.
+/// A bill from the device's counters, which include all its users.
 pub fn shared_counters(
     device: &str,
     commits: u64,
@@ -514,8 +513,8 @@ pub fn shared_counters(
     volatile_cache: bool,
 ) -> (Bill, DurableFinding) {
     let flushes = counted.flushes.unwrap_or(0);
-    // An empty flush counts among the writes, the flushes around a journal's commit record do not: the counters alone
-    // cannot tell how many of these writes carried bytes.
+    // The counters count an empty flush as a write, but not the flushes around a journal's commit record: so they do not show
+    // how many of these writes carried bytes.
     let writes = counted.writes;
     let layer = LayerBill {
         device: device.into(),

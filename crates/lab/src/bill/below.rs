@@ -1,13 +1,12 @@
-//! Below a loop device: which of the host's requests its worker made for this process.
+//! Below a loop device: which requests to the host's device its worker made for this process.
 //!
 //! *Owns*: that split. *May not touch*: what a request was (`attribute`).
 //!
-//! A loop device serves a request by a thread of the kernel (`kworker`, before Linux 5.7 `loopN`), whose number says nothing: the same
-//! thread works for everybody, and each flush may have another. What says whose it is, is time: while a request of ours on the loop
-//! device is under way, its worker asks the host's device, and waits. So a flush is ours if it served what a thread of the kernel
-//! asked for within a flush of ours above; and a thread that did so, or moved bytes of the backing file within a request of ours,
-//! is the loop device's worker for as long as a request of ours is under way. What a process of somebody else's asks for meanwhile stays
-//! that process's, also where one flush served both.
+//! A loop device serves a request by a kernel thread (`kworker`, before Linux 5.7 `loopN`), whose id means nothing: the same thread works
+//! for all processes, and each flush may have another. Time decides: while a request of ours on the loop device is in progress, its worker
+//! sends requests to the host's device, and waits. So a flush is ours if it served a kernel thread's request within a flush of ours above.
+//! A thread that did that, or moved bytes of the backing file within a request of ours, is the loop device's worker for as long as a
+//! request of ours is in progress. Requests that another process makes meanwhile stay that process's, even if one flush served both.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -17,19 +16,19 @@ use inkstone_host::{Comm, RequestOp, TraceEvent, TraceKind};
 use super::attribute::Evidence;
 use super::requests::DeviceRequest;
 
-/// What the workers below did for us, as places in the list of requests.
+/// The requests that the workers below made for us, as indices in the list of requests.
 #[derive(Debug, Default)]
 pub(super) struct Below {
-    /// Flushes that served them.
+    /// Flushes that served the workers.
     pub(super) flushes: HashSet<usize>,
-    /// Everything else that they asked for.
+    /// All their other requests.
     pub(super) others: HashSet<usize>,
 }
 
-/// What a file system's metadata is written by.
+/// The unit in which a file system's metadata is written.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Finds them, layer by layer. `own_flushes` are those that our own threads asked for.
+/// Finds them, layer by layer. `own_flushes` are the flushes for our own threads.
 pub(super) fn below(
     evidence: &Evidence<'_>,
     requests: &[DeviceRequest],
@@ -43,7 +42,7 @@ pub(super) fn below(
     found
 }
 
-/// A request of ours on the device above, while it was under way.
+/// A request of ours on the device above, with the time it was in progress.
 struct Above {
     during: RangeInclusive<u64>,
     /// It ends only when the medium has it.
@@ -93,7 +92,7 @@ fn one_layer(
         let after = || flushes[from..].iter().copied();
         let ended = |n: &usize| requests[*n].complete_ns.is_some_and(|end_ns| end_ns <= *window.during.end());
         let sent_within = |n: &usize| requests[*n].issue_ns <= *window.during.end();
-        // As with our own: who waits for it goes on when it has ended.
+        // As with our own flushes: the waiting thread continues when its flush has ended.
         let served = after().take_while(sent_within).filter(ended).last().or_else(|| after().next());
         found.flushes.extend(served);
     }
@@ -113,13 +112,13 @@ fn one_layer(
     found.others.extend(theirs.filter(|(_, request)| may_be_ours(request, known)).map(|(n, _)| n));
 }
 
-/// The same thread also writes back what others have in memory (`syncfs`), and nothing in the trace says for whom. Of the backing file a
-/// flush needs only metadata: a block each, or marked as such. What is more is left unattributed.
+/// The same thread also writes back dirty pages of other processes (`syncfs`), and the trace does not show for whom. A flush needs only
+/// metadata of the backing file: writes of one block, or marked as metadata. Larger writes stay unattributed.
 fn may_be_ours(request: &DeviceRequest, known: &super::Layer) -> bool {
     known.is_file(&request.range()) || request.flags.meta || request.bytes <= BLOCK_BYTES
 }
 
-/// When anything of ours was under way, by time and without overlaps.
+/// The times at which any request of ours was in progress, in order and without overlaps.
 fn merged(above: &[Above]) -> Vec<RangeInclusive<u64>> {
     let mut spans: Vec<RangeInclusive<u64>> = above.iter().map(|one| one.during.clone()).collect();
     spans.sort_unstable_by_key(|span| *span.start());
@@ -133,7 +132,7 @@ fn merged(above: &[Above]) -> Vec<RangeInclusive<u64>> {
     all
 }
 
-/// A thread of the kernel asks this device for a flush: the worker, or the host's journal that the worker waits for.
+/// Whether a kernel thread sends this device a flush: the worker, or the host's journal for which the worker waits.
 fn asks_for_flush(event: &TraceEvent, layer: &super::Layer) -> bool {
     let TraceKind::BioQueue { device, flags, comm, .. } = event.what else { return false };
     let is_flush = flags.preflush || flags.op == RequestOp::Flush;

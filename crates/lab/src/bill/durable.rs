@@ -1,20 +1,20 @@
-//! Whether what reached the device covers what was acknowledged.
+//! Whether flushes covered everything that was acknowledged.
 //!
 //! *Owns*: the rule. *May not touch*: how requests were found.
 //!
-//! The rule, for each commit: between the acknowledgement before and its own, something was written for it, and every
-//! write of ours in that span was on the medium before the acknowledgement: it carried FUA, or a flush began after it
+//! The rule, for each commit: between the previous acknowledgement and its own, something was written, and every
+//! write of ours in that span was on the medium before the acknowledgement: it carried FUA, or a flush began after the write
 //! was complete and ended before the acknowledgement. A device without a volatile cache needs no flush.
 //!
-//! A device with several queues can have several flushes under way, and the trace does not tell which of them has ended. A commit whose
-//! flush may have ended in time is not held against it, and does not count as seen either.
+//! A device with several queues can have several flushes in progress, and the trace does not show which of them has ended. A commit whose
+//! flush may have ended in time counts neither as too early nor as seen.
 
 use crate::pass::CommitSpan;
 use crate::result::DurableFinding;
 
 use super::requests::DeviceRequest;
 
-/// What was seen of a commit that nothing speaks against.
+/// How sure it is that a commit was covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     /// A flush that covers it may have ended in time.
@@ -23,8 +23,8 @@ enum Seen {
     Surely,
 }
 
-/// Looks at every commit. `requests` are those of the file system's own device that belong to the commits' writes
-/// (data and the journal's, caused by them), and all flushes; by time.
+/// Checks every commit. `requests` are the writes of the commits to the file system's own device (data, and the journal writes that they
+/// caused), and all flushes; by time.
 pub(crate) fn covered(
     commits: &[CommitSpan],
     requests: &[&DeviceRequest],
@@ -48,7 +48,7 @@ pub(crate) fn covered(
     }
     match uncovered.first() {
         None if sure == 0 && !commits.is_empty() => {
-            let reason = "flushes of others were under way together with ours at each commit, and the trace does not tell which has ended";
+            let reason = "flushes of other processes overlapped with ours at every commit, and the trace does not show which one ended";
             DurableFinding::NotVisible { reason: reason.into() }
         }
         None => DurableFinding::Seen { commits: sure },
@@ -69,7 +69,7 @@ fn one(
     ack_ns: u64,
     volatile_cache: bool,
 ) -> Result<Seen, &'static str> {
-    // Of flushes that overlap the first answer may be any one's, the last is everyone's.
+    // When flushes overlap, the first completion may belong to any of them; after the last one all have ended.
     let ended = |flush: &DeviceRequest| {
         let first = flush_ends_ns.partition_point(|&end_ns| end_ns <= flush.issue_ns);
         match (flush.overlapped, flush.complete_ns, flush_ends_ns.get(first)) {
@@ -152,7 +152,7 @@ mod tests {
             let commits: Vec<_> = acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();
             covered(&commits, &all, true)
         };
-        // Somebody else's flush is under way when ours begins. Whose ends at 30?
+        // Another process's flush is in progress when ours begins. Which one ends at 30?
         let [begun, ended] = write(10, "WS");
         let events = [
             begun,
@@ -164,7 +164,7 @@ mod tests {
         ];
         assert!(matches!(two_queues(&events, &[40]), DurableFinding::NotVisible { .. }));
         assert!(matches!(two_queues(&events, &[25]), DurableFinding::NotCovered { .. }), "none has ended");
-        // The next commit has the device for itself.
+        // The next commit has the device to itself.
         let later = [&events[..], &write(60, "WS"), &flush(70)].concat();
         assert!(matches!(two_queues(&later, &[40, 80]), DurableFinding::Seen { commits: 1 }));
     }

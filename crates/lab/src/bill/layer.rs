@@ -1,4 +1,4 @@
-//! The devices below a file: its file system's own, and the host's below a loop device; and what lies where on them.
+//! The devices below a file: its file system's own, and the host's below a loop device; and the areas on them.
 //!
 //! *Owns*: which bytes of a device are the file's, which are the journal's. *May not touch*: events.
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use inkstone_host::{BtrfsChunkKind, DeviceNumber, btrfs_data_chunks, log_area};
 use inkstone_io::{Capabilities, ExtentMap};
 
-/// One device with what is known of its areas. Ranges are in bytes from the start of the whole disk.
+/// One device and its areas. Ranges are in bytes from the start of the whole disk.
 #[derive(Debug, Clone, Default)]
 pub struct Layer {
     /// `loop0`.
@@ -25,15 +25,15 @@ pub struct Layer {
     pub file: Vec<Range<u64>>,
     /// The journal's or log's blocks.
     pub log: Vec<Range<u64>>,
-    /// Where nothing but file data lies (btrfs: its data chunks).
+    /// Areas with file data only (btrfs: its data chunks).
     pub data_only: Vec<Range<u64>>,
-    /// Whether a flush means something: the device has a volatile cache. Unknown counts as yes.
+    /// Whether flushes matter: the device has a volatile cache. Unknown counts as yes.
     pub volatile_cache: bool,
-    /// Whether it has one flush under way at most; else the trace does not tell which of several has ended.
+    /// Whether it has at most one flush in progress; otherwise the trace does not show which of several has ended.
     pub one_flush: bool,
     /// ext4: after how long the journal commits by itself, in milliseconds.
     pub journal_interval_ms: u64,
-    /// Whether only this process's files are on the file system, so that everything on it is ours.
+    /// Whether only this process has files on the file system, so that everything on it is ours.
     pub private: bool,
     /// What could not be found out.
     pub notes: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Layer {
 const JOURNAL_INTERVAL_MS: u64 = 5000;
 
 impl Layer {
-    /// The device that holds `capabilities.directory`; `None` where there is no single block device.
+    /// The device that holds `capabilities.directory`; `None` if there is no single block device.
     pub fn of(capabilities: &Capabilities, role: String) -> Option<Self> {
         let device = capabilities.device.as_ref()?;
         let numbers = [Some(device.number), device.partition].into_iter().flatten().collect();
@@ -55,7 +55,7 @@ impl Layer {
         } else {
             log_area(&device.node, &file_system).unwrap_or_else(|error| {
                 notes.push(format!(
-                    "the journal is known by its thread's name only, not by its place: {error}"
+                    "the journal is identified by its thread's name alone, since its place is unknown: {error}"
                 ));
                 Vec::new()
             })
@@ -86,7 +86,7 @@ impl Layer {
     /// Adds the blocks that the file has now. Call it before and after a pass: a copy-on-write file moves.
     pub fn add_file(&mut self, file: &std::fs::File, path: &Path) {
         if self.file_system == "btrfs" {
-            // FIEMAP speaks of btrfs's own address space there; the data chunks say it on the device.
+            // On btrfs FIEMAP returns addresses of btrfs's own space; the data chunks map them to the device.
             return;
         }
         match ExtentMap::of(file, path) {
@@ -128,7 +128,7 @@ fn btrfs_data(target: &Path, notes: &mut Vec<String>) -> Vec<Range<u64>> {
             data.flat_map(|chunk| chunk.physical).collect()
         }
         Err(error) => {
-            notes.push(format!("btrfs's chunks are not known: {error}"));
+            notes.push(format!("btrfs's chunks are unknown: {error}"));
             Vec::new()
         }
     }
@@ -146,7 +146,7 @@ pub fn layers_of(directory: &Path) -> Vec<Layer> {
     let mut directory = directory.to_path_buf();
     let mut role = "file system".to_owned();
     let mut file: Option<PathBuf> = None;
-    // A loop device on a loop device on ...: three are more than anybody has.
+    // A loop device on a loop device on ...: three levels are more than anybody has.
     for _ in 0..3 {
         let Ok(capabilities) = Capabilities::of(&directory) else { break };
         let Some(mut layer) = Layer::of(&capabilities, role) else { break };

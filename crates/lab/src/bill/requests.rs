@@ -1,8 +1,8 @@
-//! From events to requests: each command that a device received, with its completion and who asked for it.
+//! From events to requests: each command that a device received, with its completion and its submitter.
 //!
 //! *Owns*: pairing queue, issue and completion. *May not touch*: what a request means (`attribute`).
 //!
-//! `block_bio_queue` tells who wants what; `block_rq_issue` what the device was sent. A request can hold several bios
+//! `block_bio_queue` shows who submitted what, `block_rq_issue` what the device was sent. A request can hold several bios
 //! (merged), and a bio with PREFLUSH or FUA can become several requests (flush, data, flush).
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::layer::Layer;
 
 /// A sector is 512 bytes on every device.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// Bios remembered per device when looking for the one behind a request.
+/// Bios remembered per device, to find the bio of a request.
 const BIOS_KEPT: usize = 4096;
 
 /// One command that a device received.
@@ -23,17 +23,17 @@ pub struct DeviceRequest {
     pub layer: usize,
     /// When the device got it.
     pub issue_ns: u64,
-    /// When it answered.
+    /// When it completed.
     pub complete_ns: Option<u64>,
-    /// A flush that was under way together with others: their answers look alike, and `complete_ns` may be another's.
+    /// A flush that was in progress together with others: their completions look alike, and `complete_ns` may be another's.
     pub overlapped: bool,
     /// First sector.
     pub sector: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// Its flags; `meta` also when the bio had it.
+    /// Its flags; `meta` also if the bio had it.
     pub flags: RequestFlags,
-    /// The thread that asked for it: the bio's where it was found, else the one that issued.
+    /// The thread that submitted it: the bio's if that was found, otherwise the one that issued the request.
     pub tid: u32,
     /// That thread's name.
     pub comm: Comm,
@@ -84,8 +84,8 @@ pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
             TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
                 let Some(layer) = layer_of(device) else { continue };
                 let bytes = sectors * SECTOR_BYTES;
-                // A driver without room gives a request back, and it is issued again: still one request. Of flushes a queue has one
-                // under way at most; several queues have several, which look alike.
+                // A driver without room returns a request, and it is issued again: still one request. A queue has at most one flush
+                // in progress; several queues have several, which look alike.
                 let is_flush = flags.op == RequestOp::Flush;
                 let again = |&&index: &&usize| {
                     let open = &requests[index];
@@ -141,7 +141,7 @@ pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
     requests
 }
 
-/// Whether `bio` is what made somebody issue this request.
+/// Whether `bio` caused this request.
 fn is_behind(bio: &Bio, issued: &Bio) -> bool {
     if bio.layer != issued.layer {
         return false;

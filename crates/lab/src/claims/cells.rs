@@ -1,10 +1,10 @@
-//! The cells that claims are about. *Owns*: what each is. *May not touch*: running them; sizes are set by whoever runs them.
+//! The cells that claims are about. *Owns*: their definitions. *May not touch*: running them; the runner sets their sizes.
 
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 
 use crate::cell::{Cache, Cell, Pass, WRITE_BYTES};
 
-/// Of each file; 256 commits of 4 KiB in a pass at most.
+/// Size of each file: at most 256 commits of 4 KiB in a pass.
 const FILE_BYTES: u64 = 1 << 20;
 
 const NEW: Strategy = Strategy {

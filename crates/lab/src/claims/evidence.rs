@@ -1,4 +1,4 @@
-//! What is run for a claim, and how its figure is read from what came of it.
+//! What runs for a claim, and how its figure is read from the results.
 //!
 //! *Owns*: reading figures. *May not touch*: running, and the answer (`rule`).
 
@@ -17,9 +17,9 @@ use super::rule::Found;
 pub(crate) enum Ground {
     /// In the directory itself.
     Here,
-    /// On an ext4 with a journal, made for it on a loop device (root).
+    /// On an ext4 with a journal, created for this on a loop device (root).
     Journal,
-    /// Article 1's: ext4 with a journal, on a loop device over a file through the page cache; beside the next (root).
+    /// As in article 1: ext4 with a journal, on a buffered loop device; side by side with the next (root).
     Article1Journal,
     /// The same without a journal.
     Article1NoJournal,
@@ -75,11 +75,11 @@ pub(crate) struct Rows {
 /// Where a figure comes from.
 #[derive(Debug)]
 pub(crate) enum By {
-    /// How many times as fast a cell is as another, side by side; of several others, as the one that comes nearest.
+    /// How many times as fast a cell is as another, side by side; with several others, as the nearest of them.
     Speed { ground: Ground, slow: &'static [Cell], fast: Cell },
-    /// How many times as fast a cell is without a journal as with one, on article 1's two file systems side by side.
+    /// How many times as fast a cell is without a journal as with one, on the two file systems of article 1 side by side.
     JournalTime { cell: Cell },
-    /// How many times as much of something a commit of a cell has with a journal as without one, there.
+    /// How many times as much a commit of a cell counts with a journal as without one, on the same two.
     JournalCount { cell: Cell, what: Counted },
     /// What one commit of a cell costs.
     Count { ground: Ground, cell: Cell, what: Counted },
@@ -89,16 +89,16 @@ pub(crate) enum By {
     Blocks { mode: FallocateMode, len_bytes: u64 },
 }
 
-/// Everything that was run, for reading.
+/// The results of everything that ran.
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
     /// The run in the directory, or why there is none.
     pub(crate) here: Result<&'a Run, String>,
     /// The run on the journalling file system.
     pub(crate) journal: Result<&'a Run, String>,
-    /// The runs on article 1's file systems, side by side: with a journal and without.
+    /// The runs on article 1's file systems, side by side: with a journal and without one.
     pub(crate) article_1: Result<(&'a Run, &'a Run), String>,
-    /// What the lab warns of.
+    /// The lab's warnings.
     pub(crate) warnings: &'a [Warning],
     /// All experiments.
     pub(crate) experiments: &'a [Experiment],
@@ -107,7 +107,7 @@ pub(crate) struct Evidence<'a> {
 }
 
 impl Measured {
-    /// Of the experiment, as the result has it.
+    /// The experiment's name in the result.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unwritten => "unwritten-reads",
@@ -122,7 +122,7 @@ impl Measured {
 }
 
 impl By {
-    /// The cells that must be run for it there.
+    /// The cells that it needs on this ground.
     pub(crate) fn cells(&self, on: Ground) -> Vec<Cell> {
         match self {
             Self::Speed { ground, slow, fast } if *ground == on => {
@@ -138,13 +138,13 @@ impl By {
         }
     }
 
-    /// What is counted for it there, if anything is.
+    /// Whether anything is counted for it on this ground.
     pub(crate) fn counts_on(&self, on: Ground) -> bool {
         matches!(self, Self::Count { .. } | Self::JournalCount { .. }) && !self.cells(on).is_empty()
     }
 
-    /// The warning on which nothing is to be said of it: a figure of time is no better than the minute that it was taken in. What was
-    /// counted is what it is.
+    /// The warning that forbids an answer, if there is one: a time is no better than the minute in which it was measured. Counts are not
+    /// affected.
     pub(crate) fn warning(&self, evidence: &Evidence<'_>) -> Option<Warning> {
         let of = |run: &Run| against(run, evidence.warnings).into_iter().next();
         match self {
@@ -153,7 +153,7 @@ impl By {
                 let (journal, none) = evidence.article_1.as_ref().ok()?;
                 of(journal).or_else(|| of(none))
             }
-            // Bytes stand in the place of its time.
+            // A load whose figure is bytes, not time.
             Self::Rate { load: Measured::Neighbours, .. } => None,
             Self::Rate { .. } => of(&Run::default()),
             Self::JournalCount { .. } | Self::Count { .. } | Self::Blocks { .. } => None,
@@ -192,10 +192,10 @@ impl Evidence<'_> {
     }
 }
 
-/// What was counted with a journal by what was counted without one.
+/// The count with a journal divided by the count without one.
 fn amplified(with: Found, without: Found) -> Result<Found, String> {
     if without.value <= 0.0 {
-        return Err(format!("nothing of it was counted without a journal: `{}`", without.of));
+        return Err(format!("without a journal the count is 0: `{}`", without.of));
     }
     let value = with.value / without.value;
     let of = format!("{}, {} with a journal, {} without", with.of, per_commit(&with), per_commit(&without));
@@ -206,14 +206,14 @@ fn per_commit(found: &Found) -> String {
     format!("{:.1} {}", found.value, found.unit)
 }
 
-/// Of several, the one that the fast cell is surest to beat by the least: if that one is beaten, all are.
+/// The speed against the nearest of several slow cells: if the fast cell beats that one, it beats all.
 fn speed(run: &Run, slow: &[Cell], fast: &Cell) -> Result<Found, String> {
     let judged = rounds(run, fast)?;
     let mut nearest: Option<(Told, String)> = None;
     let mut why = String::new();
     let mut beaten = 0;
     for cell in slow {
-        // A way that the file system does not have needs no beating, as long as there is another.
+        // A way that the file system does not support is left out, as long as another remains.
         let compared = rounds(run, cell).and_then(|base| told(relative(base, judged, run.seed)));
         match compared {
             Ok(found) if nearest.as_ref().is_none_or(|(known, _)| found.low < known.low) => {
@@ -225,7 +225,7 @@ fn speed(run: &Run, slow: &[Cell], fast: &Cell) -> Result<Found, String> {
         }
     }
     let (found, base) = nearest.ok_or(why)?;
-    // Which of several it is about: the others are further away.
+    // Names the nearest of several; the others are further away.
     let of_several = if slow.len() > 1 { format!(", the nearest of {beaten}") } else { String::new() };
     Ok(times(found, format!("{} : {base}{of_several}", fast.name())))
 }
@@ -241,9 +241,9 @@ struct Told {
     high: f64,
 }
 
-/// Only with enough rounds for an interval.
+/// A ratio, if there are enough rounds for an interval.
 fn told(found: Option<Relative>) -> Result<Told, String> {
-    let found = found.ok_or("no round of one pairs with a round of the other")?;
+    let found = found.ok_or("no rounds of the two can be paired")?;
     let (low, high) = found.interval().ok_or(FEW_ROUNDS)?;
     Ok(Told { speedup: found.speedup, low, high })
 }
@@ -254,7 +254,7 @@ fn measured<'a>(run: &'a Run, cell: &Cell) -> Result<&'a result::Measured, Strin
     match found.map(|cell| &cell.outcome) {
         Some(result::Outcome::Measured(measured)) => Ok(measured),
         Some(result::Outcome::Invalid { reason }) => Err(format!("`{name}`: {reason}")),
-        Some(result::Outcome::NotRun) | None => Err(format!("`{name}` had no turn")),
+        Some(result::Outcome::NotRun) | None => Err(format!("`{name}` did not run")),
     }
 }
 
@@ -273,12 +273,12 @@ fn count(run: &Run, cell: &Cell, what: Counted) -> Result<Found, String> {
     Ok(Found { value, low: value, high: value, unit: what.unit().into(), of: cell.name() })
 }
 
-/// From a trace only: the device's counters are everybody's.
+/// Reads the count from a trace only: the device's counters include all processes.
 fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, String> {
     if place.device.is_none() {
-        return Err("there is no block device below: nothing can be counted there".into());
+        return Err("there is no block device below, so nothing can be counted".into());
     }
-    let needs_root = || "needs root: only a trace tells whose requests they are".to_owned();
+    let needs_root = || "needs root: only a trace shows whose requests they are".to_owned();
     let bill = bill.filter(|bill| bill.source == BillSource::Trace).ok_or_else(needs_root)?;
     if bill.lost_events > 0 {
         return Err(format!("the kernel dropped {} events of the trace", bill.lost_events));
@@ -286,9 +286,9 @@ fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, Str
     let layer = bill.layers.first().ok_or("the bill has no device")?;
     let has_cache = place.write_cache.as_deref() == Some("write back");
     if what == Counted::OwnFlushes && !has_cache {
-        return Err("the device says that it has no volatile cache: there is nothing to flush".into());
+        return Err("the device reports no volatile cache: there is nothing to flush".into());
     }
-    let punts = || bill.uring_punts.ok_or("the kernel does not tell what io_uring hands to workers");
+    let punts = || bill.uring_punts.ok_or("the kernel does not report what io_uring hands to workers");
     let total = match what {
         Counted::Faults => return Err("page faults are not in a bill".into()),
         Counted::OwnFlushes => own_flushes(layer) as f64,
@@ -333,7 +333,7 @@ fn rate(evidence: &Evidence<'_>, load: Measured, rows: Rows) -> Result<Found, St
     let found = evidence.experiments.iter().find(|found| found.name == name);
     let found = found.ok_or_else(|| match (load, &evidence.journal) {
         (Measured::Neighbours, Err(why)) => why.clone(),
-        _ => format!("{name} had no turn"),
+        _ => format!("{name} did not run"),
     })?;
     let rounds = |row: &str| {
         let row = found.rows.iter().find(|known| known.name == row);
@@ -348,8 +348,8 @@ fn rate(evidence: &Evidence<'_>, load: Measured, rows: Rows) -> Result<Found, St
     Ok(times(compared, format!("{} : {}", rows.fast, rows.slow)))
 }
 
-/// A row's samples as rounds, so that they are compared as everything is. A sample stands at its round's place: a row that failed
-/// has none, and rounds end for all rows at once but for the last.
+/// A row's samples as rounds, so that they are compared by the usual rule. The index of a sample is its round: a failed row has no
+/// samples, and all rows have the same rounds, except perhaps the last.
 fn rounds_of(row: &ExperimentRow) -> Vec<Round> {
     const SECOND_NS: f64 = 1e9;
     const COMMITS: u64 = 1_000_000;
@@ -363,7 +363,7 @@ fn rounds_of(row: &ExperimentRow) -> Vec<Round> {
 }
 
 fn blocks(evidence: &Evidence<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Found, String> {
-    let atlas = evidence.atlas.ok_or("the atlas had no turn")?;
+    let atlas = evidence.atlas.ok_or("the atlas did not run")?;
     let is_it = |cell: &&result::FallocateCell| cell.mode == mode.name() && cell.len_bytes == len_bytes;
     let cell = atlas.cells.iter().find(is_it).ok_or("the atlas has no such call")?;
     if !cell.done {

@@ -1,34 +1,34 @@
-//! From a figure with its interval to an answer. The same rule for every claim, so that each claim only has to name its band.
+//! From a figure with its interval to an answer, by one rule for every claim: a claim only names its band.
 //!
-//! *Owns*: the band, and what becomes of an interval beside it. *May not touch*: where a figure comes from.
+//! *Owns*: the band, and how an interval is judged by it. *May not touch*: where a figure comes from.
 
 use serde::{Deserialize, Serialize};
 
-/// What a claim says of its figure: it is in here, ends included.
+/// The range in which a claim's figure must lie, ends included.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Band {
     /// The least.
     pub from: f64,
-    /// The most; infinite where the claim names no limit.
+    /// The most; infinite if the claim names no limit.
     pub to: f64,
 }
 
-/// What was found.
+/// A figure with its interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// The centre.
     pub value: f64,
-    /// 95% interval; of what was counted, the count itself.
+    /// Lower end of the 95% interval; for a count, the count itself.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// What it is: `times`, `flushes per commit`.
+    /// Its unit: `times`, `flushes a commit`.
     pub unit: String,
-    /// What was held against what, by names of cells or rows.
+    /// What was compared, by names of cells or rows.
     pub of: String,
 }
 
-/// What a claim is here.
+/// The verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -36,9 +36,9 @@ pub enum Verdict {
     Confirmed,
     /// The whole interval is outside of it.
     Refuted,
-    /// An end of the band is inside the interval: it cannot be told.
+    /// An end of the band is inside the interval: no answer.
     Tie,
-    /// There is no figure; the reason stands beside it.
+    /// There is no figure; the answer has the reason.
     NotRun,
 }
 
@@ -53,7 +53,7 @@ impl Band {
         Self { from, to }
     }
 
-    /// What a figure with the interval from `low` to `high` says of a claim with this band.
+    /// Judges a figure with this interval.
     pub fn verdict(self, low: f64, high: f64) -> Verdict {
         if low.is_nan() || high.is_nan() {
             Verdict::Tie

@@ -1,24 +1,24 @@
-//! The claims: what somebody said, where, what is run for it here, and the band that its figure must lie in.
+//! The claims: each statement, its source, what runs for it here, and the band in which its figure must lie.
 //!
-//! *Owns*: the list. *May not touch*: figures, answers. Statements are in our words; a band is ours where the source has only words.
+//! *Owns*: the list. *May not touch*: figures, answers. The statements are in our words; a band is ours if the source has only words.
 
 use super::cells::*;
 use super::evidence::{By, Counted, Ground, Measured, Rows};
 use super::rule::Band;
 use crate::cell::Cell;
 
-/// Something that was said and can be run.
+/// A statement that can be checked by running something.
 #[derive(Debug)]
 pub struct Claim {
-    /// What `--only` takes.
+    /// Its name, for `--only`.
     pub id: &'static str,
-    /// What was said, in one sentence.
+    /// The statement, in one sentence.
     pub statement: &'static str,
-    /// Where.
+    /// Where it was said.
     pub source: &'static str,
-    /// What the figure is read from.
+    /// Where the figure comes from.
     pub(crate) by: By,
-    /// Where the figure must lie for the claim to hold.
+    /// The band in which the figure must lie for the claim to hold.
     pub band: Band,
 }
 
@@ -64,7 +64,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "zero-range-spoils",
-        statement: "ZERO_RANGE over a reused file throws the gain of reusing it away.",
+        statement: "ZERO_RANGE over a reused file loses what reusing it gains.",
         source: "article 4",
         by: speed(Here, &[OVERWRITE_ZERO_RANGE], OVERWRITE),
         band: Band::at_least(1.2),
@@ -78,7 +78,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "fallocate-only-data",
-        statement: "Where the size is extended beforehand, fdatasync needs to write the data only.",
+        statement: "If the file has its full size beforehand, fdatasync needs to write only the data.",
         source: "cockroachdb/pebble#41",
         by: count(Here, FALLOCATE, Counted::Metadata),
         band: Band::between(0.0, 0.1),
@@ -109,12 +109,12 @@ pub const CLAIMS: &[Claim] = &[
         statement: "O_DIRECT alone is not durable: no flush comes before a write is acknowledged.",
         source: "article 5 (2.6.2)",
         by: count(Here, DIRECT_NO_SYNC, Counted::OwnFlushes),
-        // The one flush of the sync at the end of a pass is among them.
+        // Includes the one flush of the sync at the end of a pass.
         band: Band::between(0.0, 0.1),
     },
     Claim {
         id: "mmap-fault",
-        statement: "Storing through a mapping costs a page fault per write.",
+        statement: "A write through a mapping costs a page fault.",
         source: "article 1",
         by: count(Here, MAPPED, Counted::Faults),
         band: Band::at_least(0.9),
@@ -136,7 +136,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "link-saves",
-        statement: "Linking the fsync to the write in io_uring saves time over asking for it afterwards.",
+        statement: "In io_uring, an fsync linked to its write is faster than one submitted after the write.",
         source: "axboe/liburing#124",
         by: speed(Here, &[URING], URING_LINKED),
         band: FASTER,
@@ -207,14 +207,14 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "fdatasync-no-journal",
-        statement: "And without a journal.",
+        statement: "And so it is without a journal: fdatasync is faster than fsync over a ZERO_RANGE file.",
         source: "article 1 (15.56 s and 15.07 s), on its set-up",
         by: speed(Article1NoJournal, &[ZERO_RANGE_FSYNC], ZERO_RANGE),
         band: FASTER,
     },
     Claim {
         id: "fdatasync-second-pass",
-        statement: "And in the second pass, over blocks that are written, with a journal.",
+        statement: "And so it is in a second pass, over written blocks, with a journal.",
         source: "article 1 (8.68 s, both), on its set-up",
         by: speed(Article1Journal, &[ZERO_RANGE_FSYNC_AGAIN], ZERO_RANGE_AGAIN),
         band: FASTER,
@@ -228,14 +228,14 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "journal-amplifies-overwrites",
-        statement: "And so it does in the second pass, where blocks are overwritten.",
+        statement: "And so the journal does in a second pass, which overwrites blocks.",
         source: "article 1, which makes no exception, on its set-up",
         by: By::JournalCount { cell: ZERO_RANGE_FSYNC_AGAIN, what: Counted::WrittenKib },
         band: Band::at_least(1.1),
     },
     Claim {
         id: "journal-slows",
-        statement: "And it makes them slower.",
+        statement: "And the journal makes synchronous writes slower.",
         source: "article 1 (its figures: 15.56 s without, 15.63 s with), on its set-up",
         by: By::JournalTime { cell: ZERO_RANGE_FSYNC },
         band: FASTER,
@@ -270,7 +270,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "neighbours-overwrites",
-        statement: "And so it does where the log only overwrites written blocks.",
+        statement: "And so does fdatasync of a log that only overwrites written blocks.",
         source: "cockroachdb/pebble#5121, which makes no exception",
         by: rate(
             Measured::Neighbours,
@@ -297,7 +297,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "fake-iops",
-        statement: "Reads of blocks that are only reserved never reach the device, and look faster than it is.",
+        statement: "Reads of blocks that are only reserved never reach the device, and seem faster than it is.",
         source: "axboe/fio#719, axboe/fio#1473",
         by: rate(Measured::Unwritten, Rows { slow: "written", fast: "reserved" }),
         band: Band::at_least(1.5),
@@ -325,7 +325,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "device-reads-beat-writes",
-        statement: "And so they are where they come from the device (O_DIRECT).",
+        statement: "And so are random reads from the device (O_DIRECT).",
         source: "article 5, whose reads do not",
         by: rate(Measured::ReadsAndWrites, Rows { slow: "write and fsync", fast: "read, from the device" }),
         band: FASTER,

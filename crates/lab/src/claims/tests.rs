@@ -1,4 +1,4 @@
-//! Every claim gives each of its answers on figures made for it; none is a constant, none is without a source.
+//! Every claim gives each answer for figures made to give it; none is a constant, none lacks a source.
 
 use super::evidence::{By, Counted, Evidence, Ground};
 use super::*;
@@ -12,7 +12,7 @@ use crate::result::{
 
 const COMMITS: u64 = 1_000;
 
-/// A run in which each of these cells takes so long; every third round is off by `noise`.
+/// A run in which each of these cells takes this long; every third round is off by `noise`.
 fn timed(cells: &[(Cell, f64)], noise: f64) -> Run {
     let seen = || DurableFinding::Seen { commits: 10 };
     let one = |&(cell, us): &(Cell, f64)| {
@@ -29,7 +29,7 @@ fn timed(cells: &[(Cell, f64)], noise: f64) -> Run {
     run(cells.iter().map(one).collect())
 }
 
-/// The same with as many of everything counted in every commit.
+/// The same with this count of everything in every commit.
 fn counted(cell: Cell, per_commit: f64, what: Counted) -> Run {
     let mut run = timed(&[(cell, 100.0)], 1.0);
     run.place = Place { write_cache: Some("write back".into()), ..run.place };

@@ -270,7 +270,7 @@ fn in_turn(
         if let Err(error) = done {
             started.result.warnings.push(Warning {
                 name: "part-failed".into(),
-                text: format!("{} is missing: {error}", part.name()),
+                text: format!("{} is not in the result: {error}", part.name()),
                 cure: "see the reason".into(),
             });
         }
@@ -417,7 +417,7 @@ fn clear(open: &OpenSite, kept: &[String]) {
 fn left_out(name: &str) -> Warning {
     Warning {
         name: "left-out".into(),
-        text: format!("{name} was left out: the time was used up by the parts before it"),
+        text: format!("{name} was left out: earlier parts used up the time"),
         cure: "take --standard or --full, or run its own command".into(),
     }
 }
@@ -426,7 +426,7 @@ fn cut_short(name: &str) -> Warning {
     Warning {
         name: "cut-short".into(),
         text: format!(
-            "{name} took far longer than its share of the time and was ended: fewer rounds than the others"
+            "{name} took far longer than its share of the time and was stopped: it has fewer rounds than the others"
         ),
         cure: "take --standard or --full, or run its own command".into(),
     }

@@ -48,7 +48,7 @@ pub fn fallocate(options: &AtlasOptions, context: &mut Context<'_>) -> Result<La
     if kinds.is_empty() && !options.kinds.is_empty() {
         started.result.warnings.push(Warning {
             name: "no-root".into(),
-            text: "other file systems were not made: that needs root".into(),
+            text: "no other file systems were created: that needs root".into(),
             cure: "run it with sudo to compare ext4, xfs and btrfs".into(),
         });
     }

@@ -102,7 +102,7 @@ fn no_trace(reason: &str) -> Warning {
     };
     Warning {
         name: "no-trace".into(),
-        text: format!("device counts (~) are the whole device's, shared with every process: {reason}"),
+        text: format!("device counts (~) are those of the whole device, with all processes: {reason}"),
         cure: cure.into(),
     }
 }

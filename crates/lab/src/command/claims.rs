@@ -80,7 +80,7 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
     looked?;
     let result = started.finish(context);
     let named = |name: &str| result.runs.iter().find(|run| run.name == name);
-    let none = || "the run ended before its turn".to_owned();
+    let none = || "the run ended before it started".to_owned();
     let evidence = Evidence {
         here: named(name_of(Ground::Here)).ok_or_else(none),
         journal: journal.and_then(|()| named(name_of(Ground::Journal)).ok_or_else(none)),
@@ -148,10 +148,10 @@ fn on_article_1(
         return Ok(());
     }
     if !is_root() {
-        return Err("needs root: article 1's file systems are made for it on loop devices".into());
+        return Err("needs root: it creates the file systems of article 1 on loop devices".into());
     }
     let words =
-        |error: &dyn std::fmt::Display| format!("article 1's file systems could not be used: {error}");
+        |error: &dyn std::fmt::Display| format!("the file systems of article 1 could not be used: {error}");
     let passes = 2 * plan.cells.len() as u64 * u64::from(plan.rounds + 1);
     context.progress.start(passes, "claims, ext4 with a journal and without", ARTICLE_1.as_secs_f64());
     let made = [ImageKind::Ext4, ImageKind::Ext4NoJournal]
@@ -199,7 +199,7 @@ fn on_journal(
         return Ok(());
     }
     if !is_root() {
-        return Err("needs root: an ext4 with a journal is made for it on a loop device".into());
+        return Err("needs root: it creates an ext4 with a journal on a loop device".into());
     }
     let passes = plan.cells.len() as u64 * u64::from(plan.rounds + 1);
     let rows = u64::from(options.rounds) * NEIGHBOURS_ROWS as u64;
@@ -225,7 +225,7 @@ fn keep(started: &mut Started, name: &str, answer: Result<(), LabError>) {
         Ok(()) | Err(LabError::Cell(CellError::Interrupted)) => {}
         Err(error) => started.result.warnings.push(Warning {
             name: "part-failed".into(),
-            text: format!("{name} is missing: {error}"),
+            text: format!("{name} is not in the result: {error}"),
             cure: "see the reason".into(),
         }),
     }
@@ -311,7 +311,7 @@ impl ClaimsOptions {
         let is_counted = claims.iter().any(counts);
         Plan {
             name: grounds.first().map_or("claims", |&ground| name_of(ground)).into(),
-            title: "What claims are about: durable commits, one after the other".into(),
+            title: "Durable commits, one after the other, for the claims".into(),
             cells,
             baseline: 0,
             rounds: self.rounds,

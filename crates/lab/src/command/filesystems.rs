@@ -70,7 +70,7 @@ pub fn filesystems(options: &FilesystemsOptions, context: &mut Context<'_>) -> R
 
 fn check(options: &FilesystemsOptions) -> Result<(), LabError> {
     if !is_root() {
-        let text = "making and mounting file systems needs root: run it with sudo, or measure this directory's own \
+        let text = "creating and mounting file systems needs root: run it with sudo, or measure this directory's own \
                     file system with `inkstone lab write`";
         return Err(LabError::Refused(text.into()));
     }

@@ -91,8 +91,10 @@ fn what_it_changes(runs: &[Run], warnings: &[Warning]) -> Vec<Asked> {
     let questions = others.len() * first.cells.len();
     let ask = |&(run, kind): &(&Run, &str)| {
         let one = |cell: &crate::result::CellResult| {
-            let question =
-                format!("Is `{}` another after precondition {kind} than after {as_it_was}?", cell.name);
+            let question = format!(
+                "Does the speed of `{}` differ between precondition {kind} and {as_it_was}?",
+                cell.name
+            );
             let pair = Pair {
                 base: (first, cell.name.as_str()),
                 other: (run, cell.name.as_str()),

@@ -131,8 +131,8 @@ impl Started {
     pub(crate) fn swept(&mut self, swept: &[String]) {
         let text = |line: &String| crate::result::Warning {
             name: "swept".into(),
-            text: format!("a lab that was killed had left something: {line}"),
-            cure: "nothing to do: it is gone".into(),
+            text: format!("a killed lab had left something: {line}"),
+            cure: "nothing to do: it was removed".into(),
         };
         self.result.warnings.extend(swept.iter().map(text));
     }

@@ -116,9 +116,7 @@ fn first_plan(plan: &Plan) -> Plan {
 }
 
 fn not_here(memory: &str) -> String {
-    format!(
-        "First answer: {memory} is memory, so nothing written here is durable. Measuring all the same ..."
-    )
+    format!("First answer: {memory} is memory, so nothing written here is durable. Measuring anyway ...")
 }
 
 fn first_answer(run: &Run) -> String {

@@ -138,7 +138,7 @@ pub fn twins(options: &TwinsOptions, context: &mut Context<'_>) -> Result<LabRes
                 Ok(found) => started.result.twins.push(found),
                 Err(error) => started.result.warnings.push(Warning {
                     name: "part-failed".into(),
-                    text: format!("{twin} is missing: {error}"),
+                    text: format!("{twin} is not in the result: {error}"),
                     cure: "see the reason".into(),
                 }),
             }

@@ -87,7 +87,7 @@ pub fn zero_range(options: &ZeroRangeOptions, context: &mut Context<'_>) -> Resu
                 Ok(runs) => started.result.runs.extend(runs),
                 Err(error) => started.result.warnings.push(Warning {
                     name: "part-failed".into(),
-                    text: format!("{name} is missing: {}", error.reason()),
+                    text: format!("{name} is not in the result: {}", error.reason()),
                     cure: "see the reason".into(),
                 }),
             }
@@ -105,9 +105,8 @@ pub fn zero_range(options: &ZeroRangeOptions, context: &mut Context<'_>) -> Resu
 fn no_root() -> Warning {
     Warning {
         name: "no-root".into(),
-        text: "only this directory's own file system: others are made on loop devices, which needs root"
-            .into(),
-        cure: "run it as root to have ext4 with a journal and without, and xfs".into(),
+        text: "measured this directory's file system only: creating others on loop devices needs root".into(),
+        cure: "run it as root to add ext4 with and without a journal, and xfs".into(),
     }
 }
 
@@ -145,7 +144,7 @@ impl ZeroRangeOptions {
     fn kinds(&self) -> Result<Vec<ImageKind>, LabError> {
         match &self.kinds {
             Some(kinds) if !kinds.is_empty() && !is_root() => Err(LabError::Refused(
-                "making and mounting file systems needs root: run it with sudo, or leave them out and have this directory's own".into(),
+                "creating and mounting file systems needs root: run it with sudo, or leave them out to measure this directory's own".into(),
             )),
             Some(kinds) => Ok(kinds.clone()),
             None if is_root() => Ok(KINDS.to_vec()),

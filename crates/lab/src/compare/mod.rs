@@ -85,7 +85,7 @@ impl Comparison {
 pub fn compare(first: &Read, second: &Read) -> Result<Comparison, String> {
     if first.kind != second.kind {
         return Err(format!(
-            "the first is {}, the second {}: they have nothing to compare",
+            "the first is {}, the second {}: they cannot be compared",
             first.kind, second.kind
         ));
     }
@@ -94,13 +94,12 @@ pub fn compare(first: &Read, second: &Read) -> Result<Comparison, String> {
     for group in &first.groups {
         match second.groups.iter().find(|other| other.name == group.name) {
             Some(other) => one_group(group, other, &mut lines, &mut found),
-            None => lines
-                .extend(group.series.iter().map(|series| alone(group, series, "it is in the first only"))),
+            None => lines.extend(group.series.iter().map(|series| alone(group, series, "only in the first"))),
         }
     }
     for group in &second.groups {
         if !first.groups.iter().any(|other| other.name == group.name) {
-            lines.extend(group.series.iter().map(|series| alone(group, series, "it is in the second only")));
+            lines.extend(group.series.iter().map(|series| alone(group, series, "only in the second")));
         }
     }
     judge::judge(&mut lines, &found);
@@ -126,12 +125,12 @@ fn one_group(
     for series in &first.series {
         match others.get(series.name.as_str()) {
             Some(other) => both.push((series, other)),
-            None => lines.push(alone(first, series, "it is in the first only")),
+            None => lines.push(alone(first, series, "only in the first")),
         }
     }
     for series in &second.series {
         if !first.series.iter().any(|other| other.name == series.name) {
-            lines.push(alone(second, series, "it is in the second only"));
+            lines.push(alone(second, series, "only in the second"));
         }
     }
     let (barred, usable): (Vec<_>, Vec<_>) =
@@ -155,7 +154,7 @@ fn cannot(a: &Series, b: &Series) -> Option<String> {
     let invalid = |series: &Series, which: &str| series.invalid.as_ref().map(|why| format!("{which}: {why}"));
     invalid(a, "in the first").or_else(|| invalid(b, "in the second")).or_else(|| {
         (a.what != b.what)
-            .then(|| format!("not the same thing: {} in the first, {} in the second", a.what, b.what))
+            .then(|| format!("different things: {} in the first, {} in the second", a.what, b.what))
     })
 }
 

@@ -73,18 +73,18 @@ pub(super) struct Series {
 /// When it is neither, or of another version, in words.
 pub fn read(json: &str) -> Result<Read, String> {
     let value: serde_json::Value =
-        serde_json::from_str(json).map_err(|error| format!("it is no JSON: {error}"))?;
+        serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
     let version = value.get("schema_version").and_then(serde_json::Value::as_u64);
     let (kind, expected) = match (value.get("runs").is_some(), value.get("rows").is_some()) {
         (true, _) => ("a result of the lab", SCHEMA_VERSION),
         (false, true) => ("a bench", BENCH_SCHEMA_VERSION),
-        (false, false) => return Err("it is no result of `inkstone lab` or `inkstone bench`".into()),
+        (false, false) => return Err("it is not a result of `inkstone lab` or `inkstone bench`".into()),
     };
     if version != Some(expected.into()) {
         let found = version.map_or("none".into(), |version| version.to_string());
         return Err(format!("its schema_version is {found}, and this inkstone reads {expected}"));
     }
-    let wrong = |error: serde_json::Error| format!("it is not as {kind} should be: {error}");
+    let wrong = |error: serde_json::Error| format!("it is not valid as {kind}: {error}");
     if value.get("runs").is_some() {
         Ok(of_lab(&serde_json::from_value(value).map_err(wrong)?))
     } else {
@@ -162,7 +162,7 @@ fn round_logs(rounds: &[Round]) -> BTreeMap<u32, f64> {
 
 fn too_few(logs: &BTreeMap<u32, f64>) -> Option<String> {
     let rounds = logs.len();
-    (rounds < ROUNDS_MIN as usize).then(|| format!("{rounds} rounds, and {ROUNDS_MIN} are needed"))
+    (rounds < ROUNDS_MIN as usize).then(|| format!("only {rounds} rounds; {ROUNDS_MIN} are needed"))
 }
 
 fn of_experiment(experiment: &Experiment) -> Group {
@@ -188,7 +188,7 @@ fn of_experiment(experiment: &Experiment) -> Group {
 /// 15,000 a second or two million were seen, for all rounds of a run.
 fn by_chance(experiment: &Experiment, row: &ExperimentRow) -> Option<String> {
     (experiment.name == "read-random-cold" && row.name == "mmap")
-        .then(|| "what the kernel reads around a fault goes by chance here".into())
+        .then(|| "here it is random how much the kernel reads around a page fault".into())
 }
 
 pub(super) fn of_bench(result: &BenchResult) -> Read {
@@ -254,14 +254,12 @@ impl Yardstick {
         let seconds: Vec<&Series> = pairs.iter().map(|(_, second)| *second).collect();
         let (first, second) = (self.measured(&firsts), self.measured(&seconds));
         let shift = |name: &str, a: &[f64], b: &[f64]| match self {
-            Self::Nothing => Err(format!(
-                "with fewer than {LEVEL_MIN} cells and no baseline there is nothing to measure it by"
-            )),
-            Self::Baseline(baseline) if baseline == name => {
-                Err("it is what the others are measured by".into())
+            Self::Nothing => {
+                Err(format!("fewer than {LEVEL_MIN} cells and no baseline, so there is no yardstick"))
             }
+            Self::Baseline(baseline) if baseline == name => Err("it is the yardstick of the others".into()),
             _ if a.len().min(b.len()) < ROUNDS_MIN as usize => {
-                Err("too few of its rounds have a yardstick beside them".into())
+                Err("too few of its rounds have a yardstick".into())
             }
             _ => Ok(Shift::between(a, b)),
         };

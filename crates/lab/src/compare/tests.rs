@@ -121,9 +121,9 @@ fn what_cannot_be_compared_is_a_line_with_its_reason() {
     let why =
         |name: &str| found.lines.iter().find(|line| line.name == name).and_then(|line| line.why.clone());
     assert_eq!(why("cell 1").as_deref(), Some("in the second: refused"));
-    assert!(why("cell 2").is_some_and(|why| why.contains("not the same thing")));
-    assert_eq!(why("cell 3").as_deref(), Some("it is in the first only"));
-    assert_eq!(why("renamed").as_deref(), Some("it is in the second only"));
+    assert!(why("cell 2").is_some_and(|why| why.contains("different things")));
+    assert_eq!(why("cell 3").as_deref(), Some("only in the first"));
+    assert_eq!(why("renamed").as_deref(), Some("only in the second"));
     assert_eq!((found.exit_code(), found.lines.len()), (0, CELLS + 1), "{}", found.sentence);
     second.groups.clear();
     assert_eq!(compared(&first, &second).exit_code(), 4);
@@ -136,7 +136,7 @@ fn few_cells_are_measured_by_their_baseline_and_it_is_not_judged() {
     let mut pair = [run_of(&mut rng, &world, &[]), run_of(&mut rng, &world, &[(1, 1.6)])];
     pair.iter_mut().for_each(|read| read.groups[0].series.truncate(3));
     let found = compared(&pair[0], &pair[1]);
-    assert_eq!(found.lines[0].why.as_deref(), Some("it is what the others are measured by"));
+    assert_eq!(found.lines[0].why.as_deref(), Some("it is the yardstick of the others"));
     assert_eq!(found.lines[1].change, Change::Slower);
     pair.iter_mut().for_each(|read| read.groups[0].baseline = None);
     assert_eq!(compared(&pair[0], &pair[1]).exit_code(), 4);

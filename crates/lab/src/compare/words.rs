@@ -15,10 +15,10 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
         .map(|change| comparison.count(change));
     let [slower, faster, same, unknown] = counts;
     let rest =
-        format!("{same} the same (within {:.0}%), {unknown} cannot be told", (SAME_WITHIN - 1.0) * 100.0);
+        format!("{same} the same (within {:.0}%), no answer for {unknown}", (SAME_WITHIN - 1.0) * 100.0);
     match (slower, faster) {
         (0, 0) if same == 0 => {
-            format!("Nothing can be told: none of {unknown} is inside the margin or beyond the noise.")
+            format!("No answer: none of {unknown} is within the margin or beyond the noise.")
         }
         (0, 0) => format!("Nothing became slower: {rest}."),
         (0, _) => format!("Nothing became slower. Faster: {}; {rest}.", named(comparison, Change::Faster)),
@@ -43,19 +43,19 @@ pub(super) fn notes(first: &Read, second: &Read) -> Vec<String> {
     let mut notes = Vec::new();
     if first.groups.iter().any(|group| group.has_floors) {
         notes.push(
-            "Each row is compared by its time against the bare overwrite that was measured beside it, in the same rounds.".into(),
+            "Each row's time is divided by that of the bare overwrite measured beside it, in the same rounds.".into(),
         );
     } else {
         notes.push(
-            "Each way is compared by how it stands to its own run: what a round or a run did to all ways alike (their median; the \
-             baseline where there are fewer than five) is taken off. So drift of the machine, or a disk that is slower as a \
-             whole, is not judged."
+            "Each way is compared relative to its own run: what a round or a run did to all ways alike (their median; the \
+             baseline if there are fewer than five) is subtracted. So drift of the machine, or a disk that is slower as a \
+             whole, does not count."
                 .into(),
         );
         notes.extend(drift(first, second));
     }
     notes.push(format!(
-        "The noise between runs is taken from the scatter of all ways; the chance of any false alarm is held at {:.0}% (Holm 1979).",
+        "The noise between runs is estimated from the scatter of all ways; the chance of any false alarm is at most {:.0}% (Holm 1979).",
         ALPHA * 100.0
     ));
     if first.machine.cpu != second.machine.cpu || first.machine.cpus != second.machine.cpus {

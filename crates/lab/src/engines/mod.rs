@@ -44,10 +44,12 @@ pub fn advise(run: &Run, warnings: &[Warning]) -> Answer {
     let asked: Vec<&Rule> = RULES.iter().filter(|rule| rule.is_measured(run)).collect();
     let mut answer = Answer::default();
     if asked.is_empty() && measured(run, ETCD_CELL).is_none() {
-        answer.unsaid.push("nothing was measured here that says anything about an engine's settings".into());
+        answer.unsaid.push("nothing was measured here that decides an engine's settings".into());
     } else if !warned.is_empty() {
         let because = warned.iter().map(|warning| format!("{}: {}", warning.name, warning.text));
-        answer.unsaid.extend(because.map(|why| format!("no setting, as the lab warns of this run ({why})")));
+        answer
+            .unsaid
+            .extend(because.map(|why| format!("no setting, because the lab warns about this run ({why})")));
     } else {
         for rule in &asked {
             match rule.advice(run, asked.len()) {
@@ -74,9 +76,9 @@ impl Rule {
         let Self { base, other, .. } = self;
         let rounds =
             |name| measured(run, name).map(|measured| measured.rounds.as_slice()).unwrap_or_default();
-        let cannot = |why: &str| format!("`{other}` cannot be told from `{base}`: {why}");
+        let cannot = |why: &str| format!("`{other}` ties with `{base}`: {why}");
         let found = relative_of_several(rounds(base), rounds(other), run.seed, asked);
-        let found = found.ok_or_else(|| cannot("no round of one pairs with a round of the other"))?;
+        let found = found.ok_or_else(|| cannot("no rounds of the two can be paired"))?;
         let Some((low, high)) = found.interval() else {
             return Err(cannot(&found.interval_words()));
         };
@@ -103,7 +105,7 @@ pub fn are_opposite(one: &str, other: &str) -> bool {
 }
 
 const ETCD_SETTINGS: [&str; 2] =
-    ["its WAL can be here", "give its WAL another disk (--wal-dir): this one is too slow for it"];
+    ["its WAL can stay here", "move its WAL to another disk (--wal-dir): this one is too slow for it"];
 const ETCD_CELL: &str = "fallocate fdatasync";
 
 /// etcd reserves its WAL with fallocate and syncs it by fdatasync; there is no setting for that, but a limit of its own.
@@ -124,7 +126,7 @@ fn etcd(run: &Run) -> Option<Result<EngineAdvice, String>> {
         )));
     };
     let reason = format!(
-        "it reserves its WAL with fallocate and asks for a 99th percentile of a sync below 10 ms: {p99_ms:.2} ms here"
+        "it reserves its WAL with fallocate and needs a 99th percentile of a sync below 10 ms; here it is {p99_ms:.2} ms"
     );
     Some(Ok(EngineAdvice { engine: "etcd".into(), setting: setting.into(), reason, source: ETCD.into() }))
 }

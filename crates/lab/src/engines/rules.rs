@@ -30,9 +30,9 @@ pub(super) const RULES: &[Rule] = &[
         other: "reuse fdatasync",
         faster: "wal_recycle = on (the default)",
         slower: "wal_recycle = off",
-        same: "wal_recycle: either (off still fills each new file with zeros, which is no part of these figures)",
-        why: "a recycled WAL file is overwritten; with wal_init_zero = on (the default) a new one was filled with zeros and \
-              synced before it is overwritten in the same way",
+        same: "wal_recycle: either (off still fills each new file with zeros, which these figures leave out)",
+        why: "a recycled WAL file is overwritten; with wal_init_zero = on (the default) a new one is filled with zeros and \
+         synced, then overwritten in the same way",
         source: "PostgreSQL src/backend/access/transam/xlog.c, XLogFileInitInternal and RemoveXlogFile",
     },
     Rule {
@@ -42,8 +42,8 @@ pub(super) const RULES: &[Rule] = &[
         faster: "wal_init_zero = on (the default)",
         slower: "wal_init_zero = off",
         same: "wal_init_zero: either",
-        why: "on fills a new WAL file with zeros, off writes its last byte only, so that each commit allocates blocks; the cell \
-              `sparse` sets the size by ftruncate, which leaves the same hole",
+        why: "on fills a new WAL file with zeros; off writes its last byte only, so each commit allocates blocks; the cell \
+         `sparse` sets the size by ftruncate, which leaves the same hole",
         source: "PostgreSQL src/backend/access/transam/xlog.c, XLogFileInitInternal; documentation 19.5.1, wal_init_zero",
     },
     Rule {
@@ -53,7 +53,7 @@ pub(super) const RULES: &[Rule] = &[
         faster: "wal_sync_method = open_datasync",
         slower: "wal_sync_method = fdatasync (the default)",
         same: "wal_sync_method: either of fdatasync (the default) and open_datasync",
-        why: "O_DSYNC writes against fdatasync on recycled files",
+        why: "O_DSYNC writes compared with fdatasync, on recycled files",
         source: "PostgreSQL src/backend/access/transam/xlog.c, get_sync_bit and issue_xlog_fsync; documentation 19.5.1, \
                  wal_sync_method",
     },
@@ -64,7 +64,7 @@ pub(super) const RULES: &[Rule] = &[
         faster: "recycle_log_file_num > 0, with a wal_recovery_mode that keeps it on",
         slower: "recycle_log_file_num = 0 (the default)",
         same: "recycle_log_file_num: either",
-        why: "a recycled WAL is overwritten; a new one is reserved with KEEP_SIZE, so that each sync converts unwritten blocks and \
+        why: "a recycled WAL is overwritten; a new one is reserved with KEEP_SIZE, so each sync converts unwritten blocks and \
               writes the grown size. Opening sets it to 0 without an error where WAL_ttl_seconds or WAL_size_limit_MB is above 0, \
               in kTolerateCorruptedTailRecords and kAbsoluteConsistency, and in older releases in kPointInTimeRecovery (the \
               default): look for it in the LOG file",
@@ -78,7 +78,7 @@ pub(super) const RULES: &[Rule] = &[
         faster: "allow_fallocate = true (the default)",
         slower: "allow_fallocate = false",
         same: "allow_fallocate: either",
-        why: "a WAL whose blocks are reserved ahead with KEEP_SIZE against one that gets them while it is written",
+        why: "a WAL whose blocks are reserved ahead with KEEP_SIZE, compared with one that gets them while it is written",
         source: "RocksDB include/rocksdb/options.h, allow_fallocate; env/fs_posix.cc, OptimizeForLogWrite; env/io_posix.cc, \
                  PosixWritableFile::Allocate",
     },
@@ -111,7 +111,7 @@ pub(super) const RULES: &[Rule] = &[
         faster: "innodb_use_fdatasync = ON (the default of 8.4, not of 8.0)",
         slower: "innodb_use_fdatasync = OFF (the default of 8.0, not of 8.4)",
         same: "innodb_use_fdatasync: either",
-        why: "with innodb_flush_method = fsync or O_DIRECT the redo log is synced by fsync, or by fdatasync with this",
+        why: "with innodb_flush_method = fsync or O_DIRECT the redo log is synced by fsync; with this, by fdatasync",
         source: "MySQL 8.4 Reference Manual 1.4, table 1.1 (what is new since 8.0), and 17.14, innodb_use_fdatasync",
     },
     Rule {

@@ -101,8 +101,8 @@ fn etcd_is_judged_by_its_own_limit_and_not_near_it() {
         }
         run
     };
-    assert_eq!(settings(&of(2, 1000), "etcd"), ["its WAL can be here"]);
-    assert!(settings(&of(40, 1000), "etcd")[0].starts_with("give its WAL another disk"));
+    assert_eq!(settings(&of(2, 1000), "etcd"), ["its WAL can stay here"]);
+    assert!(settings(&of(40, 1000), "etcd")[0].starts_with("move its WAL to another disk"));
     for near in [6, 10, 19] {
         let answer = advise(&of(near, 1000), &[]);
         assert!(answer.advice.is_empty() && answer.unsaid[0].contains("near its limit"), "{answer:?}");

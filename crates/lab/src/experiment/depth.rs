@@ -105,14 +105,14 @@ fn by_depth(
     }
     let frame = Frame {
         name: "depth",
-        title: format!("Durable 4 KiB overwrites ({}) by how many are in flight", way.words),
+        title: format!("Durable 4 KiB overwrites ({}) by the number in flight", way.words),
         x_name: Some("writes in flight"),
         unit: "operations/s",
         baseline: plan.depths.first().map(|&depth| name("threads", depth)).unwrap_or_default(),
     };
     let mut found = measure(site, session, pace, &frame, rows, progress);
     found.notes.push(
-        "io_uring: one thread with so many writes in flight; threads: so many threads with one blocking write each".into(),
+        "io_uring: one thread with this many writes in flight; threads: this many threads, each with one blocking write".into(),
     );
     found.finding = depth_finding(&found);
     found
@@ -141,7 +141,7 @@ fn by_size(
     });
     let frame = Frame {
         name: "depth-size",
-        title: format!("Durable overwrites ({}), one in flight, by the size of each", way.words),
+        title: format!("Durable overwrites ({}), one in flight, by size", way.words),
         x_name: Some("bytes per write"),
         unit: "bytes/s",
         baseline: plan.sizes.first().map(|&size| size_name(size)).unwrap_or_default(),
@@ -221,11 +221,11 @@ fn depth_finding(found: &Experiment) -> Option<Finding> {
     let alone = median_of(row(found, base)?)?;
     let bend = match knee_of(found, &best.series) {
         Some(knee) => format!("beyond {knee:.0} in flight it no longer rises"),
-        None => "no bend was found up to there".into(),
+        None => "it rises up to there".into(),
     };
     let also = super::words::also(found, best, None);
     let sentence = format!(
-        "On {} one durable 4 KiB write at a time gives {} a second, and `{}`{also} {}: {}; {bend}.",
+        "On {}, durable 4 KiB writes one at a time reach {} a second, and `{}`{also} {}: {}; {bend}.",
         place_words(&found.place),
         sig3(alone),
         best.name,
@@ -244,8 +244,8 @@ fn size_finding(found: &Experiment) -> Option<Finding> {
     let cheap = found.rows.iter().rev().find(|row| p50_us(row) < p50_us(small).map(|us| us * 2.0))?;
     let also = super::words::also(found, best, None);
     let sentence = format!(
-        "A durable write of {} takes {} us, one of {} takes {} us: a group may be that large and cost less than twice; \
-         the most bytes a second ({}B) come with writes of {}{also}.",
+        "A durable write of {} takes {} us; one of {} takes {} us, less than twice as long, so a group may be that large; \
+         the best rate, {}B a second, comes with writes of {}{also}.",
         small.name,
         sig3(p50_us(small)?),
         cheap.name,

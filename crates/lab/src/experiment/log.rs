@@ -120,7 +120,7 @@ fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Exper
         series: "floor".into(),
         invalid: floor
             .is_none()
-            .then(|| "the log could not be measured, and the floor is paired with it".into()),
+            .then(|| "the log could not be measured, and the floor needs it as its pair".into()),
         samples: per_s(&carried),
         latency: floor.map(|floor| floor.latency.clone()),
         figures: vec![figure("bytes per write", "bytes", write_bytes as f64)],
@@ -140,14 +140,14 @@ fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Exper
         seed: pace.seed,
         rows: vec![raw, log],
         notes: vec![
-            "raw floor: one thread that overwrites a written file in the log's own way, with as many bytes per write as the \
-             log's groups have, counted as if each write carried as many records as a group; where others use the CPUs, the \
-             log's threads get more of them than the floor's one"
+            "raw floor: one thread overwrites a written file in the log's own way; each write has as many bytes as a group of the \
+             log, and counts as many records; if other processes use the CPUs, the log's threads get more of them than the \
+             floor's one thread"
                 .into(),
             format!("the log's way: {}", row.strategy),
             match plan.turn_records {
                 Some(records) => format!("{records} records a thread in each round; published: 1,000, once"),
-                None => "published: 1,000 records a thread; here as many as its time takes, which is more".into(),
+                None => "published: 1,000 records a thread; here as many as fit into the time, which is more".into(),
             },
         ],
         ..Experiment::default()
@@ -161,7 +161,7 @@ const FLOOR: &str = "raw floor";
 fn finding(found: &Experiment, per_group: f64) -> Option<Finding> {
     let log = super::words::row(found, "inkstone")?;
     let sentence = format!(
-        "On {} the log makes {} such records durable a second, {} to a flush: {}.",
+        "On {} the log makes {} such records durable a second, {} per flush: {}.",
         place_words(&found.place),
         sig3(super::words::median_of(log)?),
         sig3(per_group),

@@ -82,7 +82,7 @@ pub(crate) fn mixed(
     if site.capabilities.direct == DioAlignment::Refused {
         let file_system = &site.capabilities.mount.file_system;
         return Err(CellError::Invalid(format!(
-            "the load is direct I/O, and {file_system} has no O_DIRECT here: take another directory"
+            "this load needs O_DIRECT, which {file_system} does not have here: take another directory"
         )));
     }
     drop(written_file(session, FILE, plan.file_bytes, Access::Direct, pace.seed)?);
@@ -141,7 +141,7 @@ fn one(
     let mut found = measure(site, session, pace, &frame, rows, progress);
     found.notes = vec![
         format!("fio: {}", fio_arguments(plan, way, pace.turn(2)).join(" ")),
-        "inkstone checks every byte that it reads, and fio none; the jobs of both are threads of one process"
+        "inkstone checks every byte that it reads, fio checks none; both run their jobs as threads of one process"
             .into(),
     ];
     found.notes.extend(fio.clone().ok().map(|version| format!("beside it: {version}")));
@@ -282,7 +282,7 @@ impl Fio {
         let text = std::fs::read_to_string(&report).unwrap_or_default();
         let _ = std::fs::remove_file(&report);
         if !status.success() {
-            let first = text.lines().next().unwrap_or("it said nothing");
+            let first = text.lines().next().unwrap_or("no message");
             return Err(CellError::Invalid(format!("fio ended with {status}: {first}")));
         }
         Ok(text)
@@ -366,7 +366,7 @@ fn fio_version() -> Result<String, String> {
             Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
         }
         Ok(output) => Err(format!("fio does not run here: {}", output.status)),
-        Err(_) => Err("fio is not installed: with it (package fio) the same load stands beside ours".into()),
+        Err(_) => Err("fio is not installed (package fio), so nothing is measured beside our load".into()),
     }
 }
 
@@ -384,19 +384,19 @@ fn finding(found: &Experiment) -> Option<Finding> {
             let how = match (is_near(relative.speedup), all) {
                 (true, Some(true)) => "within 15%, and so is the interval",
                 (true, Some(false)) => {
-                    "within 15%, but the interval is wider: more rounds, or a quieter machine, would tell"
+                    "within 15%, but the interval is wider: it takes more rounds or a quieter machine to be sure"
                 }
-                (true, None) => "within 15%, in too few rounds to tell",
-                (false, None) => "more than 15% away, in too few rounds to tell",
+                (true, None) => "within 15%, but in too few rounds to be sure",
+                (false, None) => "more than 15% away, but in too few rounds to be sure",
                 (false, Some(_)) => "more than 15% away",
             };
             let beside = compared(Some(relative), FIO);
             format!(
-                "On {place} this load does {rate} operations a second; beside fio on the same file it is {beside}: {how}."
+                "On {place} this load does {rate} operations a second, compared with fio on the same file: {beside}, {how}."
             )
         }
         None => {
-            format!("On {place} this load does {rate} operations a second; fio was not there to check it.")
+            format!("On {place} this load does {rate} operations a second; there was no fio to check it.")
         }
     };
     Some(Finding { sentence, ..Finding::default() })

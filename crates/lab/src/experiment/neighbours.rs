@@ -30,7 +30,8 @@ pub(crate) fn neighbours(
 ) -> Experiment {
     let device = || {
         let device = site.capabilities.device.as_ref().filter(|_| site.private);
-        let device = device.ok_or_else(|| CellError::Invalid("others write to the device too".into()))?;
+        let device =
+            device.ok_or_else(|| CellError::Invalid("other processes write to the device too".into()))?;
         Ok(device.number)
     };
     let row = |name: &str, append, beside| {

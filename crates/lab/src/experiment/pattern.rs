@@ -51,12 +51,12 @@ fn first_wrong(bytes: &[u8], offset: u64, seed: u64) -> String {
     fill(&mut right, offset, seed);
     match bytes.iter().zip(&right).position(|(found, right)| found != right) {
         Some(at) => format!(
-            "byte {} read back as {:#04x} and was written as {:#04x}",
+            "byte {} reads back as {:#04x}, but was written as {:#04x}",
             offset + at as u64,
             bytes[at],
             right[at]
         ),
-        None => format!("{} bytes at {offset} are no whole words", bytes.len()),
+        None => format!("{} bytes at {offset} are not whole words", bytes.len()),
     }
 }
 

@@ -108,14 +108,14 @@ pub(crate) fn pool(
     };
     let mut found = measure(site, session, pace, &frame, rows, progress);
     found.notes = vec![
-        "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, each write linked to its \
-         fsync"
+        "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, with each fsync linked to its \
+         write"
             .into(),
-        "as published, operations are writes and reads over the time of both, and the reads come from the page cache; the file's \
-         blocks are written before, so that no row grows it, but for the rows that say so: their file is cut to nothing before each turn \
+        "as published, the rate is writes and reads over the time of both, and the reads come from the page cache; the file's \
+         blocks are written before, so no row grows the file, except rows named growing: their file is truncated before each turn \
          (O_TRUNC), as published"
             .into(),
-        "io_uring hands each fsync to a kernel thread: those are counted as this process's".into(),
+        "io_uring hands each fsync to a kernel thread, which counts as a thread of this process".into(),
     ];
     found.finding = finding(&found);
     session.clear(FILE)?;
@@ -231,7 +231,7 @@ fn finding(found: &Experiment) -> Option<Finding> {
     let last = found.rows.iter().rev().find(|row| row.series == "pool" && median_of(row).is_some())?;
     let bend = match knee_of(found, "pool") {
         Some(knee) => format!("its knee is at {knee:.0} threads"),
-        None => "no knee was found".into(),
+        None => "it has no knee".into(),
     };
     let switches = |row| figure_of(row, "context switches").map_or_else(|| "?".into(), sig3);
     let ring = best_in(found, "io_uring").and_then(|ring| Some((ring, median_of(ring)?)));
@@ -251,7 +251,7 @@ fn finding(found: &Experiment) -> Option<Finding> {
     };
     let also = super::words::also(found, best, Some("pool"));
     let sentence = format!(
-        "On {} the pool does most at `{}`{also}, {} operations a second ({}); {bend}.{beside}{ring}",
+        "On {} the pool is fastest with `{}`{also}: {} operations a second ({}); {bend}.{beside}{ring}",
         place_words(&found.place),
         best.name,
         sig3(median_of(best)?),

@@ -82,7 +82,7 @@ inkstone_io::named_choice! {
         Create = "create on demand", "a new file, which grows with each write";
         Fallocate = "create + fallocate", "a new file, its blocks reserved when it is needed";
         Zeros = "create + zeros", "a new file, filled with zeros when it is needed";
-        Background = "prepare ahead, rename", "a thread has filled the next file with zeros before it is needed";
+        Background = "prepare ahead, rename", "a thread fills the next file with zeros before it is needed";
         Recycle = "recycle by rename", "the oldest file, renamed and overwritten";
         None = "no change", "one file, overwritten again and again";
     }
@@ -115,12 +115,12 @@ pub(crate) fn practice(
     };
     let mut found = measure(site, session, pace, &frame, rows, progress);
     found.notes = vec![
-        "a change: from the last write of one segment until the next can take one; it is in the latency of the write \
-         that waits for it"
+        "a change: the time from the last write of one segment until the next segment can take a write; it is part of the \
+         latency of the write that waits for it"
             .into(),
         format!(
-            "inkstone: the log with records of {RECORD_BYTES} B in segments of the same size; its changes are not timed by \
-             themselves"
+            "inkstone: the log with records of {RECORD_BYTES} B in segments of the same size; its changes are not timed \
+             separately"
         ),
     ];
     found.finding = finding(&found);
@@ -197,7 +197,7 @@ impl Plain {
                     counted.waited += 1;
                     ready.recv()
                 });
-                answer.map_err(|_| CellError::Invalid("the helper thread has gone".into()))??;
+                answer.map_err(|_| CellError::Invalid("the helper thread has ended".into()))??;
                 session.directory.rename(PREPARED, &name)?;
                 self.open(session, &name, false)?
             }
@@ -207,7 +207,7 @@ impl Plain {
             }
         };
         session.directory.sync()?;
-        let helper_gone = |_| CellError::Invalid("the helper thread has gone".into());
+        let helper_gone = |_| CellError::Invalid("the helper thread has ended".into());
         if self.next == NextSegment::Background {
             jobs.send(Job::Prepare(PREPARED.into())).map_err(helper_gone)?;
         }
@@ -416,9 +416,8 @@ fn finding(found: &Experiment) -> Option<Finding> {
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
     let ours = tail("inkstone").map_or_else(String::new, |ns| format!("; inkstone's log {}", time_words(ns)));
     let sentence = format!(
-        "On {} the 99.9th percentile of a round, where writes wait for their next segment, is {} where it is created on \
-         demand, {} with \
-         `{best}`, and {} where no segment changes{ours}.",
+        "On {} the 99.9th percentile of a round, which has the writes that wait for their next segment, is {} if that is \
+         created on demand, {} with `{best}`, and {} without changes of segment{ours}.",
         place_words(&found.place),
         time_words(create),
         time_words(best_ns),

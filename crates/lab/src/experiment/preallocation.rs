@@ -71,9 +71,9 @@ pub(super) fn preallocation(
     };
     let mut found = measure(site, session, pace, &frame, rows, progress);
     found.notes = vec![
-        "plain file: one thread writes what all have asked for and syncs it by fdatasync, the others wait; a new file in each turn".into(),
-        "our log has no way without preparation: its segments are reserved (fallocate) or filled with zeros before they are written, and \
-         none is used again here"
+        "plain file: one thread writes the records of all threads and calls fdatasync, the others wait; each turn has a new file".into(),
+        "our log always prepares: its segments are reserved (fallocate) or filled with zeros before they are written; here it \
+         recycles none"
             .into(),
     ];
     session.clear(FILE)?;
@@ -204,7 +204,7 @@ impl Arm for Plain {
         let written = lock(&group.state).offset;
         if written != amount * self.plan.record_bytes {
             return Err(CellError::Invalid(format!(
-                "{amount} records were acknowledged, and {written} bytes written"
+                "{amount} records were acknowledged, but {written} bytes written"
             )));
         }
         let per_group = figure("records per flush", "per flush", amount as f64 / groups.max(1) as f64);

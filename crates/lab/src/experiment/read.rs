@@ -215,26 +215,23 @@ fn title(order: ReadOrder, cache: Cache, file_bytes: u64) -> String {
 
 fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
     let mut notes = vec![
-        "every byte is checked against where it belongs: part of every row's time".into(),
+        "every byte is checked, which is part of every row's time".into(),
         "read is pread; fread reads through the C library's own buffer".into(),
     ];
     if cache == Cache::Cold {
         if order == ReadOrder::Random {
             notes.push(
-                "a row is refused when more pages came into memory than were read: then most of its reads were no cold ones".into(),
+                "a row is refused if the kernel brought more pages into memory than were read: then most of its reads were not cold".into(),
             );
         }
         notes.push(
-            "cold: out of this system's page cache; what a hypervisor or the device itself remembers cannot be dropped".into(),
+            "cold: not in this system's page cache; the caches of a hypervisor and of the device cannot be dropped".into(),
         );
     } else {
-        notes.push("O_DIRECT reads past the pages that are in memory".into());
+        notes.push("O_DIRECT bypasses the pages in memory".into());
     }
     if order == ReadOrder::Random {
-        notes.push(
-            "readahead(2): the blocks that come next are known to the reader, as in a scan of an index"
-                .into(),
-        );
+        notes.push("readahead(2): the reader knows the next blocks, as in a scan of an index".into());
     }
     notes
 }
@@ -472,7 +469,7 @@ fn bring(session: &Session<'_>, cache: Cache) -> Result<Residency, CellError> {
     }
     let what = if cache == Cache::Cold { "out of" } else { "in" };
     let told = found.map_or_else(String::new, |Residency { resident_pages, pages, told_by }| {
-        format!(", and {resident_pages} of {pages} are in it, by {told_by}")
+        format!(", but {resident_pages} of {pages} are in it, by {told_by}")
     });
     Err(CellError::Invalid(format!("all its pages should be {what} memory{told}")))
 }
@@ -508,7 +505,7 @@ fn finding(found: &Experiment, order: ReadOrder, cache: Cache) -> Option<Finding
     };
     let pages = if cache == Cache::Cold { "cold" } else { "warm" };
     let also = also(found, best, None);
-    let is = if also.is_empty() { "the fastest is" } else { "the highest median has" };
+    let is = if also.is_empty() { "the fastest is" } else { "the highest median is that of" };
     let sentence = format!(
         "{pages} and {}, on {}: `{base}` {}; {is} `{}`{also} with {}, {}.",
         if order == ReadOrder::Sequential { "front to back" } else { "at random" },

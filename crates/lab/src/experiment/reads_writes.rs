@@ -97,7 +97,7 @@ impl Arm for Cached {
         let found = file.residency()?;
         if found.resident_pages < found.pages {
             return Err(CellError::Invalid(format!(
-                "all its pages should be in memory, and {} of {} are, by {}",
+                "all its pages should be in memory, but {} of {} are, by {}",
                 found.resident_pages, found.pages, found.told_by
             )));
         }

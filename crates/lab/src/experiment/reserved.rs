@@ -106,7 +106,7 @@ pub(crate) fn reserving(
     ];
     let frame = Frame {
         name: "reserving",
-        title: "Making an empty file one of 8 MiB with blocks of its own".into(),
+        title: "Growing an empty file to 8 MiB with blocks of its own".into(),
         x_name: None,
         unit: "files/s",
         baseline: POSIX.into(),

@@ -62,10 +62,10 @@ pub(crate) fn not_behind<'a>(
 pub(crate) fn also(found: &Experiment, best: &ExperimentRow, series: Option<&str>) -> String {
     match not_behind(found, best, series).as_slice() {
         [] => String::new(),
-        [one] => format!(" (`{}` cannot be told from it)", one.name),
+        [one] => format!(" (`{}` ties)", one.name),
         [first, rest @ ..] => {
             let count = rest.len() + 1;
-            format!(" ({count} others cannot be told from it, `{}` among them)", first.name)
+            format!(" ({count} others tie, `{}` among them)", first.name)
         }
     }
 }
@@ -78,11 +78,11 @@ pub(crate) fn figure_of(row: &ExperimentRow, name: &str) -> Option<f64> {
 /// `2.4 times `x` (95%: 2.2 to 2.6)`, or that they cannot be told apart.
 pub(crate) fn compared(relative: Option<&Relative>, base: &str) -> String {
     match relative {
-        None => format!("`{base}` is what the others are compared with"),
+        None => format!("`{base}` is the baseline"),
         Some(relative) => {
             let (speedup, interval) = (relative.speedup, relative.interval_words());
             match relative.verdict {
-                Verdict::Tie => format!("not to be told from `{base}` ({speedup:.2}, {interval})"),
+                Verdict::Tie => format!("a tie with `{base}` ({speedup:.2}, {interval})"),
                 _ => format!("{speedup:.2} times `{base}` ({interval})"),
             }
         }
@@ -105,7 +105,7 @@ mod tests {
             also(&found, best(&found).expect("one"), None)
         };
         assert_eq!(said(vec![row("a", 200.0, 7), row("b", 100.0, 7)]), "");
-        assert_eq!(said(vec![row("a", 100.5, 7), row("b", 100.0, 7)]), " (`b` cannot be told from it)");
-        assert_eq!(said(vec![row("a", 200.0, 1), row("b", 100.0, 1)]), " (`b` cannot be told from it)");
+        assert_eq!(said(vec![row("a", 100.5, 7), row("b", 100.0, 7)]), " (`b` ties)");
+        assert_eq!(said(vec![row("a", 200.0, 1), row("b", 100.0, 1)]), " (`b` ties)");
     }
 }

@@ -1,7 +1,7 @@
 // What a result answers beside its runs: which disk, which claims hold here, how near the log's own choice comes to the best.
 "use strict";
 
-// `tie` and what cannot be told are grey, as everywhere.
+// Ties and questions without an answer are grey, as everywhere.
 const ANSWERS = { confirmed: "s-best", refuted: "s-base", tie: "s-plain", "not-run": "s-plain" };
 const answered = (verdict) => text(verdict).replace("-", " ") || "not run";
 
@@ -19,30 +19,30 @@ function disksSection() {
     className: disk === usable[0] ? "s-best" : "s-plain",
     weak: Boolean(disk.refused),
     missing: text(disk.refused),
-    shown: `${time(disk.per_commit_ns)}${disk.refused ? ", not for a log" : ""}`,
+    shown: `${time(disk.per_commit_ns)}${disk.refused ? ", not usable for a log" : ""}`,
     lines: [
       finite(disk.per_commit_ns) ? `${time(disk.per_commit_ns)} per durable commit` : null,
       disk.best ? `its best durable way: ${disk.best}` : null,
       disk.relative ? `speed against the best disk: ${against(disk)}` : null,
-      disk.refused ? `not for a log: ${disk.refused}` : null,
+      disk.refused ? `not usable for a log: ${disk.refused}` : null,
     ],
   }));
   const best = usable[0];
   if (!timed.length) {
-    section("disks", "Which disk should carry the log", absent(`No disk could be measured: ${text(data.sentence)}`));
+    section("disks", "Which disk is best for the log", absent(`No disk could be measured: ${text(data.sentence)}`));
     return;
   }
   section(
     "disks",
-    "Which disk should carry the log",
+    "Which disk is best for the log",
     grid(figure({
       kind: "disks",
       wide: true,
       command: text(data.command),
       title: best
-        ? `\`${text(best.directory)}\` makes a commit durable in ${time(best.per_commit_ns)}${usable.length > 1 ? ", the least of those that may carry a log" : ": the only one that may carry a log"}`
-        : "None of these should carry a log",
-      how: "The median time of a durable commit by each disk's fastest durable way; shorter is better. Hatched: whatever its speed, nothing is durable there. Whether two can be told apart stands in the table.",
+        ? `\`${text(best.directory)}\` makes a commit durable in ${time(best.per_commit_ns)}${usable.length > 1 ? ", the shortest time of all usable disks" : "; it is the only usable disk"}`
+        : "None of these can carry a log",
+      how: "The median time of a durable commit by each disk's fastest durable way; shorter is better. Hatched: nothing is durable there, whatever its speed. The table shows which disks tie.",
       draw: (width) => rowsChart(width, rows, { unit: time }),
       head: ["directory", "device", "time per commit", "best durable way", "speed against the best, 95%", "why not"],
       rows: () =>
@@ -58,7 +58,7 @@ function disksSection() {
   );
 }
 
-// ---- claims: what others said, run here
+// ---- claims: what articles and threads say, checked here
 
 // `1.5 to 3`, `1.03 or more`, `0.1 or less`, `0`: the band as numbers.
 function bandOf(words) {
@@ -87,7 +87,7 @@ function claimsSection() {
     band: bandOf(band),
     className: ANSWERS[verdict] || "s-plain",
     shown: `${small(found.value)}, ${answered(verdict)}`,
-    lines: [text(statement), `${seenWords(found)}; it holds at ${text(band)}`, answered(verdict), `said in: ${text(source)}`],
+    lines: [text(statement), `${seenWords(found)}; it holds at ${text(band)}`, answered(verdict), `source: ${text(source)}`],
   }));
   const here = (claim) => (claim.found ? seenWords(claim.found) : text(claim.reason));
   const counted = claims.filter((claim) => !timed.includes(claim));
@@ -95,12 +95,12 @@ function claimsSection() {
   const words = [
     shown("confirmed", "confirmed"),
     shown("refuted", "refuted"),
-    shown("tie", "that cannot be told"),
+    shown("tie", "that are ties"),
     shown("not-run", "not run"),
   ];
   section(
     "claims",
-    "What others said, run here",
+    "What articles and threads say, checked here",
     el("p", { class: "facts" }, `${plural(claims.length, "claim")}: ${words.filter(Boolean).join(", ")}.`),
     rows.length
       ? grid(figure({
@@ -108,11 +108,11 @@ function claimsSection() {
           wide: true,
           command: text(data.command),
           title: `Claims about ratios: ${timed.filter((claim) => claim.verdict === "confirmed").length} of ${timed.length} are confirmed on this disk`,
-          how: "The dot is how many times as fast (or as much), here, with its 95% interval; the shaded band is where the claim holds. Confirmed: the whole interval is in the band. Refuted: none of it is. Else it cannot be told.",
+          how: "The dot is how many times as fast (or as much), here, with its 95% interval; the shaded band is where the claim holds. Confirmed: the whole interval is in the band. Refuted: none of it is. Tie: part of it is.",
           legend: key([
             ["s-best", "confirmed"],
             ["s-base", "refuted"],
-            ["s-plain", "cannot be told"],
+            ["s-plain", "tie"],
           ]),
           draw: (width) => rowsChart(width, rows, { dots: true, reference: 1, unit: factor }),
           head: ["claim", "seen here", "95% from", "to", "holds at", "answer", "of"],
@@ -128,9 +128,9 @@ function claimsSection() {
             ]),
         }))
       : null,
-    el("h3", { class: "above" }, "Every claim: what was said, where, and what was seen here"),
+    el("h3", { class: "above" }, "Every claim: statement, source, and what was seen here"),
     el("div", { class: "claims" }, table(
-      ["claim", "what was said", "answer", "seen here", "holds at", "said in"],
+      ["claim", "statement", "answer", "seen here", "holds at", "source"],
       [...counted, ...timed].map((claim) => [
         text(claim.id),
         text(claim.statement),
@@ -247,8 +247,8 @@ function askedSection() {
   ]);
   section(
     "asked",
-    "Questions, answered here",
-    el("p", { class: "facts" }, "Yes and no: the whole 95% interval says so, widened for all questions of a place; no is also an effect below 1.1 times."),
-    table(["question", "place", "answer", "times, 95%", "why it cannot be told"], rows, "The answers", true),
+    "Questions and answers",
+    el("p", { class: "facts" }, "Yes and no: the whole 95% interval says so, widened for all questions of a place; an effect below 1.1 times is a no too."),
+    table(["question", "place", "answer", "times, 95%", "why there is no answer"], rows, "The answers", true),
   );
 }

@@ -151,7 +151,7 @@ function distributionChart(width, series, what) {
     height,
     x,
     { at: yOf, ticks: levels.map(([share, words]) => [share, share ? words : "0%"]) },
-    { left, right, top, bottom, xName: `time of one ${what}`, yName: `share of ${what}s that took at most so long` },
+    { left, right, top, bottom, xName: `time of one ${what}`, yName: `share of ${what}s that took at most this long` },
   );
   for (const one of [...drawn.filter((other) => !other.strong), ...strong]) {
     let seen = 0;
@@ -328,7 +328,7 @@ const KINDS = [
   ["k-discard", "discard", "discards", "discards"],
   ["k-other", "unattributed write", "writes not attributed", "unattributed_writes"],
   // Of others: in one commit, request by request, and never in a bar of what a commit cost.
-  ["k-other", "write of another process", "writes of others", ""],
+  ["k-other", "write of another process", "writes of other processes", ""],
   ["k-read", "data read", "reads of the file", "data_reads"],
   ["k-otherread", "other read", "other reads", "other_reads"],
 ];
@@ -424,7 +424,7 @@ function timelineChart(width, commits) {
             request.what,
             `${device}, by ${text(request.who)}`,
             `issued after ${time(a)}`,
-            open ? "not seen to complete" : `completed after ${time(b)} (took ${time(b - a)})`,
+            open ? "no completion seen" : `completed after ${time(b)} (took ${time(b - a)})`,
             request.bytes ? `${bytes(request.bytes)} at sector ${count(request.sector)}` : null,
             request.flags ? `flags ${request.flags}` : null,
           ]),

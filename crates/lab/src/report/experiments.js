@@ -116,7 +116,7 @@ function curveFigure(view) {
     wide: true,
     command,
     title: bent ? `${unit} by ${xName}; the knee: ${bent}` : `${unit} by ${xName}`,
-    how: "Higher is better. Medians over rounds; the upright lines hold the middle half of them. A ring marks the knee: beyond it the curve no longer rises.",
+    how: "Higher is better. Medians over rounds; the upright lines hold the middle half of them. A ring marks the knee, after which the curve no longer rises.",
     legend: seriesKey(view, onCurve),
     draw: (width) => curveChart(width, curves(view, point), axes),
     ...experimentTable(view),

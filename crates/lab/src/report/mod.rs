@@ -33,7 +33,7 @@ pub enum ReportError {
     NotAResult(String),
     /// Fields may have other meanings there.
     #[error(
-        "its schema_version is {found}; this inkstone reads {known}: draw it with the inkstone that measured it ({version})"
+        "its schema_version is {found}, but this inkstone reads {known}: make the report with the inkstone that measured it ({version})"
     )]
     Version {
         /// What stands in the file.
@@ -45,7 +45,7 @@ pub enum ReportError {
     },
     /// So many cells that not even the coarsest page holds them.
     #[error(
-        "the page would have {bytes} bytes, and {PAGE_BYTES_MAX} is the most: measure fewer cells or places at once"
+        "the page would have {bytes} bytes; the limit is {PAGE_BYTES_MAX}: measure fewer cells or places at once"
     )]
     TooLarge {
         /// Bytes of the smallest page.

@@ -194,7 +194,7 @@ function placeWords(place) {
 }
 const said = (value) =>
   value === null || value === undefined || value === ""
-    ? "not told"
+    ? "unknown"
     : value === true
       ? "yes"
       : value === false
@@ -211,21 +211,21 @@ function environment() {
   const started =
     finite(data.started_unix_s) && data.started_unix_s > 0
       ? `${new Date(data.started_unix_s * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`
-      : "not told";
+      : "unknown";
   const facts = [
     ["kernel", said(machine.kernel)],
     ["CPUs", `${said(machine.cpus)} x ${said(machine.cpu)}`],
     ["governor", said(machine.governor)],
-    ["memory", finite(machine.memory_bytes) ? bytes(machine.memory_bytes) : "not told"],
+    ["memory", finite(machine.memory_bytes) ? bytes(machine.memory_bytes) : "unknown"],
     ["root", said(machine.root)],
     ["tracing", machine.trace_refused ? `refused: ${machine.trace_refused}` : "available"],
     ["started", started],
-    ["took", finite(data.elapsed_ns) ? time(data.elapsed_ns) : "not told"],
+    ["took", finite(data.elapsed_ns) ? time(data.elapsed_ns) : "unknown"],
     [
       "harness",
       finite(harness.commit_ns)
-        ? `${time(harness.commit_ns)} a commit, ${time(harness.clock_ns)} a reading of the clock; in every figure, subtracted from none`
-        : "not told",
+        ? `${time(harness.commit_ns)} a commit, ${time(harness.clock_ns)} a reading of the clock; every figure includes it`
+        : "unknown",
     ],
     ["Inkstone", said(data.inkstone_version)],
   ];
@@ -255,7 +255,7 @@ function environment() {
           [
             ...PLACE.map(([name, field]) => [name, ...places.map((place) => said(place[field]))]),
             ["below", ...places.map((place) => (place.host ? placeWords(place.host) : "nothing"))],
-          ].filter((row) => row.slice(1).some((words) => words !== "not told")),
+          ].filter((row) => row.slice(1).some((words) => words !== "unknown")),
           "The places",
           true,
         )

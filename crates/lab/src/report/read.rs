@@ -16,8 +16,8 @@ pub(super) fn check(value: &Value) -> Result<(), ReportError> {
     };
     if object.contains_key("rows") && !object.contains_key("runs") {
         return not(
-            "it looks like one of `inkstone bench`, of which there is no report; `inkstone lab --json FILE` writes \
-             results that there is one of",
+            "it seems to be from `inkstone bench`, which has no report; `inkstone lab --json FILE` writes \
+             results that have one",
         );
     }
     let Some(version) = object.get("schema_version") else {

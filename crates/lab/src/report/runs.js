@@ -6,12 +6,12 @@
 const DURABLE = {
   seen: () => "yes: each acknowledgement's flush was seen",
   consistent: () => "likely: the device's shared counters allow it",
-  "not-claimed": () => "no: it makes no such claim",
+  "not-claimed": () => "no: this way does not claim it",
   "not-covered": (what) => `NO: ${what.reason}`,
-  "not-visible": (what) => `claimed; it cannot be seen here: ${what.reason}`,
+  "not-visible": (what) => `claimed, but not visible here: ${what.reason}`,
 };
 function durableWords(what) {
-  if (!what || !what.kind) return "not known";
+  if (!what || !what.kind) return "unknown";
   return (DURABLE[what.kind] || (() => what.kind))(what);
 }
 function cellView(cell) {
@@ -20,7 +20,7 @@ function cellView(cell) {
   if (outcome.kind !== "measured") {
     const why =
       outcome.kind === "not-run"
-        ? "not run: the run ended before it"
+        ? "not run: the run ended before"
         : text(outcome.reason) || "not measured, and no reason given";
     return { name, missing: why };
   }
@@ -174,7 +174,7 @@ function speedupFigure(run, cells, focus, command) {
             lines: [
               interval(cell.relative),
               `verdict: ${text(cell.relative.verdict)}`,
-              cell.weak ? "not durable: no rival of the durable ways" : null,
+              cell.weak ? "not durable, so not compared with the durable ways" : null,
             ],
           },
   );
@@ -185,12 +185,12 @@ function speedupFigure(run, cells, focus, command) {
     ? `Speed of each way against \`${base}\``
     : ["faster", "slower"].includes(shown.verdict)
       ? `\`${focus.best.name}\` is ${times(shown.speedup)} as fast as \`${base}\` ${interval95}`
-      : `\`${focus.best.name}\` cannot be told from \`${base}\`: ${times(shown.speedup)} ${interval95}`;
+      : `\`${focus.best.name}\` ties with \`${base}\`: ${times(shown.speedup)} ${interval95}`;
   return figure({
     kind: "speedup",
     title,
     command,
-    how: "Time per commit of the baseline divided by each way's, paired by round, with 95% intervals: right of the line is faster. Tie: it holds 1, or under 3%.",
+    how: "Time per commit of the baseline divided by each way's, paired by round, with 95% intervals: right of the line is faster. Tie: the interval includes 1, or the effect is below 3%.",
     draw: (width) => rowsChart(width, rows, { dots: true, reference: 1, unit: times }),
     head: ["way", "speedup", "95% from", "to", "verdict"],
     rows: () =>
@@ -312,7 +312,7 @@ function billParts(bill, layer) {
 // What other processes did on the same device meanwhile: none of it is in the bars.
 function othersWords(layer, per) {
   const [writes, flushes] = [tally(layer, "foreign_writes").requests, layer.foreign_flushes || 0];
-  return writes + flushes > 0 ? `beside it, of other processes: ${digits(writes / per)} writes, ${digits(flushes / per)} flushes` : null;
+  return writes + flushes > 0 ? `besides, for other processes: ${digits(writes / per)} writes, ${digits(flushes / per)} flushes` : null;
 }
 function billFigure(cells, command) {
   const billed = cells.filter((cell) => cell.bill && list(cell.bill.layers).length);
@@ -357,7 +357,7 @@ function billFigure(cells, command) {
     wide: true,
     command,
     title: shared
-      ? "What the device was asked for per commit, by its own counters (shared with every process)"
+      ? "Requests to the device per commit, by its own counters (which include other processes)"
       : "What one commit costs at the block layer, request by kind of request",
     how: `Requests per commit as one bar, flushes beside it. ${shared ? "Exact bills need root." : "From the kernel's tracepoints, in passes of their own that are not timed."}`,
     controls:

@@ -116,9 +116,9 @@ impl Words {
 /// What the result holds, and where from.
 fn title(result: &Value) -> String {
     if !list(result, "disks").is_empty() {
-        return "Which of these disks should carry the log".into();
+        return "Which disk is best for the log".into();
     }
-    let what = if list(result, "claims").is_empty() { holds(result) } else { "Claims of others, run".into() };
+    let what = if list(result, "claims").is_empty() { holds(result) } else { "Claims, checked".into() };
     let names = ["runs", "experiments", "fallocate"]
         .iter()
         .flat_map(|part| list(result, part))
@@ -221,10 +221,10 @@ fn answer(result: &Value) -> Vec<Sentence> {
     let any = runs.iter().flat_map(|run| list(run, "cells")).any(|cell| kind(cell) == "measured");
     let atlas = list(result, "fallocate").iter().any(|atlas| !list(atlas, "cells").is_empty());
     let sentence = match (any, atlas) {
-        (true, _) => "This run came to no conclusion: too little of it could be compared.",
+        (true, _) => "This run has no conclusion: too little of it could be compared.",
         (false, true) => "What each mode of fallocate does to a file here, call by call.",
         (false, false) if list(result, "experiments").iter().any(|one| !list(one, "rows").is_empty()) => {
-            "This run came to no conclusion in words; the charts have what was measured."
+            "This run has no conclusion in words; the charts show what was measured."
         }
         (false, false) => "Nothing was measured.",
     };
@@ -240,7 +240,7 @@ fn of_claims(claims: &[Value]) -> Option<String> {
     };
     (!claims.is_empty()).then(|| {
         format!(
-            "Of {} of others, {} are confirmed on this disk and {} refuted; of {} it cannot be told{not_run}.",
+            "Of {}, {} are confirmed on this disk, {} are refuted, and {} are ties{not_run}.",
             plural(claims.len(), "claim"),
             of("confirmed"),
             of("refuted"),
@@ -314,7 +314,7 @@ fn tiles(runs: &[Value]) -> Vec<Tile> {
         let number = |name: &str| relative.get(name).and_then(Value::as_f64);
         let speedup = number("speedup")?;
         let faster = relative.get("verdict").and_then(Value::as_str) == Some("faster");
-        let what = if faster { "as fast" } else { "as fast, which cannot be told from 1" };
+        let what = if faster { "as fast" } else { "as fast, which is a tie" };
         let interval = match (number("low"), number("high")) {
             (Some(low), Some(high)) => format!("95%: {low:.2} to {high:.2}"),
             _ => FEW_ROUNDS.to_owned(),
@@ -354,7 +354,7 @@ fn measured(result: &Value) -> String {
 fn missing(result: &Value) -> Vec<Call> {
     let mut calls = Vec::new();
     if result.get("interrupted").and_then(Value::as_bool) == Some(true) {
-        let text = "The run was ended early: what stands here was measured until then.".into();
+        let text = "The run was stopped early: the page has what was measured until then.".into();
         calls.push(Call { text, ..Call::default() });
     }
     let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
@@ -405,7 +405,7 @@ fn missing(result: &Value) -> Vec<Call> {
         calls.push(Call { text, details, ..Call::default() });
     }
     if not_run > 0 {
-        let text = format!("{} had not been run when the run ended.", plural(not_run, "way"));
+        let text = format!("{} had not run when the run ended.", plural(not_run, "way"));
         calls.push(Call { text, ..Call::default() });
     }
     calls
@@ -488,11 +488,11 @@ mod tests {
         let said = answer(&claims);
         assert_eq!(
             said[0].0,
-            "Of 4 claims of others, 1 are confirmed on this disk and 2 refuted; of 0 it cannot be told; 1 could not be run."
+            "Of 4 claims, 1 are confirmed on this disk, 2 are refuted, and 0 are ties; 1 could not be run."
         );
-        assert!(title(&claims).starts_with("Claims of others, run"));
-        let disks = json!({"disks": [{"directory": "a"}], "sentence": "Give the log a.", "runs": [{}, {}]});
-        assert_eq!((answer(&disks).len(), answer(&disks)[0].0.as_str()), (1, "Give the log a."));
+        assert!(title(&claims).starts_with("Claims, checked"));
+        let disks = json!({"disks": [{"directory": "a"}], "sentence": "Put the log on a.", "runs": [{}, {}]});
+        assert_eq!((answer(&disks).len(), answer(&disks)[0].0.as_str()), (1, "Put the log on a."));
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn render_twins(all: &[AaResult], interrupted: bool, style: &TableStyle) -> 
     super::place_lines(&first.place, style, &mut out);
     for one in all {
         let (text, tint) = match one.pairs {
-            0 if interrupted => ("no pair has an interval: it was interrupted".to_owned(), Tint::Plain),
+            0 if interrupted => ("no pair has an interval: the run was interrupted".to_owned(), Tint::Plain),
             0 => ("no pair has an interval: give it more time (--seconds)".to_owned(), Tint::Plain),
             _ => judged(one),
         };

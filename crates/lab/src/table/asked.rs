@@ -22,8 +22,8 @@ pub fn render_asked(asked: &[Asked], style: &TableStyle) -> String {
         line(&mut out, one, style);
     }
     if !asked.is_empty() {
-        let rule = "yes and no: the whole 95% interval says so, widened for all questions of a place; no is also an effect below 1.1 \
-                    times. Where the lab warns of a run it gives no answer.";
+        let rule = "yes and no: the whole 95% interval says so, widened for all questions of a place; an effect below 1.1 times is a no too. \
+         There is no answer about a run that the lab warns about.";
         paragraph(&mut out, style, "", rule, Tint::Dim);
     }
     out

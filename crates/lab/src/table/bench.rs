@@ -36,7 +36,7 @@ pub fn render_bench(result: &BenchResult, style: &TableStyle) -> String {
     }
     out.push('\n');
     if result.interrupted {
-        let text = "It was ended early: what stands here was measured until then.";
+        let text = "The run was stopped early: this is what was measured until then.";
         paragraph(&mut out, style, "! ", text, Tint::Bad);
     }
     super::finding::warnings(&result.warnings, style, &mut out);
@@ -137,7 +137,7 @@ fn bill_columns(grid: &mut Grid, all: &[BenchRow]) {
 
 fn legend(result: &BenchResult, dropped: &[String], style: &TableStyle, out: &mut String) {
     let mut text = "log/floor: the log's rate divided by that of bare overwrites of as many bytes, interleaved, with its \
-                    95% interval: of commits with 1 thread, of groups otherwise."
+     95% interval; the rate is of commits with 1 thread, of groups otherwise."
         .to_owned();
     let ratios = || result.rows.iter().filter_map(|row| row.floor.as_ref()?.ratio.as_ref());
     if ratios().any(|ratio| ratio.interval().is_none()) {
@@ -194,7 +194,7 @@ pub fn bill_text(bill: &LogBill) -> String {
         ));
     }
     if bill.lost_events > 0 {
-        text.push_str(&format!("; {} events lost: too low", bill.lost_events));
+        text.push_str(&format!("; {} events lost, so counts are too low", bill.lost_events));
     }
     text
 }
@@ -204,7 +204,7 @@ fn changes(pair: &ChangePair, style: &TableStyle, out: &mut String) {
         out,
         style,
         "",
-        "Segment changes: a lone writer whose segment changes, beside one whose never does",
+        "Segment changes: a lone writer whose segment changes, beside one whose segment never does",
         Tint::Strong,
     );
     if let Some(reason) = &pair.failed {

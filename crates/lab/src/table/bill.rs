@@ -26,7 +26,7 @@ pub fn render_bill(run: &Run, style: &TableStyle) -> String {
         }
     }
     if !any {
-        let text = "No cell has a bill: nothing was seen of the block layer.";
+        let text = "No cell has a bill: the block layer was not observed.";
         paragraph(&mut out, style, "  ", text, Tint::Plain);
     }
     out
@@ -35,7 +35,7 @@ pub fn render_bill(run: &Run, style: &TableStyle) -> String {
 fn one(name: &str, bill: &Bill, style: &TableStyle, out: &mut String) {
     let source = match bill.source {
         BillSource::Trace => "traced at the block layer",
-        BillSource::SharedCounters => "from the device's counters, which other processes share",
+        BillSource::SharedCounters => "from the device's counters, which include other processes",
     };
     paragraph(out, style, "", &format!("{name}: {} commits, {source}", bill.commits), Tint::Strong);
     if bill.commits == 0 || bill.layers.is_empty() {
@@ -80,7 +80,7 @@ const TRACED: [Line; 16] = [
     line("data writes", true, |l| l.data_writes),
     line("journal, waited for", true, |l| l.journal_writes),
     line("journal, by a timer", false, |l| l.timer_journal_writes),
-    line("journal, of others", false, |l| l.other_journal_writes),
+    line("journal, for others", false, |l| l.other_journal_writes),
     line("metadata writes", false, |l| l.metadata_writes),
     line("zeroing", false, |l| l.zeroing),
     line("discards", false, |l| l.discards),
@@ -128,7 +128,7 @@ fn counts(bill: &Bill, style: &TableStyle, out: &mut String) {
     }
     let dropped = grid.render(style, out);
     if !dropped.is_empty() {
-        paragraph(out, style, "  ", "a device further below found no room: --json has it", Tint::Dim);
+        paragraph(out, style, "  ", "no room for a device further below: --json has it", Tint::Dim);
     }
     if !none.is_empty() {
         paragraph(out, style, "  none: ", &none.join("; "), Tint::Dim);

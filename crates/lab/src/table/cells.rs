@@ -48,7 +48,7 @@ pub(super) fn table(run: &Run, style: &TableStyle, out: &mut String) {
         let said = match &row.cell.outcome {
             Outcome::Measured(_) => continue,
             Outcome::Invalid { reason } => Text::new(Tint::Bad, &format!("invalid: {reason}")),
-            Outcome::NotRun => Text::new(Tint::Dim, "not run: the run ended before its turn"),
+            Outcome::NotRun => Text::new(Tint::Dim, "not run: the run ended before"),
         };
         grid.span(index, &row.cell.name, said);
     }
@@ -361,17 +361,17 @@ fn notes(view: &View, style: &TableStyle, dropped: &[String], out: &mut String) 
     }
     if measured().any(|(_, m)| matches!(m.durable, DurableFinding::Consistent { .. })) {
         let text =
-            "the device counted at least one flush per commit: consistent with the claim, no proof of it";
+            "the device counted at least one flush per commit: consistent with the claim, but no proof";
         paragraph(out, style, "  likely  ", text, Tint::Dim);
     }
     let shared = |bill: &Bill| bill.source == BillSource::SharedCounters;
     if measured().any(|(_, m)| m.bill.as_ref().is_some_and(shared)) {
-        let text = "from the device's counters: requests of other processes are in it, and an empty flush counts as a write";
+        let text = "from the device's counters, which include requests of other processes and count an empty flush as a write";
         paragraph(out, style, "  ~  ", text, Tint::Dim);
     }
     let lost: u64 = measured().filter_map(|(_, m)| m.bill.as_ref()).map(|bill| bill.lost_events).sum();
     if lost > 0 {
-        let text = format!("{lost} trace events were lost: requests per commit are too low by as much");
+        let text = format!("{lost} trace events were lost: requests per commit are too low by that much");
         paragraph(out, style, "  ! ", &text, Tint::Bad);
     }
     if !dropped.is_empty() {

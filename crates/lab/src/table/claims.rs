@@ -23,8 +23,8 @@ pub fn render_claims(found: &ClaimsResult, style: &TableStyle) -> String {
         all.iter().map(|&verdict| format!("{} {}", count(verdict), verdict.words())).collect();
     let counts = format!("{} claims: {}", found.claims.len(), counts.join(", "));
     paragraph(&mut out, style, "", &counts, Tint::Strong);
-    let rule = "confirmed: the whole 95% interval lies where the claim holds; refuted: none of it does; tie: it cannot be told, \
-                or the lab warns of the run. What was counted has no interval. Times are this disk's, beside whatever else it does now.";
+    let rule = "confirmed: the whole 95% interval is in the claim's band; refuted: none of it is; tie: part of it is, or the lab \
+     warns about the run. Counts have no interval. Times are of this disk, beside its other load.";
     paragraph(&mut out, style, "", rule, Tint::Dim);
     out.push_str(&render_warnings(&found.result, style));
     closing(&found.result, style, &mut out);
@@ -47,12 +47,12 @@ fn one(out: &mut String, answer: &Answer, style: &TableStyle) {
     let indent = " ".repeat(VERDICT_WIDTH);
     let mut say = |text: &str, tint: Tint| paragraph(out, style, &indent, text, tint);
     say(&answer.statement, Tint::Plain);
-    say(&format!("said in: {}", answer.source), Tint::Dim);
+    say(&format!("source: {}", answer.source), Tint::Dim);
     match (&answer.found, &answer.reason) {
         (Some(found), reason) => {
             say(&format!("holds at: {}; seen: {}", answer.band, found.of), Tint::Dim);
             if let Some(reason) = reason {
-                say(&format!("not said: {reason}"), Tint::Dim);
+                say(&format!("no answer: {reason}"), Tint::Dim);
             }
         }
         (None, Some(reason)) => say(&format!("not run: {reason}"), Tint::Plain),
@@ -117,7 +117,7 @@ mod tests {
             "not run    second-pass\n",
             "not run: needs root",
             "holds at: 1.5 to 3",
-            "said in: a thread",
+            "source: a thread",
         ] {
             assert!(text.contains(said), "{said}: {text}");
         }

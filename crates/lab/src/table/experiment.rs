@@ -82,7 +82,7 @@ fn rows(experiment: &Experiment, style: &TableStyle, out: &mut String) {
     if let Some(base) = &experiment.baseline {
         let mut text = relative_words(all, base);
         if !experiment.knees.is_empty() {
-            text.push_str(" knee: no row of its curve beyond it is measurably better.");
+            text.push_str(" knee: no later row of its curve is measurably better.");
         }
         let dropped: Vec<&str> = dropped.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
         if !dropped.is_empty() {
@@ -97,7 +97,7 @@ fn relative_words(rows: &[ExperimentRow], base: &str) -> String {
     let relatives = || rows.iter().filter_map(|row| row.relative.as_ref());
     let some = relatives().any(|relative| relative.interval().is_some());
     let few = relatives().any(|relative| relative.interval().is_none());
-    let mut text = format!("relative: against `{base}`, paired by round");
+    let mut text = format!("relative: compared with `{base}`, paired by round");
     text.push_str(if some { ", with the 95% interval." } else { "." });
     if few {
         text.push_str(&format!(" few rounds: {FEW_ROUNDS} ({PAIRS_MIN} make one)."));

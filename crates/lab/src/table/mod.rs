@@ -132,7 +132,7 @@ pub fn render_run(run: &Run, style: &TableStyle) -> String {
 pub fn render_warnings(result: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
     if result.interrupted {
-        let text = "It was ended early: what stands here was measured until then.";
+        let text = "The run was stopped early: this is what was measured until then.";
         paragraph(&mut out, style, "! ", text, Tint::Bad);
     }
     finding::warnings(&result.warnings, style, &mut out);
@@ -221,7 +221,7 @@ fn closing(result: &LabResult, style: &TableStyle, out: &mut String) {
     let machine = &result.machine;
     if result.harness.commit_ns > 0.0 || result.harness.clock_ns > 0.0 {
         let text = format!(
-            "The harness itself costs {} a commit (a clock reading {}): in every figure, subtracted from none.",
+            "The harness itself costs {} a commit (a clock reading {}); every figure includes it.",
             time(result.harness.commit_ns),
             time(result.harness.clock_ns)
         );

@@ -173,7 +173,7 @@ fn nothing_measured_says_so() {
         ..samples::result()
     };
     let text = render(&empty, &style(80));
-    assert!(text.contains("Nothing was measured.") && text.contains("ended early"), "{text}");
+    assert!(text.contains("Nothing was measured.") && text.contains("stopped early"), "{text}");
     let mut run = samples::run();
     run.cells.iter_mut().for_each(|cell| cell.outcome = Outcome::NotRun);
     assert!(render_run(&run, &style(80)).contains("No cell was measured."));
@@ -193,7 +193,7 @@ fn the_bill_compares_layers_and_checks_itself() {
         "loop0 (file system):",
         "vda (host of loop0):",
         "journal, waited for",
-        "none: journal, of others; zeroing",
+        "none: journal, for others; zeroing",
         "cross-check: agree (2048 flushes, 16384 sectors written, 0 sectors read)",
         "DIFFER",
         "sectors written 16384 traced but 16400 counted",
@@ -225,7 +225,7 @@ fn the_timeline_shows_when_each_request_ran() {
         "journal write",
         "jbd2/loop0-8",
         "WSM",
-        "not seen to complete",
+        "no completion was seen",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
@@ -234,9 +234,9 @@ fn the_timeline_shows_when_each_request_ran() {
         &samples::traced(0, 1),
         &TableStyle { unicode: false, ..style(120) },
     );
-    assert!(late.contains("what is right of it came after") && late.is_ascii(), "{late}");
+    assert!(late.contains("requests to the right of it came later") && late.is_ascii(), "{late}");
     let bill = Bill { timeline: vec![], ..samples::traced(0, 1) };
-    assert!(render_timeline("x", &bill, &style(80)).contains("No commit was followed"));
+    assert!(render_timeline("x", &bill, &style(80)).contains("No commit was recorded"));
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn rows_against_themselves_are_counted_and_named() {
     let none =
         AaResult { cell: "text".into(), pairs: 0, different: 0, speedups: Vec::new(), ..samples::aa() };
     let ended = render_twins(std::slice::from_ref(&none), true, &TableStyle::default());
-    assert!(ended.contains("it was interrupted") && !ended.contains("more time"), "{ended}");
+    assert!(ended.contains("the run was interrupted") && !ended.contains("more time"), "{ended}");
     let few = render_aa(&AaResult { pairs: 19, different: 1, ..samples::aa() }, &style(80));
     assert!(few.contains("too few pairs") && !few.contains("within what chance"), "{few}");
     let out = render_twins(&[quiet, bad, none], false, &TableStyle::default());

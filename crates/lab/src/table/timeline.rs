@@ -14,7 +14,7 @@ pub fn render_timeline(name: &str, bill: &Bill, style: &TableStyle) -> String {
     let mut out = String::new();
     paragraph(&mut out, style, "", &format!("Request by request: {name}"), Tint::Strong);
     if bill.timeline.is_empty() {
-        paragraph(&mut out, style, "  ", "No commit was followed.", Tint::Plain);
+        paragraph(&mut out, style, "  ", "No commit was recorded.", Tint::Plain);
         return out;
     }
     for (index, commit) in bill.timeline.iter().enumerate() {
@@ -76,12 +76,12 @@ fn one(commit: &TimelineCommit, style: &TableStyle, out: &mut String) {
             out,
             style,
             &format!("  {mark} "),
-            "the acknowledgement: what is right of it came after",
+            "the acknowledgement: requests to the right of it came later",
             Tint::Dim,
         );
     }
     if requests.iter().any(|request| request.completed_ns.is_none()) {
-        paragraph(out, style, "  ? ", "not seen to complete before the next commit", Tint::Dim);
+        paragraph(out, style, "  ? ", "no completion was seen before the next commit", Tint::Dim);
     }
 }
 

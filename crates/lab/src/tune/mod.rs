@@ -116,12 +116,12 @@ pub fn tune(directory: &Path, keep: bool, stop: &AtomicBool) -> Result<TuneResul
 fn refuse_what_is_not_durable(site: &Site) -> Result<(), LabError> {
     let why = match (&site.memory, site.capabilities.mount.barriers) {
         (Some(memory), _) => format!("it is memory ({memory}), and nothing there survives a power loss"),
-        (None, Barriers::Off) => "it is mounted without barriers, so that a sync reaches no medium".into(),
+        (None, Barriers::Off) => "it is mounted without barriers, so a sync does not reach the medium".into(),
         (None, Barriers::On | Barriers::NotTold) => return Ok(()),
     };
     let directory = site.capabilities.directory.display();
     Err(LabError::Refused(format!(
-        "{directory}: there is no durable way to choose here: {why}; take another disk"
+        "{directory}: no way of writing is durable here: {why}; take another disk"
     )))
 }
 
@@ -239,7 +239,7 @@ fn decide(result: &mut TuneResult, base: usize, base_is_rule: bool) -> usize {
     let own = &result.candidates[base];
     if result.rounds < 2 * ROUNDS_MIN {
         result.sentence = format!(
-            "In {} s there were {} rounds, too few to tell ways apart: `{}` stays, {whose}.",
+            "In {} s there were {} rounds, too few to compare ways: `{}`, {whose}, stays.",
             TIME_MAX.as_secs(),
             result.rounds,
             own.name
@@ -269,7 +269,7 @@ fn decide(result: &mut TuneResult, base: usize, base_is_rule: bool) -> usize {
         }
         _ => {
             result.sentence = format!(
-                "`{}` commits 4 KiB in {:.0} us, and no other way is measurably faster: it stays, {whose} ({} rounds).",
+                "`{}`, {whose}, commits 4 KiB in {:.0} us, and no other way is measurably faster: it stays ({} rounds).",
                 own.name,
                 us(own),
                 result.rounds
@@ -281,7 +281,7 @@ fn decide(result: &mut TuneResult, base: usize, base_is_rule: bool) -> usize {
 
 fn figure(candidate: &Candidate) -> String {
     match (&candidate.invalid, candidate.per_commit_ns) {
-        (Some(reason), _) => format!("{}: not to be had: {reason}", candidate.name),
+        (Some(reason), _) => format!("{}: not available: {reason}", candidate.name),
         (None, Some(ns)) => format!("{}: {:.1} us per commit of 4 KiB", candidate.name, ns / 1000.0),
         (None, None) => format!("{}: not measured", candidate.name),
     }

@@ -1,20 +1,20 @@
-//! The rule for any log, on lines.
+//! The rule for any log, applied to lines.
 //!
-//! *Owns*: the judgement and its words. *May not touch*: programs, directories.
+//! *Owns*: the judgement and its messages. *May not touch*: programs, directories.
 
 use std::collections::HashSet;
 
-/// What was found in order.
+/// The counts of a state that keeps the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Judged {
     /// Lines that had to be there.
     pub(super) confirmed: u64,
-    /// Lines behind them.
+    /// Lines after them.
     pub(super) in_flight: u64,
 }
 
-/// Holds what a reader has `shown` against what is `certain` from earlier and the lines that this writer has `told`, of which
-/// `acknowledged` were so before the crash.
+/// Compares the lines that a reader has `shown` with those that are `certain` from earlier readings, followed by the lines that
+/// this writer has `told`. The first `acknowledged` of these came before the crash.
 ///
 /// # Errors
 /// Which promise is broken.
@@ -29,12 +29,11 @@ pub(super) fn judge(
     let expected = certain.iter().chain(told);
     for (index, line) in expected.enumerate() {
         let number = index + 1;
-        let why =
-            if index < certain.len() { "an earlier reading has shown it" } else { "it was acknowledged" };
+        let why = if index < certain.len() { "an earlier reading showed it" } else { "it was acknowledged" };
         match shown.get(index) {
             None if index < needed => {
                 return Err(format!(
-                    "line {number} is missing: {}; {why}, and {} lines are there",
+                    "line {number} is missing: {}; {why}, but only {} lines are there",
                     words(line),
                     shown.len()
                 ));
@@ -42,12 +41,12 @@ pub(super) fn judge(
             None => break,
             Some(found) if found == line => {}
             Some(found) if index < needed => {
-                return Err(format!("line {number} is {}, and not {}; {why}", words(found), words(line)));
+                return Err(format!("line {number} is {} instead of {}; {why}", words(found), words(line)));
             }
             // Acknowledged after the crash that made this state: it need not be there, but nothing else may be in its place.
             Some(found) => {
                 return Err(format!(
-                    "line {number} is {}, and the writer's next was {}",
+                    "line {number} is {}, but the writer's next was {}",
                     words(found),
                     words(line)
                 ));
@@ -61,7 +60,7 @@ pub(super) fn judge(
     }
 }
 
-/// A line as far as it is good to read.
+/// The beginning of a line, for a message.
 pub(super) fn words(line: &[u8]) -> String {
     const MOST: usize = 60;
     let text = String::from_utf8_lossy(&line[..line.len().min(MOST)]).into_owned();
@@ -91,7 +90,7 @@ mod tests {
             ("1 2", "3 4", 2, "1 2 3", "line 4 is missing"),
             ("1 2", "", 0, "1", "line 2 is missing"),
             ("1 2", "3 4", 2, "1 3 2 4", "line 2 is \"3\""),
-            ("1 2", "33 4", 2, "1 2 3 4", "line 3 is \"3\", and not \"33\"; it was acknowledged"),
+            ("1 2", "33 4", 2, "1 2 3 4", "line 3 is \"3\" instead of \"33\"; it was acknowledged"),
             ("1 2", "3", 1, "1 2 3 2", "line 4 is there twice"),
             ("1 2", "3", 1, "1 2 2 3", "line 3 is \"2\""),
             ("1", "2 3 4", 1, "1 2 4", "the writer's next was \"3\""),

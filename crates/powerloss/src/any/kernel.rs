@@ -1,4 +1,4 @@
-//! A place where the power goes: a real kernel file system on a disk in memory that records what reaches it.
+//! A place where the power is cut: a real kernel file system on a disk in memory that records what reaches it.
 //!
 //! *Owns*: the disk, its mounts, which states of its recording are shown. *May not touch*: the programs.
 
@@ -15,18 +15,18 @@ use crate::kernel::states::{Cut, Player, Subset, choose};
 /// How many states are shown of each writer.
 #[derive(Debug, Clone, Copy)]
 pub struct States {
-    /// With the power gone as soon as a line was read, and nothing kept that was not flushed.
+    /// Cut as soon as a line was read; nothing unflushed is kept.
     pub at_lines: usize,
-    /// At any moment, with any part of what was not flushed.
+    /// Cut at any moment; any part of the unflushed sectors is kept.
     pub sampled: usize,
-    /// Decides which.
+    /// Decides which states.
     pub seed: u64,
 }
 
 /// Real kernel file systems, each writer on a new one.
 #[derive(Debug)]
 pub struct PowerCut {
-    // The file system goes before the machine.
+    // The file system is dropped before the machine.
     running: Option<Running>,
     machine: Machine,
     kind: FsKind,
@@ -36,10 +36,10 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// A place with file systems of this kind; its work directory is in `parent`, and removed when this is dropped.
+    /// A place with file systems of this kind. Its work directory is in `parent` and is removed when this is dropped.
     ///
     /// # Errors
-    /// What is missing here, and what to do.
+    /// Names what is missing on this machine, and what to do.
     pub fn new(parent: &Path, kind: FsKind, states: States) -> Result<Self, String> {
         if let Some(why) = missing().or_else(|| missing_for(kind)) {
             return Err(why);
@@ -52,7 +52,7 @@ impl PowerCut {
         self.machine.target().join("any")
     }
 
-    /// Shows one state; whether more are wanted.
+    /// Shows one state; returns whether more are wanted.
     fn show(
         &self,
         cut: &Cut,
@@ -88,7 +88,7 @@ impl Place for PowerCut {
     }
 
     fn not_shown(&self) -> Vec<String> {
-        vec!["a second loss of power while it comes up; a writer that goes on behind what a loss of power left".into()]
+        vec!["a second power loss while the log is opened; a writer that continues after a power loss".into()]
     }
 
     fn ground(&mut self) -> Result<Ground, String> {
@@ -103,7 +103,7 @@ impl Place for PowerCut {
         let directory = self.directory();
         let fail = |error: std::io::Error| format!("{}: {error}", directory.display());
         std::fs::create_dir(&directory).map_err(fail)?;
-        // The directory itself is given, and no part of the test.
+        // The test gets the directory; its own name is not part of the test.
         for path in [directory.as_path(), self.machine.target()] {
             std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(fail)?;
         }
@@ -142,12 +142,12 @@ impl Place for PowerCut {
             let before = marks.partition_point(|mark| mark.0 <= place);
             let acknowledged = marks[before.saturating_sub(1)].1;
             let (subset, kept, name) = if is_harsh {
-                let name = "a line was read, and nothing was kept that was not flushed";
+                let name = "a line was read, nothing unflushed kept";
                 (Subset::None, cut.kept(Subset::None), name)
             } else {
                 let chosen = choose(&cut.units, 1, rng.u64(..)).into_iter().next();
                 let (subset, kept) = chosen.unwrap_or((Subset::None, cut.kept(Subset::None)));
-                (subset, kept, "any moment, any part of what was not flushed")
+                (subset, kept, "any moment, any part of the unflushed sectors kept")
             };
             if self.show(&cut, acknowledged, subset, &kept, name, look)?.is_break() {
                 break;

@@ -1,6 +1,6 @@
-//! The place that every machine has: a directory, and SIGKILL.
+//! The place that works on every machine: a directory, and SIGKILL.
 //!
-//! *Owns*: the directory, and when a new one is taken. *May not touch*: the programs.
+//! *Owns*: the directory, and when to begin a new one. *May not touch*: the programs.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,13 +10,13 @@ use inkstone_io::Capabilities;
 
 use super::place::{CrashState, Ground, Place};
 
-/// A directory whose writer is killed; what it has written stays in the page cache. The next writer goes on there, a few
-/// times, and then begins anew.
+/// A directory whose writer is killed; what it has written stays in the page cache. The next writers continue there, a few of
+/// them, and then one begins in a new directory.
 #[derive(Debug)]
 pub struct Killed {
     workdir: WorkDir,
     file_system: String,
-    /// How many writers go on in one directory.
+    /// How many writers follow each other in one directory.
     lives: u32,
     lived: u32,
     number: u32,
@@ -24,10 +24,10 @@ pub struct Killed {
 }
 
 impl Killed {
-    /// A directory of its own in `parent`, removed when this is dropped; `lives` writers, one after the other, share what is in it.
+    /// A directory of its own in `parent`, removed when this is dropped. `lives` writers use it, one after the other.
     ///
     /// # Errors
-    /// The directory could not be made.
+    /// The directory could not be created.
     pub fn new(parent: &Path, lives: u32) -> Result<Self, String> {
         let workdir = WorkDir::create(parent).map_err(|error| error.to_string())?;
         let capabilities = Capabilities::of(workdir.path()).map_err(|error| error.to_string())?;
@@ -46,7 +46,7 @@ impl Place for Killed {
     }
 
     fn not_shown(&self) -> Vec<String> {
-        vec!["loss of power: what a killed writer has written stays in the page cache".into()]
+        vec!["power loss: the writes of a killed writer stay in the page cache".into()]
     }
 
     fn ground(&mut self) -> Result<Ground, String> {
@@ -71,7 +71,7 @@ impl Place for Killed {
     }
 
     fn states(&mut self, look: &mut dyn FnMut(&CrashState) -> ControlFlow<()>) -> Result<(), String> {
-        // There is only one: whether more are wanted makes no difference.
+        // There is only one state: whether more are wanted makes no difference.
         let _ = look(&CrashState {
             directory: self.directory(),
             acknowledged: self.acknowledged,

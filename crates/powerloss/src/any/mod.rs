@@ -1,18 +1,18 @@
 //! Any log, database or file format: a program that writes, a program that reads, and crashes in between.
 //!
-//! *Owns*: what the two programs must do, the judgement, the rounds. *May not touch*: where a writer runs and how the power goes
+//! *Owns*: what the two programs must do, the judgement, the rounds. *May not touch*: where a writer runs and how it crashes
 //! ([`Place`]).
 //!
-//! **The writer** is given a directory. It makes one item after the other durable there, and for each prints one line on
-//! stdout when, and only when, the item is durable: flushed, no buffering. No two lines are the same. It goes on until it is
-//! killed, or ends with exit code 0. Started in a directory that an earlier writer has left, it goes on behind what is there.
+//! **The writer** gets a directory. It makes one item after the other durable there. For each it prints one line on stdout
+//! when, and only when, the item is durable, and flushes stdout. No two lines are the same. It continues until it is killed, or
+//! ends with exit code 0. Started in a directory that an earlier writer has left, it continues after the items that are there.
 //!
-//! **The reader** is given a directory. It prints the items that it finds, one line each, the same as the writer's, in order, and
-//! ends with exit code 0. In an empty directory it finds nothing.
+//! **The reader** gets a directory. It prints the items that it finds, one line each, the same as the writer's, in order, and
+//! ends with exit code 0. In an empty directory it prints nothing.
 //!
-//! **The rule**: after a crash the reader's lines begin with all lines that an earlier reading has shown, and behind them all that
-//! were acknowledged since: in order, whole, none twice. Behind those there may be lines that nobody was told of: items that were
-//! in flight.
+//! **The rule**: after a crash the reader's lines begin with all lines that an earlier reading has shown, followed by all that
+//! were acknowledged since: in order, whole, none twice. After those there may be lines that were not acknowledged: items that
+//! were in flight.
 
 mod judge;
 mod kernel;
@@ -34,12 +34,12 @@ use self::program::{Lines, Program, Written};
 use crate::certificate::{Certificate, Class, Violation, kernel};
 use crate::keep::keep;
 
-/// Why a run could not be made; no promise of the log under test is meant.
+/// Why a run was not possible. It says nothing about the log under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnyError {
-    /// One of the two commands is none that can be used: it does not start, or says nothing.
+    /// One of the two commands cannot be used: it does not start, or prints nothing.
     Command(String),
-    /// Something else that the lab needs and did not get.
+    /// The lab lacks something else that it needs.
     Other(String),
 }
 
@@ -61,15 +61,15 @@ pub struct AnyOptions {
     pub reader: String,
     /// How many writers are started.
     pub rounds: u32,
-    /// Decides when each is killed; the exact moments are the machine's.
+    /// Decides when each is killed; the exact moments depend on the machine.
     pub seed: u64,
-    /// A writer is killed after so many lines at most.
+    /// A writer is killed after at most this many lines.
     pub lines_max: u32,
-    /// How long a program may be silent (the writer) or take (the reader).
+    /// How long a writer may be silent, and how long a reader may take.
     pub limit: Duration,
     /// Where broken states are kept.
     pub keep_in: PathBuf,
-    /// The command that does the same again.
+    /// The command that repeats the run.
     pub command: String,
 }
 
@@ -82,16 +82,16 @@ pub struct AnyOutcome {
     pub kills: u64,
     /// Lines that were acknowledged.
     pub acknowledged: u64,
-    /// Lines that were read back from crash states, beyond those that nobody was told of.
+    /// Lines that had to be there and were read back from crash states.
     pub confirmed: u64,
-    /// Lines that were read back and nobody was told of.
+    /// Lines that were read back although they were not acknowledged.
     pub in_flight: u64,
 }
 
 /// Crashes writers until there were enough, a state broke the rule, or `stop` is set.
 ///
 /// # Errors
-/// A command that cannot be used, or what the place answers.
+/// A command that cannot be used, or an error of the place.
 pub fn run(options: &AnyOptions, place: &mut dyn Place, stop: &AtomicBool) -> Result<AnyOutcome, AnyError> {
     let began = Instant::now();
     let mut run = Run {
@@ -112,10 +112,10 @@ pub fn run(options: &AnyOptions, place: &mut dyn Place, stop: &AtomicBool) -> Re
         done += 1;
         run.round(done, place)?;
     }
-    // One that was stopped may not have come so far.
+    // A run that was stopped may have ended before the first line.
     if run.acknowledged == 0 && run.broken.is_empty() && !stop.load(Ordering::Relaxed) {
         return Err(AnyError::Command(format!(
-            "--writer acknowledged not one line in {done} rounds, so nothing was tested: {}",
+            "--writer acknowledged no line in {done} rounds, so nothing was tested: {}",
             options.writer
         )));
     }
@@ -126,16 +126,16 @@ struct Run<'a> {
     options: &'a AnyOptions,
     writer: Program,
     reader: Program,
-    /// What the last reading has shown of the log that goes on.
+    /// What the last reading has shown of the log that the next writer continues.
     certain: Vec<Vec<u8>>,
-    /// By name, how many were looked at.
+    /// How many were checked, by name.
     states: BTreeMap<String, u64>,
     broken: Vec<Violation>,
     kills: u64,
     acknowledged: u64,
     confirmed: u64,
     in_flight: u64,
-    /// From a writer's start to its first line, as it was seen last.
+    /// The time from a writer's start to its first line, as seen last.
     first_line: Option<Duration>,
 }
 
@@ -156,13 +156,13 @@ impl Run<'_> {
         self.first_line = written.first_line.or(self.first_line);
         if let Some(why) = &written.failed {
             if is_new && written.lines.is_empty() {
-                return Err(AnyError::Command(format!("{why}: nothing was acknowledged before it")));
+                return Err(AnyError::Command(format!("{why}; it had acknowledged nothing")));
             }
-            self.violation(number, &directory, &format!("the writer could not go on: {why}"));
+            self.violation(number, &directory, &format!("the writer could not continue: {why}"));
             return Ok(());
         }
         let mut failure = None;
-        // Every state of this round is held against the same.
+        // Every state of this round is compared with the same lines.
         let certain = std::mem::take(&mut self.certain);
         let mut look = |state: &CrashState| match self.look(number, state, &certain, &written) {
             Ok(()) if self.broken.is_empty() => ControlFlow::Continue(()),
@@ -218,8 +218,8 @@ impl Run<'_> {
     fn violation(&mut self, number: u32, directory: &Path, what: &str) {
         let name = format!("inkstone-any-broken-seed-{}-round-{number}", self.options.seed);
         let kept = match keep(directory, &self.options.keep_in, &name) {
-            Ok(kept) => format!("the directory as it is now is in {}", kept.display()),
-            Err(error) => format!("the directory could not be kept: {error}"),
+            Ok(kept) => format!("a copy of the directory is in {}", kept.display()),
+            Err(error) => format!("the directory could not be copied: {error}"),
         };
         self.broken.push(Violation {
             what: format!("round {number}: {what}; {kept}"),
@@ -259,7 +259,7 @@ impl Run<'_> {
     }
 }
 
-/// When a writer is killed: so many lines after its start, and so long after that.
+/// When a writer is killed: after this many lines, and this long after them.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     lines: u32,

@@ -1,4 +1,4 @@
-//! The two programs: started by the shell, listened to, killed with all that they have started.
+//! The two programs: the shell starts them, their output is read, and they are killed with everything that they have started.
 //!
 //! *Owns*: their processes. *May not touch*: what their lines mean.
 
@@ -15,14 +15,14 @@ use inkstone_host::{Signal, has_ended, signal_group};
 use super::{AnyError, Moment};
 
 const PLACEHOLDER: &str = "{dir}";
-/// So much of what a program complains is shown.
+/// A message of a program is shown up to this length.
 const COMPLAINT_BYTES: usize = 600;
-/// What the shell answers for a program that it cannot run, and for one that it cannot find.
+/// The shell's exit codes for a program that it cannot run, and for one that it cannot find.
 const CANNOT_START: [i32; 2] = [126, 127];
-/// After a kill the pipe ends at once, unless somebody else holds it.
+/// After a kill the pipe ends at once, unless another process holds it.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a writer has told.
+/// What a writer has printed, and how it ended.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Written {
     /// Whole lines.
@@ -31,23 +31,23 @@ pub(super) struct Written {
     pub(super) first_line: Option<Duration>,
     /// It had not ended by itself.
     pub(super) was_killed: bool,
-    /// It ended by itself, and not in order.
+    /// It ended by itself, with an error.
     pub(super) failed: Option<String>,
 }
 
 /// What a reader has found.
 #[derive(Debug, Clone)]
 pub(super) enum Lines {
-    /// So many lines.
+    /// These lines.
     Read(Vec<Vec<u8>>),
-    /// It ended with an error, or not at all.
+    /// It ended with an error, or did not end.
     Failed(String),
 }
 
 /// A command for the shell.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
-    /// The argument it came by.
+    /// The argument that named it.
     what: &'static str,
     command: String,
 }
@@ -56,7 +56,7 @@ impl Program {
     pub(super) fn new(what: &'static str, command: &str) -> Result<Self, AnyError> {
         if !command.contains(PLACEHOLDER) {
             return Err(AnyError::Command(format!(
-                "{what} {command:?} does not say where the directory goes: put {PLACEHOLDER} there"
+                "{what} {command:?} has no place for the directory: put {PLACEHOLDER} there"
             )));
         }
         Ok(Self { what, command: command.to_owned() })
@@ -64,12 +64,12 @@ impl Program {
 
     fn start(&self, directory: &Path) -> Result<Group, AnyError> {
         let Some(directory) = directory.to_str() else {
-            return Err(AnyError::Other(format!("{} is no text that a shell takes", directory.display())));
+            return Err(AnyError::Other(format!("the shell cannot take the path {}", directory.display())));
         };
         let quoted = format!("'{}'", directory.replace('\'', r"'\''"));
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(self.command.replace(PLACEHOLDER, &quoted));
-        // A group of its own: the kill is to reach all that it starts.
+        // A group of its own, so that the kill reaches everything that it starts.
         shell.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = shell.spawn();
         let mut child = child.map_err(|error| self.fault(&format!("cannot be started: sh: {error}")))?;
@@ -102,7 +102,7 @@ impl Program {
         }
     }
 
-    /// Starts a writer and kills it at its moment; `told` hears the number of whole lines after each.
+    /// Starts a writer and kills it at its moment; `told` gets the number of whole lines after each line.
     pub(super) fn write(
         &self,
         directory: &Path,
@@ -128,7 +128,7 @@ impl Program {
                     let complaint =
                         group.end(Duration::ZERO).map_or(String::new(), |(_, complaint)| complaint);
                     return Err(self.fault(&format!(
-                        "has said nothing for {limit:?}, after {} lines: each is to be flushed when its item is durable{}",
+                        "has printed nothing for {limit:?}, after {} lines: it must flush each line when its item is durable{}",
                         written.lines.len(),
                         said(&complaint)
                     )));
@@ -144,7 +144,7 @@ impl Program {
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(self.fault(
-                        "was killed, and something that it has started still holds its stdout: it must not leave the process group",
+                        "was killed, but a process that it started still holds its stdout: that must not leave the process group",
                     ));
                 }
             }
@@ -158,7 +158,7 @@ impl Program {
         Ok(written)
     }
 
-    /// Starts a reader and takes what it finds.
+    /// Starts a reader and collects its lines.
     pub(super) fn read(&self, directory: &Path, limit: Duration) -> Result<Lines, AnyError> {
         let until = Instant::now() + limit;
         let mut group = self.start(directory)?;
@@ -168,13 +168,13 @@ impl Program {
                 Ok(line) => lines.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
-                    return Ok(Lines::Failed(format!("it has not ended after {limit:?}")));
+                    return Ok(Lines::Failed(format!("it did not end within {limit:?}")));
                 }
             }
         }
         let left = until.saturating_duration_since(Instant::now());
         let Some((status, complaint)) = group.end(left) else {
-            return Ok(Lines::Failed(format!("it has not ended after {limit:?}")));
+            return Ok(Lines::Failed(format!("it did not end within {limit:?}")));
         };
         self.check_started(status, &complaint)?;
         if !status.success() {
@@ -182,7 +182,7 @@ impl Program {
         }
         let number = lines.len();
         if lines.last().is_some_and(|line| !line.ends_with(b"\n")) {
-            return Err(self.fault(&format!("ends inside line {number}: each item is a line with its end")));
+            return Err(self.fault(&format!("ends inside line {number}: each item must be a whole line")));
         }
         lines.iter_mut().for_each(|line| line.truncate(line.len() - 1));
         Ok(Lines::Read(lines))
@@ -190,14 +190,14 @@ impl Program {
 }
 
 fn said(complaint: &str) -> String {
-    if complaint.is_empty() { String::new() } else { format!(", and said {complaint:?}") }
+    if complaint.is_empty() { String::new() } else { format!(", with the message {complaint:?}") }
 }
 
-/// The first words: what comes behind them is often where in the program it was.
+/// The first bytes of a message: what follows is often a backtrace.
 fn first_bytes(mut pipe: impl Read) -> String {
     let mut first = Vec::new();
     let mut piece = [0; 4096];
-    // Read to its end all the same: a full pipe would hold the program up.
+    // Read to the end all the same: a full pipe would block the program.
     while let Ok(count @ 1..) = pipe.read(&mut piece) {
         let room = COMPLAINT_BYTES.saturating_sub(first.len());
         first.extend_from_slice(&piece[..count.min(room)]);
@@ -205,7 +205,7 @@ fn first_bytes(mut pipe: impl Read) -> String {
     String::from_utf8_lossy(&first).trim().to_owned()
 }
 
-/// A program with all that it has started; killed when it is let go.
+/// A program with everything that it has started; killed when it is dropped.
 struct Group {
     child: Child,
     heard: Receiver<Vec<u8>>,
@@ -214,20 +214,20 @@ struct Group {
 }
 
 impl Group {
-    /// Kills every process of the group. The leader was not waited for, so the number is still its own.
+    /// Kills every process of the group. Nobody has waited for the leader yet, so the number is still its own.
     fn kill(&mut self) {
         if !self.is_over {
-            // It fails only when nobody is left.
+            // It fails only when no process is left.
             let _ = signal_group(self.child.id(), Signal::Kill);
         }
     }
 
-    /// Waits for so long, then kills what is left. What it answered and complained; `None`: it had not ended in time, though
-    /// it was given some.
+    /// Waits this long, then kills what is left. Returns the exit status and the message; `None`: it had not ended in time,
+    /// although it was given some.
     fn end(&mut self, within: Duration) -> Option<(ExitStatus, String)> {
         let until = Instant::now() + within;
         let id = self.child.id();
-        // Not waited for before what it has started is killed too: until then the group's number is its own.
+        // The leader is reaped only after the whole group is killed: until then the group's number is its own.
         while !has_ended(id).unwrap_or(true) && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(200));
         }

@@ -1,6 +1,6 @@
-//! States that a power cut leaves of a disk that had failed: on a sound disk, mounted, and the log in it compared.
+//! States that a power cut leaves of a disk that had failed. Each is put on a sound disk and mounted, and its log is compared.
 //!
-//! *Owns*: which states, mounting them, mending a file system first where it asks for it. *May not touch*: what is allowed
+//! *Owns*: which states, mounting them, repairing a file system first where it needs that. *May not touch*: what is allowed
 //! (`told.rs`).
 
 use std::path::Path;
@@ -15,12 +15,12 @@ use crate::kernel::machine::{FsKind, Machine, Running, run};
 use crate::kernel::recording::{Entry, Recording};
 use crate::kernel::states::{Player, choose};
 
-/// What was looked at.
+/// What was checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Looked {
     /// States that were mounted, opened and compared.
     pub states: u64,
-    /// Of these, file systems that only came up after a repair.
+    /// Of these, file systems that mounted only after a repair.
     pub repaired: u64,
 }
 
@@ -33,13 +33,13 @@ pub struct Left<'a> {
     pub options: &'a Options,
     /// Everything that reached the disk.
     pub recording: &'a Recording,
-    /// Everything that was said.
+    /// Every line of the process that used the log.
     pub lines: &'a [Line],
     /// The entry at which the disk began to fail.
     pub from: usize,
 }
 
-/// Leaves out what reached the disk's cache and was lost there with a flush that failed.
+/// Leaves out what reached the disk's cache and was lost there when a flush failed.
 pub fn without_dropped(recording: &Recording) -> Recording {
     let mut entries: Vec<Entry> = Vec::new();
     let mut durable = 0;
@@ -63,8 +63,8 @@ pub fn without_dropped(recording: &Recording) -> Recording {
     Recording { entries }
 }
 
-/// Looks at states of `recording`: at its end with nothing that was not flushed, and `sampled` others, there and at places after the
-/// entry `from`.
+/// Checks states of `recording`: its end with nothing unflushed kept, and `sampled` others, there and at places after the entry
+/// `from`.
 ///
 /// # Errors
 /// Which promise is broken, and in which state.
@@ -85,7 +85,7 @@ pub fn judge(machine: &Machine, left: &Left<'_>, sampled: usize, seed: u64) -> R
             _ => None,
         });
         let told = Told::by(lines, heard.unwrap_or(0));
-        // The harshest one for sure, at the end.
+        // The harshest state, always included: the end with nothing unflushed.
         let is_last = index + 1 == places.len();
         let chosen = choose(&cut.units, 1, rng.u64(..));
         let none = vec![false; cut.units.len()];
@@ -105,7 +105,7 @@ pub fn judge(machine: &Machine, left: &Left<'_>, sampled: usize, seed: u64) -> R
     Ok(looked)
 }
 
-/// Mounts a state, opens the log, compares it, appends to it. Whether the file system had to be repaired first.
+/// Mounts a state, opens the log, compares it, appends to it. Returns whether the file system had to be repaired first.
 fn look(
     machine: &Machine,
     kind: FsKind,
@@ -117,19 +117,20 @@ fn look(
     let (running, repaired) = come_up(machine, kind, &disk)?;
     let path = machine.target().join("log");
     let open = || Log::open(&path, options.clone());
-    let log = open().map_err(|error| format!("it does not open: {error}; there are {}", files(&path)))?;
+    let log =
+        open().map_err(|error| format!("the log does not open: {error}; its files: {}", files(&path)))?;
     told.check(&log)?;
-    // A file system that was filled at this moment gets its room back: then it must go on. btrfs gives blocks back with its
-    // next commit, and until then may say that there are none.
+    // A file system that was full at this moment gets its room back: then the log must continue. btrfs frees blocks with its
+    // next commit, and until then may report that there are none.
     if std::fs::remove_file(machine.target().join("ballast")).is_ok() {
         run("sync", &["-f"], machine.target(), |_| true)?;
     }
     let last = log.last().get();
-    let lsn = log.append_durable(b"it goes on").map_err(|error| format!("it takes no more: {error}"))?;
+    let lsn = log.append_durable(b"it goes on").map_err(|error| format!("an append fails: {error}"))?;
     if lsn.get() != last + 1 {
-        return Err(format!("after {last} comes {lsn}"));
+        return Err(format!("LSN {lsn} follows LSN {last}"));
     }
-    log.close().map_err(|error| format!("it does not close: {error}"))?;
+    log.close().map_err(|error| format!("the log does not close: {error}"))?;
     running.shut_down()?;
     Ok(repaired)
 }
@@ -154,14 +155,14 @@ fn come_up(machine: &Machine, kind: FsKind, disk: &Disk) -> Result<(Running, boo
     let device = machine.attach(disk)?;
     match kind {
         FsKind::Xfs => run("xfs_repair", &["-L"], device.path(), |_| true)?,
-        FsKind::Btrfs => return Err(format!("the file system does not come up: {why}")),
+        FsKind::Btrfs => return Err(format!("the file system does not mount: {why}")),
         _ => run("e2fsck", &["-fy"], device.path(), |_| true)?,
     }
     device.detach().map_err(|error| error.to_string())?;
     let again = machine.boot(disk, kind);
     again
         .map(|running| (running, true))
-        .map_err(|again| format!("the file system does not come up: {why}; repaired: {again}"))
+        .map_err(|again| format!("the file system does not mount: {why}; nor after a repair: {again}"))
 }
 
 #[cfg(test)]

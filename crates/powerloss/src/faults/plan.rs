@@ -1,6 +1,6 @@
 //! The faults, and arming a disk with one.
 //!
-//! *Owns*: what each means in rules of a disk. *May not touch*: when it is armed.
+//! *Owns*: the rules of a disk for each fault. *May not touch*: when it is armed.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,18 +16,18 @@ named_choice! {
     /// What goes wrong.
     Fault, "fault" {
         WriteData = "write-data", "EIO for one write to the log's blocks";
-        WriteDataForEver = "write-data-for-ever", "EIO for each write to the log's blocks, from one on";
+        WriteDataForEver = "write-data-for-ever", "EIO for each write to the log's blocks, from some moment on";
         WriteMetadata = "write-metadata", "EIO for one write elsewhere on the disk";
         WriteMetadataForEver = "write-metadata-for-ever", "EIO for each write elsewhere on the disk";
-        WriteNth = "write-nth", "EIO for one write, whatever it is";
+        WriteNth = "write-nth", "EIO for one write of any kind";
         ReadData = "read-data", "EIO for each read of the log's blocks";
-        FlushOnce = "flush-once", "EIO for one flush; what the disk's cache holds, the next flush saves";
-        FlushOnceDrops = "flush-once-drops", "EIO for one flush, and the disk's cache is lost; the next flush says that all is well";
-        FlushForEver = "flush-for-ever", "EIO for each flush, from one on";
+        FlushOnce = "flush-once", "EIO for one flush; the next flush still writes the disk's cache";
+        FlushOnceDrops = "flush-once-drops", "EIO for one flush, and the disk's cache is lost; the next flush succeeds";
+        FlushForEver = "flush-for-ever", "EIO for each flush, from some moment on";
         FlushSlow = "flush-slow", "flushes take 300 ms for a while";
         DiskFull = "disk-full", "the disk below takes no new block: ENOSPC";
-        FileSystemFull = "file-system-full", "the file system has no room, then it has";
-        Dead = "dead", "each write and each flush fails, from one moment on";
+        FileSystemFull = "file-system-full", "the file system is full for a while";
+        Dead = "dead", "each write and each flush fails, from some moment on";
     }
 }
 
@@ -43,13 +43,13 @@ impl Fault {
         matches!(self, WriteData | WriteDataForEver | WriteMetadata | WriteMetadataForEver | WriteNth)
     }
 
-    /// Whether the log relies on a disk not to do this: then what is lost is counted, and is no violation. A flush that fails
-    /// may have been another's: of the log's own thread, of the file system's journal, of another program; the log is not told.
+    /// Whether the log relies on a disk not to do this: then a loss is counted, and is not a violation. The flush that fails may
+    /// belong to another thread of the log, to the file system's journal or to another program, and the log does not learn of it.
     pub fn is_beyond_assumptions(self) -> bool {
         self == Self::FlushOnceDrops
     }
 
-    /// Whether the disk itself does what is wrong.
+    /// Whether the disk itself fails (and not the file system above it).
     pub fn is_below(self) -> bool {
         self != Self::FileSystemFull
     }
@@ -58,13 +58,13 @@ impl Fault {
 /// Which sectors hold the files of the log in `directory` now.
 ///
 /// # Errors
-/// What the operating system answers.
+/// Errors of the operating system.
 pub fn sectors_of_log(directory: &Path) -> Result<Vec<Range<u64>>, String> {
     let fail = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut ranges = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(|error| fail(directory, &error))? {
         let path = entry.map_err(|error| fail(directory, &error))?.path();
-        // Taken away by the log in the meantime.
+        // Removed by the log in the meantime.
         let Ok(file) = std::fs::File::open(&path) else { continue };
         let map = ExtentMap::of(&file, &path).map_err(|error| error.to_string())?;
         let sector = SECTOR_BYTES as u64;
@@ -87,7 +87,7 @@ fn gaps(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     gaps
 }
 
-/// Arms a disk on which the log has these sectors. `skip`: so many requests of that kind pass first.
+/// Arms a disk on which the log has these sectors. `skip`: this many requests of that kind pass first.
 pub fn arm(fault: Fault, disk: &Disk, log: &[Range<u64>], skip: u64) {
     let rule = |on, effect| Rule { skip, ..Rule::every(on, effect) };
     let blocks = disk.image().blocks();
@@ -105,7 +105,7 @@ pub fn arm(fault: Fault, disk: &Disk, log: &[Range<u64>], skip: u64) {
             Fault::WriteNth => vec![Rule::every(Access::Write, Effect::Error).once_after(skip)],
             Fault::ReadData => within(log, &Rule::every(Access::Read, Effect::Error)),
             Fault::FlushOnce => vec![Rule::every(Access::Flush, Effect::Error).once_after(skip)],
-            // What was flushed before must be known: one flush goes well.
+            // What was flushed before must be known: one flush succeeds.
             Fault::FlushOnceDrops => vec![Rule::every(Access::Flush, Effect::Error).once_after(skip + 1)],
             Fault::FlushForEver => vec![rule(Access::Flush, Effect::Error)],
             Fault::FlushSlow => {
@@ -119,7 +119,7 @@ pub fn arm(fault: Fault, disk: &Disk, log: &[Range<u64>], skip: u64) {
     });
 }
 
-/// The disk is sound again. Says how often something went wrong.
+/// Makes the disk sound again. Returns how often the fault occurred.
 pub fn mend(disk: &Disk) -> u64 {
     disk.change_faults(|faults| {
         let fired = faults.fired;

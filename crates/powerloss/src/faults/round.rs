@@ -1,4 +1,4 @@
-//! One use of a log with one fault: on a new disk, until the power goes.
+//! One use of a log with one fault: on a new disk, until the power is cut.
 //!
 //! *Owns*: the order of these steps. *May not touch*: what a fault is, what is right.
 
@@ -18,7 +18,7 @@ use crate::kernel::record::Program;
 
 /// Acknowledgements before the disk is armed; drawn up to here.
 const BEFORE_MAX: usize = 40;
-/// Acknowledgements after that with which the log has not met the fault.
+/// After this many further acknowledgements the log has not noticed the fault.
 const AFTER: usize = 150;
 /// The same for a file system without room.
 const AFTER_WHEN_FULL: usize = 6000;
@@ -39,13 +39,13 @@ pub struct Round {
 /// What came of it.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// How often the disk, or the full file system, did wrong.
+    /// How often the fault occurred, in the disk or as a full file system.
     pub fired: u64,
-    /// How the log met it.
+    /// How the log handled it.
     pub met: Met,
     /// Acknowledged appends.
     pub acknowledged: u64,
-    /// Flushes that the disk was asked for between the poison and the log's closing, by whomever.
+    /// Flushes that the disk got between the poison and the log's closing, from anyone.
     pub flushes_after: u64,
     /// What the power cut left.
     pub looked: Looked,
@@ -57,11 +57,11 @@ impl Outcome {
     /// One word for it.
     pub fn word(&self) -> &'static str {
         if self.fired == 0 {
-            "did not come to pass"
+            "fault did not occur"
         } else if self.met.poison.is_some() {
             "poisoned"
         } else if self.met.no_room > 0 && self.met.went_on {
-            "refused, then went on"
+            "refused, then continued"
         } else if self.met.no_room > 0 {
             "refused"
         } else if !self.met.refused_openings.is_empty() {
@@ -69,12 +69,12 @@ impl Outcome {
         } else if self.met.unreadable.is_some() {
             "reading refused"
         } else {
-            "not met"
+            "not noticed"
         }
     }
 }
 
-/// Uses a log, lets the fault come, mends the disk, opens the log again, cuts the power, and looks.
+/// Uses a log, lets the fault occur, makes the disk sound, reopens the log, cuts the power, and checks what is left.
 ///
 /// # Errors
 /// Nothing could be tried at all: no file system, no process.
@@ -89,7 +89,7 @@ pub fn round(machine: &Machine, program: &Program, round: &Round, sampled: usize
     let mut outcome = Outcome::default();
     let mut armed_at = 0;
     let lived = live(&mut watched, &disk, round, &directory, &mut outcome, &mut armed_at);
-    // Sound before anything is waited for.
+    // The disk must be sound before anything waits for it.
     outcome.fired = outcome.fired.max(mend(&disk));
     let recording = disk.take_recording();
     let lines = std::mem::take(&mut watched.lines);
@@ -120,7 +120,7 @@ pub fn round(machine: &Machine, program: &Program, round: &Round, sampled: usize
     Ok(outcome)
 }
 
-/// From the first opening to the moment at which the power goes.
+/// From the first opening to the power cut.
 fn live(
     watched: &mut Watched,
     disk: &Disk,
@@ -170,7 +170,7 @@ fn under_fault(
             Line::Rests => break,
             line if is_acknowledgement(line) => {
                 acknowledged += 1;
-                // A full file system is met when the log wants its next segment, and it may have some in store.
+                // The log notices a full file system when it needs its next segment, and it may have some ready.
                 let enough = match fault {
                     Fault::FileSystemFull if no_room == 0 => AFTER_WHEN_FULL,
                     _ => AFTER,

@@ -1,6 +1,6 @@
 //! All faults on all file systems, and the certificates.
 //!
-//! *Owns*: how many of which, counting what came of them. *May not touch*: what one round does.
+//! *Owns*: how many rounds of which faults, counting their outcomes. *May not touch*: what one round does.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,12 +20,12 @@ use crate::kernel::machine::{FsKind, Machine, missing, missing_for};
 use crate::kernel::record::Program;
 use crate::kernel::spec::Way;
 
-/// After so many violations on one file system the rest would say the same.
+/// After this many violations on one file system the rest would show the same.
 const VIOLATIONS_MAX: usize = 8;
 /// Threads that use the log, in turn.
 const THREADS: [u32; 2] = [1, 4];
 
-/// What is to be done.
+/// What to run.
 #[derive(Debug, Clone)]
 pub struct Campaign {
     /// On these file systems.
@@ -36,7 +36,7 @@ pub struct Campaign {
     pub ways: Vec<Way>,
     /// Uses of a log with each fault on each file system.
     pub rounds: u64,
-    /// States that are looked at after each, besides the harshest one.
+    /// States that are checked after each, besides the harshest one.
     pub sampled: usize,
     /// The first round's.
     pub seed: u64,
@@ -48,12 +48,12 @@ pub struct Campaign {
     pub mistake: Option<Mistake>,
 }
 
-/// What came of one fault on one file system.
+/// The outcomes of one fault on one file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Rounds by what came of them.
+    /// Rounds by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// Rounds in which the fault came to pass.
+    /// Rounds in which the fault occurred.
     pub fired: u64,
     /// Appends that were acknowledged.
     pub acknowledged: u64,
@@ -61,13 +61,13 @@ pub struct Tally {
     pub states: u64,
     /// Of these, after a repair of the file system.
     pub repaired: u64,
-    /// Openings on the mended disk or the bad one, in the file system as the fault left it, that went well.
+    /// Openings that succeeded, on the sound disk or the bad one, in the file system as the fault left it.
     pub openings: u64,
-    /// And that were refused.
+    /// Such openings that were refused.
     pub refused_openings: u64,
     /// Rounds in which durable records could not be read from the file system as it was.
     pub unreadable: u64,
-    /// Flushes that reached the disk after a poison and before the closing, by whomever.
+    /// Flushes that reached the disk after a poison and before the closing, by anyone.
     pub flushes_after: u64,
     /// Rounds in which something was broken. They are violations, unless the log relies on a disk not to fail so.
     pub broken_rounds: u64,
@@ -101,10 +101,10 @@ impl Tally {
             let causes = list(&mut self.causes.iter().map(|(cause, count)| (cause.as_str(), *count)));
             words += &format!(" (poison: {causes})");
         }
-        words += &format!("; {} acknowledged; opened again {} times", self.acknowledged, self.openings);
+        words += &format!("; {} acknowledged; reopened {} times", self.acknowledged, self.openings);
         for (count, what) in [
             (self.refused_openings, "refused"),
-            (self.unreadable, "unreadable until the power went"),
+            (self.unreadable, "unreadable until the power cut"),
             (self.repaired, "repaired first"),
             (self.flushes_after, "flushes after the poison"),
             (self.broken_rounds, "rounds with promises broken"),
@@ -117,16 +117,16 @@ impl Tally {
     }
 }
 
-/// What is told while it runs.
+/// Gets a line now and then while it runs.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);
 
 /// A file system's certificate, and the counts of each fault.
 pub type Shown = (Certificate, BTreeMap<Fault, Tally>);
 
-/// Runs it. What cannot run says so in its certificate.
+/// Runs it. A part that cannot run is named in its certificate.
 ///
 /// # Errors
-/// The place to work in cannot be made, or taken away again.
+/// The work directory cannot be created or removed.
 pub fn run(campaign: &Campaign, stop: &AtomicBool, progress: Progress<'_>) -> Result<Vec<Shown>, String> {
     let mut shown = Vec::new();
     for &kind in &campaign.kinds {
@@ -168,7 +168,7 @@ fn one_kind(
     let ways = campaign.ways.iter().filter(|way| way.access() == Access::Buffered || kind.has_direct());
     let ways: Vec<_> = ways.copied().collect();
     if ways.is_empty() {
-        certificate.not_run.push(format!("{kind}: none of these strategies is to be had there"));
+        certificate.not_run.push(format!("{kind}: it has none of these strategies"));
         return Ok(());
     }
     for number in 0..campaign.rounds {
@@ -178,7 +178,7 @@ fn one_kind(
                 return Ok(());
             }
             let seed = campaign.seed + number;
-            // By the seed alone, so that one round can be done again by itself.
+            // By the seed alone, so that one round can be repeated by itself.
             let turn = seed as usize + Fault::ALL.iter().position(|known| *known == fault).unwrap_or(0);
             let usage = Use {
                 way: ways[turn % ways.len()],

@@ -1,4 +1,4 @@
-//! What somebody who used the log was told, as a rule for what must be found.
+//! What the log promised to the process that used it, as a rule for what must be found.
 //!
 //! *Owns*: reading the lines, what they contradict by themselves, comparing a log with them. *May not touch*: how a log comes to be
 //! opened.
@@ -13,24 +13,24 @@ use super::worker::author;
 /// Errors that a disk or a file system may give for a fault below: EIO, ENOSPC, EROFS, ESHUTDOWN, EUCLEAN.
 const ERRNOS: [i32; 5] = [5, 28, 30, 108, 117];
 
-/// What was told by some moment.
+/// What the log had promised by some moment.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
-    /// By LSN: whose record it is. Each of these must be there, or was given up.
+    /// By LSN: whose record it is. Each of these must be there, unless it was truncated.
     pub acknowledged: BTreeMap<u64, (u32, u32)>,
     /// Up to here every record must be there.
     pub at_least: u64,
-    /// Everything before it was given up.
+    /// Everything before it was truncated.
     first: u64,
     /// Calls of `truncate_before` that may have happened.
     firsts: BTreeSet<u64>,
-    /// Records that somebody began to append; a later one of the same thread is there only if the earlier are, but for those
-    /// that were refused.
+    /// Records whose append began. A later one of the same thread is there only if the earlier ones are, except those that were
+    /// refused.
     begun: BTreeSet<(u32, u32)>,
 }
 
 impl Told {
-    /// By the first `count` lines; what may be there besides comes from all lines, since a line comes later than its call.
+    /// From the first `count` lines. What may be there besides comes from all lines, since a line comes later than its call.
     pub fn by(lines: &[Line], count: usize) -> Self {
         let mut told = Self { first: 1, ..Self::default() };
         let mut lsns = HashMap::new();
@@ -62,7 +62,7 @@ impl Told {
                 _ => {}
             }
         }
-        // What was durable for somebody else's sake was no less so.
+        // A record that became durable by another call is durable too.
         let at_least = told.at_least;
         for (lsn, who) in lsns.into_iter().filter(|(lsn, _)| *lsn <= at_least) {
             told.acknowledged.entry(lsn).or_insert(who);
@@ -77,12 +77,12 @@ impl Told {
     pub fn check<D: Directory>(&self, log: &Log<D>) -> Result<(), String> {
         let (first, last) = (log.first().get(), log.last().get());
         if first != self.first && !(first > self.first && self.firsts.contains(&first)) {
-            return Err(format!("the first is {first}; given up was what is before {}", self.first));
+            return Err(format!("the first LSN is {first}, but the log was truncated before {}", self.first));
         }
         if last < self.at_least {
             let lost = self.acknowledged.range(last + 1..).count();
             return Err(format!(
-                "{} were acknowledged and {last} are there: {lost} acknowledged records lost",
+                "LSN {} was acknowledged, but the last is {last}: {lost} acknowledged records are lost",
                 self.at_least
             ));
         }
@@ -91,40 +91,40 @@ impl Told {
         for record in log.reader().records(log.first()) {
             let record = record.map_err(|error| format!("LSN {next} cannot be read: {error}"))?;
             if record.lsn.get() != next {
-                return Err(format!("LSN {} where {next} was to come", record.lsn));
+                return Err(format!("LSN {} instead of {next}", record.lsn));
             }
             let who = author(&record.bytes).ok_or_else(|| {
                 format!("LSN {next} holds {} bytes that nobody appended", record.bytes.len())
             })?;
             if self.acknowledged.get(&next).is_some_and(|wanted| *wanted != who) {
-                return Err(format!("LSN {next} holds another record than the one that was acknowledged"));
+                return Err(format!("LSN {next} holds another record than the acknowledged one"));
             }
             if !self.begun.contains(&who) || !seen.insert(who) {
                 return Err(format!(
-                    "LSN {next} holds record {who:?}, which was not appended or is there twice"
+                    "LSN {next} holds record {who:?}, which was not appended, or is there twice"
                 ));
             }
             next += 1;
         }
         if next != last + 1 {
-            return Err(format!("the log says that {last} is its last, and shows {}", next - 1));
+            return Err(format!("the log says that its last LSN is {last}, but shows {}", next - 1));
         }
         Ok(())
     }
 }
 
-/// What the lines show of how the log met the fault.
+/// What the lines show of how the log handled the fault.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Met {
     /// The first poison.
     pub poison: Option<Refusal>,
-    /// Refused for want of room.
+    /// Calls that were refused because the disk was full.
     pub no_room: u64,
     /// Acknowledged after that.
     pub went_on: bool,
     /// Openings that were refused.
     pub refused_openings: Vec<Refusal>,
-    /// Openings that were not, but for the first.
+    /// Openings that succeeded, without the first.
     pub openings: u64,
     /// The durable records could not all be read.
     pub unreadable: Option<Refusal>,
@@ -132,13 +132,13 @@ pub struct Met {
     pub broken: Vec<String>,
 }
 
-/// What a file system may do in the mount in which its disk failed, and the log cannot help.
+/// What a file system may do in the mount in which its disk failed; the log cannot prevent it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Excuses {
-    /// Reads fail: it has shut itself down, or the fault is one of reads.
+    /// Reads fail: it has shut itself down, or the fault is about reads.
     pub reads_fail: bool,
-    /// It shows old bytes of a file whose new ones are in its journal: with data=journal, when the write that brings them home
-    /// failed (example `old_bytes`). The log says "corrupt", as it must; after the next mount everything is there.
+    /// It shows old bytes of a file whose new ones are in its journal: with data=journal, when the write to their own place failed
+    /// (example `old_bytes`). The log reports damage, as it must; after the next mount everything is there.
     pub shows_old_bytes: bool,
 }
 
@@ -165,7 +165,7 @@ pub fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
                         && !(*call == Call::Wait && is_durable(&poison, *lsn)) =>
                 {
                     met.broken.push(format!(
-                        "thread {thread}: {call} {number} gave {lsn}, and was begun after somebody had been told of the poison"
+                        "thread {thread}: {call} {number} returned LSN {lsn}, although it began after a call had returned the poison"
                     ));
                 }
                 Call::Append | Call::Sync => met.went_on |= met.no_room > 0,
@@ -176,7 +176,7 @@ pub fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
                 met.refused(*thread, *call, *number, why, &mut poison, directory, excuses);
             }
             Line::Shown(_, last) if *last < acknowledged => met.broken.push(format!(
-                "opened again without a loss of power, {acknowledged} were acknowledged and {last} are there"
+                "reopened without a power loss, LSN {acknowledged} was acknowledged, but the last is {last}"
             )),
             Line::Shown(..) | Line::Rests => {}
         }
@@ -184,7 +184,7 @@ pub fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
     met
 }
 
-/// Whether it was durable when the poison came: who waits for it later is told so all the same.
+/// Whether it was durable when the log was poisoned: a later wait for it succeeds all the same.
 fn is_durable(poison: &Option<Refusal>, lsn: u64) -> bool {
     poison.as_ref().is_some_and(|poison| lsn <= poison.durable)
 }
@@ -212,12 +212,12 @@ impl Met {
             }
             (Call::Open, _) if number > 0 => self.refused_openings.push(why.clone()),
             (Call::Read, Class::Io) if excuses.reads_fail => self.unreadable = Some(why.clone()),
-            (Call::Read, _) => self.broken.push(format!("what is durable cannot be read: {words}")),
+            (Call::Read, _) => self.broken.push(format!("durable records cannot be read: {words}")),
             (_, Class::NoRoom) => self.no_room += 1,
             (_, Class::Poisoned) => {
                 let first = poison.get_or_insert_with(|| why.clone());
                 if *first != *why {
-                    self.broken.push(format!("another cause than the first, {:?}: {words}", first.text));
+                    self.broken.push(format!("another cause than the first one, {:?}: {words}", first.text));
                 }
                 if !ERRNOS.contains(&why.errno)
                     || why.operation.is_empty()
@@ -227,13 +227,13 @@ impl Met {
                 }
                 self.poison.get_or_insert_with(|| why.clone());
             }
-            // A reason that is no poison, and says so: the log is as it was.
+            // A refusal without poison: the log is as before.
             (Call::Open | Call::TruncateBefore | Call::Append | Call::Gather, Class::Io)
                 if ERRNOS.contains(&why.errno) =>
             {
                 self.refused_openings.push(why.clone());
             }
-            _ => self.broken.push(format!("an error of no expected kind: {words}")),
+            _ => self.broken.push(format!("an unexpected kind of error: {words}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Starting the process that uses the log, hearing it, and noticing that it hangs.
+//! Starting the process that uses the log, reading its lines, and noticing that it hangs.
 //!
 //! *Owns*: the process and the clock. *May not touch*: what its lines mean.
 
@@ -14,12 +14,12 @@ use super::worker::Use;
 use crate::kernel::disk::Disk;
 use crate::kernel::record::Program;
 
-/// A call from which nothing is heard for so long hangs: the slowest disk here answers within a second.
+/// A call hangs when no line comes for this long: the slowest disk here answers within a second.
 const HANGS_AFTER: Duration = Duration::from_secs(45);
-/// So long a killed process may take to be gone, once its disk is sound.
+/// A killed process may take this long to end, once its disk is sound.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
-/// The process, with everything that it has said. Dropped, it is killed; first make its disk sound.
+/// The process, with all its lines. Dropping it kills it; first make its disk sound.
 #[derive(Debug)]
 pub struct Watched {
     child: Child,
@@ -30,7 +30,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts `program`, which is given the directory and how the log is to be used.
+    /// Starts `program` with the directory and how to use the log.
     ///
     /// # Errors
     /// It does not start.
@@ -51,16 +51,18 @@ impl Watched {
         Ok(Self { child, heard, lines: Vec::new(), outstanding: BTreeMap::new() })
     }
 
-    /// Hears the next line, and marks on the disk that it was heard.
+    /// Reads the next line, and marks on the disk that it was read.
     ///
     /// # Errors
     /// It ended or hangs: in which call.
     pub fn hear(&mut self, disk: &Disk) -> Result<Line, String> {
         let text = match self.heard.recv_timeout(HANGS_AFTER) {
             Ok(text) => text,
-            Err(RecvTimeoutError::Disconnected) => return Err(format!("it ended {}", self.where_it_is())),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(format!("the process ended {}", self.where_it_is()));
+            }
             Err(RecvTimeoutError::Timeout) => {
-                return Err(format!("it hangs: nothing for {HANGS_AFTER:?} {}", self.where_it_is()));
+                return Err(format!("the process hangs: no line for {HANGS_AFTER:?} {}", self.where_it_is()));
             }
         };
         let line = Line::parse(&text)?;
@@ -83,19 +85,19 @@ impl Watched {
         if calls.is_empty() { "outside any call".into() } else { format!("within {}", calls.join(", ")) }
     }
 
-    /// Tells it something.
+    /// Sends it a word.
     ///
     /// # Errors
-    /// It is gone.
+    /// It has ended.
     pub fn tell(&mut self, word: &str) -> Result<(), String> {
         let input = self.child.stdin.as_mut().ok_or("the process that uses the log has no input")?;
         writeln!(input, "{word}").map_err(|error| format!("the process that uses the log is gone: {error}"))
     }
 
-    /// Kills it. Its disk is sound by now, so that nothing keeps it in the kernel.
+    /// Kills it. Its disk is sound by now, so nothing holds it in the kernel.
     ///
     /// # Errors
-    /// It does not go.
+    /// It does not end.
     pub fn kill(mut self) -> Result<(), String> {
         self.end()
     }
@@ -110,7 +112,10 @@ impl Watched {
                 _ => return Ok(()),
             }
         }
-        Err(format!("killed, it is not gone after {GONE_WITHIN:?}, on a sound disk {}", self.where_it_is()))
+        Err(format!(
+            "the killed process still exists after {GONE_WITHIN:?}, on a sound disk {}",
+            self.where_it_is()
+        ))
     }
 }
 

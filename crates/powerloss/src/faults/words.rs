@@ -1,6 +1,6 @@
-//! What the process that uses the log says: a line before each call and a line after it.
+//! What the process that uses the log prints: a line before each call and a line after it.
 //!
-//! *Owns*: the lines and reading them again. *May not touch*: what they mean for a log.
+//! *Owns*: the lines, and parsing them. *May not touch*: what they mean for a log.
 
 use std::fmt;
 
@@ -12,20 +12,20 @@ named_choice! {
     Call, "call" {
         Open = "open", "opening";
         Append = "append", "append_durable";
-        Gather = "gather", "append, waited for later";
+        Gather = "gather", "an append with a later wait";
         Wait = "wait", "wait";
         Sync = "sync", "sync";
         TruncateBefore = "truncate-before", "truncate_before";
-        Read = "read", "reading all that is durable";
-        Close = "close", "closing, or dropping";
+        Read = "read", "reading all durable records";
+        Close = "close", "closing or dropping the log";
     }
 }
 
 named_choice! {
-    /// What kind of error a call gave.
+    /// What kind of error a call returned.
     Class, "class" {
-        Poisoned = "poisoned", "the log takes no more";
-        NoRoom = "no-room", "to be tried again when there is room";
+        Poisoned = "poisoned", "the log is poisoned";
+        NoRoom = "no-room", "the call can be retried when there is room";
         Io = "io", "the operating system refused something";
         Corrupt = "corrupt", "damage";
         Other = "other", "anything else";
@@ -39,7 +39,7 @@ pub struct Refusal {
     pub class: Class,
     /// What was durable, if the log is poisoned.
     pub durable: u64,
-    /// The kernel's number; 0: none.
+    /// The kernel's error number; 0: none.
     pub errno: i32,
     /// The operation that failed first.
     pub operation: String,
@@ -52,20 +52,20 @@ pub struct Refusal {
 /// A line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// Thread, call, number: it is about to be made. For appends the number is the record's, for truncations the first LSN.
+    /// Thread, call, number: the call is about to be made. For appends the number is the record's, for truncations the first LSN.
     Begin(u32, Call, u32),
-    /// It succeeded, with this LSN: of the record; the last that is durable.
+    /// It succeeded, with this LSN: the record's, or the last durable one.
     Done(u32, Call, u32, u64),
     /// It failed.
     Failed(u32, Call, u32, Refusal),
     /// Opened: the first and the last LSN that are shown.
     Shown(u64, u64),
-    /// Nothing is going on.
+    /// No call is in progress.
     Rests,
 }
 
 impl Refusal {
-    /// Out of an error of the log.
+    /// Made from an error of the log.
     pub fn of(error: &Error) -> Self {
         let clean = |text: String| text.replace(['\n', '\t'], " ");
         let (class, durable, cause) = match error {
@@ -115,12 +115,12 @@ impl fmt::Display for Line {
 }
 
 impl Line {
-    /// Reads one again.
+    /// Parses a line.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a line of this kind.
     pub fn parse(line: &str) -> Result<Self, String> {
-        let wrong = || format!("{line:?} is no line of the process that uses the log");
+        let wrong = || format!("{line:?} is not a line of the process that uses the log");
         let mut fields = line.split('\t');
         let word = fields.next().ok_or_else(wrong)?;
         let fields: Vec<&str> = fields.collect();

@@ -1,9 +1,9 @@
-//! The process that uses the log: threads that append until they are refused or told to stop, and what each call gave.
+//! The process that uses the log: threads that append until they are refused or stopped, and what each call returned.
 //!
-//! *Owns*: using the log, saying so. *May not touch*: disks; whether what came of it is right.
+//! *Owns*: using the log, and printing so. *May not touch*: disks; whether the results are right.
 //!
-//! It says a line before each call and one after it, in the order in which they happened: all lines go through one lock. It is told
-//! `stop`, `fill` and `free` (the file system), `reopen`; when its input ends, so does it, whatever hangs.
+//! It prints a line before each call and one after it, in the order in which they happened: all lines go through one lock. It
+//! reads the words `stop`, `fill` and `free` (the file system), `reopen`. When its input ends, it ends too, whatever hangs.
 
 use std::fs::File;
 use std::io::{BufRead, Write};
@@ -20,13 +20,13 @@ use super::words::{Call, Class, Line, Refusal};
 use crate::kernel::spec::Way;
 use crate::sim::variant::small;
 
-/// The thread of the first life after `reopen`, and so on upwards.
+/// The thread number of the first life after `reopen`; later lives count up from it.
 pub const AGAIN: u32 = 100;
 /// Records that a life after `reopen` appends.
 const RECORDS_AGAIN: u32 = 8;
-/// Calls that a thread makes after it was refused for good: each must be refused likewise.
+/// Calls that a thread makes after the log was poisoned: each must be refused likewise.
 const CALLS_AFTER: u32 = 3;
-/// A full file system is asked again, so often.
+/// How often a call is retried on a full file system.
 const TRIES_WHEN_FULL: u32 = 2000;
 
 /// How the log is used.
@@ -36,7 +36,7 @@ pub struct Use {
     pub way: Way,
     /// Threads that append.
     pub threads: u32,
-    /// Everything else.
+    /// Decides everything else.
     pub seed: u64,
     /// A mistake in the log, to see that it is found.
     pub mistake: Option<Mistake>,
@@ -61,7 +61,7 @@ impl Use {
     }
 }
 
-/// The payload of a record: who appended it, as its how manieth, and bytes that follow from that.
+/// The payload of a record: its thread, its number, and bytes that follow from these.
 pub fn payload(thread: u32, number: u32) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(u64::from(thread) << 32 | u64::from(number));
     let most = if rng.u8(..16) == 0 { 16_000 } else { 2000 };
@@ -73,7 +73,7 @@ pub fn payload(thread: u32, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Whose record it is; `None`: nobody's.
+/// The thread and number of a record; `None`: none of ours.
 pub fn author(bytes: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let (thread, number) = (number(0)?, number(4)?);
@@ -89,7 +89,7 @@ struct Worker<'a> {
 /// Uses a log in `directory` until the input ends.
 ///
 /// # Errors
-/// Nobody hears it any more.
+/// Nobody reads its output any more.
 pub fn work(
     directory: &Path,
     usage: &Use,
@@ -101,7 +101,7 @@ pub fn work(
     let stopper = std::sync::Arc::new(AtomicBool::new(false));
     let told = std::sync::Arc::clone(&stopper);
     let ballast = directory.with_file_name("ballast");
-    // Not joined: what hangs in the kernel is not to keep this process from ending.
+    // Not joined: a call that hangs in the kernel must not keep this process from ending.
     std::thread::spawn(move || {
         for line in input.lines().map_while(Result::ok) {
             match line.as_str() {
@@ -117,7 +117,7 @@ pub fn work(
     worker.lives(&lives, &stopper)
 }
 
-/// Takes all the room that there is.
+/// Fills the file system.
 fn fill(path: &Path) {
     let Ok(mut file) = File::create(path) else { return };
     let mut piece = 1 << 20;
@@ -133,7 +133,7 @@ impl Worker<'_> {
     fn say(&self, line: &Line) -> Result<(), String> {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let said = writeln!(output, "{line}").and_then(|()| output.flush());
-        said.map_err(|error| format!("nobody hears it: {error}"))
+        said.map_err(|error| format!("nobody reads the output: {error}"))
     }
 
     /// Makes a call, with a line before it and one after it.
@@ -225,7 +225,7 @@ impl Worker<'_> {
         Ok(self.call(thread, Call::Append, mine, append)?.err())
     }
 
-    /// Two records, waited for in the other order.
+    /// Appends two records and waits for them in reverse order.
     fn pair(&self, log: &Log, thread: u32, number: &mut u32) -> Result<Option<Refusal>, String> {
         let mut handles = Vec::new();
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! What may be found at each moment of a recording, out of the marks in it.
+//! What may be found at each moment of a recording, according to the marks in it.
 //!
 //! *Owns*: reading the marks. *May not touch*: states, logs.
 
@@ -13,7 +13,7 @@ use crate::model::{Allowed, Model, Shown};
 pub struct Chronicle {
     /// What was done.
     pub spec: Spec,
-    /// From an entry on, this is allowed.
+    /// What is allowed from an entry on.
     steps: Vec<Step>,
     /// The first cut that can be judged: before it there is no file system.
     pub first: usize,
@@ -34,14 +34,15 @@ impl Chronicle {
     /// Reads the marks.
     ///
     /// # Errors
-    /// Another program's recording, or marks that contradict themselves.
+    /// Another program's recording, or marks that contradict each other.
     pub fn read(recording: &Recording) -> Result<Self, String> {
         let marks = recording.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
             Entry::Mark(text) => Some((at + 1, text.as_str())),
             _ => None,
         });
         let mut marks = marks.peekable();
-        let (_, head) = marks.next().ok_or("no mark says what was recorded: it is no recording of a log")?;
+        let (_, head) =
+            marks.next().ok_or("it is not the recording of a log: no mark says what was recorded")?;
         let spec: Spec = head.parse().map_err(|why| format!("the first mark: {why}"))?;
         let operations = spec.operations();
         let mut chronicle =
@@ -58,7 +59,7 @@ impl Chronicle {
                 }
                 words::OPENED => model.allowed(),
                 words::START => {
-                    let number = rest.parse::<usize>().map_err(|_| wrong("no number"))?;
+                    let number = rest.parse::<usize>().map_err(|_| wrong("not a number"))?;
                     let operation = operations.get(number).ok_or_else(|| wrong("the history is shorter"))?;
                     let plan = plan(operation, &model);
                     let during = plan.during.clone();
@@ -67,7 +68,7 @@ impl Chronicle {
                 }
                 words::DONE => {
                     let facts = facts(rest).ok_or_else(|| wrong("not three numbers"))?;
-                    let (number, plan) = current.take().ok_or_else(|| wrong("nothing was begun"))?;
+                    let (number, plan) = current.take().ok_or_else(|| wrong("no operation had begun"))?;
                     if facts.shown.last > plan.after.last() {
                         return Err(wrong("more than was appended"));
                     }
@@ -83,7 +84,7 @@ impl Chronicle {
                     chronicle.last = from;
                     break;
                 }
-                _ => return Err(wrong("not known here")),
+                _ => return Err(wrong("unknown")),
             };
             chronicle.steps.push(Step { from, words: text.to_string(), allowed });
         }
@@ -93,7 +94,7 @@ impl Chronicle {
         Ok(chronicle)
     }
 
-    /// What may be found when the power goes after so many entries, and what was going on, in words.
+    /// What may be found when the power is cut after this many entries, and what was in progress, in words.
     pub fn at(&self, entry: usize) -> (&Allowed, String) {
         let after = self.steps.partition_point(|step| step.from <= entry);
         let step = &self.steps[after.saturating_sub(1)];

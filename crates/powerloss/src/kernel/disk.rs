@@ -1,4 +1,4 @@
-//! A disk in memory: what it holds, what reached it, what goes wrong in it.
+//! A disk in memory: what it holds, what reached it, how it fails.
 //!
 //! *Owns*: carrying out reads, writes and flushes, and recording them. *May not touch*: how the kernel reaches it
 //! (`server.rs`), what the bytes mean.
@@ -15,7 +15,7 @@ use super::fault::{Access, Effect, Faults};
 use super::image::{Image, SECTOR_BYTES};
 use super::recording::{Entry, Recording};
 
-/// A mark: here a flush failed, and what was not flushed is gone.
+/// A mark: here a flush failed, and the unflushed writes are lost.
 pub const CACHE_DROPPED: &str = "the cache was dropped";
 
 /// Why a request was not carried out.
@@ -27,7 +27,7 @@ pub enum Failure {
     NoSpace,
 }
 
-/// What was asked of a disk so far.
+/// The requests that a disk got so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Reads.
@@ -40,7 +40,7 @@ pub struct Counters {
 
 struct State {
     image: Image,
-    /// As of the last flush; only while faults ask for it.
+    /// As of the last flush; only while faults need it.
     flushed: Option<Image>,
     recording: Option<Recording>,
     faults: Faults,
@@ -74,7 +74,7 @@ impl Disk {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of somebody else leaves nothing half done in here.
+        // A panic of another thread leaves nothing half done in here.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,7 +93,7 @@ impl Disk {
         self.lock().image.clone()
     }
 
-    /// Holds something else from now on; only for a disk that nobody uses.
+    /// Replaces what it holds; only for a disk that is not in use.
     pub fn replace(&self, image: Image) {
         self.lock().image = image;
     }
@@ -103,14 +103,14 @@ impl Disk {
         self.lock().recording = Some(Recording::default());
     }
 
-    /// Says in the recording what the writer knows now. Without one nothing happens.
+    /// Adds a mark to the recording: what the writer knows now. Without a recording nothing happens.
     pub fn mark(&self, text: &str) {
         if let Some(recording) = &mut self.lock().recording {
             recording.mark(text);
         }
     }
 
-    /// Ends the recording, and gives it.
+    /// Ends the recording and returns it.
     pub fn take_recording(&self) -> Recording {
         self.lock().recording.take().unwrap_or_default()
     }
@@ -120,17 +120,17 @@ impl Disk {
         self.lock().recording.clone().unwrap_or_default()
     }
 
-    /// What was asked of it.
+    /// The requests that it got.
     pub fn counters(&self) -> Counters {
         self.lock().counters
     }
 
-    /// Changes what goes wrong, from now on.
+    /// Changes how it fails, from now on.
     pub fn change_faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
         change(&mut self.lock().faults)
     }
 
-    /// Meets a fault, outside of the lock while it waits; `true`: say that it was done, and do nothing.
+    /// Applies a fault, outside of the lock while it waits; `true`: report success and do nothing.
     fn meet(&self, access: Access, sectors: std::ops::Range<u64>) -> Result<bool, Failure> {
         let met = self.lock().faults.meet(access, sectors);
         match met {
@@ -176,7 +176,7 @@ impl Disk {
         state.image.write(offset, bytes);
         let first = offset / SECTOR_BYTES as u64;
         if state.recording.is_some() {
-            // Whole sectors, whatever came: a loop device sends nothing else, a test may.
+            // Rounded to whole sectors: a loop device sends nothing else, but a test may.
             let whole = sectors_of(offset, bytes.len() as u64);
             let mut sectors = vec![0; ((whole.end - whole.start) as usize) * SECTOR_BYTES];
             state.image.read(first * SECTOR_BYTES as u64, &mut sectors);
@@ -201,7 +201,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes everything that was written before stay.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
     /// By plan; then nothing became durable.

@@ -1,22 +1,22 @@
-//! What goes wrong in a disk, by a plan that can be changed while it is mounted.
+//! How a disk fails, by a plan that can be changed while it is mounted.
 //!
-//! *Owns*: the rules and when each fires. *May not touch*: the disk.
+//! *Owns*: the rules and when each applies. *May not touch*: the disk.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// What a disk is asked to do.
+/// A kind of request to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Read sectors.
     Read,
     /// Write, zero or discard sectors.
     Write,
-    /// Make what was written before stay.
+    /// Make earlier writes durable.
     Flush,
 }
 
-/// What comes of a request that a rule met.
+/// What happens to a request that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// `EIO`, and nothing was done.
@@ -25,22 +25,22 @@ pub enum Effect {
     NoSpace,
     /// Done, but only after this time.
     Slow(Duration),
-    /// It says that it was done, and nothing was.
+    /// The disk reports success, but does nothing.
     Lost,
 }
 
-/// One thing that goes wrong.
+/// One way to fail.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// With which requests.
+    /// Which requests it matches.
     pub on: Access,
-    /// Only with those that touch these sectors; a flush touches none and is met by every range.
+    /// Only requests that touch these sectors; a flush touches none and matches every range.
     pub sectors: Range<u64>,
-    /// So many pass first.
+    /// This many matching requests pass first.
     pub skip: u64,
-    /// And then so many are met.
+    /// Then this many fail.
     pub times: u64,
-    /// How.
+    /// How they fail.
     pub effect: Effect,
 }
 
@@ -63,23 +63,23 @@ impl Rule {
     }
 }
 
-/// All that goes wrong.
+/// All ways in which a disk fails.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
-    /// Asked one after the other; the first that is met decides.
+    /// Tried in order; the first that matches decides.
     pub rules: Vec<Rule>,
-    /// Every write and every flush fails from now on, as with a disk that has gone read-only.
+    /// Every write and every flush fails from now on, as with a disk that has become read-only.
     pub is_read_only: bool,
-    /// How many blocks of 4 KiB may hold something else than zeros; a write that would take more gets `ENOSPC`.
+    /// How many blocks of 4 KiB may hold something other than zeros; a write that would take more gets `ENOSPC`.
     pub blocks_max: Option<usize>,
-    /// A flush that fails loses what was written since the last one that did not; from the first flush on that this was set for.
+    /// A flush that fails loses what was written since the last successful one. It takes effect with the first flush after it is set.
     pub drops_cache: bool,
-    /// How often something went wrong.
+    /// How often a rule applied.
     pub fired: u64,
 }
 
 impl Faults {
-    /// What comes of this request; `None`: it goes well.
+    /// What happens to this request; `None`: it succeeds.
     pub fn meet(&mut self, access: Access, sectors: Range<u64>) -> Option<Effect> {
         let met = if self.is_read_only && access != Access::Read {
             Some(Effect::Error)

@@ -1,10 +1,10 @@
-//! What a disk holds: blocks of 4 KiB, sparse and shared, so that a copy of a whole disk costs next to nothing.
+//! What a disk holds: blocks of 4 KiB, sparse and shared, so a copy of a whole disk is cheap.
 //!
 //! *Owns*: the blocks. *May not touch*: who writes them, and what they mean.
 
 use std::sync::Arc;
 
-/// What a disk writes whole: half of a crash state's sectors may be old and half new, but none is both.
+/// What a disk writes whole: some sectors of a crash state may be old and others new, but each is one or the other.
 pub const SECTOR_BYTES: usize = 512;
 const BLOCK_BYTES: usize = 4096;
 const CHUNK_BLOCKS: usize = 256;
@@ -47,12 +47,12 @@ impl Image {
         self.len_bytes
     }
 
-    /// Blocks that take memory: those that hold something else than zeros.
+    /// Blocks that take memory: those that hold something other than zeros.
     pub fn blocks(&self) -> usize {
         self.chunks.iter().flatten().map(|chunk| chunk.0.iter().flatten().count()).sum()
     }
 
-    /// Fills `to` from `offset`; behind the disk's end are zeros.
+    /// Fills `to` from `offset`; past the end of the disk with zeros.
     pub fn read(&self, offset: u64, to: &mut [u8]) {
         let mut done = 0;
         while done < to.len() {
@@ -73,14 +73,14 @@ impl Image {
         chunk.0[(at % CHUNK_BYTES) as usize / BLOCK_BYTES].as_ref()
     }
 
-    /// Whether a write to this range takes no memory that is not taken already.
+    /// Whether a write to this range needs no new memory.
     pub fn is_allocated(&self, offset: u64, len: usize) -> bool {
         let first = offset / BLOCK_BYTES as u64;
         let end = (offset + len as u64).div_ceil(BLOCK_BYTES as u64);
         (first..end).all(|block| self.block(block * BLOCK_BYTES as u64).is_some())
     }
 
-    /// Writes; what would be behind the disk's end is left out.
+    /// Writes; bytes past the end of the disk are left out.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let room = self.len_bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
         let bytes = &bytes[..room];
@@ -90,7 +90,7 @@ impl Image {
             let within = (at % BLOCK_BYTES as u64) as usize;
             let count = (BLOCK_BYTES - within).min(bytes.len() - done);
             let piece = &bytes[done..done + count];
-            // Zeros over nothing stay nothing: mkfs writes a great many.
+            // Zeros in a missing block need no block: mkfs writes a great many.
             if self.block(at).is_some() || piece.iter().any(|&byte| byte != 0) {
                 let chunk = &mut self.chunks[(at / CHUNK_BYTES) as usize];
                 let chunk = Arc::make_mut(chunk.get_or_insert_with(|| Arc::new(Chunk::empty())));
@@ -102,7 +102,7 @@ impl Image {
         }
     }
 
-    /// Makes a range zeros, and gives the memory of whole blocks back.
+    /// Fills a range with zeros, and frees the memory of whole blocks.
     pub fn clear(&mut self, offset: u64, len_bytes: u64) {
         let end = offset.saturating_add(len_bytes).min(self.len_bytes);
         let mut at = offset;

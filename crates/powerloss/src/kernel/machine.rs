@@ -1,9 +1,9 @@
 //! A machine whose disks are in memory: real kernel file systems on loop devices on disks of [`super::server`].
 //!
-//! *Owns*: the work directory, mkfs and fsck, mounting, and taking all of it away again. *May not touch*: what is done in a file
+//! *Owns*: the work directory, mkfs and fsck, mounting, and removing all of it. *May not touch*: what is done in a file
 //! system.
 //!
-//! What a killed process leaves is found by its work directory's name and taken away by the next start: the file system first,
+//! What a killed process leaves is found by its work directory's name and removed by the next start: the file system first,
 //! then its loop device, then the dead FUSE mount below.
 
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ pub fn missing() -> Option<String> {
     }
     for (device, cure) in [("/dev/fuse", "modprobe fuse"), ("/dev/loop-control", "modprobe loop")] {
         if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open(device) {
-            return Some(format!("{device}: {error} ({cure}; a container needs it passed in)"));
+            return Some(format!("{device}: {error} ({cure}; pass it into a container)"));
         }
     }
     None
@@ -98,10 +98,10 @@ pub fn missing() -> Option<String> {
 /// What is missing for this kind of file system.
 pub fn missing_for(kind: FsKind) -> Option<String> {
     let (name, package) = kind.tools().iter().find(|(name, _)| tool(name).is_none())?;
-    Some(format!("{kind}: {name} is not installed; it is in the package {package}"))
+    Some(format!("{kind}: {name} is not installed (package {package})"))
 }
 
-/// Runs a tool on a device; an error if it is missing, or ends with a code that is not accepted.
+/// Runs a tool on a device. An error if the tool is missing, or ends with a code that is not accepted.
 pub(crate) fn run(
     name: &str,
     arguments: &[&str],
@@ -118,20 +118,21 @@ pub(crate) fn run(
     Err(format!("{name} {}: {}", output.status, words.join(" ")))
 }
 
-/// A place to mount file systems in. Dropped, everything in it is taken away.
+/// A place to mount file systems in. Dropping it removes everything in it.
 #[derive(Debug)]
 pub struct Machine {
-    // In this order: the disks go before the directory that they are in.
+    // In this order: the disks are dropped before the directory that they are in.
     server: Option<DiskServer>,
     target: PathBuf,
     work: Option<WorkDir>,
 }
 
 impl Machine {
-    /// One whose work directory is in `parent`; sweeps there first. At most one file system is mounted in it at a time.
+    /// A machine whose work directory is in `parent`. It first removes what killed processes left there. At most one file system is
+    /// mounted in it at a time.
     ///
     /// # Errors
-    /// What [`missing`] says, and what the operating system answers.
+    /// What [`missing`] says, and errors of the operating system.
     pub fn new(parent: &Path) -> Result<Self, String> {
         if let Some(why) = missing() {
             return Err(why);
@@ -150,11 +151,11 @@ impl Machine {
     /// Attaches a disk.
     ///
     /// # Errors
-    /// What the operating system answers.
+    /// Errors of the operating system.
     pub fn attach(&self, disk: &Disk) -> Result<LoopDevice, String> {
-        let server = self.server.as_ref().ok_or("the machine was taken away")?;
+        let server = self.server.as_ref().ok_or("the machine was removed")?;
         let file = server.serve(disk);
-        // Buffered is the loop device that most have; FUSE passes each of its writes on as it comes.
+        // A buffered loop device is the common one; FUSE passes each of its writes on as it comes.
         let options = LoopOptions { direct_io: false, sector_bytes: 512, read_only: false };
         LoopDevice::attach(&file, options).map_err(|error| error.to_string())
     }
@@ -171,7 +172,7 @@ impl Machine {
         device.detach().map_err(|error| error.to_string())
     }
 
-    /// Mounts the file system of a disk, after e2fsck if it has no journal: as a machine does that comes up again.
+    /// Mounts the file system of a disk, after e2fsck if it has no journal, as a machine does when it boots.
     ///
     /// # Errors
     /// What e2fsck or the kernel says: a file system that cannot be mounted after a crash is a finding too.
@@ -200,10 +201,10 @@ impl Machine {
         &self.target
     }
 
-    /// Takes everything away.
+    /// Removes everything.
     ///
     /// # Errors
-    /// What could not be: the next start tries again.
+    /// What could not be removed: the next start tries again.
     pub fn remove(mut self) -> Result<(), String> {
         if let Some(server) = self.server.take() {
             server.unmount().map_err(|error| format!("unmount the disks: {error}"))?;
@@ -212,7 +213,7 @@ impl Machine {
     }
 }
 
-/// A mounted file system. Dropped, it is unmounted and its disk detached.
+/// A mounted file system. Dropping it unmounts it and detaches its disk.
 #[derive(Debug)]
 pub struct Running {
     mount: Option<Mount>,
@@ -221,7 +222,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Unmounts it and detaches its disk. What reaches the disk by this is no part of a crash: take a recording before.
+    /// Unmounts it and detaches its disk. What reaches the disk by this is not part of a crash: take the recording before.
     ///
     /// # Errors
     /// It is busy.

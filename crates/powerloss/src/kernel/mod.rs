@@ -1,15 +1,15 @@
 //! The power-loss lab under real kernel file systems.
 //!
-//! *Owns*: recording what a file system sends to its disk while a log is written on it, and looking at every state that a power
-//! cut may leave. *May not touch*: the insides of the log; the operating system, but through `inkstone_io`.
+//! *Owns*: recording what a file system sends to its disk while a log is written on it, and checking every state that a power
+//! cut may leave. *May not touch*: the insides of the log; the operating system, except through `inkstone_io`.
 //!
 //! | module | |
 //! |---|---|
-//! | [`image`], [`fault`], [`disk`], [`server`] | disks in memory, what goes wrong in them, and how the kernel reaches them |
+//! | [`image`], [`fault`], [`disk`], [`server`] | disks in memory, how they fail, and how the kernel reaches them |
 //! | [`recording`], [`states`] | what reached a disk, as a file too; what a power cut may leave of it |
-//! | [`machine`] | file systems on these disks: made, mounted, taken away |
+//! | [`machine`] | file systems on these disks: created, mounted, removed |
 //!
-//! Nothing of these knows a log: any program's writing can be recorded and cut. What follows does:
+//! These know nothing of a log: any program's writes can be recorded and cut. The following do:
 //!
 //! | module | |
 //! |---|---|

@@ -1,13 +1,13 @@
 //! Projected states: where a state differs from a mounted one only in sectors that are files' contents, the kernel need not mount
-//! it. The files' bytes are put together in memory, and the log is opened on a simulated disk that holds them.
+//! it. The files' bytes are assembled in memory, and the log is opened on a simulated disk that holds them.
 //!
-//! *Owns*: which sectors are files' contents, putting files together, and comparing with what the kernel shows. *May not touch*:
+//! *Owns*: which sectors are files' contents, assembling files, and comparing with what the kernel shows. *May not touch*:
 //! which mounted states there are.
 //!
-//! Why it holds: a mount reads no file's data. Of a mounted state *S* we have each file's extents. A sector *v* that was in flight
-//! at the cut and lies in a written extent of the log's files is shown as the disk has it, unless the mount itself wrote it
-//! (the journal's recovery, fsck), and those are left out. So every state that differs from *S* only in such sectors mounts to the
-//! same files with these sectors' bytes. A sample of them is mounted all the same, and compared byte by byte.
+//! Why this is valid: a mount reads no file's data. Of a mounted state *S* we have each file's extents. A sector *v* that was in
+//! flight at the cut and lies in a written extent of the log's files is shown as the disk has it, unless the mount itself wrote it
+//! (the journal's recovery, fsck); such sectors are left out. So every state that differs from *S* only in sectors like *v* mounts
+//! to the same files with these sectors' bytes. A sample of them is mounted all the same, and compared byte by byte.
 
 use std::collections::BTreeSet;
 
@@ -25,25 +25,25 @@ use crate::certificate::{Certificate, Class};
 use crate::model::Allowed;
 use crate::verdict::{open_and_check, probe};
 
-/// One projected family in so many has one of its states mounted too.
+/// One projected family in this many has one of its states mounted too.
 const COMPARE_EVERY: u64 = 4;
-/// A family shows at most so many times what falls to each mounted state.
+/// A family shows at most this many times the share of one mounted state.
 const SHARES_MAX: u64 = 64;
 const SECTOR: u64 = SECTOR_BYTES as u64;
 const PATH: &str = "/log";
 
-/// What projecting has shown.
+/// The counts of projected states.
 #[derive(Debug, Default)]
 pub struct Projection {
     /// States that were opened, read and compared.
     pub states: u64,
     /// Families: mounted states with sectors that can differ.
     pub families: u64,
-    /// Mounted states without any.
+    /// Mounted states without such sectors.
     pub without: u64,
     /// States that were mounted as well, and whose files were compared byte by byte.
     pub compared: u64,
-    /// What did not fit into a family of few states is owed to the next.
+    /// States that a small family could not show; the next families show them.
     owed: u64,
 }
 
@@ -51,17 +51,17 @@ pub struct Projection {
 fn never(kind: FsKind) -> Option<&'static str> {
     match kind {
         FsKind::Btrfs => {
-            Some("no mounted state refers to a block that is in flight, every write goes to a new place")
+            Some("every write goes to a new place, so no mounted state refers to a block in flight")
         }
         FsKind::Ext4DataJournal => {
-            Some("contents go through the journal, and are in their own place only later")
+            Some("contents go through the journal first, and to their own place only later")
         }
         FsKind::Ext4 | FsKind::Ext4NoJournal | FsKind::Xfs => None,
     }
 }
 
 impl Projection {
-    /// Puts it into a certificate.
+    /// Adds the counts to a certificate.
     pub fn describe(&self, certificate: &mut Certificate, kind: FsKind, wanted: u64) {
         if wanted == 0 {
             return;
@@ -72,20 +72,20 @@ impl Projection {
         }
         certificate.classes.push(Class {
             name: format!(
-                "projected from {} mounted states: any subset of the sectors in flight that are files' contents",
+                "projected from {} mounted states: any subset of the sectors in flight with file contents",
                 self.families
             ),
             states: self.states,
             ..Class::default()
         });
         certificate.classes.push(Class {
-            name: "of these mounted as well, every file compared byte by byte".into(),
+            name: "some of these also mounted, every file compared byte by byte".into(),
             states: self.compared,
             ..Class::default()
         });
         if self.states < wanted {
             certificate.not_run.push(format!(
-                "{} of {wanted} projected states: {} mounted states had no sector in flight that is a file's content",
+                "{} of {wanted} projected states: {} mounted states had no sector in flight with file contents",
                 wanted - self.states,
                 self.without
             ));
@@ -93,12 +93,12 @@ impl Projection {
     }
 }
 
-/// A promise that was seen broken, in which state.
+/// A broken promise, and in which state.
 #[derive(Debug)]
 pub struct Broken {
     /// What was broken.
     pub why: String,
-    /// Which units of the cut were there, if they were others than those of the mounted state.
+    /// Which units of the cut were kept, if they differ from those of the mounted state.
     pub kept: Option<Kept>,
 }
 
@@ -108,9 +108,9 @@ impl From<String> for Broken {
     }
 }
 
-/// A sector in flight that is a file's content.
+/// A sector in flight that belongs to a file's content.
 struct Place {
-    /// Of the cut's units.
+    /// Its index in the cut's units.
     unit: usize,
     file: String,
     offset: u64,
@@ -122,7 +122,7 @@ pub struct Projector<'a> {
     pub machine: &'a Machine,
     /// What was written.
     pub spec: &'a Spec,
-    /// Where the power went.
+    /// Where the power was cut.
     pub cut: &'a Cut,
     /// What the mounted state keeps.
     pub kept: &'a [bool],
@@ -133,7 +133,7 @@ pub struct Projector<'a> {
 }
 
 impl Projector<'_> {
-    /// Looks at up to `quota` states, and those owed by earlier ones.
+    /// Checks up to `quota` states, and those that earlier families owe.
     ///
     /// # Errors
     /// Which promise is broken; or that a projection differs from what the kernel shows.
@@ -146,7 +146,7 @@ impl Projector<'_> {
         }
         total.families += 1;
         let units: Vec<Unit> = places.iter().map(|place| self.cut.units[place.unit].clone()).collect();
-        // A share of what is owed: a later family may have more to show.
+        // Only a share of the owed states: a later family may have more to show.
         let most = total.owed.min(quota.saturating_mul(SHARES_MAX)).max(1);
         let chosen = choose(&units, usize::try_from(most).unwrap_or(usize::MAX), seed);
         let disk = self.disk(&places)?;
@@ -171,7 +171,7 @@ impl Projector<'_> {
     }
 
     fn broken(&self, places: &[Place], subset: Subset, kept: &[bool], why: &str) -> Broken {
-        let why = format!("projected, of its file contents {subset}: {why}");
+        let why = format!("projected, file contents kept: {subset}: {why}");
         Broken { why, kept: Some(self.whole(places, kept)) }
     }
 
@@ -188,7 +188,7 @@ impl Projector<'_> {
             }
         }
         let mut places = Vec::new();
-        // Beside that, btrfs' extents are in addresses of its own.
+        // Besides, btrfs has its extents in addresses of its own.
         if never(self.spec.kind).is_some() {
             return places;
         }
@@ -200,7 +200,7 @@ impl Projector<'_> {
                 places.push(Place { unit: index, file, offset });
             }
         }
-        // Of several versions of a sector all must be free to differ, or none: a discard among them is not.
+        // Either all versions of a sector are free to differ, or none: a discard among them is not free.
         let fixed = |sector: u64| {
             self.cut.units.iter().any(|unit| {
                 unit.bytes().is_none() && (unit.sector..unit.sector + unit.sectors).contains(&sector)
@@ -216,7 +216,7 @@ impl Projector<'_> {
                 let is_here = (extent.physical..extent.physical + extent.len_bytes).contains(&at);
                 if is_here && extent.state == ExtentState::Written && !extent.shared {
                     let offset = extent.logical + (at - extent.physical);
-                    // Behind the file's end nobody sees it.
+                    // Past the end of the file nobody sees it.
                     let is_whole = offset + SECTOR <= file.bytes.len() as u64;
                     return is_whole.then(|| (name.clone(), offset));
                 }
@@ -225,7 +225,7 @@ impl Projector<'_> {
         None
     }
 
-    /// A simulated disk with the files as they are without any of `places`, and these as unflushed writes.
+    /// A simulated disk with the files without any of `places`, and `places` as unflushed writes.
     fn disk(&self, places: &[Place]) -> Result<PowerCut, String> {
         let options = DiskOptions { writeback_ppm: 0, ..DiskOptions::default() };
         let disk = SimDisk::new(1, options);
@@ -247,7 +247,7 @@ impl Projector<'_> {
         for place in places {
             let file =
                 directory.open(&place.file, &OpenFile::existing().access(Access::Direct)).map_err(fail)?;
-            // Direct writes need aligned memory; and past the page cache each version of a sector is an item of its own.
+            // Direct writes need aligned memory; and without the page cache each version of a sector is an item of its own.
             let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
             let bytes = self.cut.units[place.unit].bytes().unwrap_or_default();
             buffer[..bytes.len()].copy_from_slice(bytes);
@@ -261,14 +261,14 @@ impl Projector<'_> {
         Ok(cut)
     }
 
-    /// Which of the cut's units are there when of `places` these are.
+    /// Which of the cut's units are kept when these of `places` are.
     fn whole(&self, places: &[Place], kept: &[bool]) -> Vec<bool> {
         let mut whole = self.kept.to_vec();
         places.iter().zip(kept).for_each(|(place, kept)| whole[place.unit] = *kept);
         whole
     }
 
-    /// Mounts one of the projected states too: every file must be the same, byte by byte.
+    /// Mounts one of the projected states too; every file must be the same, byte by byte.
     fn compare(&self, places: &[Place], disk: &PowerCut, kept: &[bool]) -> Result<(), String> {
         let mounted = Disk::new("compare", self.cut.state(&self.whole(places, kept)));
         let running = self.machine.boot(&mounted, self.spec.kind)?;
@@ -282,12 +282,12 @@ impl Projector<'_> {
 fn same(files: &FoundFiles, image: &[(std::path::PathBuf, Vec<u8>)]) -> Result<(), String> {
     let projected: Vec<_> = image.iter().map(|(path, bytes)| (path.file_name(), bytes)).collect();
     if files.len() != projected.len() {
-        return Err(format!("{} files are mounted and {} projected", files.len(), projected.len()));
+        return Err(format!("the mount has {} files, the projection {}", files.len(), projected.len()));
     }
     for ((name, file), (other, bytes)) in files.iter().zip(projected) {
         if Some(std::ffi::OsStr::new(name)) != other || file.bytes.len() != bytes.len() {
             return Err(format!(
-                "{name} of {} bytes is mounted, {other:?} of {} projected",
+                "the mount has {name} of {} bytes, the projection {other:?} of {}",
                 file.bytes.len(),
                 bytes.len()
             ));

@@ -1,7 +1,6 @@
-//! Recording: a writer's process on a new file system, each of its steps a mark among what reaches the disk.
+//! Recording: a writer's process on a new file system; each of its steps becomes a mark among what reaches the disk.
 //!
-//! *Owns*: starting and ending the writer, keeping in step with it. *May not touch*: what it does, what is made of the
-//! recording.
+//! *Owns*: starting and ending the writer, keeping in step with it. *May not touch*: what it does, how the recording is used.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -17,7 +16,7 @@ use super::recording::Recording;
 use super::spec::Spec;
 use super::writer::words;
 
-/// How often a wait looks whether it is to end.
+/// How often a wait checks whether it must stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A step that takes this long hangs: the slowest takes a second.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
@@ -39,7 +38,7 @@ pub(crate) struct Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Ended or not: afterwards it is.
+        // Whether it had ended or not: now it has.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -74,12 +73,14 @@ impl Writer {
         loop {
             match self.lines.recv_timeout(LOOK_EVERY) {
                 Ok(line) => return Ok(line),
-                Err(RecvTimeoutError::Disconnected) => return Err("the writer ended without a word".into()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the writer ended without a message".into());
+                }
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
                     return Err("stopped".into());
                 }
                 Err(RecvTimeoutError::Timeout) if start.elapsed() > HANGS_AFTER => {
-                    return Err(format!("the writer hangs: no word for {HANGS_AFTER:?}"));
+                    return Err(format!("the writer hangs: no line for {HANGS_AFTER:?}"));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -88,16 +89,16 @@ impl Writer {
 
     pub(crate) fn go(&mut self) -> Result<(), String> {
         let input = self.child.stdin.as_mut().ok_or("the writer has no input")?;
-        writeln!(input, "{}", words::GO).map_err(|error| format!("the writer is gone: {error}"))
+        writeln!(input, "{}", words::GO).map_err(|error| format!("the writer has ended: {error}"))
     }
 }
 
 /// Records what reaches the disk while a writer does what `spec` says: from mkfs on, so that the recording holds all.
 ///
-/// What the writer found wrong is in the recording too, as a mark.
+/// An error that the writer found is in the recording too, as a mark.
 ///
 /// # Errors
-/// The file system could not be made or mounted; the writer ended without a word; `stop` was set.
+/// The file system could not be made or mounted; the writer ended without a message; `stop` was set.
 pub fn record(
     machine: &Machine,
     spec: &Spec,
@@ -119,7 +120,7 @@ pub fn record(
         writer.go()?;
     }
     let recording = disk.take_recording();
-    // Killed with the log open; what it does from here on reaches no recording.
+    // It is killed with the log open; the recording ends before that.
     drop(writer);
     running.shut_down()?;
     Ok(recording)

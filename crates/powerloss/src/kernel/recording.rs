@@ -1,10 +1,10 @@
 //! What reached a disk, in order: writes, flushes, and marks of what the writer knew by then. As a file it has the format of
 //! Linux's dm-log-writes, so that its `replay-log` and others read it.
 //!
-//! *Owns*: the entries and their bytes in a file. *May not touch*: disks, crash states.
+//! *Owns*: the entries, and their bytes in a file. *May not touch*: disks, crash states.
 //!
 //! Little endian, in sectors of 512 bytes: a superblock (magic, version, number of entries: u64; bytes of a sector: u32), then
-//! each entry in a sector of its own (sector, sectors, flags, bytes of a mark: u64; a mark's text behind that), followed by the
+//! each entry in a sector of its own (sector, sectors, flags, bytes of a mark: u64; then a mark's text), followed by the
 //! sectors that it wrote. The disk starts as zeros: a recording holds everything from mkfs on.
 
 use std::fs;
@@ -22,10 +22,10 @@ const DISCARD: u64 = 4;
 const MARK: u64 = 8;
 const SUPER_BYTES: usize = 28;
 const ENTRY_BYTES: usize = 32;
-/// Longer marks are cut: a mark shares a sector with its entry, and the kernel keeps a zero behind it.
+/// Longer marks are shortened: a mark shares a sector with its entry, and the kernel keeps a zero after it.
 pub const MARK_BYTES_MAX: usize = SECTOR_BYTES - ENTRY_BYTES - 1;
 
-/// One thing that reached the disk, or that the writer said.
+/// A request that reached the disk, or a mark of the writer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// Sectors with new bytes.
@@ -65,7 +65,7 @@ impl Recording {
         self.entries.push(Entry::Mark(text[..end].to_string()));
     }
 
-    /// The first byte behind all that was written.
+    /// The first byte after everything that was written.
     pub fn end_bytes(&self) -> u64 {
         let end = |entry: &Entry| match entry {
             Entry::Write { sector, bytes } => sector.saturating_mul(512).saturating_add(bytes.len() as u64),
@@ -78,7 +78,7 @@ impl Recording {
     /// Writes it to a file, which must not exist yet.
     ///
     /// # Errors
-    /// What the operating system answers.
+    /// Errors of the operating system.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let file = fs::File::create_new(path)?;
         let mut out = io::BufWriter::with_capacity(1 << 20, file);
@@ -115,10 +115,10 @@ impl Recording {
         Ok(())
     }
 
-    /// Reads one, also of the kernel's own making: a write with FUA is a write that a flush follows here.
+    /// Reads one, also one made by the kernel's dm-log-writes: a write with FUA becomes a write followed by a flush.
     ///
     /// # Errors
-    /// It cannot be read, is no such recording, or is damaged; says at which byte.
+    /// It cannot be read, is not such a recording, or is damaged; the error says at which byte.
     pub fn load(path: &Path) -> Result<Self, String> {
         let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(&bytes).map_err(|why| format!("{}: {why}", path.display()))
@@ -127,18 +127,18 @@ impl Recording {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let head = bytes.get(..SUPER_BYTES).ok_or("too short for a recording of dm-log-writes")?;
         if number(head, 0) != MAGIC {
-            return Err("this is no recording of dm-log-writes: another magic number at byte 0".into());
+            return Err("this is not a recording of dm-log-writes: another magic number at byte 0".into());
         }
         if number(head, 1) != VERSION {
             return Err(format!(
-                "version {} of dm-log-writes is not known here, only {VERSION}",
+                "version {} of dm-log-writes is unknown here; only {VERSION} is known",
                 number(head, 1)
             ));
         }
         let sector_bytes = u32::from_le_bytes([head[24], head[25], head[26], head[27]]);
         if sector_bytes as usize != SECTOR_BYTES {
             return Err(format!(
-                "it has sectors of {sector_bytes} bytes; only {SECTOR_BYTES} are known here"
+                "it has sectors of {sector_bytes} bytes; only {SECTOR_BYTES} bytes are supported"
             ));
         }
         let mut entries = Vec::new();
@@ -161,7 +161,7 @@ impl Recording {
                     entries.push(Entry::Mark(text.trim_end_matches('\0').to_string()));
                 }
                 _ if flags & DISCARD != 0 => entries.push(Entry::Discard { sector: first, sectors }),
-                _ if flags & !(FLUSH | FUA | 16) != 0 => return Err(wrong("flags that are not known here")),
+                _ if flags & !(FLUSH | FUA | 16) != 0 => return Err(wrong("unknown flags")),
                 _ => {
                     if flags & FLUSH != 0 {
                         entries.push(Entry::Flush);
@@ -191,7 +191,7 @@ fn number(bytes: &[u8], place: usize) -> u64 {
 }
 
 impl Entry {
-    /// Whether it is no request of the disk.
+    /// Whether it is a mark, and not a request to the disk.
     pub fn is_mark(&self) -> bool {
         matches!(self, Self::Mark(_))
     }
@@ -261,7 +261,7 @@ mod tests {
     fn what_is_damaged_is_an_error() {
         let bytes = bytes_of(&tiny());
         for len in 0..bytes.len() {
-            // What is missing of the last entry's padding counts too: the file must be whole.
+            // Missing padding of the last entry counts too: the file must be whole.
             assert!(Recording::parse(&bytes[..len]).is_err(), "{len} bytes");
         }
         let with = |at: usize, value: u8| {

@@ -1,5 +1,5 @@
-//! Mounted states: what a power cut left is put on a disk, the kernel mounts it, and the log in it is looked at. Some are cut
-//! again while they come up.
+//! Mounted states: what a power cut left is put on a disk, the kernel mounts it, and the log in it is checked. Some are cut
+//! again while they are mounted and opened.
 //!
 //! *Owns*: the order of these steps. *May not touch*: which states (`states.rs`), what is allowed (`chronicle.rs`).
 
@@ -34,10 +34,10 @@ pub struct FoundFile {
 /// The log's directory as the mounted file system shows it.
 pub type FoundFiles = BTreeMap<String, FoundFile>;
 
-/// Which second cuts are made: none, or so many, from a seed.
+/// Which second cuts are made: none, or this many, from a seed.
 #[derive(Debug, Clone, Copy)]
 pub struct Again {
-    /// How many states of the second life are looked at.
+    /// How many states of the second life are checked.
     pub states: usize,
     /// From which they are chosen.
     pub seed: u64,
@@ -46,18 +46,18 @@ pub struct Again {
 /// What was seen of a state.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The files before the log was opened, if they were asked for.
+    /// The files before the log was opened, if the caller wanted them.
     pub files: FoundFiles,
     /// What the mount itself wrote: the journal's recovery, fsck.
     pub mount: Recording,
-    /// States of the second life that were looked at too.
+    /// States of the second life that were checked too.
     pub again: u64,
 }
 
 /// Reads every file of the log, with its extents.
 ///
 /// # Errors
-/// What the operating system answers.
+/// Errors of the operating system.
 pub fn read_files(directory: &Path) -> Result<FoundFiles, String> {
     let fail = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut files = FoundFiles::new();
@@ -75,10 +75,10 @@ pub fn read_files(directory: &Path) -> Result<FoundFiles, String> {
     Ok(files)
 }
 
-/// Mounts a state and looks at the log in it.
+/// Mounts a state and checks the log in it.
 ///
 /// # Errors
-/// Which promise is broken, or that the file system does not come up.
+/// Which promise is broken, or that the file system does not mount.
 pub fn look(
     machine: &Machine,
     spec: &Spec,
@@ -108,13 +108,14 @@ pub fn look(
         let exactly = allowed.exactly(shown);
         let with_probe = exactly.and_probe();
         let allowed = [allowed.clone(), with_probe.clone(), with_probe.all()];
-        seen.again = second_life(machine, spec, state, &second, &allowed, again)
-            .map_err(|why| format!("it showed {}..={}; then cut again, {why}", shown.first, shown.last))?;
+        seen.again = second_life(machine, spec, state, &second, &allowed, again).map_err(|why| {
+            format!("it showed {}..={}; after a second cut: {why}", shown.first, shown.last)
+        })?;
     }
     Ok(seen)
 }
 
-/// Cuts the power while the state came up, was read, and took one record more.
+/// Cuts the power while the state was mounted, opened and read, and while one more record was appended.
 fn second_life(
     machine: &Machine,
     spec: &Spec,

@@ -1,6 +1,6 @@
-//! A run: histories recorded on each file system, and states of each recording looked at.
+//! A run: histories recorded on each file system, and states of each recording checked.
 //!
-//! *Owns*: how many of which, and the certificate. *May not touch*: how a state is made or judged.
+//! *Owns*: how many states of which run, and the certificates. *May not touch*: how a state is made or judged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,16 +23,16 @@ use crate::certificate::{Certificate, Class, Violation, kernel};
 
 /// Mounted states that are taken from one history.
 const STATES_OF_A_HISTORY: u64 = 40;
-/// One cut in so many is anywhere, the others are where something is in flight: mostly nothing is.
+/// One cut in this many is anywhere. The others are where something is in flight, since mostly nothing is.
 const ANYWHERE_EVERY: u8 = 8;
 /// Operations of a history.
 const LENGTH: usize = 24;
-/// One mounted state in so many is cut again while it comes up.
+/// One mounted state in this many is cut again while it is mounted and opened.
 const AGAIN_EVERY: u64 = 8;
-/// After so many violations on one file system the rest would say the same.
+/// After this many violations on one file system the rest would show the same.
 const VIOLATIONS_MAX: usize = 5;
 
-/// What is to be done.
+/// What to run.
 #[derive(Debug, Clone)]
 pub struct Campaign {
     /// On these file systems.
@@ -57,13 +57,13 @@ pub struct Campaign {
     pub mistake: Option<Mistake>,
 }
 
-/// What is told while it runs: a line now and then.
+/// Gets a line now and then while it runs.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);
 
-/// Runs it: a certificate for each file system, in order. What cannot run says so in its certificate.
+/// Runs it: a certificate for each file system, in order. A part that cannot run is named in its certificate.
 ///
 /// # Errors
-/// The place to work in cannot be made, or taken away again.
+/// The work directory cannot be created or removed.
 pub fn run(
     campaign: &Campaign,
     stop: &AtomicBool,
@@ -95,7 +95,7 @@ struct OneKind<'a> {
     mounted: u64,
     again: u64,
     projection: Projection,
-    /// The bits of all states that there are at the cuts that were looked at: log2 of a sum of powers.
+    /// The binary logarithm of the number of all states that are possible at the checked cuts.
     possible_log2: f64,
 }
 
@@ -148,7 +148,7 @@ impl<'a> OneKind<'a> {
             let spec = Spec {
                 kind: self.kind,
                 way: ways[number as usize % ways.len()],
-                // Not the way's number in another guise: each way meets logs of every kind.
+                // It does not depend on the way's number, so each way gets logs of every kind.
                 seed: self.campaign.seed + number,
                 length: LENGTH,
                 mistake: self.campaign.mistake,
@@ -188,7 +188,7 @@ impl<'a> OneKind<'a> {
                 &recording,
                 spec,
                 &mut kept_as,
-                format!("{spec}: in the writer itself: {why}"),
+                format!("{spec}: the writer itself failed: {why}"),
                 None,
             );
         }
@@ -280,7 +280,7 @@ impl<'a> OneKind<'a> {
                 self.mounted,
                 Some(self.possible_log2),
             ),
-            class("cut again while they came up", self.again, None),
+            class("cut again while they were opened", self.again, None),
         ];
         self.projection.describe(&mut certificate, self.kind, self.campaign.projected);
         certificate.seconds = started.elapsed().as_secs_f64();
@@ -288,8 +288,8 @@ impl<'a> OneKind<'a> {
     }
 }
 
-/// Where the power goes, by entries, and how many states of each such moment: no more than there are, so that none is looked at
-/// twice.
+/// Where the power is cut, by entries, and how many states to check of each such moment: no more than there are, so that none
+/// is checked twice.
 fn places(
     recording: &Recording,
     chronicle: &Chronicle,
@@ -312,7 +312,7 @@ fn places(
     }
     let mut places: BTreeMap<usize, usize> = BTreeMap::new();
     let mut left = count;
-    // Where there are not so many states, fewer are looked at.
+    // Where there are fewer states, fewer are checked.
     for _ in 0..count.saturating_mul(64) {
         let from = if busy.is_empty() || rng.u8(..ANYWHERE_EVERY) == 0 { &anywhere } else { &busy };
         let Some(&(place, units)) = rng.choice(from) else { break };
@@ -344,7 +344,7 @@ fn keep(recording: &Recording, spec: &Spec, directory: &Path) -> Result<String, 
             }
         }
     }
-    Err(format!("the recording could not be kept: {base} has no number left in {}", directory.display()))
+    Err(format!("the recording could not be kept: no name {base} is left in {}", directory.display()))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Disks in memory as files that a loop device can be attached to: a file system of our own by FUSE.
 //!
-//! *Owns*: the mount and the thread that answers the kernel. *May not touch*: what is asked of a disk (`disk.rs`); and from its
-//! thread nothing that could wait for the mount itself, or the two would wait for each other.
+//! *Owns*: the mount and the thread that answers the kernel. *May not touch*: how a disk carries out requests (`disk.rs`). Its
+//! thread must do nothing that could wait for the mount itself, or the two would wait for each other.
 //!
-//! Each file is opened for direct I/O, so that a write of the loop device arrives as it was sent, once, and no page cache is
-//! between. One thread answers: one request after the other.
+//! Each file is opened for direct I/O, so that a write of the loop device arrives as it was sent, once, without a page cache in
+//! between. One thread answers the requests, one after the other.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,9 +22,9 @@ use inkstone_host::{ServedMount, unmount};
 
 use super::disk::{Disk, Failure};
 
-/// Nothing is remembered by the kernel: disks come and go under one name.
+/// The kernel caches nothing: disks come and go under one name.
 const TTL: Duration = Duration::ZERO;
-/// Somebody may have a file of it open for so long.
+/// Another process may have one of its files open for this long.
 const BUSY_FOR: Duration = Duration::from_secs(3);
 const FALLOCATE_PUNCH_HOLE: i32 = 2;
 const FALLOCATE_ZERO_RANGE: i32 = 16;
@@ -32,7 +32,7 @@ const FALLOCATE_KEEP_SIZE: i32 = 1;
 
 type Disks = Arc<RwLock<Vec<Disk>>>;
 
-/// The mounted file system; dropped, it is unmounted. First unmount and detach what is on its disks.
+/// The mounted file system; dropping it unmounts it. First unmount and detach what is on its disks.
 #[derive(Debug)]
 pub struct DiskServer {
     target: PathBuf,
@@ -56,7 +56,7 @@ impl DiskServer {
         Ok(Self { target: target.to_path_buf(), disks, session: Some(session), _watch: watch })
     }
 
-    /// Serves a disk; gives its file. A disk of the same name is replaced.
+    /// Serves a disk and returns its file. A disk of the same name is replaced.
     pub fn serve(&self, disk: &Disk) -> PathBuf {
         let mut disks = self.disks.write().unwrap_or_else(PoisonError::into_inner);
         match disks.iter_mut().find(|known| known.name() == disk.name()) {
@@ -69,9 +69,9 @@ impl DiskServer {
     /// Unmounts it.
     ///
     /// # Errors
-    /// Somebody still uses a disk.
+    /// A disk is still in use.
     pub fn unmount(mut self) -> io::Result<()> {
-        // The kernel lets go of a loop device's file a little behind the device, and others look around: a scan of all directories.
+        // The kernel closes a loop device's file a little after the device is detached, and other programs may scan all directories.
         unmount(&self.target, BUSY_FOR).map_err(|error| io::Error::new(error.kind(), error))?;
         self.session.take().map_or(Ok(()), BackgroundSession::join)
     }
@@ -79,7 +79,7 @@ impl DiskServer {
 
 impl Drop for DiskServer {
     fn drop(&mut self) {
-        // Dropped in a hurry: what stays is taken away with the work directory.
+        // On a drop the rest is removed with the work directory.
         if let Some(session) = self.session.take() {
             let _ = session.umount_and_join();
         }
@@ -135,7 +135,7 @@ fn answer(reply: ReplyEmpty, result: Option<Result<(), Failure>>) {
 
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Larger pieces mean fewer switches; where they are cut means nothing, since a write tears at every sector.
+        // Larger pieces mean fewer switches. Where they are split does not matter, since a write tears at every sector.
         let _ = config.set_max_write(1 << 20);
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Filesystem for Files {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // That a descriptor was closed: no flush of a disk.
+        // FUSE's `flush` reports a closed descriptor: it is not a flush of a disk.
         reply.ok();
     }
 

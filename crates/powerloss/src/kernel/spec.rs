@@ -1,6 +1,6 @@
 //! What a writer does: a history from a seed, on a log that writes in one way.
 //!
-//! *Owns*: the durable ways of writing, the options that follow from a seed, their words. *May not touch*: doing it.
+//! *Owns*: the durable ways of writing, the options that follow from a seed, their text form. *May not touch*: the writing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::history::{Op, history};
 use crate::sim::variant::small;
 
 named_choice! {
-    /// A durable way of writing that the log can be told to take.
+    /// A durable way of writing that the log's options can choose.
     Way, "strategy" {
         BufferedFdatasync = "buffered-fdatasync", "through the page cache, then fdatasync";
         BufferedFsync = "buffered-fsync", "through the page cache, then fsync";
@@ -54,14 +54,14 @@ impl Way {
     }
 }
 
-/// What is done, from which everything else follows. As text it is what the recording and the writer's command line hold.
+/// What the writer does; everything else follows from it. Its text is in the recording and on the writer's command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
     /// On which file system.
     pub kind: FsKind,
     /// How the log writes.
     pub way: Way,
-    /// Of the history and of the other options.
+    /// The seed of the history and of the other options.
     pub seed: u64,
     /// Operations.
     pub length: usize,
@@ -88,14 +88,14 @@ impl FromStr for Spec {
         let (mut kind, mut way, mut seed, mut length, mut mistake) = (None, None, None, None, None);
         for word in words.split_whitespace() {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("{word:?} in {text:?}"))?;
-            let number = || value.parse::<u64>().map_err(|_| format!("{word:?}: no number"));
+            let number = || value.parse::<u64>().map_err(|_| format!("{word:?}: not a number"));
             match name {
                 "fs" => kind = Some(value.parse()?),
                 "strategy" => way = Some(value.parse()?),
                 "seed" => seed = Some(number()?),
                 "length" => length = Some(number()? as usize),
                 "mistake" => mistake = Some(value.parse()?),
-                _ => return Err(format!("{word:?} in {text:?} is not known here")),
+                _ => return Err(format!("{word:?} in {text:?} is unknown")),
             }
         }
         match (kind, way, seed, length) {
@@ -108,7 +108,7 @@ impl FromStr for Spec {
 }
 
 impl Spec {
-    /// What is done.
+    /// What the writer does.
     pub fn operations(&self) -> Vec<Op> {
         history(self.seed, self.length)
     }
@@ -118,7 +118,7 @@ impl Spec {
         self.seed % 2 == 1
     }
 
-    /// The options of the log that is written. A log that is only looked at has no threads.
+    /// The options of the log that is written. A log that is only checked has no threads.
     pub fn options(&self, own_thread: bool) -> Options {
         let mut rng = fastrand::Rng::with_seed(self.seed ^ 0x6B65_726E_656C_2121);
         let options = small()

@@ -1,9 +1,9 @@
-//! The states in which a power cut may leave a disk, out of a recording of what reached it.
+//! The states in which a power cut may leave a disk, computed from a recording of what reached it.
 //!
-//! *Owns*: which sectors may be there and which not, and choosing among the ways. *May not touch*: what is looked at in a state.
+//! *Owns*: which sectors may be there and which not, and choosing among the states. *May not touch*: what is checked in a state.
 //!
-//! Everything before the last flush is on the medium. Of what was written since, each sector (512 bytes) is there or not, by
-//! itself; of several versions of a sector the newest that is there is found. A discard is there whole or not at all.
+//! Everything before the last flush is on the medium. Of the later writes, each sector (512 bytes) is there or not,
+//! independently; of several versions of a sector the newest one that is there is found. A discard is there whole or not at all.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub struct Unit {
     pub sector: u64,
     /// How many: one, but for a discard.
     pub sectors: u64,
-    /// The entry's bytes, and where among them this sector's are; `None`: zeros.
+    /// The entry's bytes, and the position of this sector in them; `None`: zeros.
     data: Option<(Arc<[u8]>, usize)>,
 }
 
@@ -41,7 +41,7 @@ impl Unit {
     }
 }
 
-/// A recording that is being played, from its start on.
+/// Plays a recording from its start.
 #[derive(Debug, Clone)]
 pub struct Player<'a> {
     recording: &'a Recording,
@@ -51,12 +51,12 @@ pub struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// Plays onto a disk that holds `base` (for a whole recording: zeros).
+    /// A player onto a disk that holds `base` (for a whole recording: zeros).
     pub fn new(recording: &'a Recording, base: Image) -> Self {
         Self { recording, next: 0, durable: base, since: 0 }
     }
 
-    /// Plays so many entries, counted from the recording's start. It never goes back.
+    /// Plays up to this many entries, counted from the recording's start. It never goes back.
     pub fn play(&mut self, to: usize) {
         let entries = &self.recording.entries;
         let to = to.min(entries.len());
@@ -67,7 +67,7 @@ impl<'a> Player<'a> {
         self.next = self.next.max(to);
     }
 
-    /// The power goes now.
+    /// The power is cut now.
     pub fn cut(&self) -> Cut {
         let mut units = Vec::new();
         for (place, entry) in self.recording.entries[self.since..self.next].iter().enumerate() {
@@ -91,10 +91,10 @@ impl<'a> Player<'a> {
     }
 }
 
-/// The moment at which the power goes: all that may be found comes from here.
+/// The moment at which the power is cut, with everything that may be found afterwards.
 #[derive(Debug, Clone)]
 pub struct Cut {
-    /// So many entries had reached the disk.
+    /// This many entries had reached the disk.
     pub entry: usize,
     /// What is there for sure.
     pub durable: Image,
@@ -112,19 +112,19 @@ pub enum Subset {
     None,
     /// Everything.
     All,
-    /// The first so many units.
+    /// This many units from the start.
     Prefix(usize),
     /// All but this unit.
     Without(usize),
     /// Only this unit.
     Only(usize),
-    /// Those of the bits of a number; for cuts of up to 64 units.
+    /// The units whose bits are set in a number; for cuts of up to 64 units.
     Bits(u64),
     /// Whole writes, each with even odds.
     Writes(u64),
-    /// Whole writes up to one, of which any part is there.
+    /// Whole writes up to some write, of which any part is there.
     Torn(u64),
-    /// Sectors, with odds that are drawn too.
+    /// Single sectors, with odds that are drawn too.
     Sectors(u64),
 }
 
@@ -149,7 +149,7 @@ impl FromStr for Subset {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (word, number) = text.split_once(':').unwrap_or((text, "0"));
-        let number: u64 = number.parse().map_err(|_| format!("{text:?}: {number:?} is no number"))?;
+        let number: u64 = number.parse().map_err(|_| format!("{text:?}: {number:?} is not a number"))?;
         Ok(match word {
             "none" => Self::None,
             "all" => Self::All,
@@ -162,7 +162,7 @@ impl FromStr for Subset {
             "sectors" => Self::Sectors(number),
             _ => {
                 return Err(format!(
-                    "{text:?}: none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED or sectors:SEED"
+                    "{text:?}: take none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED or sectors:SEED"
                 ));
             }
         })
@@ -175,15 +175,17 @@ impl Cut {
         keep(&self.units, subset)
     }
 
-    /// Which units are there in the words of a command line: those of a [`Subset`], or `exactly:0110`, a digit for each unit.
+    /// Parses which units are kept from a command line: a [`Subset`], or `exactly:0110`, a digit for each unit.
     ///
     /// # Errors
-    /// Other words, or another number of digits than there are units.
+    /// Another text, or a number of digits that differs from the number of units.
     pub fn kept_by_words(&self, words: &str) -> Result<Kept, String> {
         let Some(digits) = words.strip_prefix("exactly:") else { return Ok(self.kept(words.parse()?)) };
         if digits.len() != self.units.len() || digits.bytes().any(|digit| !matches!(digit, b'0' | b'1')) {
             let units = self.units.len();
-            return Err(format!("{words:?}: {units} units are in flight there, so {units} digits 0 or 1"));
+            return Err(format!(
+                "{words:?}: {units} units are in flight there, so take {units} digits 0 or 1"
+            ));
         }
         Ok(digits.bytes().map(|digit| digit == b'1').collect())
     }
@@ -229,14 +231,14 @@ pub fn keep(units: &[Unit], subset: Subset) -> Kept {
     }
 }
 
-/// These units in words for [`Cut::kept_by_words`].
+/// These units as text for [`Cut::kept_by_words`].
 pub fn exactly(kept: &[bool]) -> String {
     let digits: String = kept.iter().map(|kept| if *kept { '1' } else { '0' }).collect();
     format!("exactly:{digits}")
 }
 
-/// At most `most` subsets of `units`, no two of them alike: every one where they are so few, else nothing, everything, a
-/// selection of the first so many, of those that miss one, and random ones.
+/// At most `most` subsets of `units`, no two of them equal: every one if there are so few; otherwise none, all, a selection of
+/// prefixes and of subsets without one unit, and random ones.
 pub fn choose(units: &[Unit], most: usize, seed: u64) -> Vec<(Subset, Kept)> {
     let count = units.len();
     let mut seen = std::collections::HashSet::new();
@@ -253,7 +255,7 @@ pub fn choose(units: &[Unit], most: usize, seed: u64) -> Vec<(Subset, Kept)> {
         return chosen;
     }
     let mut rng = fastrand::Rng::with_seed(seed);
-    // Of few states each shall be another kind, of many all kinds shall be there.
+    // Few states shall be of different kinds, many shall cover all kinds.
     add([Subset::None, Subset::All][usize::from(rng.bool())]);
     for _ in 0..most.saturating_mul(16) {
         let unit = rng.usize(..count);

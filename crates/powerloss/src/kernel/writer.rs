@@ -1,9 +1,9 @@
 //! The process that writes: a history on the mounted file system, in step with the recorder.
 //!
-//! *Owns*: doing it, and what is said before and after each operation. *May not touch*: disks, recordings.
+//! *Owns*: the operations, and the lines before and after each. *May not touch*: disks, recordings.
 //!
-//! It is a process of its own, so that nothing that it does waits for the process that serves the disk. Before and after each
-//! operation it says a line and waits for one: the recorder has put a mark into the recording by then.
+//! It is a process of its own, so that the process that serves the disk never waits for it. Before and after each operation it
+//! prints a line and waits for an answer: by then the recorder has put a mark into the recording.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -14,21 +14,21 @@ use super::spec::Spec;
 use crate::history::{Op, carry_out, plan};
 use crate::model::{Model, Shown};
 
-/// What the writer says, and what stands in the recording.
+/// The writer's lines, which are also the marks in the recording.
 pub mod words {
     /// The log is being opened for the first time.
     pub const OPENING: &str = "opening";
     /// It is open.
     pub const OPENED: &str = "opened";
-    /// `start 7`: the operation of that number begins.
+    /// `start 7`: operation 7 begins.
     pub const START: &str = "start";
-    /// `done 7 1 12 12`: it is done, and the log has this first and last LSN, and this one is durable.
+    /// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN.
     pub const DONE: &str = "done";
     /// The history is over.
     pub const END: &str = "end";
-    /// Something went wrong in the writer: the rest of the line says what.
+    /// The writer failed: the rest of the line says why.
     pub const FAILED: &str = "failed";
-    /// Its answer to each of them.
+    /// The recorder's answer to each line.
     pub const GO: &str = "go";
 }
 
@@ -42,12 +42,12 @@ struct Writer<'a, R, W> {
 /// Does what `spec` says in `directory`.
 ///
 /// # Errors
-/// What broke: it has been said on `output` too. Also that the recorder is gone.
+/// What failed: `output` has got it too. Also that the recorder has ended.
 pub fn write(spec: &Spec, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
     let mut writer = Writer { input, output, spec, directory };
     let result = writer.all();
     if let Err(why) = &result {
-        // Nobody may be left to hear it.
+        // The recorder may have ended already.
         let _ = writer.say(&format!("{} {}", words::FAILED, why.replace('\n', " ")));
     }
     result
@@ -56,18 +56,18 @@ pub fn write(spec: &Spec, directory: &Path, input: impl BufRead, output: impl Wr
 impl<R: BufRead, W: Write> Writer<'_, R, W> {
     fn say(&mut self, line: &str) -> Result<(), String> {
         let said = writeln!(self.output, "{line}").and_then(|()| self.output.flush());
-        said.map_err(|error| format!("the recorder is gone: {error}"))?;
+        said.map_err(|error| format!("the recorder has ended: {error}"))?;
         let mut answer = String::new();
         match self.input.read_line(&mut answer) {
             Ok(_) if answer.trim_end() == words::GO => Ok(()),
-            Ok(_) => Err(format!("the recorder is gone: {answer:?} after {line:?}")),
-            Err(error) => Err(format!("the recorder is gone: {error}")),
+            Ok(_) => Err(format!("the recorder has ended: {answer:?} after {line:?}")),
+            Err(error) => Err(format!("the recorder has ended: {error}")),
         }
     }
 
     fn open(&self) -> Result<Log<OsDirectory>, String> {
         Log::open(self.directory, self.spec.options(self.spec.has_threads()))
-            .map_err(|error| format!("it does not open: {error}"))
+            .map_err(|error| format!("the log does not open: {error}"))
     }
 
     fn all(&mut self) -> Result<(), String> {
@@ -84,12 +84,12 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
                 Op::Reopen | Op::Drop | Op::Kill => self.again(log, operation, &plan.during),
                 _ => carry_out(&log, operation, &plan)
                     .or_else(|error| match operation {
-                        // With the log's own thread at work a buffer may be taken just now: nothing was appended.
+                        // With a background thread a buffer may be in use just now: nothing was appended.
                         Op::Try(bytes) if error.is_retryable() => carry_out(&log, &Op::Append(*bytes), &plan),
                         _ => Err(error),
                     })
                     .map(|()| log)
-                    .map_err(|error| format!("it fails: {error}")),
+                    .map_err(|error| format!("the call fails: {error}")),
             };
             log = done.map_err(|why| format!("operation {number}, {operation:?}: {why}"))?;
             let facts = Facts::of(&log);
@@ -106,7 +106,7 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
         during: &crate::model::Allowed,
     ) -> Result<Log<OsDirectory>, String> {
         match operation {
-            Op::Reopen => log.close().map_err(|error| format!("it does not close: {error}"))?,
+            Op::Reopen => log.close().map_err(|error| format!("the log does not close: {error}"))?,
             Op::Kill => log.abandon(),
             _ => drop(log),
         }
@@ -116,10 +116,10 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
     }
 }
 
-/// What a log said of itself when an operation was done.
+/// What a log reported when an operation was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// Its ends.
+    /// Its first and last LSN.
     pub shown: Shown,
     /// What is durable.
     pub durable: u64,
@@ -133,7 +133,7 @@ impl std::fmt::Display for Facts {
 
 impl Facts {
     fn of(log: &Log<OsDirectory>) -> Self {
-        // Durable first: what becomes durable in between is then not taken for acknowledged.
+        // Read `durable` first: what becomes durable in between does not count as acknowledged.
         let durable = log.durable().get();
         Self { shown: Shown { first: log.first().get(), last: log.last().get() }, durable }
     }
@@ -169,7 +169,7 @@ mod tests {
         assert!(lines[41].starts_with("done 19 "), "{}", lines[41]);
         std::fs::remove_dir_all(&directory).expect("removed");
         let why = write(&spec, &directory, &b"go\ngo\n"[..], Vec::new()).expect_err("nobody answers");
-        assert!(why.contains("recorder is gone"), "{why}");
+        assert!(why.contains("recorder has ended"), "{why}");
         std::fs::remove_dir_all(&directory).expect("removed");
     }
 }

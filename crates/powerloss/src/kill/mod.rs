@@ -1,16 +1,16 @@
-//! A writer that is killed with SIGKILL at random moments, and an outside witness who knows what it was told.
+//! A writer that is killed with SIGKILL at random moments, and an outside witness that knows what the writer reported.
 //!
-//! *Owns*: the rounds, and what they add up to. *May not touch*: the insides of the log.
+//! *Owns*: the rounds and their sums. *May not touch*: the insides of the log.
 //!
-//! The writer is a process of its own. It tells each append's intent before it, and its acknowledgement after it, on a pipe; so
-//! what it has told survives it. After each kill the witness opens the log and reads all of it: nothing acknowledged is
-//! missing, each thread's records are in its order, whole, none twice, none that was not intended, a batch all or not at all; and
-//! what an earlier opening has shown is still there. Then the next writer goes on with the same log.
+//! The writer is a process of its own. It announces each append on a pipe before it, and reports its acknowledgement after it;
+//! so what it has reported survives it. After each kill the witness opens the log and reads all of it: nothing acknowledged is
+//! missing; each thread's records are in order, whole, none twice, none that was not announced; a batch is there whole or not at
+//! all; and what an earlier opening has shown is still there. Then the next writer continues with the same log.
 //!
-//! **A kill is no loss of power**: what was written and not synced stays in the page cache, and the next opening finds it. So this
-//! shows the order of things inside the process (nothing is acknowledged before it is written, a half-done change of segments or
-//! cut or close is taken up again, locks are free), and nothing about syncs: those are for the simulated disk ([`crate::sim`]) and
-//! for real file systems.
+//! **A kill is not a power loss**: unsynced writes stay in the page cache, and the next opening finds them. So this lab tests the
+//! order of steps inside the process (nothing is acknowledged before it is written; an interrupted roll, truncation or close is
+//! completed; locks are free), and nothing about syncs: those are tested on the simulated disk ([`crate::sim`]) and on real file
+//! systems.
 
 mod plan;
 mod record;
@@ -38,23 +38,23 @@ pub use self::writer::write;
 use crate::certificate::{Certificate, Class, Violation, kernel};
 use crate::keep::keep;
 
-/// With more records than this the witness gives up the front itself, so that a round stays short.
+/// With more records than this the witness truncates the log itself, so that a round stays short.
 const RECORDS_MAX: u64 = 3000;
-/// Until a first opening was seen.
+/// Assumed until a first opening was seen.
 const OPENING_AT_FIRST: Duration = Duration::from_millis(5);
 
-/// What is to be done.
+/// What to run.
 #[derive(Debug, Clone)]
 pub struct KillOptions {
-    /// Where the log is to be: a directory of its own is made in it, and removed.
+    /// Where the log's own directory is created, and removed again.
     pub directory: PathBuf,
     /// How many writers are killed.
     pub rounds: u32,
-    /// Decides what each round does; the moments are the machine's too.
+    /// Decides what each round does; the exact moments also depend on the machine.
     pub seed: u64,
     /// How a writer is started.
     pub writer: WriterCommand,
-    /// The command that does the same again.
+    /// The command that repeats the run.
     pub command: String,
 }
 
@@ -67,22 +67,22 @@ pub struct KillOutcome {
     pub figures: Figures,
 }
 
-/// What the rounds add up to.
+/// The sums of all rounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Writers that were killed; not those that had ended before.
+    /// Writers that were killed, without those that had ended before.
     pub kills: u64,
-    /// Of these such as had not yet said that the log was open.
+    /// Of these, writers that had not yet opened the log.
     pub kills_before_open: u64,
-    /// Acknowledgements that were told.
+    /// Acknowledgements that writers reported.
     pub acknowledgements: u64,
     /// Records read back after kills.
     pub records: u64,
-    /// Of these such as an earlier opening had shown.
+    /// Of these, records that an earlier opening had shown.
     pub records_again: u64,
-    /// Of these such as had been acknowledged by LSN, and no opening had shown before.
+    /// Of these, records that were acknowledged by LSN and that no opening had shown before.
     pub records_acknowledged: u64,
-    /// Openings that found something behind the log's end.
+    /// Openings that found bytes after the log's end.
     pub torn: u64,
     /// Second openings that were refused while a writer was stopped.
     pub refused: u64,
@@ -92,7 +92,7 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} kills ({} before the log was open), {} acknowledgements told, {} records read back ({} newly acknowledged, {} shown before), {} torn tails, {} second writers refused",
+            "{} kills ({} before the log was open), {} acknowledgements, {} records read back ({} newly acknowledged, {} shown before), {} torn tails, {} second writers refused",
             self.kills,
             self.kills_before_open,
             self.acknowledgements,
@@ -108,7 +108,7 @@ impl fmt::Display for Figures {
 /// Kills writers until there were enough, a promise was broken, or `stop` is set.
 ///
 /// # Errors
-/// Something that is no promise of the log: a directory or process that is not to be had, a writer that hangs or fails.
+/// A failure that is not a broken promise: a directory or process that cannot be created, a writer that hangs or fails.
 pub fn run(options: &KillOptions, stop: &AtomicBool) -> Result<KillOutcome, String> {
     let began = Instant::now();
     let workdir = WorkDir::create(&options.directory).map_err(|error| error.to_string())?;
@@ -137,7 +137,7 @@ pub fn run(options: &KillOptions, stop: &AtomicBool) -> Result<KillOutcome, Stri
         inkstone: env!("CARGO_PKG_VERSION").into(),
         kernel: kernel(),
         command: options.command.clone(),
-        subject: "the log in 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, its way of writing by rule and buffered; the page cache survives a kill".into(),
+        subject: "the log with 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, written by rule and buffered; the page cache survives a kill".into(),
         file_system: capabilities.mount.file_system,
         seed: options.seed,
         seeds: 1,
@@ -156,14 +156,14 @@ struct Run<'a> {
     options: &'a KillOptions,
     path: PathBuf,
     witness: Witness,
-    /// How long the last opening took that was seen.
+    /// How long the last observed opening took.
     opening: Duration,
     classes: BTreeMap<&'static str, u64>,
     figures: Figures,
 }
 
 impl Run<'_> {
-    /// The promise that was broken, if one was.
+    /// Runs a round; returns the broken promise, if there is one.
     fn round(&mut self, round: &Round) -> Result<Option<String>, String> {
         let ended = victim::run(&self.options.writer, &self.path, round, self.opening)?;
         self.opening = ended.opening.unwrap_or(self.opening);
@@ -172,7 +172,7 @@ impl Run<'_> {
         self.figures.kills_before_open += u64::from(ended.was_killed && !report.is_open);
         self.figures.acknowledgements += report.acknowledgements;
         self.figures.refused += u64::from(ended.was_refused);
-        // A plan is met or missed: what happened is what counts.
+        // The kill may miss its planned moment: what happened counts.
         let class = match round.trigger {
             _ if !ended.was_killed => "ended in order before the kill",
             Trigger::Start if report.is_open => "killed after a time",
@@ -207,7 +207,7 @@ impl Run<'_> {
             let first = last - RECORDS_MAX / 4;
             if let Err(error) = log.truncate_before(Lsn::new(first)) {
                 return Ok(Some(format!(
-                    "the witness could not give up what is before LSN {first}: {error}"
+                    "the witness could not truncate the log before LSN {first}: {error}"
                 )));
             }
             self.witness.gave_up(first);
@@ -222,12 +222,12 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// What was broken, with the log as it was found.
+    /// A violation, with a copy of the log as it was found.
     fn violation(&self, round: &Round, what: &str) -> Violation {
         let name = format!("inkstone-kill-broken-seed-{}-round-{}", self.options.seed, round.number);
         let kept = match keep(&self.path, &self.options.directory, &name) {
-            Ok(kept) => format!("the log as it is now is in {}", kept.display()),
-            Err(error) => format!("the log could not be kept: {error}"),
+            Ok(kept) => format!("a copy of the log is in {}", kept.display()),
+            Err(error) => format!("the log could not be copied: {error}"),
         };
         Violation {
             what: format!("round {}, {}: {what}; {kept}", round.number, round.class()),

@@ -1,4 +1,4 @@
-//! What one round does, from its seed: both the writer and the witness work it out for themselves.
+//! What one round does, from its seed: the writer and the witness each compute it.
 //!
 //! *Owns*: threads, kind of log, moment and manner of the kill. *May not touch*: processes, logs.
 
@@ -9,26 +9,26 @@ use inkstone::{Access, Options};
 use super::record::BYTES_MAX;
 
 inkstone_io::named_choice! {
-    /// A lie of the writer or of its log, so that a run shows that the witness would notice.
+    /// A lie of the writer or of its log, to show that the witness notices it.
     Lie, "lie" {
-        Early = "early", "an append is told as acknowledged before it was waited for";
-        Periodic = "periodic", "the log acknowledges what it has not written (Options::periodic)";
+        Early = "early", "an append is reported as acknowledged before the wait for it";
+        Periodic = "periodic", "the log acknowledges records that it has not written (Options::periodic)";
         Twice = "twice", "now and then a record is appended twice";
-        Unsaid = "unsaid", "now and then a record is appended that was not intended";
-        Swapped = "swapped", "now and then two records are appended in the other order";
-        Flipped = "flipped", "now and then a bit of a record is another";
-        GivesUpMore = "gives-up-more", "truncate_before is told one LSN lower than it is called";
+        Unsaid = "unsaid", "now and then a record is appended that was not announced";
+        Swapped = "swapped", "now and then two records are appended in the wrong order";
+        Flipped = "flipped", "now and then a bit of a record is flipped";
+        GivesUpMore = "gives-up-more", "truncate_before is reported with one LSN less than it is called with";
     }
 }
 
-/// What the clock of the kill starts with.
+/// What starts the clock of the kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
-    /// The writer was started: it is killed while it opens the log. The delay is in thousandths of what opening took lately.
+    /// The writer was started: it is killed while it opens the log. The delay is in thousandths of a recent opening's time.
     Start,
     /// The log is open.
     Open,
-    /// So many acknowledgements were told.
+    /// This many acknowledgements were reported.
     Acknowledgements(u32),
     /// The writer is about to close the log.
     Closing,
@@ -39,9 +39,9 @@ pub enum Trigger {
 pub enum Manner {
     /// Killed.
     Kill,
-    /// Stopped, while a second opening and a reader are tried, and killed without having gone on.
+    /// Stopped, while a second opening and a reader are tried, and killed without being continued.
     Stop,
-    /// Stopped likewise, gone on for so long, and killed.
+    /// Stopped likewise, continued for this long, and killed.
     StopAndGoOn(Duration),
 }
 
@@ -52,13 +52,13 @@ pub struct Round {
     pub number: u32,
     /// Threads that append.
     pub threads: u8,
-    /// What the clock of the kill starts with.
+    /// What starts the clock of the kill.
     pub trigger: Trigger,
-    /// From then on, in microseconds; after [`Trigger::Start`] in thousandths of what opening took lately.
+    /// The delay after that, in microseconds; after [`Trigger::Start`] in thousandths of a recent opening's time.
     pub delay: u64,
     /// How it ends.
     pub manner: Manner,
-    /// The writer closes the log after so many acknowledgements of its first thread.
+    /// The writer closes the log after this many acknowledgements of its first thread.
     pub closes_after: Option<u32>,
     segment_bytes: u64,
     pads: bool,
@@ -97,11 +97,11 @@ impl Round {
         round
     }
 
-    /// In a few words: the class of the certificate that a kill as planned belongs to.
+    /// The class of the certificate that a kill as planned belongs to.
     pub fn class(&self) -> &'static str {
         match (self.trigger, self.manner) {
             (_, Manner::Stop) => "killed while stopped",
-            (_, Manner::StopAndGoOn(_)) => "killed after it was stopped and went on",
+            (_, Manner::StopAndGoOn(_)) => "killed after it was stopped and continued",
             (Trigger::Start, _) => "killed while starting or opening",
             (Trigger::Closing, _) => "killed while closing",
             (Trigger::Acknowledgements(_), _) => "killed after a number of acknowledgements",

@@ -1,4 +1,4 @@
-//! A record that says of itself which one it is, and whether it is whole.
+//! A record that identifies itself, and shows whether it is whole.
 //!
 //! *Owns*: the bytes of a record, by round, thread and number. *May not touch*: logs.
 
@@ -6,7 +6,7 @@ use std::fmt;
 
 const HEAD_BYTES: usize = 4 + 1 + 4;
 const TAIL_BYTES_MIN: usize = 8;
-/// The largest record; also with segments of 64 KiB five of them are no batch that is too large.
+/// The largest record: five of them fit into one batch, also with segments of 64 KiB.
 pub(super) const BYTES_MAX: usize = 6000;
 
 /// Which record it is: no two of a run are the same.
@@ -16,17 +16,17 @@ pub struct Id {
     pub round: u32,
     /// The writer's thread.
     pub thread: u8,
-    /// Which of that thread's it is, from 0.
+    /// Its number within that thread, from 0.
     pub number: u32,
 }
 
 impl Id {
-    /// Its bytes: what it is, and then something that follows from that.
+    /// Its bytes: its identity, then bytes that follow from that.
     pub fn payload(self) -> Vec<u8> {
         let which = u64::from(self.round) << 32 | u64::from(self.number);
         let mut rng =
             fastrand::Rng::with_seed(which ^ u64::from(self.thread).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        // Always some: they are what shows that the head is whole.
+        // Always some: they show that the head is whole.
         let most = if rng.u8(..) < 16 { BYTES_MAX - HEAD_BYTES } else { 300 };
         let len = rng.usize(TAIL_BYTES_MIN..most);
         let mut payload = vec![0; HEAD_BYTES + len];

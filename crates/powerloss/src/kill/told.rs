@@ -1,8 +1,8 @@
-//! What the writer tells the witness, a line each, and what the witness knows from it.
+//! What the writer reports to the witness, line by line, and what the witness knows from it.
 //!
-//! *Owns*: the words on the pipe, and their sum. *May not touch*: logs.
+//! *Owns*: the lines on the pipe, and their sum. *May not touch*: logs.
 //!
-//! A line is shorter than what a pipe takes in one piece, so a kill leaves whole lines.
+//! A line is short enough for one atomic write to a pipe, so a kill leaves whole lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,7 +14,7 @@ use super::record::Id;
 pub enum Told {
     /// The log is open.
     Open,
-    /// So many records of a thread are about to be appended, from `number` on.
+    /// This many records of a thread are about to be appended, from `number` on.
     Intends {
         /// The thread.
         thread: u8,
@@ -34,13 +34,13 @@ pub enum Told {
         /// Its LSN.
         lsn: u64,
     },
-    /// A thread's records before `next` were acknowledged by a `sync`, which told `lsn`.
+    /// A thread's records before `next` were acknowledged by a `sync`, which returned `lsn`.
     Synced {
         /// The thread.
         thread: u8,
         /// The first of its records that may be missing.
         next: u32,
-        /// What `sync` told.
+        /// What `sync` returned.
         lsn: u64,
     },
     /// `truncate_before` is about to be called.
@@ -74,7 +74,7 @@ impl fmt::Display for Told {
 }
 
 impl Told {
-    /// Reads a line back; `None` if it is none of a writer.
+    /// Parses a line; `None` if it is not a line of a writer.
     pub fn parse(line: &str) -> Option<Self> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         if word == "failed" {
@@ -105,10 +105,10 @@ impl Told {
     }
 }
 
-/// What one thread has told.
+/// What one thread has reported.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ThreadReport {
-    /// Records before this one were intended.
+    /// Records before this one were announced.
     pub(super) intended: u32,
     /// Records before this one were acknowledged.
     pub(super) acknowledged: u32,
@@ -116,7 +116,7 @@ pub(super) struct ThreadReport {
     pub(super) inside: BTreeSet<u32>,
 }
 
-/// Everything that a writer has told until it was killed.
+/// Everything that a writer has reported before it was killed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Report {
     pub(super) threads: BTreeMap<u8, ThreadReport>,
@@ -126,9 +126,9 @@ pub(super) struct Report {
     pub(super) acknowledgements: u64,
     /// Up to here every LSN was acknowledged.
     pub(super) durable: u64,
-    /// Given up for certain is what is before this.
+    /// Everything before this was truncated.
     pub(super) first: u64,
-    /// Given up may be what is before this.
+    /// Everything before this may have been truncated.
     pub(super) first_perhaps: Option<u64>,
     pub(super) is_open: bool,
     pub(super) is_closing: bool,

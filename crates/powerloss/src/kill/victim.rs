@@ -1,4 +1,4 @@
-//! The writer's process: started, listened to, stopped, killed at its moment.
+//! The writer's process: started, read from, stopped, killed at its moment.
 //!
 //! *Owns*: the process, which never outlives its owner here, and the moment of the kill. *May not touch*: what the log holds
 //! afterwards (`witness.rs`).
@@ -15,7 +15,7 @@ use inkstone_host::{Signal, signal_process};
 use super::plan::{Manner, Round, Trigger};
 use super::told::{Report, Told};
 
-/// How long a writer may be silent. It has a disk to wait for, and other users of it.
+/// How long a writer may be silent. It waits for a disk that others use too.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// How the writer is started: a program that calls [`super::write`] with the directory and the round that follow.
@@ -23,36 +23,36 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 pub struct WriterCommand {
     /// The program.
     pub program: PathBuf,
-    /// Its arguments; the log's directory and the round's number come behind them.
+    /// Its arguments; the log's directory and the round's number follow them.
     pub arguments: Vec<String>,
 }
 
-/// What became of a writer.
+/// How a writer ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) report: Report,
-    /// From its start until it said that the log was open.
+    /// From its start until it reported that the log was open.
     pub(super) opening: Option<Duration>,
     /// A second opening was tried and refused as it must be.
     pub(super) was_refused: bool,
-    /// What a stopped writer's log showed to others and must not have.
+    /// A promise that the log of a stopped writer broke for other processes.
     pub(super) broken: Option<String>,
     /// The kill came in time: it had not ended by itself.
     pub(super) was_killed: bool,
 }
 
-/// A child that is killed when it is let go.
+/// A child that is killed when it is dropped.
 struct Victim(Child);
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // Both fail only if it has ended and was waited for.
+        // Both fail only if it has ended and was reaped.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Starts the round's writer, kills it as planned, and gives what it has told.
+/// Starts the round's writer, kills it as planned, and returns what it has reported.
 ///
 /// # Errors
 /// It could not be started, was silent for too long, or failed by itself.
@@ -103,7 +103,7 @@ fn start(command: &WriterCommand, path: &Path, round: &Round) -> Result<Victim, 
         .map_err(|error| format!("start the writer {}: {error}", command.program.display()))
 }
 
-/// What the kill may wait for.
+/// An event that the kill may wait for.
 enum Mark {
     Open,
     Acknowledged,
@@ -114,7 +114,7 @@ fn listen(out: ChildStdout, round: u32, tell: &Sender<Mark>) -> Report {
     let mut report = Report::default();
     for line in BufReader::new(out).lines() {
         let Some(told) = line.ok().as_deref().and_then(Told::parse) else {
-            report.failed = Some("it told something that is no word of a writer".into());
+            report.failed = Some("it wrote a line that no writer writes".into());
             continue;
         };
         report.add(round, &told);
@@ -124,13 +124,13 @@ fn listen(out: ChildStdout, round: u32, tell: &Sender<Mark>) -> Report {
             Told::Closing => Mark::Closing,
             _ => continue,
         };
-        // Whoever waits may have stopped waiting.
+        // The receiver may have stopped waiting.
         let _ = tell.send(mark);
     }
     report
 }
 
-/// Waits for what the kill's clock starts with; gives how long the opening took, if it was seen.
+/// Waits for the event that starts the kill's clock; returns how long the opening took, if it was seen.
 fn await_trigger(heard: &Receiver<Mark>, round: &Round, began: Instant) -> Result<Option<Duration>, String> {
     let (mut opened, mut acknowledged) = (None, 0);
     loop {
@@ -147,11 +147,11 @@ fn await_trigger(heard: &Receiver<Mark>, round: &Round, began: Instant) -> Resul
             Ok(Mark::Open) => opened = Some(began.elapsed()),
             Ok(Mark::Acknowledged) => acknowledged += 1,
             Ok(Mark::Closing) => return Ok(opened),
-            // It has ended; what it told says why.
+            // It has ended; its lines say why.
             Err(RecvTimeoutError::Disconnected) => return Ok(opened),
             Err(RecvTimeoutError::Timeout) => {
                 return Err(format!(
-                    "the writer of round {} has told nothing for {} s: it hangs",
+                    "the writer of round {} hangs: no line for {} s",
                     round.number,
                     SILENT_FOR.as_secs()
                 ));
@@ -163,12 +163,12 @@ fn await_trigger(heard: &Receiver<Mark>, round: &Round, began: Instant) -> Resul
 #[derive(Default)]
 struct Beside {
     was_refused: bool,
-    /// What a reader beside the stopped writer called durable.
+    /// The durable LSN that a reader beside the stopped writer saw.
     durable: u64,
     broken: Option<String>,
 }
 
-/// Everything that comes before the kill itself.
+/// Everything before the kill itself.
 fn end(victim: &Victim, path: &Path, round: &Round) -> Result<Beside, String> {
     let signal = |signal| signal_process(victim.0.id(), signal).map_err(|error| error.to_string());
     match round.manner {
@@ -187,19 +187,19 @@ fn end(victim: &Victim, path: &Path, round: &Round) -> Result<Beside, String> {
     }
 }
 
-/// What others see of the log of a stopped writer: a second writer is refused by name, a reader reads.
+/// What other processes see of the log of a stopped writer: a second writer gets an error that names the first, a reader reads.
 fn beside(path: &Path, round: &Round, writer: u32) -> Beside {
     let options: Options = round.options(None);
     let broken = match Log::open(path, options.clone()) {
         Ok(_) => Some("a second writer could open the log".to_owned()),
         Err(Error::Locked { holder, .. }) if holder.contains(&writer.to_string()) => None,
-        Err(error) => Some(format!("a second writer was refused with the wrong words: {error}")),
+        Err(error) => Some(format!("a second writer was refused with the wrong message: {error}")),
     };
     let mut beside = Beside { was_refused: broken.is_none(), durable: 0, broken };
     match Reader::open(path, &options) {
         Ok(reader) => beside.durable = reader.durable().get(),
         Err(error) => {
-            beside.broken.get_or_insert(format!("beside the stopped writer nobody could read: {error}"));
+            beside.broken.get_or_insert(format!("a reader beside the stopped writer failed: {error}"));
         }
     }
     beside

@@ -1,6 +1,6 @@
-//! The outside witness: what it has been told and shown, held against what a log shows after a kill.
+//! The outside witness: it compares what a log shows after a kill with what was reported and shown before.
 //!
-//! *Owns*: the judgement. *May not touch*: processes; the log but by its public door.
+//! *Owns*: the judgement. *May not touch*: processes; the log except through its public API.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use super::told::Report;
 /// Knows what is certain.
 #[derive(Debug, Clone)]
 pub(super) struct Witness {
-    /// What the last opening showed first.
+    /// The first LSN that the last opening showed.
     first: u64,
-    /// And from there on.
+    /// The records from there on.
     shown: Vec<Id>,
 }
 
-/// What a look has counted.
+/// The counts of one check.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Looked {
     /// Records read back.
     pub(super) records: u64,
-    /// Of these such as an earlier opening had shown.
+    /// Of these, records that an earlier opening had shown.
     pub(super) again: u64,
-    /// Of these such as the witness had been told of by LSN since then.
+    /// Of these, records that were acknowledged by LSN since then.
     pub(super) acknowledged: u64,
 }
 
@@ -52,15 +52,18 @@ impl Witness {
             let lsn = first + shown.len() as u64;
             let record = record.map_err(|error| format!("LSN {lsn} cannot be read: {error}"))?;
             if record.lsn.get() != lsn {
-                return Err(format!("LSN {} where {lsn} was to come", record.lsn));
+                return Err(format!("LSN {} instead of {lsn}", record.lsn));
             }
             let id = Id::of(&record.bytes).ok_or_else(|| {
-                format!("LSN {lsn} holds {} bytes that are no whole record of any writer", record.bytes.len())
+                format!(
+                    "LSN {lsn} holds {} bytes that are not a whole record of any writer",
+                    record.bytes.len()
+                )
             })?;
             if lsn <= self.last() {
                 let before = self.shown[(lsn - self.first) as usize];
                 if id != before {
-                    return Err(format!("LSN {lsn} was shown as {before}, and is now {id}"));
+                    return Err(format!("LSN {lsn} was shown as {before}, but is now {id}"));
                 }
                 looked.again += 1;
             } else {
@@ -71,7 +74,7 @@ impl Witness {
         }
         if first + looked.records != last + 1 {
             return Err(format!(
-                "the log says that {last} is its last, and shows {}",
+                "the log says that its last LSN is {last}, but shows {}",
                 first + looked.records - 1
             ));
         }
@@ -80,7 +83,7 @@ impl Witness {
         Ok(looked)
     }
 
-    /// The witness itself gave up the front.
+    /// The witness itself truncated the log.
     pub(super) fn gave_up(&mut self, first: u64) {
         self.shown.drain(..(first - self.first) as usize);
         self.first = first;
@@ -90,28 +93,28 @@ impl Witness {
         let certain = self.first.max(report.first);
         if first != certain && Some(first) != report.first_perhaps {
             let perhaps = report.first_perhaps.map_or(String::new(), |perhaps| format!(" or {perhaps}"));
-            return Err(format!("the first is {first}; it must be {certain}{perhaps}"));
+            return Err(format!("the first LSN is {first}; it must be {certain}{perhaps}"));
         }
         if first < self.first {
-            return Err(format!("the first is {first}, and everything before {} was given up", self.first));
+            return Err(format!("the first LSN is {first}, but the log was truncated before {}", self.first));
         }
         if last < report.durable {
-            return Err(format!("LSN {} was acknowledged, and {last} is the last", report.durable));
+            return Err(format!("LSN {} was acknowledged, but the last is {last}", report.durable));
         }
         if last < self.last() {
-            return Err(format!("LSN {} was shown before, and {last} is the last", self.last()));
+            return Err(format!("LSN {} was shown before, but the last is {last}", self.last()));
         }
         Ok(())
     }
 }
 
-/// The records behind what was shown before: all of one writer.
+/// The records after those that were shown before: all of one writer.
 struct Reading<'a> {
     round: u32,
     report: &'a Report,
-    /// None of this writer's records was given up.
+    /// None of this writer's records was truncated.
     is_from_start: bool,
-    /// By thread, the record that comes next.
+    /// The next record of each thread.
     next: BTreeMap<u8, u32>,
 }
 
@@ -120,38 +123,38 @@ impl<'a> Reading<'a> {
         Self { round, report, is_from_start, next: BTreeMap::new() }
     }
 
-    /// Whether the witness was told of this LSN.
+    /// Checks a record; returns whether this LSN was acknowledged.
     fn take(&mut self, lsn: u64, id: Id, before: Option<Id>) -> Result<bool, String> {
         if id.round != self.round {
-            return Err(format!("LSN {lsn} is {id}, which no opening has shown, or not there"));
+            return Err(format!("LSN {lsn} is {id}, which no earlier opening has shown there"));
         }
         let Some(thread) = self.report.threads.get(&id.thread).filter(|thread| id.number < thread.intended)
         else {
-            return Err(format!("LSN {lsn} is {id}, which was not intended"));
+            return Err(format!("LSN {lsn} is {id}, which was not announced"));
         };
         let next = match self.next.get(&id.thread) {
             Some(next) => *next,
             None if self.is_from_start => 0,
-            // What was given up took the thread's first ones with it.
+            // The thread's first records were truncated.
             None => id.number,
         };
         if id.number != next {
-            return Err(format!("LSN {lsn} is {id}, and number {next} was to come in that thread"));
+            return Err(format!("LSN {lsn} is {id}, but number {next} is the next of that thread"));
         }
         if thread.inside.contains(&id.number) && !self.is_given_up_before(before) {
             let wanted = Id { number: id.number - 1, ..id };
             if before != Some(wanted) {
-                return Err(format!("LSN {lsn} is {id}, and the rest of its batch is not before it"));
+                return Err(format!("LSN {lsn} is {id}, but the rest of its batch is not before it"));
             }
         }
         self.next.insert(id.thread, next + 1);
         match self.report.acknowledged.get(&lsn) {
-            Some(told) if *told != id => Err(format!("LSN {lsn} was acknowledged as {told}, and is {id}")),
+            Some(told) if *told != id => Err(format!("LSN {lsn} was acknowledged as {told}, but is {id}")),
             told => Ok(told.is_some()),
         }
     }
 
-    /// The log begins inside a batch: the front was given up.
+    /// The log begins inside a batch: its start was truncated.
     fn is_given_up_before(&self, before: Option<Id>) -> bool {
         before.is_none() && !self.is_from_start
     }
@@ -161,14 +164,14 @@ impl<'a> Reading<'a> {
             let next = match self.next.get(number) {
                 Some(next) => *next,
                 None if self.is_from_start => 0,
-                // All that there was of it was given up.
+                // All its records were truncated.
                 None => continue,
             };
             if next < thread.acknowledged {
-                return Err(format!("thread {number}: record {next} was acknowledged and is not there"));
+                return Err(format!("thread {number}: record {next} was acknowledged, but is missing"));
             }
             if self.report.is_closed && next < thread.intended {
-                return Err(format!("thread {number}: record {next} is not there, and the log was closed"));
+                return Err(format!("thread {number}: record {next} is missing, though the log was closed"));
             }
             if thread.inside.contains(&next) {
                 return Err(format!("thread {number}: the log ends inside a batch, before record {next}"));

@@ -1,6 +1,6 @@
-//! The process that is killed: it appends from several threads, and tells of each append before and after.
+//! The process that is killed: it appends from several threads, and reports each append before and after.
 //!
-//! *Owns*: what the writer does. *May not touch*: what is made of it (`witness.rs`), its own end.
+//! *Owns*: what the writer does. *May not touch*: the judgement (`witness.rs`), its own end.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,19 +13,19 @@ use super::plan::{Lie, Round};
 use super::record::Id;
 use super::told::Told;
 
-/// How often, in a thread's turns, the writer lies, and how often it gives up the front.
+/// After how many turns of a thread the writer lies, and after how many it truncates the log.
 const LIES_EVERY: u32 = 40;
 const GIVES_UP_EVERY: u32 = 24;
 
-/// Appends to the log in `path` until it is killed, or closes it where the round says so. `out` takes a line at a time.
+/// Appends to the log in `path` until it is killed, or closes it if the round says so. `out` gets a line at a time.
 ///
 /// # Errors
-/// What the log answered, or that nobody listens any more; it was told as well.
+/// An error of the log, or that nobody reads the output any more; `out` got it as well.
 pub fn write(path: &Path, round: &Round, lie: Option<Lie>, out: impl Write + Send) -> Result<(), String> {
     let pipe = Pipe(Mutex::new(out));
     let outcome = write_and_close(path, round, lie, &pipe);
     if let Err(why) = &outcome {
-        // If nobody listens, nobody is to be told.
+        // It fails if nobody reads, and then nobody needs it.
         let _ = pipe.tell(&Told::Failed(why.clone()));
     }
     outcome
@@ -74,7 +74,7 @@ impl<W: Write> Pipe<W> {
         let line = format!("{told}\n");
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let told = out.write_all(line.as_bytes()).and_then(|()| out.flush());
-        told.map_err(|error| format!("nobody listens: {error}"))
+        told.map_err(|error| format!("nobody reads the output: {error}"))
     }
 }
 
@@ -144,7 +144,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.log.append(&payload[0]).map_err(words)
     }
 
-    /// Appends so many, and waits for the last.
+    /// Appends this many records and waits for the last.
     fn append_and_wait(&mut self, count: u32) -> Result<(), String> {
         for payload in self.intend(count - 1, false)? {
             drop(self.log.append(&payload).map_err(words)?);
@@ -178,7 +178,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.pipe.tell(&Told::Synced { thread: self.thread, next: self.next, lsn: lsn.get() })
     }
 
-    /// Only one thread does it, so that there are two answers at most to what the log begins with.
+    /// Only one thread truncates, so the log has at most two possible first LSNs.
     fn give_up(&mut self) -> Result<(), String> {
         let kept = self.rng.u64(..400);
         let first = self.log.durable().get().saturating_sub(kept).max(self.log.first().get());

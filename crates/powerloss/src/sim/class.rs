@@ -27,22 +27,22 @@ named_choice! {
         Torn4096 = "torn-4096", "any subset of unflushed sectors, sizes and names, torn at 4096 bytes";
         Garbage = "garbage", "torn with garbage: each sector old, new or neither";
         Recycled = "recycled", "any subset over recycled segments, with old frames of this log and another underneath";
-        NewBlocks = "new-blocks", "new blocks that read as zeros, as garbage or as what was removed";
-        Sizes = "sizes", "sizes ahead of data or behind it";
+        NewBlocks = "new-blocks", "new blocks that read as zeros, as garbage or as removed data";
+        Sizes = "sizes", "sizes that reach the disk before their data or after it";
         Names = "names", "creations, renames and removals lost or reordered";
         Misdirected = "misdirected", "a write that lands elsewhere";
-        Rot = "rot", "a bit that rots in what was acknowledged";
+        Rot = "rot", "a bit that rots in acknowledged records";
         SyncError = "sync-error", "a sync that fails, with the three after-effects of real file systems";
         Full = "full", "no room, an error at any operation, transfers in two parts";
-        Recovery = "recovery", "crashes within recoveries, up to three after each other";
+        Recovery = "recovery", "crashes within recoveries, up to three in a row";
         Lying = "lying", "a device that acknowledges a write and loses it";
-        Threads = "threads", "four threads that append while the power goes";
+        Threads = "threads", "four threads that append while the power is cut";
     }
 }
 
 /// Operations of a history.
 const LENGTH: usize = 12;
-/// Where a history fails at many places, a little is looked at in each.
+/// For histories that fail at many places: a little is checked in each.
 const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
 
 /// One seed of one class.
@@ -50,17 +50,17 @@ const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
 pub struct Unit {
     /// What goes wrong.
     pub class: FaultClass,
-    /// From which everything follows.
+    /// Everything follows from it.
     pub seed: u64,
-    /// Cuts with up to so many items are looked at whole.
+    /// Cuts with up to this many items are checked completely.
     pub all_of: usize,
-    /// Built into the log, to see it caught.
+    /// A mistake built into the log, to see it caught.
     pub mistake: Option<Mistake>,
     /// Ends it early when it is set.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What a unit has looked at.
+/// What a unit has checked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Looked {
     /// States that were opened, read and compared.
@@ -104,11 +104,11 @@ impl Unit {
         }
     }
 
-    /// Which log on which disk.
+    /// The log and its disk.
     pub fn variant(&self) -> Variant {
         let seed = self.seed;
         let Variant { mut disk, mut options } = variant(seed);
-        // Garbage in a sector that is written again is survived by padded logs only: it has a class of its own.
+        // Only padded logs survive garbage in a sector that is rewritten: it has a class of its own.
         disk.garbage_at_crash = self.class == FaultClass::Garbage;
         disk.sector_bytes = if self.class == FaultClass::Torn4096 { 4096 } else { 512 };
         match self.class {
@@ -146,7 +146,7 @@ impl Unit {
         explorer
     }
 
-    /// Runs these of its operations. What was looked at counts also when a promise is broken.
+    /// Runs these of its operations. What was checked counts even when a promise is broken.
     pub fn run(&self, operations: &[Op]) -> (Looked, Result<(), String>) {
         let mut looked = Looked::default();
         let result = match self.class {
@@ -215,7 +215,7 @@ impl Unit {
         let variant = self.variant();
         let disk = SimDisk::new(self.seed, variant.disk);
         let Some((model, Seen::Whole)) = lies::tell(&disk, &variant, operations)? else {
-            return Err("it is not whole".into());
+            return Err("records are missing before the fault".into());
         };
         let mut rng = fastrand::Rng::with_seed(self.seed);
         for _ in 0..200 {
@@ -224,7 +224,7 @@ impl Unit {
             let seen = lies::look(&found, &variant, &model).map_err(|why| format!("{what}: {why}"))?;
             looked.states += 1;
             if seen == Seen::Less {
-                return Err(format!("{what}, and something is missing"));
+                return Err(format!("{what}: records are missing without an error"));
             }
         }
         Ok(())

@@ -1,17 +1,17 @@
 //! Disks that once were hard, each a text of a few KiB that says which outcome is right.
 //!
 //! *Owns*: the format of those files, opening what they hold. *May not touch*: how the disks came to be (`scenes.rs`);
-//! a file that was written once stays, also when a later version would make another disk of the same scene.
+//! a file that was written once stays, even when a later version would make another disk of the same scene.
 //!
 //! ```text
 //! what: the first sector of a group is lost, the others arrived
 //! right: records 1..=3 of life 1
 //! file 00000000000000000001.ink 65536
 //! @0 494e4b53...         bytes in hexadecimal from there on
-//! @4512 2e*60            one byte, so many times
+//! @4512 2e*60            one byte, this many times
 //! ```
 //!
-//! What is not said is zeros.
+//! All other bytes are zeros.
 
 use std::fmt::Write;
 
@@ -24,11 +24,11 @@ use super::variant::{Variant, small};
 
 /// Bytes of a line of hexadecimal.
 const LINE_BYTES: usize = 48;
-/// A byte that is repeated so often is not written out.
+/// A byte that is repeated this often is written in short form.
 const REPEATED: usize = 12;
 
-/// Records from the first to the last, and in which life of the log they were appended: a record that comes after a cut
-/// has the LSN of one that was cut, and another life.
+/// Records from the first to the last, and in which life of the log they were appended: a record that is appended after a
+/// truncation has the LSN of a truncated one, and another life.
 pub type Lives = Vec<(u64, u64, u32)>;
 
 /// What an opening must find.
@@ -81,12 +81,12 @@ impl Scene {
     /// Reads a text.
     ///
     /// # Errors
-    /// Which line makes no sense.
+    /// Which line is not valid.
     pub fn from_text(text: &str) -> Result<Self, String> {
         let mut scene = Self { what: String::new(), right: Right::Corrupt, files: Vec::new() };
         let mut is_judged = false;
         for line in text.lines() {
-            let bad = || format!("{line:?} makes no sense");
+            let bad = || format!("{line:?} is not valid");
             if let Some(what) = line.strip_prefix("what: ") {
                 what.clone_into(&mut scene.what);
             } else if let Some(right) = line.strip_prefix("right: ") {
@@ -99,13 +99,17 @@ impl Scene {
                 read_line(line, bytes).ok_or_else(bad)?;
             }
         }
-        if scene.what.is_empty() || !is_judged { Err("it does not say what it is".into()) } else { Ok(scene) }
+        if scene.what.is_empty() || !is_judged {
+            Err("it has no line `what` or no judgement".into())
+        } else {
+            Ok(scene)
+        }
     }
 
     /// The disk.
     ///
     /// # Errors
-    /// What the simulated disk answers.
+    /// Errors of the simulated disk.
     pub fn disk(&self) -> inkstone_io::Result<SimDisk> {
         let disk = SimDisk::new(1, DiskOptions::default());
         let directory = disk.directory(PATH);
@@ -120,7 +124,7 @@ impl Scene {
         Ok(disk)
     }
 
-    /// Opens the disk and says whether that is right. A log that opens must go on, and show the same again.
+    /// Opens the disk and checks the outcome. A log that opens must take appends, and show the same again.
     ///
     /// # Errors
     /// What is wrong.
@@ -128,20 +132,19 @@ impl Scene {
         let disk = self.disk().map_err(|error| error.to_string())?;
         let found = look(&disk)?;
         if found != self.right {
-            return Err(format!("{found:?} is found, and {:?} is right", self.right));
+            return Err(format!("found {found:?} instead of {:?}", self.right));
         }
         let Right::Records(mut lives) = found else { return Ok(()) };
         let variant = Variant { disk: disk.options(), options: small() };
-        let log = open(&disk, &variant).map_err(|error| format!("opened again: {error}"))?;
+        let log = open(&disk, &variant).map_err(|error| format!("the log does not reopen: {error}"))?;
         let next = log.last().get() + 1;
         let life = lives.last().map_or(0, |(.., life)| *life) + 1;
-        log.append_durable(&payload(next, life, 700))
-            .map_err(|error| format!("it takes no more: {error}"))?;
+        log.append_durable(&payload(next, life, 700)).map_err(|error| format!("an append fails: {error}"))?;
         log.abandon();
         lives.push((next, next, life));
         match look(&disk.crash_with(|_| inkstone_sim::Fate::Dropped))? {
             Right::Records(shown) if shown == lives => Ok(()),
-            other => Err(format!("with one more appended, {other:?}")),
+            other => Err(format!("after one more append: {other:?}")),
         }
     }
 }
@@ -149,13 +152,13 @@ impl Scene {
 /// Opens the log of a disk and reads all of it.
 ///
 /// # Errors
-/// What is neither a log of such records nor damage.
+/// The disk holds neither a log of such records nor damage.
 pub fn look(disk: &SimDisk) -> Result<Right, String> {
     let variant = Variant { disk: disk.options(), options: small() };
     let log = match open(disk, &variant) {
         Ok(log) => log,
         Err(error) if error.corruption().is_some() => return Ok(Right::Corrupt),
-        Err(error) => return Err(format!("it does not open: {error}")),
+        Err(error) => return Err(format!("the log does not open: {error}")),
     };
     let mut lives: Lives = Vec::new();
     let first = log.first();
@@ -177,7 +180,7 @@ pub fn look(disk: &SimDisk) -> Result<Right, String> {
         }
     }
     if next.get() != log.last().get() + 1 {
-        return Err(format!("the log says that {} is its last, and shows less", log.last()));
+        return Err(format!("the log says that its last LSN is {}, but shows less", log.last()));
     }
     log.abandon();
     Ok(Right::Records(lives))

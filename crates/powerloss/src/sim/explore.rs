@@ -1,7 +1,7 @@
-//! Looking at what a crash left: each disk found is opened, wholly read, compared with the model, and appended to; some
+//! Checking what a crash left: each disk found is opened, wholly read, compared with the model, and appended to; some
 //! of them are crashed again while they are opened, and afterwards.
 //!
-//! *Owns*: opening and checking, which disks of a cut are looked at, the count of states. *May not touch*: what led to
+//! *Owns*: opening and checking, which disks of a cut are checked, the count of states. *May not touch*: what led to
 //! the cut.
 
 use std::collections::HashMap;
@@ -20,36 +20,36 @@ use crate::verdict::{self, probe};
 /// The directory of every log here.
 pub const PATH: &str = "/log";
 
-/// How much is looked at.
+/// How much is checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Disks that are drawn from a cut.
+    /// How many disks are drawn from a cut.
     pub samples: u64,
-    /// All of them are looked at where there are no more items than this.
+    /// All of them are checked where there are no more items than this.
     pub all_of: usize,
-    /// One in so many is crashed again: while it is opened, and after that. 0: none.
+    /// One in this many is crashed again: while it is opened, and after that. 0: none.
     pub deep: u64,
 }
 
-/// How much is looked at in a disk that is crashed again.
+/// How much is checked of a disk that is crashed again.
 const AGAIN: Effort = Effort { samples: 2, all_of: 2, deep: 0 };
-/// Of the states that an equal one stands for, one in so many is opened all the same, and must show the same.
+/// Of the states that are equal to an opened one, one in this many is opened all the same, and must show the same.
 const REOPENED: u64 = 64;
 
-/// What was looked at.
+/// What was checked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
-    /// States that an equal one stands for: they were made, and found to be equal.
+    /// States that were made and found equal to an opened one.
     pub covered: u64,
-    /// Of the covered ones, those that were opened all the same; they count as states too.
+    /// Of these, the states that were opened all the same; they count as states too.
     pub reopened: u64,
-    /// How many states the cuts allow, as a power of two.
+    /// The binary logarithm of how many states the cuts allow.
     pub possible_log2: Option<f64>,
     /// States by how many crashes within a recovery led there.
     pub depths: [u64; 4],
-    /// States in which old bytes lie behind the log's end.
+    /// States with old bytes after the log's end.
     pub beneath: u64,
-    /// Cuts of which every state was looked at, or covered.
+    /// Cuts of which every state was checked, or covered.
     pub exhausted: u64,
     /// Cuts.
     pub cuts: u64,
@@ -61,34 +61,34 @@ impl Tally {
     }
 }
 
-/// The logarithm of a sum, of logarithms.
+/// The binary logarithm of the sum of two numbers that are given by their logarithms.
 pub(crate) fn log2_of_sum(left: f64, right: f64) -> f64 {
     let (low, high) = (left.min(right), left.max(right));
     high + (low - high).exp2().ln_1p() / std::f64::consts::LN_2
 }
 
-/// Looks at disks, and counts them.
+/// Checks disks, and counts them.
 #[derive(Debug)]
 pub struct Explorer {
-    /// Which log on which disk.
+    /// The log and its disk.
     pub variant: Variant,
-    /// How much is looked at.
+    /// How much is checked.
     pub effort: Effort,
-    /// From which everything follows.
+    /// Everything follows from it.
     pub seed: u64,
     /// Every disk that was found after a power cut, opened and read.
     pub states: u64,
-    /// In which way cuts are explored.
+    /// How cuts are explored.
     pub pick: Pick,
     /// How many crashes within recoveries follow each other, where [`Effort::deep`] asks for any.
     pub depth: usize,
     /// Whether a state that is equal to one of the same cut is opened once only.
     pub is_covering: bool,
-    /// Whether old bytes behind the end are counted.
+    /// Whether states with old bytes after the end are counted.
     pub looks_beneath: bool,
     /// Whether a history may open its log with other options.
     pub redraws: bool,
-    /// Nothing more is looked at when this is set.
+    /// Setting it ends the checks.
     pub stop: Arc<AtomicBool>,
     /// The rest of the counts.
     pub tally: Tally,
@@ -113,7 +113,7 @@ pub fn open_and_check(
     verdict::open_and_check(disk.directory(PATH), variant.options.clone(), allowed)
 }
 
-/// Whether old bytes lie in the last segment behind the log's end, further than what an opening writes there.
+/// Whether the last segment has old bytes after the log's end, beyond what an opening writes there.
 fn has_old_bytes(found: &SimDisk, log: &Log<SimDirectory>) -> bool {
     let Some(end) = log.recovery().end else { return false };
     let name = format!("{:020}.ink", end.segment.get());
@@ -125,7 +125,7 @@ fn has_old_bytes(found: &SimDisk, log: &Log<SimDirectory>) -> bool {
 }
 
 impl Explorer {
-    /// One that has looked at nothing yet.
+    /// A new explorer, which has checked nothing yet.
     pub fn new(variant: Variant, effort: Effort, seed: u64) -> Self {
         Self {
             variant,
@@ -144,7 +144,7 @@ impl Explorer {
         }
     }
 
-    /// Looks at disks that this cut may leave.
+    /// Checks disks that this cut may leave.
     pub fn cut(&mut self, cut: &PowerCut, allowed: &Allowed) -> Result<(), String> {
         let space = Space::of(cut, self.pick);
         self.tally.cuts += 1;
@@ -170,7 +170,7 @@ impl Explorer {
         Ok(())
     }
 
-    /// Looks at one disk that was found.
+    /// Checks one disk that was found.
     fn found(&mut self, found: &SimDisk, allowed: &Allowed, number: u64) -> Result<(), String> {
         let sum = (self.is_covering && self.level == 0).then(|| found.fingerprint(is_unread));
         let equal = sum.and_then(|sum| self.seen.get(&sum).copied());
@@ -183,7 +183,7 @@ impl Explorer {
         }
         self.states += 1;
         self.tally.depths[self.level.min(3)] += 1;
-        // What led here may have failed by itself; what comes now does not.
+        // The disk may have failed before; from here on it does not.
         found.change_options(|options| options.rates = FaultRates::default());
         if equal.is_none() && self.effort.deep > 0 && number.is_multiple_of(self.effort.deep) {
             return self.twice(found, allowed);
@@ -193,7 +193,7 @@ impl Explorer {
             self.tally.beneath += u64::from(has_old_bytes(found, &log));
         }
         if equal.is_some_and(|equal| equal != shown) {
-            return Err(format!("{shown:?} of a disk that is equal to one with {equal:?}"));
+            return Err(format!("found {shown:?} on a disk that is equal to one with {equal:?}"));
         }
         if let Some(sum) = sum {
             self.seen.insert(sum, shown);
@@ -204,7 +204,7 @@ impl Explorer {
         Ok(())
     }
 
-    /// Crashes again, while what was found is opened, after it, while one record is appended, and after that.
+    /// Crashes again: while the disk is opened, after that, while one record is appended, and after that.
     fn twice(&mut self, found: &SimDisk, allowed: &Allowed) -> Result<(), String> {
         let deep = if self.level + 1 < self.depth { 3 } else { 0 };
         let effort = std::mem::replace(&mut self.effort, Effort { deep, ..AGAIN });
@@ -227,7 +227,7 @@ impl Explorer {
         let exactly = allowed.exactly(shown);
         let cut = found.power_cut();
         self.cut(&cut, &exactly).map_err(|why| format!("crashed {}: {why}", at("after")))?;
-        // A full disk is no reason for an opening to fail; to append is.
+        // A full disk is no reason for an opening to fail, but it is one for an append.
         found.change_options(|options| options.capacity_bytes = None);
         probe(&log, shown)?;
         let with_probe = exactly.and_probe();

@@ -1,7 +1,7 @@
 //! Histories in which something fails: by plan, by rate, or because the disk is full.
 //!
-//! *Owns*: telling a log that is poisoned from one that goes on, what each must still do, opening again until it works.
-//! *May not touch*: what the operations mean (`history.rs`), how a crash is looked at (`explore.rs`).
+//! *Owns*: distinguishing a poisoned log from one that continues, what each must still do, reopening until it works.
+//! *May not touch*: what the operations mean (`history.rs`), how a crash is checked (`explore.rs`).
 
 use inkstone::{Error, Log, Lsn};
 use inkstone_sim::{Effect, FaultRates, SimDirectory, SimDisk};
@@ -10,17 +10,17 @@ use super::explore::{Explorer, open};
 use crate::history::{Op, Plan, carry_out, plan};
 use crate::model::{Allowed, Model, Shown};
 
-/// How often something is tried that a fault may hit.
+/// How often an operation that a fault may hit is tried.
 const TRIES: usize = 50;
 
 /// What may go wrong in a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// One fault: what failed and left the log usable works when it is tried again.
+    /// One fault: an operation that failed and left the log usable succeeds when it is retried.
     Once,
     /// Faults at any time.
     Often,
-    /// The disk has little room, and nothing fails but for that.
+    /// The disk has little room, and nothing else fails.
     Full,
 }
 
@@ -28,7 +28,7 @@ pub enum Trouble {
 pub struct FaultyRun {
     /// The disk that fails.
     pub disk: SimDisk,
-    /// Who looks at crashes.
+    /// Checks the crash states.
     pub explorer: Explorer,
     /// What the log holds.
     pub model: Model,
@@ -66,7 +66,7 @@ impl FaultyRun {
         self.log.as_ref().expect("it is open between operations")
     }
 
-    /// Does what a fault may hit until none does.
+    /// Repeats an operation until no fault hits it.
     fn steadily<T>(&self, mut attempt: impl FnMut() -> Result<T, String>) -> Result<T, String> {
         for _ in 0..TRIES {
             let before = self.faults();
@@ -75,10 +75,10 @@ impl FaultyRun {
                 return result;
             }
         }
-        Err("something fails for ever".into())
+        Err("a call fails for ever".into())
     }
 
-    /// Opens the log, however often that fails, and takes over what it shows.
+    /// Opens the log, until it succeeds, and takes over what it shows.
     fn open_again(&mut self, allowed: &Allowed) -> Result<(), String> {
         for attempt in 0..TRIES {
             if attempt > 5 {
@@ -93,15 +93,15 @@ impl FaultyRun {
                     return self.look(&allowed.clone(), self.faults() > before);
                 }
                 Err(error) if error.corruption().is_some() || self.faults() == before => {
-                    return Err(format!("it does not open: {error}"));
+                    return Err(format!("the log does not open: {error}"));
                 }
                 Err(_) => self.explorer.cut(&self.disk.power_cut(), allowed)?,
             }
         }
-        Err("it does not open in many attempts".into())
+        Err("the log does not open in many attempts".into())
     }
 
-    /// Looks at a crash now; and at those within what was just done, if something failed in it.
+    /// Checks a crash now, and those within the last operation if something failed in it.
     fn look(&mut self, during: &Allowed, has_failed: bool) -> Result<(), String> {
         for cut in self.disk.take_epochs().into_iter().filter(|_| has_failed) {
             self.explorer.cut(&cut, during).map_err(|why| format!("crashed within: {why}"))?;
@@ -122,9 +122,9 @@ impl FaultyRun {
                     self.check_living()?;
                     self.look(&plan.during, self.faults() > before)
                 }
-                Err(error) if is_second => Err(format!("tried again, it fails: {error}")),
+                Err(error) if is_second => Err(format!("the retry fails: {error}")),
                 Err(error) if self.faults() == before && self.trouble != Trouble::Full => {
-                    Err(format!("nothing failed but the log: {error}"))
+                    Err(format!("the log fails without a fault of the disk: {error}"))
                 }
                 Err(error) => self.failed(operation, &plan, &error),
             },
@@ -153,19 +153,19 @@ impl FaultyRun {
         let log = self.log();
         let shown = Shown { first: log.first().get(), last: log.durable().get() };
         if (log.first().get(), log.last().get()) != (self.model.first, self.model.last()) {
-            return Err(format!("it is {}..={}", log.first(), log.last()));
+            return Err(format!("the log has {}..={}", log.first(), log.last()));
         }
         self.steadily(|| self.model.allowed().check_records(log, shown))
     }
 
-    /// An operation gave an error: the log goes on, or it is poisoned.
+    /// An operation returned an error: the log continues, or it is poisoned.
     fn failed(&mut self, operation: &Op, plan: &Plan, error: &Error) -> Result<(), String> {
         self.explorer.cut(&self.disk.power_cut(), &plan.during)?;
         match self.log().sync() {
             Ok(_) => {
                 self.refused += 1;
                 if matches!(error, Error::Poisoned(_)) {
-                    return Err(format!("it goes on after {error}"));
+                    return Err(format!("the log continues after {error}"));
                 }
                 let shown = Shown { first: self.log().first().get(), last: self.log().last().get() };
                 plan.during.check_ends(shown).map_err(|why| format!("after {error}: {why}"))?;
@@ -178,7 +178,7 @@ impl FaultyRun {
                 self.poisoned += 1;
                 self.model.numbers = plan.after.numbers;
                 let allowed = self.check_poisoned(plan, &words(poison.cause()))?;
-                // Half of them are killed; half say goodbye, which must not write.
+                // Half of them are killed; half are closed, which must not write.
                 let log = self.log.take().expect("it is open");
                 if self.poisoned.is_multiple_of(2) {
                     log.abandon()
@@ -200,8 +200,8 @@ impl FaultyRun {
         self.explorer.cut(&self.disk.power_cut(), now).map_err(words)
     }
 
-    /// Everything that would write is refused for the first reason; what is durable can be read. Gives what may be found
-    /// by the next opening.
+    /// Everything that would write is refused with the first cause; durable records can be read. Returns what the next opening may
+    /// find.
     fn check_poisoned(&self, plan: &Plan, cause: &str) -> Result<Allowed, String> {
         let log = self.log();
         let answers = [
@@ -216,8 +216,8 @@ impl FaultyRun {
         for (number, answer) in answers.into_iter().enumerate() {
             match answer {
                 Err(Error::Poisoned(poison)) if words(poison.cause()) == cause => {}
-                Err(other) => return Err(format!("poisoned by {cause}, {number} says {other}")),
-                Ok(()) => return Err(format!("poisoned by {cause}, {number} says that all is well")),
+                Err(other) => return Err(format!("poisoned by {cause}, call {number} returns {other}")),
+                Ok(()) => return Err(format!("poisoned by {cause}, call {number} succeeds")),
             }
         }
         let shown = Shown { first: log.first().get(), last: log.durable().get() };
@@ -246,7 +246,7 @@ impl FaultyRun {
         told.map(|event| format!("  {event}\n")).collect()
     }
 
-    /// With everything given up there is room again, without opening the log again.
+    /// After everything is truncated there is room again, without reopening the log.
     fn make_room(&mut self) -> Result<(), String> {
         self.step(&Op::TruncateBefore(255), true)?;
         for _ in 0..3 {

@@ -1,7 +1,7 @@
 //! A process that is killed at any call, between a write and its sync for example, while the kernel lives on: the next
-//! opening finds what the killed one left in memory, and what it shows must survive the power.
+//! opening finds what the killed one left in memory, and what it shows must survive a power cut.
 //!
-//! *Owns*: the moment of death. *May not touch*: what is written before it; it all goes on to the simulated disk.
+//! *Owns*: the moment of the kill. *May not touch*: what is written before it, which all reaches the simulated disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::model::{Allowed, Model};
 /// No call is as far away as this.
 const NEVER: u64 = u64::MAX / 2;
 
-/// A directory of a process that has so many calls to live: after them nothing that it does reaches the disk.
+/// A directory of a process that dies after a number of calls: later calls do not reach the disk.
 #[derive(Debug)]
 pub struct Mortal {
     inner: SimDirectory,
@@ -35,7 +35,7 @@ pub struct MortalEngine {
     left: Arc<AtomicU64>,
 }
 
-/// Counts a call; an error if it comes after death. One thread makes all of them: `Relaxed` is enough.
+/// Counts a call; an error if it comes after the kill. One thread makes all calls, so `Relaxed` is enough.
 fn live(left: &AtomicU64, path: &Path) -> Result<()> {
     let before = left.load(Ordering::Relaxed);
     if before == 0 {
@@ -128,7 +128,7 @@ impl Directory for Mortal {
 
 /// A log whose writers are killed.
 pub struct Killed {
-    /// Who looks at crashes.
+    /// Checks the crash states.
     pub explorer: Explorer,
     disk: SimDisk,
     rng: fastrand::Rng,
@@ -143,14 +143,14 @@ impl Killed {
         Self { explorer, disk, rng, model: Model::new() }
     }
 
-    /// Each process has options of its own: what one left to a sync, the next makes durable by its writes.
+    /// Each process has options of its own: what one left to a sync, the next may make durable by its writes.
     fn open(&mut self, calls: &Arc<AtomicU64>) -> inkstone::Result<Log<Mortal>> {
         self.explorer.variant.redraw_options(self.rng.u64(..));
         let directory = Mortal { inner: self.disk.directory(PATH), left: Arc::clone(calls) };
         Log::open_in(Arc::new(directory), self.explorer.variant.options.clone())
     }
 
-    /// Runs a history: before each operation a process opens the log, in each it is killed, or after it.
+    /// Runs a history: before each operation a process opens the log, and is killed within the operation or after it.
     ///
     /// # Errors
     /// Which promise is broken.
@@ -164,12 +164,12 @@ impl Killed {
     fn one(&mut self, operation: &Op) -> std::result::Result<(), String> {
         let calls = Arc::new(AtomicU64::new(NEVER));
         let allowed = self.model.allowed();
-        let log = self.open(&calls).map_err(|error| format!("it does not open: {error}"))?;
+        let log = self.open(&calls).map_err(|error| format!("the log does not open: {error}"))?;
         let shown = allowed.check(&log)?;
         self.model.settle(shown);
         self.look(&self.model.allowed(), "after the opening that followed a kill")?;
         let plan = plan(operation, &self.model);
-        // A step of what an operation calls is one of a few: most deaths are within it.
+        // An operation makes only a few calls: most kills are within it.
         calls.store(self.rng.u64(0..8), Ordering::Relaxed);
         let result = carry_out(&log, operation, &plan);
         let was_killed = calls.load(Ordering::Relaxed) == 0;
@@ -177,12 +177,13 @@ impl Killed {
         self.model = match result {
             Ok(()) => plan.after.clone(),
             Err(_) if was_killed => Model { records: plan.during.records.to_vec(), ..plan.after.clone() },
-            Err(error) => return Err(format!("it fails: {error}")),
+            Err(error) => return Err(format!("the call fails: {error}")),
         };
         let now = if was_killed { plan.during } else { self.model.allowed() };
         self.look(&now, "killed")?;
         let calls = Arc::new(AtomicU64::new(NEVER));
-        let log = self.open(&calls).map_err(|error| format!("killed, it does not open: {error}"))?;
+        let log =
+            self.open(&calls).map_err(|error| format!("after the kill the log does not open: {error}"))?;
         let shown = now.check(&log).map_err(|why| format!("killed: {why}"))?;
         log.abandon();
         self.model = now.model(shown, self.model.numbers);

@@ -1,6 +1,6 @@
-//! Many seeds of many classes on several cores, and the certificate of what they showed.
+//! Many seeds of many classes on several cores, and the certificate of the results.
 //!
-//! *Owns*: which seeds are run by whom, when it ends, shortening what fails, the certificate. *May not touch*: what a
+//! *Owns*: which thread runs which seeds, when a run ends, shortening failures, the certificate. *May not touch*: what a
 //! class is about (`class.rs`), the terminal.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,23 +16,23 @@ use super::class::{FaultClass, Looked, Unit};
 use crate::certificate::{Certificate, Class, Violation};
 use crate::history::Op;
 
-/// What a seed counts for that is not done yet, when time is shared out.
+/// The time that an unfinished seed counts for when time is shared out.
 const BEGUN: Duration = Duration::from_secs(1);
-/// How often the caller hears how far it is.
+/// How often the caller gets the progress.
 const TICK: Duration = Duration::from_millis(200);
 
 /// When a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// After so many seeds of every class.
+    /// After this many seeds of every class.
     Seeds(u64),
-    /// When so many states were opened; what was begun is finished.
+    /// When this many states were opened; seeds that have begun are finished.
     States(u64),
-    /// After this time; what was begun is cut short.
+    /// After this time; seeds that have begun are stopped.
     Time(Duration),
 }
 
-/// What is to be run.
+/// What to run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The first seed.
@@ -43,11 +43,11 @@ pub struct Plan {
     pub classes: Vec<FaultClass>,
     /// How many threads run seeds.
     pub jobs: usize,
-    /// Cuts with up to so many items are looked at whole.
+    /// Cuts with up to this many items are checked completely.
     pub all_of: usize,
-    /// Built into the log, to see it caught.
+    /// A mistake built into the log, to see it caught.
     pub mistake: Option<Mistake>,
-    /// Only these operations of each history, by their number: what a shortened failure is shown with again.
+    /// Only these operations of each history, by number: used to repeat a shortened failure.
     pub operations: Option<Vec<usize>>,
     /// The kernel, for the certificate.
     pub kernel: String,
@@ -55,7 +55,7 @@ pub struct Plan {
     pub command: String,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
     /// States opened in the seeds that are done.
@@ -66,14 +66,14 @@ pub struct Now {
     pub elapsed: Duration,
 }
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// For machines and people.
     pub certificate: Certificate,
-    /// The counts behind it, class by class.
+    /// The counts, class by class.
     pub looked: Vec<(FaultClass, Looked)>,
-    /// Whether it was ended before its time.
+    /// Whether it was stopped early.
     pub is_cut_short: bool,
 }
 
@@ -84,13 +84,13 @@ struct Shared<'p> {
     units: AtomicU64,
     states: AtomicU64,
     busy: AtomicU64,
-    /// Ends the units that are running.
+    /// Stops the units that are running.
     stop: Arc<AtomicBool>,
     looked: Mutex<Vec<(Looked, Duration)>>,
     failed: Mutex<Option<(Unit, String)>>,
 }
 
-/// How often it was a class's turn.
+/// How many turns a class has had.
 #[derive(Debug, Clone, Copy, Default)]
 struct Turns {
     seeds: u64,
@@ -102,13 +102,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// glibc gives freed memory of 128 KiB and more back to the kernel at once, until a larger piece was freed: from then on
-/// it keeps as much. Each state takes and frees some buffers, and without this most of the time goes into page faults.
+/// glibc returns freed memory of 128 KiB and more to the kernel at once, until a larger piece was freed: from then on it keeps
+/// as much. Each state allocates and frees some buffers, and without this most of the time would go into page faults.
 fn keep_freed_memory() {
     drop(std::hint::black_box(vec![1_u8; 24 << 20]));
 }
 
-/// Runs a plan. `stop` ends it early; `tell` hears how far it is, some times a second.
+/// Runs a plan. `stop` ends it early; `tell` gets the progress, some times a second.
 pub fn run(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Now)) -> Report {
     keep_freed_memory();
     let started = Instant::now();
@@ -147,8 +147,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Now)) -> Report 
 }
 
 impl Shared<'_> {
-    /// The class whose turn it is, and its seed. Where seeds are counted, each class gets as many; otherwise each gets as
-    /// much time, since one seed of one class may take a thousand times as long as one of another.
+    /// The class whose turn it is, and its seed. If seeds are counted, each class gets the same number; otherwise each gets the
+    /// same time, since a seed of one class may take a thousand times as long as one of another.
     fn take_turn(&self) -> Option<(usize, u64)> {
         let mut turns = lock(&self.turns);
         let is_done = match self.plan.until {
@@ -201,7 +201,7 @@ impl Shared<'_> {
 fn attempt(unit: &Unit, operations: &[Op]) -> (Looked, Result<(), String>) {
     catch_unwind(AssertUnwindSafe(|| unit.run(operations))).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
-        let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+        let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
         (Looked::default(), Err(format!("a panic: {words}")))
     })
 }
@@ -220,13 +220,13 @@ impl Plan {
         self.operations.as_ref().map_or_else(|| all.clone(), |numbers| chosen(&all, numbers))
     }
 
-    /// Makes a failure short, and says it with the command that shows it again.
+    /// Shortens a failure, and describes it with the command that repeats it.
     fn violation(&self, unit: &Unit, why: String, stop: &AtomicBool) -> Violation {
         let unit = Unit { stop: Arc::default(), ..unit.clone() };
         let all = unit.history();
         let mut numbers = self.operations.clone().unwrap_or_else(|| (0..all.len()).collect());
         let mut reason = why;
-        // The scheduler has a say in what threads do: nothing can be left out of that.
+        // What threads do depends on the scheduler too: such a failure cannot be shortened.
         if unit.class != FaultClass::Threads {
             numbers = shrink(&numbers, |fewer| {
                 if stop.load(Ordering::Relaxed) {
@@ -243,7 +243,7 @@ impl Plan {
         }
         let left = chosen(&all, &numbers);
         let what = format!(
-            "{}, seed {:#x}: {reason}\n{} of {} operations are enough: {left:?}\n{:?}",
+            "{}, seed {:#x}: {reason}\n{} of {} operations suffice: {left:?}\n{:?}",
             unit.class,
             unit.seed,
             left.len(),
@@ -283,17 +283,17 @@ impl Plan {
         let classes =
             classes.map(|((class, (looked, time)), turns)| class_of(*class, looked, turns.seeds, *time));
         let mut not_run =
-            vec!["EINTR: it does not pass the seam; `cargo test -p inkstone-io` has it below".to_owned()];
+            vec!["EINTR: it never reaches the log; `cargo test -p inkstone-io` tests it below".to_owned()];
         let left_out: Vec<_> = FaultClass::ALL
             .iter()
             .filter(|class| !self.classes.contains(class))
             .map(|class| class.name())
             .collect();
         if !left_out.is_empty() {
-            not_run.push(format!("not asked for: {}", left_out.join(", ")));
+            not_run.push(format!("not selected: {}", left_out.join(", ")));
         }
         if is_cut_short {
-            not_run.push("it was ended before its time".to_owned());
+            not_run.push("it was stopped early".to_owned());
         }
         let mistake =
             self.mistake.map_or_else(String::new, |mistake| format!(", with the mistake {mistake}"));
@@ -316,7 +316,7 @@ impl Plan {
     }
 }
 
-/// Cuts with up to so many items are looked at whole: 65 536 states.
+/// Cuts with up to this many items are checked completely: 65 536 states.
 pub const ALL_OF: usize = 16;
 
 fn class_of(class: FaultClass, looked: &Looked, seeds: u64, time: Duration) -> Class {
@@ -326,8 +326,10 @@ fn class_of(class: FaultClass, looked: &Looked, seeds: u64, time: Duration) -> C
         name += &format!(" ({} of {} cuts whole)", tally.exhausted, tally.cuts);
     }
     if class == FaultClass::Recycled {
-        name +=
-            &format!(" ({recycled} segments recycled, old bytes behind the end of {} states)", tally.beneath);
+        name += &format!(
+            " ({recycled} segments recycled, old bytes after the log's end in {} states)",
+            tally.beneath
+        );
     }
     if class == FaultClass::Recovery {
         name += &format!(" ({:?} states by depth)", tally.depths);

@@ -1,6 +1,6 @@
 //! Devices that lie: writes that are acknowledged and never arrive, or arrive elsewhere, and bits that rot.
 //!
-//! *Owns*: what may still be shown then: what was appended, or the word Corrupt. *May not touch*: what the operations
+//! *Owns*: what may still be shown then: what was appended, or `Corrupt`. *May not touch*: what the operations
 //! mean (`history.rs`).
 
 use inkstone::{Log, Lsn};
@@ -11,14 +11,14 @@ use super::variant::Variant;
 use crate::history::{Op, carry_out, plan};
 use crate::model::{Model, Record, Shown};
 
-/// What a log shows of which something may be missing.
+/// What a log shows that may lack records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// Everything.
     Whole,
-    /// Less, without a word.
+    /// Less, without an error.
     Less,
-    /// It says that it is corrupt.
+    /// It reports that it is corrupt.
     Corrupt,
 }
 
@@ -34,7 +34,7 @@ fn read(log: &Log<SimDirectory>, model: &Model) -> Result<Seen, String> {
             Ok(record) => {
                 let wanted = model.records.get(record.lsn.get() as usize - 1).map(Record::payload);
                 if record.lsn.get() != next || wanted != Some(&record.bytes[..]) {
-                    return Err(format!("LSN {} where {next} was to come, or with other bytes", record.lsn));
+                    return Err(format!("LSN {} instead of {next}, or other bytes", record.lsn));
                 }
                 next += 1;
             }
@@ -55,17 +55,17 @@ pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, St
             seen
         }
         Err(error) if error.corruption().is_some() => Ok(Seen::Corrupt),
-        Err(error) => Err(format!("it does not open: {error}")),
+        Err(error) => Err(format!("the log does not open: {error}")),
     }
 }
 
-/// Runs a history on a disk that lies once, then appends, closes, and drops every page: what the lie took is told.
-/// `None` when it was told before.
+/// Runs a history on a disk that lies once, then appends, closes, and drops every page: now the log must notice the loss.
+/// `None` if it was noticed before.
 pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Option<(Model, Seen)>, String> {
     let mut model = Model::new();
     let mut log = open(disk, variant).map_err(|error| error.to_string())?;
     let last = [Op::Append(333), Op::Reopen];
-    // The disk's operations before something was appended last: a lie before that is covered by a promise.
+    // The disk's operations before the last append: a lie before that is covered by a promise.
     let mut covered = 0;
     for operation in operations.iter().chain(&last) {
         let plan = plan(operation, &model);
@@ -79,11 +79,16 @@ pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Opti
                 match open(disk, variant) {
                     Ok(opened) => log = opened,
                     Err(error) if error.corruption().is_some() => return Ok(None),
-                    Err(error) => return Err(format!("it does not open: {error}")),
+                    Err(error) => return Err(format!("the log does not open: {error}")),
                 }
                 let seen = read(&log, &model)?;
                 if seen == Seen::Less && disk.history().iter().any(|event| event.operation <= covered) {
-                    return Err(format!("{}..={} are left of {:?}", log.first(), log.last(), model.last()));
+                    return Err(format!(
+                        "the log has {}..={} of {:?}",
+                        log.first(),
+                        log.last(),
+                        model.last()
+                    ));
                 }
                 if seen != Seen::Whole {
                     return Ok(None);
@@ -100,8 +105,8 @@ pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Opti
     look(disk, variant, &model).map(|seen| Some((model, seen)))
 }
 
-/// Runs a history in which a sync says that all is well, loses everything, and fails the next time. What it took is lost
-/// beyond any log; what is shown must have been appended all the same, and the error must be told when it comes.
+/// Runs a history in which a sync reports success but loses everything, and the next sync fails. No log can save that data.
+/// What is shown must have been appended all the same, and the error must be reported when it comes.
 pub fn reports_later(
     disk: &SimDisk,
     variant: &Variant,
@@ -113,7 +118,7 @@ pub fn reports_later(
     let excused = |disk: &SimDisk, what: String| if fired(disk) { Ok(()) } else { Err(what) };
     let mut log = match open(disk, variant) {
         Ok(log) => Some(log),
-        Err(error) => return excused(disk, format!("it does not open: {error}")).map(|()| Seen::Less),
+        Err(error) => return excused(disk, format!("the log does not open: {error}")).map(|()| Seen::Less),
     };
     for operation in operations {
         let Some(open_log) = log.take() else { break };
@@ -122,13 +127,13 @@ pub fn reports_later(
             Op::Reopen | Op::Drop | Op::Kill => {
                 open_log.abandon();
                 match open(disk, variant) {
-                    // What it holds now nobody knows any more: it is looked at below.
+                    // What it holds now is unknown: it is checked below.
                     Ok(reopened) if fired(disk) => drop(reopened),
                     Ok(reopened) => {
                         model.settle(Shown { first: reopened.first().get(), last: reopened.last().get() });
                         log = Some(reopened);
                     }
-                    Err(error) => excused(disk, format!("it does not open: {error}"))?,
+                    Err(error) => excused(disk, format!("the log does not open: {error}"))?,
                 }
             }
             _ => match carry_out(&open_log, operation, &plan) {
@@ -148,12 +153,12 @@ pub fn reports_later(
     look_at_any(&disk.crash(crash), variant, &model)
 }
 
-/// As [`look`], where records that were given up may be there again and a cut may not have happened.
+/// As [`look`], but truncated records may be back at either end.
 fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
     let log = match open(disk, variant) {
         Ok(log) => log,
         Err(error) if error.corruption().is_some() => return Ok(Seen::Corrupt),
-        Err(error) => return Err(format!("it does not open: {error}")),
+        Err(error) => return Err(format!("the log does not open: {error}")),
     };
     let mut last = log.first().get().saturating_sub(1);
     for record in log.reader().records(log.first()) {
@@ -182,10 +187,11 @@ fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log<SimDirectory>, u6
     Ok((disk, log, count))
 }
 
-/// The write of the very last group is lost, and nothing follows that could tell: a caller who knows better is believed.
+/// The write of the very last group is lost, and nothing follows that shows it: only a caller who passes the LSN that he
+/// knows to be durable gets an error.
 ///
 /// # Errors
-/// When the log opens with less than its caller knows of.
+/// The log opens with less than its caller knows of.
 pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, count) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
@@ -195,18 +201,16 @@ pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     let options = variant.options.clone().expect_durable(last);
     match open(&disk, &Variant { options, ..variant.clone() }) {
         Ok(log) if log.last() >= last => Ok(()),
-        Ok(log) => {
-            Err(format!("{last} was known to be durable, and it opens with {} of {count}", log.last()))
-        }
+        Ok(log) => Err(format!("LSN {last} was durable, but the log opens with {} of {count}", log.last())),
         Err(error) if error.corruption().is_some() => Ok(()),
-        Err(error) => Err(format!("it does not open: {error}")),
+        Err(error) => Err(format!("the log does not open: {error}")),
     }
 }
 
-/// The write of a truncation is lost, and that of another one is not: the promise in the second one tells, by its byte.
+/// The write of a truncation is lost, and that of another one is not: the promise in the second one shows it.
 ///
 /// # Errors
-/// When the log opens and neither counts.
+/// The log opens and neither truncation counts.
 pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, _) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
@@ -217,9 +221,9 @@ pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     disk.drop_caches();
     match open(&disk, variant) {
         Ok(log) if log.first() == first => Ok(()),
-        Ok(log) => Err(format!("{first} was the first, and it opens with {}", log.first())),
+        Ok(log) => Err(format!("LSN {first} was the first, but the log opens with {}", log.first())),
         Err(error) if error.corruption().is_some() => Ok(()),
-        Err(error) => Err(format!("it does not open: {error}")),
+        Err(error) => Err(format!("the log does not open: {error}")),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Readers beside a writer, while a history goes on: what they are shown was appended there, is durable, is not given up,
-//! and was not cut off; and nobody else gets in to write.
+//! Readers beside a writer, while a history runs: what they see was appended there, is durable and is not truncated; and no
+//! second writer can open the log.
 //!
-//! *Owns*: who reads, and what each must be told. *May not touch*: crashes; what the operations mean (`history.rs`).
+//! *Owns*: who reads, and what each must see. *May not touch*: crashes; what the operations mean (`history.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,16 +19,16 @@ const HELD_MAX: usize = 2;
 /// A sealed segment that an archiver holds, with its bytes when it was sealed.
 type Held = Arc<Mutex<Vec<(SealedSegment, Option<Vec<u8>>)>>>;
 
-/// A log in use, and those who read it.
+/// A log in use, and its readers.
 pub struct Readers {
-    /// How often somebody looked.
+    /// How many rounds of checks were made.
     pub looks: u64,
     disk: SimDisk,
     variant: Variant,
     rng: fastrand::Rng,
     model: Model,
     log: Option<Log<SimDirectory>>,
-    /// The next LSN of somebody who reads on through cuts and truncations, and is mostly behind.
+    /// A reader that continues through truncations at both ends, and is mostly behind.
     slow: Option<Cursor<SimDirectory>>,
     held: Held,
 }
@@ -54,7 +54,7 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Runs a history. One sync fails somewhere: that writer lives on, poisoned, until the next one comes.
+    /// Runs a history. One sync fails somewhere: that writer stays open, poisoned, until the next one comes.
     ///
     /// # Errors
     /// Which promise is broken.
@@ -79,7 +79,7 @@ impl Readers {
         let failures = self.disk.history().len();
         if let Err(error) = carry_out(self.log(), operation, &plan) {
             if self.disk.history().len() == failures {
-                return Err(format!("it fails: {error}"));
+                return Err(format!("the call fails: {error}"));
             }
             self.look_beside(&plan.during)?;
             return self.open_again(&plan.during, numbers);
@@ -109,22 +109,22 @@ impl Readers {
         self.look(false)
     }
 
-    /// Everybody looks.
+    /// All readers check.
     fn look(&mut self, is_cut: bool) -> Result<(), String> {
         self.read_on(is_cut).map_err(|why| format!("a slow reader: {why}"))?;
         self.ask_for_what_is_not_there()?;
         self.look_beside(&self.model.allowed())?;
         match open(&self.disk, &self.variant) {
             Err(Error::Locked { .. }) => {}
-            Err(error) => return Err(format!("a second writer is told: {error}")),
-            Ok(_) => return Err("a second writer is let in".into()),
+            Err(error) => return Err(format!("a second writer gets the error: {error}")),
+            Ok(_) => return Err("a second writer opens the log".into()),
         }
         self.look_at_what_is_held()?;
         self.looks += 1;
         Ok(())
     }
 
-    /// The slow reader reads a few records more.
+    /// The slow reader reads a few more records.
     fn read_on(&mut self, mut is_cut: bool) -> Result<(), String> {
         let (first, last, durable) = (self.model.first, self.model.last(), self.model.acked);
         let Some(slow) = &mut self.slow else { return Ok(()) };
@@ -141,10 +141,10 @@ impl Readers {
                     let is_it = record.lsn.get() == at
                         && self.model.records[at as usize - 1].payload() == record.bytes;
                     if !is_it {
-                        return Err(format!("LSN {} at {at}, or with other bytes", record.lsn));
+                        return Err(format!("LSN {} instead of {at}, or other bytes", record.lsn));
                     }
                 }
-                other => return Err(format!("at {at} of {first}..={durable} it is told {other:?}")),
+                other => return Err(format!("at {at} of {first}..={durable} it gets {other:?}")),
             }
         }
         Ok(())
@@ -155,30 +155,32 @@ impl Readers {
         let reader = self.log().reader();
         match reader.get(Lsn::new(durable + 1)) {
             Err(Error::NotYet { .. }) => {}
-            other => return Err(format!("asked for the record after the watermark: {other:?}")),
+            other => return Err(format!("a read of the record after the watermark gives: {other:?}")),
         }
         match reader.get(Lsn::new(first.max(2) - 1)) {
             Err(Error::TruncatedBefore { .. }) => Ok(()),
             _ if first == 1 => Ok(()),
-            other => Err(format!("asked for what was given up: {other:?}")),
+            other => Err(format!("a read of a truncated record gives: {other:?}")),
         }
     }
 
-    /// Somebody opens the log for reading while the writer lives.
+    /// Opens the log for reading while the writer is open.
     fn look_beside(&self, allowed: &Allowed) -> Result<(), String> {
         let directory = Arc::new(self.disk.directory(PATH));
         let reader = Reader::open_in(directory, self.variant.options.clone())
             .map_err(|error| format!("a reader beside the writer: {error}"))?;
         let (durable, known) = (reader.durable(), self.log().durable());
         if durable > known {
-            return Err(format!("a reader beside the writer shows {durable}, and durable is {known}"));
+            return Err(format!(
+                "a reader beside the writer shows LSN {durable}, but only {known} is durable"
+            ));
         }
         let records = reader.records(reader.first());
         for (next, record) in (reader.first().get()..).zip(records) {
             let record = record.map_err(|error| format!("beside the writer, LSN {next}: {error}"))?;
             let wanted = allowed.records.get(next as usize - 1).map(Record::payload);
             if record.lsn.get() != next || wanted != Some(&record.bytes[..]) {
-                return Err(format!("beside the writer, LSN {} where {next} was to come", record.lsn));
+                return Err(format!("beside the writer, LSN {} instead of {next}", record.lsn));
             }
         }
         Ok(())
@@ -194,7 +196,7 @@ impl Readers {
             match (bytes, now) {
                 (Some(bytes), Some(now)) if bytes == now => {}
                 (bytes @ None, Some(now)) => *bytes = Some(now.clone()),
-                _ => return Err(format!("{} is held, and its file was used again", sealed.path.display())),
+                _ => return Err(format!("{} is held, but its file was recycled", sealed.path.display())),
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! A history on a simulated disk, with a crash at every instant of it.
 //!
 //! *Owns*: carrying out a history, and where its crashes are. *May not touch*: what the operations mean (`history.rs`),
-//! how a crash is looked at (`explore.rs`).
+//! how a crash is checked (`explore.rs`).
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use crate::model::{Allowed, Model, Shown};
 pub struct Run {
     /// The disk it is on.
     pub disk: SimDisk,
-    /// Who looks at crashes.
+    /// Checks the crash states.
     pub explorer: Explorer,
     /// What the log holds.
     pub model: Model,
@@ -28,7 +28,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A new log; a crash while it is made leaves none, or an empty one.
+    /// A new log; a crash while it is created leaves none, or an empty one.
     pub fn begin(explorer: Explorer) -> Result<Self, String> {
         let disk = SimDisk::new(explorer.seed, explorer.variant.disk);
         let mut run = Self::on(disk, explorer);
@@ -36,21 +36,21 @@ impl Run {
         Ok(run)
     }
 
-    /// A disk on which a log will be made.
+    /// A disk on which a log will be created.
     pub fn on(disk: SimDisk, explorer: Explorer) -> Self {
         disk.record_epochs();
         Self { disk, explorer, model: Model::new(), recycled: 0, log: None, steps: 0 }
     }
 
-    /// Makes the log, and looks at every crash while it is made.
+    /// Creates the log, and checks every crash while it is created.
     pub fn create(&mut self) -> Result<(), String> {
         self.open(&Model::new().allowed())?;
         self.look(&Model::new().allowed())
     }
 
     fn open(&mut self, allowed: &Allowed) -> Result<Shown, String> {
-        let log =
-            open(&self.disk, &self.explorer.variant).map_err(|error| format!("it does not open: {error}"))?;
+        let log = open(&self.disk, &self.explorer.variant)
+            .map_err(|error| format!("the log does not open: {error}"))?;
         let shown = allowed.check(&log)?;
         self.log = Some(log);
         Ok(shown)
@@ -60,7 +60,7 @@ impl Run {
         self.log.as_ref().expect("it is open between operations")
     }
 
-    /// Looks at crashes within what was done since it looked last, and at one now.
+    /// Checks every crash since the last check, and one now.
     fn look(&mut self, during: &Allowed) -> Result<(), String> {
         for cut in self.disk.take_epochs() {
             self.explorer.cut(&cut, during).map_err(|why| format!("crashed within: {why}"))?;
@@ -69,7 +69,7 @@ impl Run {
         self.explorer.cut(&self.disk.power_cut(), &allowed).map_err(|why| format!("crashed after: {why}"))
     }
 
-    /// Does one thing and looks at every crash within and after it.
+    /// Runs one operation and checks every crash within and after it.
     fn step(&mut self, operation: &Op) -> Result<(), String> {
         let plan = plan(operation, &self.model);
         self.steps += 1;
@@ -80,11 +80,11 @@ impl Run {
             self.explorer.variant.redraw_options(self.explorer.seed ^ self.steps);
         }
         let before = self.log().stats().segments_recycled;
-        // An opening counts from zero again.
+        // An opening counts records from zero again.
         let is_opening = matches!(operation, Op::Reopen | Op::Drop | Op::Kill | Op::PowerCut(_));
         match (operation, self.log.take()) {
             (Op::Reopen, Some(log)) => {
-                log.close().map_err(|error| format!("it does not close: {error}"))?;
+                log.close().map_err(|error| format!("the log does not close: {error}"))?;
                 self.open(&plan.after.allowed())?;
                 self.model = plan.after;
                 self.check_clean()?;
@@ -99,13 +99,14 @@ impl Run {
                 self.model.settle(shown);
             }
             (Op::PowerCut(within), Some(log)) => {
-                carry_out(&log, within, &plan).map_err(|error| format!("it fails: {error}"))?;
+                carry_out(&log, within, &plan).map_err(|error| format!("the call fails: {error}"))?;
                 log.abandon();
                 self.go_on_with_what_was_found(&plan.during, plan.after.numbers)?;
             }
             (_, log) => {
                 self.log = log;
-                carry_out(self.log(), operation, &plan).map_err(|error| format!("it fails: {error}"))?;
+                carry_out(self.log(), operation, &plan)
+                    .map_err(|error| format!("the call fails: {error}"))?;
                 self.model = plan.after.clone();
                 self.check_living(&plan.after)?;
                 self.model.acked = self.log().durable().get();
@@ -116,7 +117,7 @@ impl Run {
         self.look(&plan.during)
     }
 
-    /// The power went at some instant of what was just done; the rest of the history is that of the disk that was found.
+    /// The power was cut at some instant of the last operation; the rest of the history runs on the disk that was found.
     fn go_on_with_what_was_found(&mut self, during: &Allowed, numbers: u32) -> Result<(), String> {
         let mut rng = fastrand::Rng::with_seed(self.explorer.seed ^ (self.steps << 32));
         let cuts: Vec<_> = self.disk.take_epochs().into_iter().chain([self.disk.power_cut()]).collect();
@@ -127,22 +128,22 @@ impl Run {
         Ok(())
     }
 
-    /// The last promise is left out only where the room is needed for other things.
+    /// The last promise is left out only where its room is needed for something else.
     fn check_clean(&self) -> Result<(), String> {
         let recovery = self.log().recovery();
         let is_short = |byte: u64| byte % SEGMENT_BYTES > SEGMENT_BYTES - (8 << 10);
         if recovery.clean || recovery.end.is_some_and(|end| is_short(end.byte)) {
             return Ok(());
         }
-        Err(format!("closed in order, and {recovery}"))
+        Err(format!("closed cleanly, but {recovery}"))
     }
 
-    /// What the log that did it shows now.
+    /// Checks what the open log shows now.
     fn check_living(&self, after: &Model) -> Result<(), String> {
         let log = self.log();
         let shown = Shown { first: log.first().get(), last: log.durable().get() };
         if (log.first().get(), log.last().get()) != (after.first, after.last()) {
-            return Err(format!("it is {}..={}", log.first(), log.last()));
+            return Err(format!("the log has {}..={}", log.first(), log.last()));
         }
         after.allowed().check_records(log, shown)
     }

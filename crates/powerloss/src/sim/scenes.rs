@@ -1,6 +1,6 @@
-//! How the disks of the corpus came to be.
+//! How the disks of the corpus were made.
 //!
-//! *Owns*: the scenes and which outcome is right for each, said by hand. *May not touch*: the files that are there
+//! *Owns*: the scenes and the right outcome of each, written by hand. *May not touch*: the files that are there
 //! already (`corpus.rs`).
 
 use inkstone::{Log, Lsn};
@@ -63,7 +63,7 @@ const SCENES: [(&str, &str, Make); 18] = [
 /// Makes every scene, by the name of its file.
 ///
 /// # Errors
-/// A scene for which the outcome is not the one that is right.
+/// A scene whose outcome is not the right one.
 pub fn scenes() -> Result<Vec<(&'static str, Scene)>, String> {
     let scene = |&(name, what, make): &(&'static str, &str, Make)| {
         let told = |why: String| format!("{name}: {why}");
@@ -100,7 +100,7 @@ fn append(
 ) -> Result<(), String> {
     lsns.into_iter().try_for_each(|lsn| {
         let given = log.append_durable(&payload(lsn, life, bytes)).map_err(words)?;
-        if given.get() == lsn { Ok(()) } else { Err(format!("{given} and not {lsn}")) }
+        if given.get() == lsn { Ok(()) } else { Err(format!("LSN {given} instead of {lsn}")) }
     })
 }
 
@@ -108,7 +108,7 @@ fn life(first: u64, last: u64) -> Right {
     Right::Records(vec![(first, last, 1)])
 }
 
-/// The first cut of those in which something is not durable that is wanted.
+/// The first cut with an item of the wanted kind that is not durable.
 fn cut_with(disk: &SimDisk, wanted: impl Fn(&Item) -> bool) -> Result<PowerCut, String> {
     let mut cuts = disk.take_epochs();
     cuts.push(disk.power_cut());
@@ -122,7 +122,7 @@ fn sector_of(item: &Item) -> Option<u64> {
     }
 }
 
-/// Everything is kept but one sector of the segment that is written, by its place among those of the cut.
+/// Keeps everything except one sector of the segment that is written, by its place among those of the cut.
 fn without_sector(cut: &PowerCut, which: usize) -> SimDisk {
     let mut seen = 0;
     cut.state(|_, item| {
@@ -136,7 +136,7 @@ fn nothing_more(disk: &SimDisk) -> SimDisk {
     disk.crash_with(|_| Fate::Dropped)
 }
 
-/// A log of three records in segment 1, and the disk that remembers its epochs from there on.
+/// A log of three records in segment 1, and the disk, which records its epochs from there on.
 fn three() -> Result<(SimDisk, Log<SimDirectory>), String> {
     let disk = disk();
     let log = log_of(&disk)?;
@@ -186,7 +186,7 @@ fn torn_group_middle() -> Made {
     torn_group(8)
 }
 
-/// Segments 1 and 2 are given up, and their blocks are used by the next ones.
+/// Segments 1 and 2 are truncated, and the next ones use their blocks.
 fn used_again() -> Result<(SimDisk, Log<SimDirectory>), String> {
     let (disk, log) = large(5)?;
     log.truncate_before(Lsn::new(5)).map_err(words)?;
@@ -292,7 +292,7 @@ fn second_crash() -> Made {
     first.record_epochs();
     drop(log_of(&first)?);
     let cut = cut_with(&first, |item| sector_of(item).is_some())?;
-    // What the first crash left behind the hole stays there: only the epoch group's own sectors are touched.
+    // What the first crash left after the hole stays there: only the epoch group's own sectors are touched.
     Ok((without_sector(&cut, 5), life(1, 3)))
 }
 

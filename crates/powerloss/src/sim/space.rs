@@ -1,11 +1,11 @@
-//! The states that one power cut may leave, and walking through all of them or through some.
+//! The states that one power cut may leave, and iterating over all of them or over some.
 //!
 //! *Owns*: which items of a cut are chosen together, one by one, or at random. *May not touch*: what an item is
 //! (`inkstone_sim`), what is done with a state.
 
 use inkstone_sim::{Fate, Item, ItemKind, PowerCut, SimDisk};
 
-/// In which way the states of a cut are explored.
+/// How the states of a cut are explored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pick {
     /// Each item by itself: any sector, size or name is there or not.
@@ -20,12 +20,12 @@ pub enum Pick {
     Names,
 }
 
-/// Whether nobody reads what is in files of that name: one that is not a segment yet is removed unread.
+/// Whether files of that name are never read: one that is not a segment yet is removed unread.
 pub fn is_unread(name: &str) -> bool {
     name.ends_with(".new")
 }
 
-/// Draws of what is not enumerated, per state that is.
+/// Draws of the choices that are not enumerated, per enumerated state.
 const DRAWS: u64 = 4;
 
 /// The states of a cut.
@@ -33,7 +33,7 @@ const DRAWS: u64 = 4;
 pub struct Space<'c> {
     cut: &'c PowerCut,
     pick: Pick,
-    /// For each item which choice decides on it; `None`: drawn at random.
+    /// For each item, which choice decides on it; `None`: drawn at random.
     choices: Vec<Option<u32>>,
     /// How many choices there are.
     count: u32,
@@ -69,7 +69,7 @@ impl<'c> Space<'c> {
         Self { cut, pick, choices, count }
     }
 
-    /// How many fates a choice has.
+    /// How many outcomes a choice has.
     fn fates(&self) -> u64 {
         if self.pick == Pick::Garbage { 3 } else { 2 }
     }
@@ -78,7 +78,7 @@ impl<'c> Space<'c> {
         matches!(self.pick, Pick::Items | Pick::Garbage)
     }
 
-    /// How many states there are at most, as a power of two: an order among directory operations makes them fewer.
+    /// The binary logarithm of the largest possible number of states: an order among directory operations makes them fewer.
     pub fn log2(&self) -> f64 {
         let drawn = self.choices.iter().filter(|choice| choice.is_none()).count();
         f64::from(self.count) * (self.fates() as f64).log2() + drawn as f64
@@ -104,7 +104,7 @@ impl<'c> Space<'c> {
             digits.push(rest % self.fates());
             rest /= self.fates();
         }
-        // The first two draws are none and all; any of it is enough of what nobody reads.
+        // The first two draws are none and all; one random draw is enough for what nobody reads.
         let draw = if self.draws_unread_only() { DRAWS } else { number / total };
         self.found(&digits, draw, seed ^ number)
     }

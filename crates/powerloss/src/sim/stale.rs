@@ -1,6 +1,6 @@
-//! Files of another log's old frames, which a new log finds free and uses.
+//! Free files with another log's old frames, which a new log finds and uses.
 //!
-//! *Owns*: that other log. *May not touch*: the log that is looked at.
+//! *Owns*: that other log. *May not touch*: the log that is checked.
 
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
 use inkstone_sim::{DiskOptions, SimDisk};
@@ -14,9 +14,9 @@ const FILES: u64 = 3;
 /// Where frames begin.
 const HEADER_BYTES: usize = 4096;
 
-/// Makes the log, and leaves free files beside it that another log has written full: every frame in them is sound, and
-/// of the wrong log. Their first blocks are zeros, since a header of another log among one's own is told as damage by
-/// rule; and the log is there before them, since bytes without any header are told as a log whose header is lost.
+/// Creates the log, and leaves free files beside it that another log has filled: every frame in them is sound, but of the
+/// wrong log. Their first blocks are zeros, since a header of another log counts as damage by rule; and the log is there
+/// before them, since bytes without any header count as a log whose header is lost.
 pub fn leave_old_files(disk: &SimDisk, own: &Variant, seed: u64) -> Result<(), String> {
     let words = |error: inkstone_io::Error| error.to_string();
     let log = open(disk, own).map_err(|error| error.to_string())?;

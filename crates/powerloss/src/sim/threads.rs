@@ -1,6 +1,6 @@
 //! Several threads that append to one log, and power cuts while they do.
 //!
-//! *Owns*: what each thread appends, who was told what by when. *May not touch*: the order in which they come.
+//! *Owns*: what each thread appends, and what was acknowledged when. *May not touch*: the order in which they come.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ const THREADS: u8 = 4;
 const APPENDS: u32 = 60;
 const CUTS_MAX: usize = 300;
 
-/// Somebody was told that this record is durable, when so many epochs were recorded.
+/// A record that was acknowledged when this many epochs were recorded.
 #[derive(Debug, Clone, Copy)]
 struct Ack {
     epochs: u64,
@@ -32,7 +32,7 @@ fn payload(thread: u8, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// One thread's appends: waited for one by one, let go, or as batches of two.
+/// One thread's appends: with a wait for each, without a wait, or as batches of two.
 fn append_all(
     disk: &SimDisk,
     log: &Log<SimDirectory>,
@@ -64,9 +64,9 @@ fn lock(acks: &Mutex<Vec<Ack>>) -> MutexGuard<'_, Vec<Ack>> {
     acks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was found must have every record that was acknowledged by then, and of each thread the first so many.
+/// Checks that the log has every record that was acknowledged by then, and of each thread a prefix.
 fn check(found: &SimDisk, variant: &Variant, acks: &[Ack], epoch: u64) -> Result<(), String> {
-    let log = open(found, variant).map_err(|error| format!("it does not open: {error}"))?;
+    let log = open(found, variant).map_err(|error| format!("the log does not open: {error}"))?;
     let mut shown = Vec::new();
     let mut next = [0; THREADS as usize];
     for record in log.reader().records(Lsn::FIRST) {
@@ -92,7 +92,7 @@ fn check(found: &SimDisk, variant: &Variant, acks: &[Ack], epoch: u64) -> Result
     Ok(())
 }
 
-/// Runs the threads; gives how many states were looked at.
+/// Runs the threads; returns how many states were checked.
 pub fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     let disk = SimDisk::new(seed, variant.disk);
     disk.record_epochs();

@@ -1,4 +1,4 @@
-//! Which log on which disk: from a seed, any that the log promises to survive.
+//! A log and its disk, drawn from a seed: any combination that the log promises to survive.
 //!
 //! *Owns*: the combinations, and those that are left out because docs/format.md does not promise them. *May not touch*:
 //! what is done with the log.
@@ -7,7 +7,7 @@ use inkstone::mistake::Mistake;
 use inkstone::{Access, Durability, Options, Preparation};
 use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks};
 
-/// The smallest that there is: rolls are what goes wrong.
+/// The smallest possible segment: it makes rolls frequent.
 pub const SEGMENT_BYTES: u64 = 64 << 10;
 /// Two of them do not fit in a segment.
 pub const RECORD_BYTES_MAX: usize = 24 << 10;
@@ -21,7 +21,7 @@ pub struct Variant {
     pub options: Options,
 }
 
-/// A small log that only callers commit: everything that it does follows from what is done with it.
+/// A small log without a background thread: everything that it does follows from its callers.
 pub fn small() -> Options {
     Options::new()
         .segment_bytes(SEGMENT_BYTES)
@@ -42,7 +42,7 @@ pub fn variant(seed: u64) -> Variant {
         writeback_ppm: [0, 50_000, 400_000][rng.usize(..3)],
         directory_order: if rng.bool() { DirectoryOrder::Any } else { DirectoryOrder::Prefix },
         new_blocks: [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale][rng.usize(..3)],
-        // Without padding the log relies on a device that leaves alone what a torn write does not change.
+        // Without padding the log relies on a device whose torn writes leave unchanged bytes alone.
         garbage_at_crash: pad && rng.bool(),
         ..DiskOptions::default()
     };

@@ -1,10 +1,10 @@
 //! The bytes of each step, and what is left of them in a directory.
 //!
-//! *Owns*: which bytes stand where, and comparing, byte by byte, what is found with what was acknowledged. *May not touch*: how
+//! *Owns*: which bytes belong where, and comparing, byte by byte, what is found with what was acknowledged. *May not touch*: how
 //! they got there.
 //!
-//! Step 0 is what a file held before the first step. No byte of a step is zero, and no byte is that of another step at the same
-//! place: so each byte tells whether it is new, old or never written.
+//! Step 0 is what a file held before the first step. No byte of a step is zero, and no byte equals that of another step at the
+//! same place: so each byte shows whether it is new, old or never written.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use super::trial::Trial;
 
 /// The file that holds all steps.
 pub const DATA: &str = "data";
-/// What is written before it is renamed to [`DATA`].
+/// The file that is renamed to [`DATA`].
 pub const NEW: &str = "data.new";
 
 /// The file of one step, where each has its own.
@@ -40,7 +40,7 @@ pub struct Left {
     pub garbage: Vec<usize>,
     /// The first that is not whole, in words.
     pub words: String,
-    /// Of a file that is written in batches: a block that is there beyond one that is not, acknowledged or not, in words.
+    /// Of a file that is written in batches: a block that is there after one that is not, acknowledged or not, in words.
     pub hole: Option<String>,
 }
 
@@ -125,15 +125,15 @@ impl Seen<'_> {
             let piece =
                 if found.is_none() { Piece::Garbage } else { compare(there, &self.bytes_of(step), &old) };
             left.add(step, piece, || match &found {
-                None => format!("{DATA} is gone"),
+                None => format!("{DATA} is missing"),
                 Some(bytes) => format!("step {step}: {}", describe(there, bytes.len(), len)),
             });
         }
         Ok(left)
     }
 
-    /// As slots; and among all blocks, also of the step that was being done, one that is not whole before one of which something is
-    /// there.
+    /// As slots; and among all blocks, also those of the step in progress, a block that is not whole before one that is there
+    /// at least in part.
     fn batches(&self) -> Result<Left, String> {
         let mut left = self.slots()?;
         let found = self.read(DATA)?.unwrap_or_default();
@@ -147,7 +147,7 @@ impl Seen<'_> {
             match (missing, is_there) {
                 (Some(first), true) => {
                     left.hole = Some(format!(
-                        "block {number} is there and block {first} is not, in a file of {} bytes",
+                        "block {number} is there, but block {first} is not, in a file of {} bytes",
                         found.len()
                     ));
                     break;
@@ -169,7 +169,7 @@ impl Seen<'_> {
                 Some(_) => Piece::Whole,
             };
             left.add(step, piece, || match &found {
-                None => format!("{DATA} is gone"),
+                None => format!("{DATA} is missing"),
                 Some(bytes) => format!("step {step}: {DATA} has {} bytes", bytes.len()),
             });
         }
@@ -185,14 +185,14 @@ impl Seen<'_> {
             let piece = match &found {
                 None => Piece::Old,
                 Some(bytes) if bytes.len() > expected.len() => Piece::Garbage,
-                // The name is there: then nothing in it is not the same as no file.
+                // The name is there: an empty file is not the same as no file.
                 Some(bytes) => match compare(bytes, &expected, &vec![0; expected.len()]) {
                     Piece::Old => Piece::Torn,
                     other => other,
                 },
             };
             left.add(step, piece, || match &found {
-                None => format!("{name} is not there"),
+                None => format!("{name} is missing"),
                 Some(bytes) => format!("{name} is there: {}", describe(bytes, bytes.len(), expected.len())),
             });
         }
@@ -202,25 +202,27 @@ impl Seen<'_> {
     fn replaced(&self) -> Result<Left, String> {
         let mut left = Left::default();
         let Some(found) = self.read(DATA)? else {
-            left.add(self.acked, Piece::Garbage, || format!("{DATA} is gone, neither old nor new"));
+            left.add(self.acked, Piece::Garbage, || {
+                format!("{DATA} is missing, the old one and the new one")
+            });
             return Ok(left);
         };
-        // One more than acknowledged: the step that was being done.
+        // One more than acknowledged: the step in progress.
         let version = (0..=self.acked + 1).rev().find(|&step| self.bytes_of(step) == found);
         match version {
             Some(version) => (version + 1..=self.acked).for_each(|step| {
-                left.add(step, Piece::Old, || format!("{DATA} is the one of step {version}, whole"));
+                left.add(step, Piece::Old, || format!("{DATA} is that of step {version}, whole"));
             }),
             None => left.add(self.acked, Piece::Garbage, || {
                 let what = describe(&found, found.len(), self.plan.record_bytes());
-                format!("{DATA} is neither an old one nor a new one: {what}")
+                format!("{DATA} is neither the old one nor the new one: {what}")
             }),
         }
         Ok(left)
     }
 }
 
-/// What is missing at the end counts as zeros: there the file is shorter.
+/// Missing bytes at the end count as zeros: the file is shorter there.
 fn compare(there: &[u8], new: &[u8], old: &[u8]) -> Piece {
     if there == new {
         return Piece::Whole;
@@ -303,7 +305,7 @@ mod tests {
                 fs::write(directory.join(DATA), bytes).expect("written");
                 look(trial, directory, acked).expect("read")
             };
-            // Nothing, a beginning, a beginning that ends within a block, zeros behind it: no hole.
+            // Nothing, a prefix, a prefix that ends within a block, zeros after it: no hole.
             let mut zeros = whole.clone();
             zeros[3 * block + 512..].fill(0);
             for bytes in [&[][..], &whole[..3 * block], &whole[..3 * block + 512], &zeros, &whole] {
@@ -317,7 +319,7 @@ mod tests {
                 (0, true),
                 "not acknowledged: a hole, and no loss"
             );
-            assert!(left.hole.is_some_and(|hole| hole.starts_with("block 3 is there and block 2 is not")));
+            assert!(left.hole.is_some_and(|hole| hole.starts_with("block 3 is there, but block 2 is not")));
             bytes[2 * block..3 * block].copy_from_slice(&whole[2 * block..3 * block]);
             bytes[9 * block - 1] = 0;
             assert!(

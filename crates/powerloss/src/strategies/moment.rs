@@ -1,10 +1,10 @@
-//! At which moments the power goes in a recording, and which of the unflushed sectors are there.
+//! At which moments the power is cut in a recording, and which of the unflushed sectors are there.
 //!
-//! *Owns*: choosing the states of one run, and their words. *May not touch*: making them (`kernel::states`), looking at them.
+//! *Owns*: choosing the states of one run, and their text form. *May not touch*: making them (`kernel::states`), checking them.
 //!
 //! The plainest power loss comes first: right after an acknowledgement, and nothing unflushed is there. The newest
-//! acknowledgements tell most, since time writes the older ones back. Then any part of the unflushed sectors right after an
-//! acknowledgement, and any moment between.
+//! acknowledgements show most, since the older ones may have been written back meanwhile. Then any part of the unflushed sectors
+//! right after an acknowledgement, and any moment between.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,11 +17,11 @@ use crate::kernel::states::{Kept, Player, Subset, choose};
 /// A moment and what is there then: `ack:3+5/torn:7`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Moment {
-    /// So many steps were acknowledged.
+    /// This many steps were acknowledged.
     pub acked: usize,
-    /// So many entries later.
+    /// The cut is this many entries later.
     pub after: usize,
-    /// What was unflushed and is there.
+    /// Which unflushed sectors are there.
     pub subset: Subset,
 }
 
@@ -46,7 +46,7 @@ impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no state; write ack:3/none or ack:3+5/torn:7");
+        let wrong = || format!("{text:?} is not a state; write ack:3/none or ack:3+5/torn:7");
         let (place, subset) =
             text.strip_prefix("ack:").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
         let (acked, after) = place.split_once('+').unwrap_or((place, "0"));
@@ -55,16 +55,16 @@ impl FromStr for Moment {
     }
 }
 
-/// A state to look at.
+/// A state to check.
 #[derive(Debug)]
 pub struct State {
-    /// Its words.
+    /// Its text form.
     pub moment: Moment,
     /// What is on the medium.
     pub image: Image,
 }
 
-/// The state of these words.
+/// The state of this text form.
 ///
 /// # Errors
 /// There is no such moment in the recording.
@@ -76,7 +76,7 @@ pub fn state_at(
 ) -> Result<State, String> {
     let place = places.get(moment.acked).map(|place| place + moment.after);
     let place = place.filter(|place| *place <= recording.entries.len());
-    let place = place.ok_or_else(|| format!("{moment}: the recording is shorter"))?;
+    let place = place.ok_or_else(|| format!("{moment}: the recording ends before it"))?;
     let mut player = Player::new(recording, Image::new(len_bytes));
     player.play(place);
     let cut = player.cut();
@@ -84,7 +84,7 @@ pub fn state_at(
     Ok(State { moment, image: cut.state(&kept) })
 }
 
-/// At most `most` states of a recording, one after the other; `see` ends it by `false`.
+/// Passes at most `most` states of a recording to `see`, one after the other, until it returns `false`.
 pub fn each_state(
     recording: &Recording,
     places: &[usize],
@@ -94,14 +94,14 @@ pub fn each_state(
     mut see: impl FnMut(State) -> bool,
 ) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    // At most half for the plainest, the newest acknowledgements first of all.
+    // At most half are the plainest ones, beginning with the newest acknowledgements.
     let plainest = places.len().min(most.div_ceil(2));
     let newest = places.len() - plainest..places.len();
     let mut wanted: Vec<_> = newest.map(|acked| (acked, 0, Some(Subset::None))).collect();
     let between = unflushed_moments(recording, places);
     let at: Vec<_> = between.iter().copied().filter(|(_, after)| *after == 0).collect();
     for number in plainest..most {
-        // Every third at an acknowledgement itself, if anything is unflushed at one.
+        // Every third one at an acknowledgement itself, if anything is unflushed at one.
         let from = if number % 3 == 0 && !at.is_empty() { &at } else { &between };
         if let Some(&(acked, after)) = rng.choice(from) {
             wanted.push((acked, after, None));
@@ -115,7 +115,7 @@ pub fn each_state(
         let cut = player.cut();
         let chosen = match subset {
             Some(subset) => vec![(subset, cut.kept(subset))],
-            // More than one, because some were there before.
+            // More than one, because some may have been checked already.
             None => choose(&cut.units, 16, rng.u64(..)),
         };
         let fresh = chosen.into_iter().find(|(_, kept)| seen.insert((cut.entry, kept.clone())));

@@ -1,20 +1,20 @@
 //! The strategies: what each does in one step, and what it may claim.
 //!
-//! *Owns*: the names, the claims, the calls in their order. *May not touch*: making the calls; what is seen of them.
+//! *Owns*: the names, the claims, the calls in their order. *May not touch*: making the calls; what they leave.
 
 use inkstone_io::{Access, Durability, named_choice};
 
 use crate::kernel::machine::FsKind;
 
 named_choice! {
-    /// A way in which programs write.
+    /// A way in which programs write files.
     Plain, "strategy" {
         AppendFdatasync = "append-fdatasync", "append to a file, fdatasync";
         AppendFsync = "append-fsync", "append to a file, fsync";
         AppendODsync = "append-o-dsync", "append to a file opened with O_DSYNC";
         AppendOSync = "append-o-sync", "append to a file opened with O_SYNC";
         AppendRwfDsync = "append-rwf-dsync", "append with RWF_DSYNC on each write";
-        AppendBatchFdatasync = "append-batch-fdatasync", "append 8 blocks by 8 writes, then one fdatasync (holes before it?)";
+        AppendBatchFdatasync = "append-batch-fdatasync", "append 8 blocks by 8 writes, then one fdatasync (are there holes before it?)";
         OverwriteFdatasync = "overwrite-fdatasync", "overwrite a written file, fdatasync";
         OverwriteODsync = "overwrite-o-dsync", "overwrite a written file opened with O_DSYNC";
         OverwriteRwfDsync = "overwrite-rwf-dsync", "overwrite a written file with RWF_DSYNC on each write";
@@ -38,7 +38,7 @@ named_choice! {
         WriteOnly = "write-only", "append to a file, no sync";
         OverwriteOnly = "overwrite-only", "overwrite a written file, no sync";
         DirectOnly = "direct-only", "overwrite a written file with O_DIRECT, no sync";
-        SyncFileRangeOnly = "sync-file-range-only", "overwrite a written file, sync_file_range, waited for";
+        SyncFileRangeOnly = "sync-file-range-only", "overwrite a written file, sync_file_range and wait";
         StdioOnly = "stdio-only", "fwrite, no fflush, no sync";
         StdioFflushOnly = "stdio-fflush-only", "fwrite, fflush, no sync";
         MmapOnly = "mmap-only", "store into a mapped written file, no msync";
@@ -49,27 +49,27 @@ named_choice! {
     }
 }
 
-/// What may be said of an acknowledged step when the power goes.
+/// What a strategy may claim of an acknowledged step after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// It is there, whole.
     Durable,
-    /// If its name is there, it is whole. POSIX promises the name only after an fsync of the directory.
+    /// If the step's name is there, the step is whole. POSIX promises the name only after an fsync of the directory.
     NameNotPromised,
     /// Nothing. Many take it for durable.
     Nothing,
-    /// It is there, whole, when it is acknowledged; but the next step may take it away before it is there itself.
+    /// It is there, whole, when it is acknowledged; but the next step may remove it before being there itself.
     DurableNotAtomic,
-    /// Nothing is promised, and what is seen is told.
+    /// Nothing is promised; the report shows what was seen.
     NotPromised,
 }
 
 impl Claim {
-    /// In words.
+    /// As text.
     pub fn words(self) -> &'static str {
         match self {
             Self::Durable => "durable",
-            Self::NameNotPromised => "whole, the name not promised",
+            Self::NameNotPromised => "whole, but no promise of the name",
             Self::Nothing => "none",
             Self::DurableNotAtomic => "durable, not atomic",
             Self::NotPromised => "not promised",
@@ -89,7 +89,7 @@ pub enum Shape {
     Size,
     /// Each step a file of its own.
     Files,
-    /// One file, which each step replaces by another.
+    /// One file, which each step replaces with another.
     Replaced,
 }
 
@@ -111,7 +111,7 @@ pub enum Before {
 /// One call of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// Writes the record, in the file's way of access. Where each step has a file, this creates it.
+    /// Writes the record, with the file's access. Where each step has a file, this creates it.
     Write,
     /// Writes the record with `RWF_DSYNC`.
     WriteDsync,
@@ -133,16 +133,16 @@ pub enum Act {
     SyncDirectory,
 }
 
-/// A strategy taken apart.
+/// The parts of a strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// What may be said of it.
+    /// What it may claim.
     pub claim: Claim,
     /// Where the steps go.
     pub shape: Shape,
     /// What is done first.
     pub before: Before,
-    /// The way bytes get in.
+    /// How bytes are written.
     pub access: Access,
     /// Open flags.
     pub durability: Durability,
@@ -173,7 +173,7 @@ impl Plan {
         Self { claim, shape, ..Self::slots(before, acts) }
     }
 
-    /// The bytes of one step: a whole block where the way of writing asks for it, else a size that shares its blocks with its
+    /// The bytes of one step: a whole block where the way of writing needs it, otherwise a size that shares blocks with its
     /// neighbours, as records of a log do.
     pub fn record_bytes(&self) -> usize {
         match (self.shape, self.access) {
@@ -184,19 +184,19 @@ impl Plan {
     }
 }
 
-/// What a write has where it is a whole block, and how many of them a batch has.
+/// The size of a write that is a whole block, and the number of such writes in a batch.
 pub const BLOCK_BYTES: usize = 4096;
 const BATCH_BLOCKS: usize = 8;
 
-const RENAME_WITHOUT_JOURNAL: &str = "without a journal a rename is no single step: the directory's block and the freed inode \
-of the replaced file reach the disk in any order, so that the name can be gone, or belong to another file that took the inode";
-const WRITE_BACK_COMMITS: &str = "with data=journal ext4 commits its journal before it writes pages back, so that sync_file_range \
-happens to flush: nobody promises that";
+const RENAME_WITHOUT_JOURNAL: &str = "without a journal a rename is not atomic: the directory's block and the freed inode \
+of the replaced file reach the disk in any order, so the name can be lost, or lead to another file that took the inode";
+const WRITE_BACK_COMMITS: &str = "with data=journal ext4 commits its journal before it writes pages back, so sync_file_range \
+happens to flush: this is not promised";
 
 impl Plain {
-    /// What it may claim on this file system, and why it is not what it may claim elsewhere.
+    /// What it may claim on this file system, and why that differs from other file systems.
     ///
-    /// These were seen first and explained then; docs/powerloss.md shows how.
+    /// These differences were seen first and then explained, see docs/powerloss.md.
     pub fn claim_on(self, kind: FsKind) -> (Claim, Option<&'static str>) {
         match (self, kind) {
             (Self::Replace, FsKind::Ext4NoJournal) => (Claim::DurableNotAtomic, Some(RENAME_WITHOUT_JOURNAL)),
@@ -274,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether any call of a step makes something durable, whatever is claimed.
+    /// Whether any call of a step makes something durable, whatever the claim.
     fn syncs(plan: &Plan) -> bool {
         let durable = [Act::WriteDsync, Act::Fdatasync, Act::Fsync, Act::Msync, Act::SyncDirectory];
         plan.durability.with_the_write() || plan.acts.iter().any(|act| durable.contains(act))

@@ -1,7 +1,7 @@
 //! Recording one run of a strategy.
 //!
 //! *Owns*: the new file system below it, a mark at each acknowledgement, and what a kill of the process alone leaves. *May not
-//! touch*: what the process does; what is made of the recording.
+//! touch*: what the process does; how the recording is used.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,7 +15,7 @@ use crate::kernel::record::{Program, Writer};
 use crate::kernel::recording::{Entry, Recording};
 use crate::kernel::writer::words::{END, FAILED};
 
-/// A new file system, and what made it: every run on it begins here.
+/// A new file system, and the recording of its creation: every run on it begins here.
 #[derive(Debug, Clone)]
 pub struct Made {
     kind: FsKind,
@@ -28,7 +28,7 @@ pub struct Made {
 pub struct Recorded {
     /// From mkfs on.
     pub recording: Recording,
-    /// What a kill of the process left, with the machine running on.
+    /// What a kill of the process left, while the machine kept running.
     pub after_kill: Left,
 }
 
@@ -47,7 +47,7 @@ impl Made {
     /// Records a run on a copy of it.
     ///
     /// # Errors
-    /// It could not be mounted, or what the writer found wrong.
+    /// It could not be mounted, or the writer failed.
     pub fn record(
         &self,
         machine: &Machine,
@@ -94,7 +94,8 @@ pub fn trial_of(recording: &Recording) -> Result<Trial, String> {
     trials.next().ok_or_else(|| "no mark says which strategy was recorded".into())
 }
 
-/// After how many entries each acknowledgement was given: the first is that the writer was ready, nothing acknowledged.
+/// After how many entries each acknowledgement was given. The first entry of the list is where the writer was ready, with
+/// nothing acknowledged.
 ///
 /// # Errors
 /// A mark is missing.

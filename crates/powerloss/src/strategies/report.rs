@@ -1,6 +1,6 @@
-//! What was seen of each strategy on each file system, for machines and people.
+//! The results of each strategy on each file system, for machines and people.
 //!
-//! *Owns*: the rows, the verdicts out of what was seen, the table, the certificates. *May not touch*: looking.
+//! *Owns*: the rows, the verdicts, the table, the certificates. *May not touch*: the checks.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -13,18 +13,18 @@ use super::trial::Trial;
 use crate::certificate::kernel;
 use crate::certificate::{Certificate, Class, Violation};
 
-/// What a state has shown.
+/// The result of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worst {
-    /// The state, in its words.
+    /// The state, as text.
     pub state: String,
     /// Steps that were acknowledged by then.
     pub acked: usize,
-    /// Of these: nothing is there.
+    /// Of these, steps of which nothing is there.
     pub lost: usize,
-    /// Of these: a part is there.
+    /// Of these, steps of which a part is there.
     pub torn: usize,
-    /// Of these: something is there that was never written there.
+    /// Of these, steps in whose place is something that was never written there.
     pub garbage: usize,
     /// The first of them, in words.
     pub words: String,
@@ -42,7 +42,7 @@ pub enum Verdict {
     Damaged,
     /// A state could not be mounted or read.
     Unreadable,
-    /// Nothing was looked at.
+    /// Nothing was checked.
     NotRun,
 }
 
@@ -55,21 +55,21 @@ pub struct Row {
     pub strategy: String,
     /// What it does.
     pub does: String,
-    /// What may be said of it.
+    /// What it may claim.
     pub claim: String,
-    /// What was seen.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Whether what was seen agrees with the claim.
+    /// Whether the results agree with the claim.
     pub as_claimed: bool,
-    /// States that were looked at.
+    /// States that were checked.
     pub states: u64,
-    /// Of these: right at an acknowledgement, with nothing unflushed there.
+    /// Of these, states right at an acknowledgement with nothing unflushed there.
     pub plainest: u64,
     /// States in which an acknowledged step was not there whole.
     pub bad_states: u64,
-    /// Of these: right at an acknowledgement, with nothing unflushed there.
+    /// Of these, states right at an acknowledgement with nothing unflushed there.
     pub bad_plainest: u64,
-    /// States in which one was there in part, or something else in its place.
+    /// States in which an acknowledged step was there in part, or something else in its place.
     pub damaged_states: u64,
     /// Steps that were lost when only the process was killed.
     pub lost_at_kill: usize,
@@ -77,26 +77,26 @@ pub struct Row {
     pub worst: Option<Worst>,
     /// The worst one with damage.
     pub damage: Option<Worst>,
-    /// States in which a later block was there and an earlier one was not, acknowledged or not; `None` where that is not asked.
+    /// States in which a later block was there and an earlier one was not, acknowledged or not; `None` where this is not checked.
     #[serde(default)]
     pub holes: Option<u64>,
     /// The first of them, in words.
     #[serde(default)]
     pub hole: Option<(String, String)>,
-    /// What could not be mounted or read: the first state and what was said.
+    /// The first state that could not be mounted or read, and the error.
     pub unreadable: Option<String>,
     /// The command that shows the worst state again.
     pub command: Option<String>,
-    /// Why it may claim something else here than elsewhere.
+    /// Why its claim here differs from other file systems.
     pub note: Option<String>,
-    /// Why nothing was looked at.
+    /// Why nothing was checked.
     pub not_run: Option<String>,
     #[serde(skip)]
     claimed: Option<Claim>,
 }
 
 impl Row {
-    /// Nothing seen yet.
+    /// A row without results.
     pub fn new(trial: &Trial) -> Self {
         let (claim, note) = trial.strategy.claim_on(trial.kind);
         Self {
@@ -124,7 +124,7 @@ impl Row {
         }
     }
 
-    /// Adds what a state has shown.
+    /// Adds the result of a state.
     pub fn add(&mut self, state: &str, is_plainest: bool, acked: usize, found: Result<Left, String>) {
         self.states += 1;
         self.plainest += u64::from(is_plainest);
@@ -189,12 +189,12 @@ impl Row {
             };
     }
 
-    /// The state that a command is to show again.
+    /// The state that the row's command shows again.
     pub fn telling_state(&self) -> Option<&str> {
         if let Some(why) = &self.unreadable {
             return why.split_once(": ").map(|(state, _)| state);
         }
-        // Where the loss of a name is no surprise, damage tells more.
+        // Where the loss of a name is expected, damage shows more.
         let may_be_lost = matches!(self.claimed, Some(Claim::NameNotPromised | Claim::NotPromised));
         let telling = if may_be_lost && self.damage.is_some() { &self.damage } else { &self.worst };
         let hole = self.hole.as_ref().map(|(state, _)| state.as_str());
@@ -210,7 +210,7 @@ impl Row {
                 format!("not promised, held in {}", self.states)
             }
             Verdict::Held => format!("held in {}", self.states),
-            Verdict::Unreadable => "does not come up".into(),
+            Verdict::Unreadable => "does not mount".into(),
             Verdict::Lost => {
                 worst.map_or_else(String::new, |worst| format!("lost {} of {}", worst.lost, worst.acked))
             }
@@ -247,7 +247,7 @@ impl Display for Row {
                     write!(f, " in state {state}: {words}")?;
                 }
                 if let Some(why) = &self.unreadable {
-                    write!(f, "\n  does not come up in state {why}")?;
+                    write!(f, "\n  does not mount in state {why}")?;
                 }
                 Ok(())
             }
@@ -256,7 +256,7 @@ impl Display for Row {
             write!(f, "\n  a hole in {holes} of {} states, first in state {state}: {words}", self.states)?;
         }
         if self.lost_at_kill > 0 {
-            write!(f, "\n  {} lost when only the process was killed", self.lost_at_kill)?;
+            write!(f, "\n  a kill of the process alone lost {}", self.lost_at_kill)?;
         }
         self.command.as_ref().map_or(Ok(()), |command| write!(f, "\n  again: {command}"))
     }
@@ -267,7 +267,7 @@ impl Display for Row {
 pub struct Report {
     /// The kernel.
     pub kernel: String,
-    /// The command that does the same again.
+    /// The command that repeats the run.
     pub command: String,
     /// The rows.
     pub rows: Vec<Row>,
@@ -276,12 +276,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether something was looked at, and all of it is as claimed.
+    /// Whether something was checked and everything is as claimed.
     pub fn is_as_claimed(&self) -> bool {
         self.states() > 0 && self.rows.iter().all(|row| row.as_claimed)
     }
 
-    /// States that were looked at.
+    /// States that were checked.
     pub fn states(&self) -> u64 {
         self.rows.iter().map(|row| row.states).sum()
     }
@@ -294,15 +294,14 @@ impl Report {
                 kinds.push(&row.file_system);
             }
         }
-        let mut lines = vec![
-            [&["strategy", "what it may claim"], &kinds[..]].concat().into_iter().map(String::from).collect(),
-        ];
+        let mut lines =
+            vec![[&["strategy", "claim"], &kinds[..]].concat().into_iter().map(String::from).collect()];
         let mut notes: Vec<&str> = Vec::new();
         for strategy in Plain::ALL {
             let of: Vec<_> = self.rows.iter().filter(|row| row.strategy == strategy.name()).collect();
             let Some(first) = of.first() else { continue };
             let killed = of.iter().map(|row| row.lost_at_kill).max().unwrap_or(0);
-            let at_kill = if killed > 0 { format!(" (lost {killed} at a kill too)") } else { String::new() };
+            let at_kill = if killed > 0 { format!(" (a kill lost {killed} too)") } else { String::new() };
             let mut cells = vec![first.does.clone() + &at_kill, first.claim.clone()];
             cells.extend(kinds.iter().map(|kind| {
                 of.iter()
@@ -334,12 +333,12 @@ impl Report {
                 inkstone: env!("CARGO_PKG_VERSION").into(),
                 kernel: kernel(),
                 command: self.command.clone(),
-                subject: format!("{} plain strategies, each verdict beside what it may claim", rows.len()),
+                subject: format!("{} plain strategies, each verdict compared with its claim", rows.len()),
                 file_system: kind.clone(),
                 seed,
                 seeds: 1,
                 classes: vec![
-                    class("right at an acknowledgement, nothing unflushed there", plainest),
+                    class("right at an acknowledgement, nothing unflushed kept", plainest),
                     class(
                         "any subset of unflushed sectors, at and between acknowledgements",
                         states - plainest,

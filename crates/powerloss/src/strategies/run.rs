@@ -1,6 +1,6 @@
-//! A run: each strategy on each file system, recorded, cut, and looked at.
+//! A run: each strategy on each file system, recorded, cut, and checked.
 //!
-//! *Owns*: how many states of which run. *May not touch*: how a state is made, or judged.
+//! *Owns*: how many states of which run. *May not touch*: how a state is made or judged.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +21,12 @@ use crate::kernel::record::Program;
 use crate::kernel::recording::Recording;
 use crate::kernel::states::Subset;
 
-/// States that are taken from one recording; more are taken from recordings of the next seeds.
+/// States that are taken from one recording; more come from recordings of the next seeds.
 const STATES_OF_A_RUN: usize = 60;
 /// Steps of a run.
 pub const STEPS: usize = 8;
 
-/// What is to be done.
+/// What to run.
 #[derive(Debug, Clone)]
 pub struct Campaign {
     /// On these file systems.
@@ -39,18 +39,18 @@ pub struct Campaign {
     pub seed: u64,
     /// Where work directories are made.
     pub parent: PathBuf,
-    /// Where the recording is kept of what is not as claimed.
+    /// Where recordings that contradict a claim are kept.
     pub keep_in: Option<PathBuf>,
     /// The writer.
     pub program: Program,
-    /// The command that does the same again.
+    /// The command that repeats the run.
     pub command: String,
 }
 
 /// Runs it.
 ///
 /// # Errors
-/// The place to work in cannot be made, or a file system not at all.
+/// The work directory or a file system cannot be created.
 pub fn run(
     campaign: &Campaign,
     stop: &AtomicBool,
@@ -65,9 +65,9 @@ pub fn run(
         } else {
             let machine = Machine::new(&campaign.parent)?;
             let rows = on_kind(campaign, &machine, kind, stop, progress);
-            // What was seen counts all the same; the next start takes away what is left.
+            // The results count all the same; the next start removes what is left.
             if let Err(why) = machine.remove() {
-                report.not_run.push(format!("{kind}: taking its disks away: {why}"));
+                report.not_run.push(format!("{kind}: its disks could not be removed: {why}"));
             }
             report.rows.extend(rows?);
         }
@@ -126,10 +126,10 @@ fn on_trial(campaign: &Campaign, machine: &Machine, made: &Made, first: Trial, s
         }
     }
     row.conclude();
-    // What could not run to its end says nothing for sure.
+    // A run that did not reach its end proves nothing.
     row.as_claimed &= row.not_run.is_none();
     if let Some((trial, recording)) = told {
-        // What was to be caught and was not has no state of its own: the plainest at the end shows it.
+        // A mistake that was not caught has no state of its own: the plainest one at the end shows it.
         let at_the_end = Moment { acked: trial.steps, after: 0, subset: Subset::None }.to_string();
         let state = row.telling_state().unwrap_or(&at_the_end);
         row.command = (row.verdict != Verdict::Held || row.hole.is_some() || !row.as_claimed)
@@ -157,7 +157,7 @@ fn states_of(
     Ok(())
 }
 
-/// Mounts a state and looks at what is left.
+/// Mounts a state and checks what is left.
 fn look_at(machine: &Machine, trial: &Trial, state: &State) -> Result<Left, String> {
     let disk = Disk::new("state", state.image.clone());
     let running = machine.boot(&disk, trial.kind)?;
@@ -169,7 +169,7 @@ fn look_at(machine: &Machine, trial: &Trial, state: &State) -> Result<Left, Stri
     left
 }
 
-/// What e2fsck found without a name is told beside what is missing.
+/// Adds what e2fsck found without a name to the words about what is missing.
 fn add_strays(left: &mut Left, target: &Path) {
     let strays = std::fs::read_dir(target.join("lost+found")).map_or(0, Iterator::count);
     if strays > 0 && left.missing() > 0 {
@@ -189,7 +189,7 @@ fn command(
         "inkstone powerloss strategies --fs {kind} --strategy {strategy} --seed {seed} --state {state}"
     );
     let Some(directory) = campaign.keep_in.as_ref().filter(|_| !as_claimed) else { return again };
-    // The kernel's own timing is no part of a seed: what must not be is kept.
+    // The kernel's timing does not follow from the seed, so the recording of a violation is kept.
     let path = directory.join(format!("strategy-{kind}-{strategy}-{seed}.log-writes"));
     match recording.save(&path) {
         Ok(()) => format!("inkstone powerloss strategies --recording {} --state {state}", path.display()),
@@ -197,7 +197,7 @@ fn command(
     }
 }
 
-/// One state of one run again: recorded anew, or out of a file.
+/// Repeats one state of one run: recorded again, or from a file.
 ///
 /// # Errors
 /// It cannot be recorded or made, or there is no such state.
@@ -230,7 +230,7 @@ fn again_in(
             let made = Made::new(machine, kind)?;
             (trial, made.record(machine, &trial, &campaign.program, stop)?.recording)
         }
-        _ => return Err("a state belongs to one file system and one strategy: name them".into()),
+        _ => return Err("a state belongs to one file system and one strategy: name both".into()),
     };
     let places = acknowledgements(&recording, trial.steps)?;
     let state = state_at(&recording, &places, trial.kind.disk_bytes(), moment)?;

@@ -1,6 +1,6 @@
-//! One run of a strategy: what is done, from which everything else follows.
+//! One run of a strategy: its parameters, from which everything else follows.
 //!
-//! *Owns*: its words, which the writer's command line and the recording's first mark hold. *May not touch*: doing it.
+//! *Owns*: its text form, which is on the writer's command line and in the recording's first mark. *May not touch*: the run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,11 +11,11 @@ use crate::kernel::machine::FsKind;
 /// One run of a strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial {
-    /// On which file system.
+    /// The file system.
     pub kind: FsKind,
-    /// In which way.
+    /// The strategy.
     pub strategy: Plain,
-    /// Of the bytes.
+    /// The seed of the bytes.
     pub seed: u64,
     /// How many steps are done and acknowledged.
     pub steps: usize,
@@ -42,7 +42,7 @@ impl FromStr for Trial {
         };
         let number = |name: &str| {
             let word = value(name)?;
-            word.parse::<u64>().map_err(|_| format!("{text:?}: {name}={word} is no number"))
+            word.parse::<u64>().map_err(|_| format!("{text:?}: {name}={word} is not a number"))
         };
         Ok(Self {
             kind: value("fs")?.parse()?,

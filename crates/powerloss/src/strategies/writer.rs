@@ -2,9 +2,9 @@
 //!
 //! *Owns*: making the calls, and acknowledging. *May not touch*: disks, recordings.
 //!
-//! It says a line after each step and waits for an answer: by then the recorder has put a mark into the recording. After every
-//! third step it syncs a file that has nothing to do with the strategy, as other programs on a machine do: a file system then
-//! commits what it gathered, and what a strategy left in the wrong order shows.
+//! It prints a line after each step and waits for an answer: by then the recorder has put a mark into the recording. After every
+//! third step it syncs a file that is not part of the strategy, as other programs on a machine do. A file system then commits
+//! what it has gathered, which reveals what a strategy left in the wrong order.
 
 use std::fs;
 use std::io::{BufRead, Write};
@@ -23,7 +23,7 @@ use crate::kernel::writer::words::{END, FAILED, GO};
 pub const READY: &str = "ready";
 /// `ack 3`: the third step is acknowledged.
 pub const ACK: &str = "ack";
-/// The name of the directory in the file system that the strategy writes in.
+/// The directory that the strategy writes in, within the file system.
 pub const DIRECTORY: &str = "strategy";
 const BYSTANDER: &str = "bystander";
 const BYSTANDER_EVERY: usize = 3;
@@ -31,12 +31,12 @@ const BYSTANDER_EVERY: usize = 3;
 /// Does what `trial` says in `directory`, which is created.
 ///
 /// # Errors
-/// What broke: it has been said on `output` too. Also that the recorder is gone.
+/// What failed: `output` has got it too. Also that the recorder has ended.
 pub fn write(trial: &Trial, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
     let mut told = Told { input, output };
     let result = steps(trial, directory, &mut told);
     if let Err(why) = &result {
-        // Nobody may be left to hear it.
+        // The recorder may have ended already.
         let _ = told.say(&format!("{FAILED} {}", why.replace('\n', " ")));
     }
     result
@@ -49,7 +49,7 @@ struct Told<R, W> {
 
 impl<R: BufRead, W: Write> Told<R, W> {
     fn say(&mut self, line: &str) -> Result<(), String> {
-        let gone = |what: &dyn std::fmt::Display| format!("after {line:?} the recorder is gone: {what}");
+        let gone = |what: &dyn std::fmt::Display| format!("after {line:?} the recorder has ended: {what}");
         writeln!(self.output, "{line}").and_then(|()| self.output.flush()).map_err(|error| gone(&error))?;
         let mut answer = String::new();
         self.input.read_line(&mut answer).map_err(|error| gone(&error))?;
@@ -69,7 +69,7 @@ fn steps(trial: &Trial, path: &Path, told: &mut Told<impl BufRead, impl Write>) 
             bystander(path, step).map_err(|error| format!("the bystander: {error}"))?;
         }
     }
-    // The file is still open: whoever hears this may kill the process, and a buffer in it is not flushed by an orderly end.
+    // The file is still open: the reader of this line may kill the process, and no orderly end flushes a buffer in it.
     told.say(END)
 }
 
@@ -103,7 +103,7 @@ impl<'a> Stepper<'a> {
         bytes_of(self.trial.seed, step, self.plan.record_bytes())
     }
 
-    /// A file with these bytes and a name, all of it durable.
+    /// Creates a file with these bytes, durable with its name.
     fn durable_file(&self, bytes: &[u8]) -> inkstone_io::Result<()> {
         let file = self.directory.open(DATA, &OpenFile::new_file())?;
         file.write_at(bytes, 0)?;
@@ -142,7 +142,7 @@ impl<'a> Stepper<'a> {
                 (None, ((step - 1) * self.plan.record_bytes()) as u64)
             }
         };
-        // O_DIRECT asks for aligned memory; the others do not mind.
+        // O_DIRECT needs aligned memory; the others take it too.
         let mut bytes = AlignedBuf::zeroed(self.plan.record_bytes());
         bytes.copy_from_slice(&self.bytes(step));
         for act in self.plan.acts {
@@ -166,7 +166,7 @@ impl<'a> Stepper<'a> {
     }
 }
 
-/// Each block by a write of its own.
+/// Writes each block by a write of its own.
 fn blocks(file: &OsFile, bytes: &[u8], offset: u64) -> inkstone_io::Result<()> {
     let places = (offset..).step_by(BLOCK_BYTES);
     bytes.chunks(BLOCK_BYTES).zip(places).try_for_each(|(block, place)| file.write_at(block, place))
@@ -183,7 +183,7 @@ fn call(act: Act, file: &OsFile, bytes: &[u8], offset: u64) -> inkstone_io::Resu
         Act::Fdatasync => file.sync(SyncKind::Data),
         Act::Fsync => file.sync(SyncKind::All),
         Act::Msync => file.sync_mapped(offset, bytes.len()),
-        // Not of a file: of its directory.
+        // These concern the directory, not the file.
         Act::Rename | Act::SyncDirectory => Ok(()),
     }
 }
@@ -210,13 +210,13 @@ mod tests {
             let said = String::from_utf8(output).expect("text");
             assert_eq!(said, "ready\nack 1\nack 2\nack 3\nack 4\nend\n", "{strategy}");
             assert_eq!(look(&trial, &directory, 4), Ok(Left::default()), "{strategy}");
-            // Five steps were not done: the look can tell.
+            // The fifth step was not done: the check must notice.
             let more = Trial { steps: 5, ..trial };
             let beyond = look(&more, &directory, 5).expect("read");
             assert_eq!(beyond.missing(), 1, "{strategy}");
             fs::remove_dir_all(&parent).expect("removed");
             let why = write(&trial, &directory, &b"go\n"[..], Vec::new()).expect_err("nobody answers");
-            assert!(why.contains("recorder is gone"), "{strategy}: {why}");
+            assert!(why.contains("recorder has ended"), "{strategy}: {why}");
             fs::remove_dir_all(&parent).expect("removed");
         }
     }

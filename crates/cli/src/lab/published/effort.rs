@@ -1,7 +1,7 @@
-//! About how long a command takes, and how much of the disk.
+//! Estimates of how long a command takes, and how much disk space.
 //!
-//! *Owns*: the estimates, and how they are said. *May not touch*: what is run. They are rough, and say so: a commit of another way than the
-//! probe's takes half or twice as long.
+//! *Owns*: the estimates, and their words. *May not touch*: the runs. The estimates are rough, and are called so: a commit by another way
+//! than the probe's takes half or twice as long.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -18,27 +18,27 @@ use inkstone_lab::run::{Plan, room_needed_bytes};
 
 use crate::lab::{LabArguments, LabCommand, atlas_options, filesystems_options};
 
-/// What a command takes.
+/// Time and space that a command needs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Effort {
     pub(super) seconds: f64,
-    /// At a time.
+    /// The most at any one time.
     pub(super) bytes: u64,
 }
 
-/// Bytes a second that are written or read without a sync each.
+/// Bytes per second of writes or reads without a sync for each.
 const STREAM_BYTES_PER_S: f64 = 500e6;
-/// A read of 4 KiB at random from the device, and a write that nothing waits for.
+/// A random read of 4 KiB from the device, and a write without a sync.
 const READ_S: f64 = 150e-6;
 const UNSYNCED_S: f64 = 10e-6;
-/// A commit on a loop device is one of the file below it, and more.
+/// A commit on a loop device costs one in the file below it, and more.
 const LOOP: f64 = 2.0;
-/// Making an image, mounting it and taking it away.
+/// Creating an image, mounting it and removing it.
 const IMAGE_S: f64 = 6.0;
-/// What a device takes at once: a commit of several threads costs less than one of a single thread.
+/// Commits that a device runs in parallel: with several threads each costs less.
 const AT_ONCE: f64 = 4.0;
 
-/// What a durable commit of 4 KiB takes in this directory now.
+/// Measures how long a durable commit of 4 KiB takes in this directory.
 pub(super) fn commit_s(directory: &Path) -> anyhow::Result<f64> {
     const COMMITS: u32 = 200;
     let probe = || -> std::io::Result<f64> {
@@ -53,7 +53,7 @@ pub(super) fn commit_s(directory: &Path) -> anyhow::Result<f64> {
     probe().with_context(|| format!("write a probe in {}", directory.display()))
 }
 
-/// A file that has no name any more.
+/// A file whose name is already removed.
 fn tempfile_in(directory: &Path) -> std::io::Result<File> {
     let path = directory.join(format!(".inkstone-probe-{}", std::process::id()));
     let file = File::create_new(&path)?;
@@ -62,14 +62,14 @@ fn tempfile_in(directory: &Path) -> std::io::Result<File> {
 }
 
 impl Effort {
-    /// Of what these arguments run.
+    /// Estimates a run with these arguments.
     pub(super) fn of(arguments: &LabArguments, commit_s: f64) -> anyhow::Result<Self> {
         Ok(match &arguments.command {
             Some(LabCommand::Write { selection, running, device, .. }) => {
                 let plan = running.plan(selection, Preset::E1, "")?;
                 let states = device.precondition.len().max(1) as u64;
                 let fills = device.precondition.iter().filter(|kind| **kind == Precondition::Fill).count();
-                // Free space is not known here: that of a disk of some size.
+                // The free space is not known here: takes that of a typical disk.
                 let fill_s = 60.0 * fills as f64 * f64::from(plan.rounds);
                 Self {
                     seconds: cells_s(&plan, commit_s) * states as f64 + fill_s,
@@ -117,7 +117,7 @@ impl Effort {
     }
 }
 
-/// Each round of each cell, and bringing its file into its state.
+/// Time for each round of each cell, and for bringing its file into the right state.
 fn cells_s(plan: &Plan, commit_s: f64) -> f64 {
     let one = |cell: &Cell| {
         let commit_s = if cell.strategy.durability == Durability::None { UNSYNCED_S } else { commit_s };
@@ -145,7 +145,7 @@ fn load_s(load: &Load, pace: &Pace, commit_s: f64) -> f64 {
             plan.threads.iter().map(at_once).sum::<f64>() * series
         }
         Load::Mixed(plan) => turns * (plan.turn_max.as_secs_f64() + stream(plan.file_bytes)),
-        // Half of the turns are at random, half of those cold.
+        // Half of the turns read at random, and half of those read cold pages.
         Load::Read(plan) => {
             turns * (stream(2 * plan.file_bytes) + plan.file_bytes as f64 / 4096.0 * READ_S / 4.0)
         }

@@ -1,10 +1,10 @@
 //! `inkstone lab published`: every published table at its own size, one after the other, into a directory.
 //!
-//! *Owns*: the order of parts, which of them are done, what is said before and after. *May not touch*: how any of them measures: each is
-//! the command that a person would type.
+//! *Owns*: the order of parts, which of them are done, the messages before and after. *May not touch*: how a part measures: each is
+//! a command that a person could type.
 //!
-//! A part is done when its result has its name. Until then it is written under another, so that a kill at any time leaves either a
-//! whole result or none, and the next start goes on with the first part that has none.
+//! A part is done once its result has its final name. Until then the result has another name, so a kill at any time leaves either a
+//! whole result or none. The next start continues with the first part that has none.
 
 mod effort;
 mod parts;
@@ -30,37 +30,37 @@ use super::LabArguments;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone lab published results --list    what there is to do, how long each takes about, and how much space
-  sudo inkstone lab published results      hours; stop it whenever you like: the same command goes on
+  inkstone lab published results --list    the parts, and about how long and how much space each takes
+  sudo inkstone lab published results      takes hours; stop it at any time, and continue with the same command
   sudo inkstone lab published results --only e5,e7
-  sudo inkstone lab published try --small  the same commands at sizes that take seconds
+  sudo inkstone lab published try --small  the same commands at small sizes: seconds
 
-Each part leaves NAME.json, with everything, and the end is table.md. To do a part again, remove its NAME.json. Of a part that a
-signal ended NAME.interrupted.json has the figures, of one that lacks something NAME.incomplete.json; both are done again. Exits with 1
-where a part could not be done, with 130 where a signal ended it.";
+Each part leaves NAME.json, and the last step writes table.md. To run a part again, remove its NAME.json. The figures of a part
+that a signal ended are in NAME.interrupted.json, those of a part that lacks something in NAME.incomplete.json; both parts run again.
+Exits with 1 if a part could not run, with 130 if a signal ended it.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PublishedArguments {
-    /// Where the results go; made if it is not there
+    /// Directory for the results; created if it is missing
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
     /// Directory on the disk to measure [default: the current one]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Only these parts
+    /// Run only these parts
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = part)]
     only: Vec<&'static Part>,
-    /// All parts but these
+    /// Run all parts except these
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = part, conflicts_with = "only")]
     skip: Vec<&'static Part>,
-    /// Say what there is to do, and do nothing
+    /// List the parts and run none
     #[arg(long)]
     list: bool,
-    /// The same commands at sizes that take seconds, to try it out
+    /// Run the same commands at sizes that take seconds, to try it out
     #[arg(long)]
     small: bool,
-    /// No tables and no progress of the parts: only what is begun and done
+    /// Print no tables and no progress of the parts, only when each starts and ends
     #[arg(long)]
     quiet: bool,
 }
@@ -68,18 +68,18 @@ pub(crate) struct PublishedArguments {
 fn part(text: &str) -> Result<&'static Part, String> {
     let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
     let known = PARTS.iter().find(|part| part.name == text);
-    known.ok_or_else(|| format!("{text:?}: there are {}", names.join(", ")))
+    known.ok_or_else(|| format!("{text:?} is no part; the parts are {}", names.join(", ")))
 }
 
-/// What there is of a part from before.
+/// What an earlier start has left of a part.
 enum Known {
     Whole(Box<LabResult>),
-    /// Something that was asked for is not in it.
+    /// Its result lacks something that the command was to measure.
     Lacks(String),
     Nothing,
 }
 
-/// What became of a part.
+/// How a part ended.
 #[derive(Debug)]
 enum Done {
     Before(Box<LabResult>),
@@ -96,20 +96,20 @@ impl PublishedArguments {
         })
     }
 
-    /// Does what is not done yet.
+    /// Runs the parts that are not done yet.
     pub(super) fn run(&self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
-        ensure!(directory.is_dir(), "{}: there is no such directory", directory.display());
+        ensure!(directory.is_dir(), "there is no directory {}", directory.display());
         if !self.list {
             fs::create_dir_all(&self.results)
-                .with_context(|| format!("make directory {}", self.results.display()))?;
+                .with_context(|| format!("create directory {}", self.results.display()))?;
         }
-        // Of the directory itself, so that nothing is left; a killed one holds it no more.
+        // Locks the directory itself: no lock file stays behind, and a killed process releases its lock.
         let lock = (!self.list).then(|| fs::File::open(&self.results)).transpose()?;
         if let Some(lock) = &lock
             && lock.try_lock().is_err()
         {
-            bail!("{}: another `inkstone lab published` works there", self.results.display());
+            bail!("another `inkstone lab published` is running in {}", self.results.display());
         }
         let commit_s = if self.small { 0.0 } else { effort::commit_s(&directory)? };
         let here = Here::of(&directory)?;
@@ -133,7 +133,7 @@ impl PublishedArguments {
                     match self.one(part, &directory, stop) {
                         Ok(result) if result.interrupted => return Ok(ExitCode::from(130)),
                         Ok(result) => Done::Now(Box::new(result)),
-                        Err(error) => Done::Not(format!("{error:#}")),
+                        Err(error) => Done::Not(crate::words(&error)),
                     }
                 }
             };
@@ -149,7 +149,7 @@ impl PublishedArguments {
         self.sum_up(&found)
     }
 
-    /// A part takes hours: without a place for its result none is begun.
+    /// Checks that results can be written, before a part runs for hours.
     fn check_writable(&self) -> anyhow::Result<()> {
         const ROOM_BYTES: usize = 4 << 20;
         let path = self.results.join("room.part");
@@ -157,25 +157,25 @@ impl PublishedArguments {
             file.write_all(&vec![0; ROOM_BYTES])?;
             file.sync_all()
         });
-        // What is left of one that failed takes room as well.
+        // What a failed write has left takes room as well.
         let removed = fs::remove_file(&path);
         written.and(removed).with_context(|| {
             format!(
-                "{}: no result can be written there, so no part is begun: free some room or make the directory again, and start the \
-                 same command",
+                "cannot write results to {}, so no part was started: free some space or create the directory again, then run \
+                 the same command",
                 self.results.display()
             )
         })
     }
 
-    /// Results of two disks, or of two machines, make no table.
+    /// Refuses to mix results of two disks or two machines in one table.
     fn check_same_disk(&self, here: &Here, directory: &Path) -> anyhow::Result<()> {
         for part in self.parts() {
             if let Known::Whole(result) = self.known(part)
                 && let Some(what) = here.is_not_of(&result)
             {
                 bail!(
-                    "{} was measured on {what}: give another RESULTS directory for {}, or the DIR that the results there are of",
+                    "{} was measured on {what}: name another RESULTS directory for {}, or the DIR that these results come from",
                     self.path(part).display(),
                     directory.display()
                 );
@@ -184,23 +184,23 @@ impl PublishedArguments {
         Ok(())
     }
 
-    /// Says what is done, and what each of the others takes; gives the names of those.
+    /// Prints which parts are done and what the others take; returns the names of the others.
     fn announce(&self, commit_s: f64, here: &Here) -> anyhow::Result<Vec<&'static str>> {
         let mut open = Vec::new();
         let mut sum = Effort::default();
         if !self.small {
             say!(
-                "A durable commit of 4 KiB takes {:.0} us here now; times are rough, by it.",
+                "A durable commit of 4 KiB takes {:.0} us here. The times below are rough estimates from it.",
                 commit_s * 1e6
             );
         }
         for part in self.parts() {
             let again = match self.known(part) {
                 Known::Whole(_) => {
-                    say!("  {:<12} done before ({})", part.name, self.path(part).display());
+                    say!("  {:<12} already done ({})", part.name, self.path(part).display());
                     continue;
                 }
-                Known::Lacks(what) => format!("; again, as its result is not whole ({what})"),
+                Known::Lacks(what) => format!("; runs again, because its result is incomplete ({what})"),
                 Known::Nothing => String::new(),
             };
             if let Some(why) = here.refuses(part, self.small)? {
@@ -220,7 +220,11 @@ impl PublishedArguments {
             say!("  {:<12} {takes}{root}: {}{again}", part.name, part.line(self.small));
         }
         if !self.small && !open.is_empty() {
-            say!("Together about {}; {} of disk at a time.", human_s(sum.seconds), human_bytes(sum.bytes));
+            say!(
+                "Together about {}, and at most {} of disk at a time.",
+                human_s(sum.seconds),
+                human_bytes(sum.bytes)
+            );
         }
         Ok(open)
     }
@@ -229,12 +233,12 @@ impl PublishedArguments {
         self.results.join(format!("{}.json", part.name))
     }
 
-    /// Of a result that is not whole: never taken as done.
+    /// The name of an incomplete result, which never counts as done.
     fn beside(&self, part: &Part, state: &str) -> PathBuf {
         self.results.join(format!("{}.{state}.json", part.name))
     }
 
-    /// The result of a part, by the same command.
+    /// The result of a part, if the same command made it.
     fn known(&self, part: &Part) -> Known {
         let text = fs::read_to_string(self.path(part)).ok();
         let result = text.and_then(|text| serde_json::from_str::<LabResult>(&text).ok());
@@ -248,7 +252,7 @@ impl PublishedArguments {
     }
 
     fn one(&self, part: &Part, directory: &Path, stop: &AtomicBool) -> anyhow::Result<LabResult> {
-        // `fallocate` and the others take it as their last word.
+        // The directory comes last: every subcommand takes it there.
         let (path, raw) = (self.path(part), self.results.join(format!("{}.part", part.name)));
         let named = [raw.display().to_string(), directory.display().to_string()];
         let mut words = part.words(self.small);
@@ -261,7 +265,7 @@ impl PublishedArguments {
             }
         }
         words.push(named[1].as_str());
-        let code = super::dispatch(&parse(&words)?, stop)?;
+        let code = super::lab(&parse(&words)?, stop)?;
         let text = fs::read_to_string(&raw).with_context(|| format!("read {}", raw.display()))?;
         let mut whole: serde_json::Value = serde_json::from_str(&text)?;
         let mut result: LabResult = serde_json::from_str(&text)?;
@@ -271,7 +275,7 @@ impl PublishedArguments {
             say!("{}: interrupted; what was measured is in {}", part.name, kept.display());
             return Ok(result);
         }
-        // 2 is for output that was lost, which the end of the program says.
+        // Code 2 means lost output, which the end of the program reports.
         ensure!(
             code != ExitCode::FAILURE,
             "nothing could be measured, or the disk filled up: see {}",
@@ -285,14 +289,14 @@ impl PublishedArguments {
         result.command = part.line(self.small);
         whole["command"] = result.command.clone().into();
         write_whole(&path, &raw, &(serde_json::to_string(&whole)? + "\n"))?;
-        // What there was of it is of no more use.
+        // Earlier incomplete results are of no more use.
         for state in ["interrupted", "incomplete"] {
             let _ = fs::remove_file(self.beside(part, state));
         }
         Ok(result)
     }
 
-    /// The answers of a part that has any.
+    /// The answers of a part that checks claims.
     fn claims(&self, part: &Part) -> Vec<Answer> {
         let text = fs::read_to_string(self.path(part)).unwrap_or_default();
         serde_json::from_str::<ClaimsResult>(&text).map(|found| found.claims).unwrap_or_default()
@@ -317,12 +321,12 @@ impl PublishedArguments {
         if missing.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        say!("Not done: {} (the reasons stand above; the same command tries them again)", missing.join(", "));
+        say!("Not done: {} (the reasons are above; the same command tries them again)", missing.join(", "));
         Ok(ExitCode::FAILURE)
     }
 }
 
-/// Under its own name only when all of it is on the disk.
+/// Renames the file to its own name only after all of it is on the disk.
 fn write_whole(path: &Path, beside: &Path, text: &str) -> anyhow::Result<()> {
     let written = || format!("write {}", path.display());
     fs::write(beside, text).with_context(written)?;
@@ -330,7 +334,7 @@ fn write_whole(path: &Path, beside: &Path, text: &str) -> anyhow::Result<()> {
     fs::rename(beside, path).with_context(written)
 }
 
-/// The arguments of `inkstone lab` that these words are.
+/// Parses these words as arguments of `inkstone lab`.
 pub(super) fn parse(words: &[&str]) -> anyhow::Result<LabArguments> {
     let definition = LabArguments::augment_args(clap::Command::new("lab"));
     let all = std::iter::once("lab").chain(words.iter().copied());

@@ -1,25 +1,25 @@
 //! The published tables, each with the command that makes it here.
 //!
-//! *Owns*: the list; docs/lab.md has the same commands, which a test compares. *May not touch*: running them.
+//! *Owns*: the list; docs/lab.md has the same commands, and a test compares both. *May not touch*: running them.
 
-/// One table, or one that docs/lab.md has beside the articles'.
+/// One published table, or one that docs/lab.md adds to them.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// Of its files.
+    /// Name of its files.
     pub(crate) name: &'static str,
-    /// Of the articles.
+    /// Section of the articles.
     pub(crate) section: &'static str,
-    /// What follows `inkstone lab`, without its size.
+    /// The arguments of `inkstone lab`, without the size.
     command: &'static str,
     /// The published size.
     published: &'static str,
-    /// A size that takes seconds, to try it out.
+    /// A small size that takes seconds.
     small: &'static str,
     pub(crate) needs_root: bool,
 }
 
 impl Part {
-    /// What follows `inkstone lab`.
+    /// The arguments of `inkstone lab`.
     pub(crate) fn words(&self, is_small: bool) -> Vec<&'static str> {
         let size = if is_small { self.small } else { self.published };
         self.command.split_whitespace().chain(size.split_whitespace()).collect()
@@ -49,7 +49,7 @@ const fn root(part: Part) -> Part {
     Part { needs_root: true, ..part }
 }
 
-/// The quick ones first: what is missing is known early.
+/// The quick ones first, so that a missing requirement shows early.
 pub(crate) const PARTS: &[Part] = &[
     part("e4", "E4", "fallocate", "--published", "--size 1MiB"),
     part("e6", "E6", "write --preset e6", "", SMALL_CELLS),

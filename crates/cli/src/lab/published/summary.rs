@@ -1,4 +1,4 @@
-//! The table at the end: what was seen, part by part, in the form that docs/lab.md has.
+//! The table at the end: the results part by part, in the form of docs/lab.md.
 //!
 //! *Owns*: that text. *May not touch*: figures.
 
@@ -17,7 +17,7 @@ use super::whole::measured_on;
 pub(super) struct Seen<'a> {
     pub(super) part: &'static Part,
     pub(super) result: &'a LabResult,
-    /// Of those that answer claims.
+    /// The answers of parts that check claims.
     pub(super) claims: Vec<Answer>,
 }
 
@@ -58,16 +58,18 @@ fn escaped(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// The findings; without one, that the figures stand below.
+/// The findings; without one, where the figures are.
 fn in_words(seen: &Seen<'_>) -> String {
     let result = seen.result;
     let runs = result.runs.iter().filter_map(|run| run.finding.as_ref());
     let experiments = result.experiments.iter().filter_map(|experiment| experiment.finding.as_ref());
     let words: Vec<&str> = runs.chain(experiments).map(|finding| finding.sentence.as_str()).collect();
     match words.as_slice() {
-        [] if !seen.claims.is_empty() => format!("{} claims, below", seen.claims.len()),
-        [] if !result.fallocate.is_empty() => format!("{} file systems, in the JSON", result.fallocate.len()),
-        [] => "below".into(),
+        [] if !seen.claims.is_empty() => format!("{} claims: see below", seen.claims.len()),
+        [] if !result.fallocate.is_empty() => {
+            format!("{} file systems: see the JSON", result.fallocate.len())
+        }
+        [] => "see below".into(),
         words => words.join(" "),
     }
 }
@@ -93,12 +95,12 @@ fn cell_figures(cell: &CellResult) -> String {
         Outcome::NotRun => return "not run | |".into(),
     };
     let whole = cell.what.file_bytes / cell.what.write_bytes.max(1);
-    // Only rounds that wrote the whole file have such a time.
+    // Only rounds that wrote the whole file have a time for it.
     let wrote_all = measured.rounds.iter().filter(|round| round.commits >= whole);
     let seconds: Vec<f64> = wrote_all.map(|round| round.total_ns as f64 / 1e9).collect();
     let each: Vec<String> = seconds.iter().map(|s| format!("{s:.2}")).collect();
     let commit = per_commit_ns(measured).map_or_else(|| "-".into(), |ns| format!("{:.1}", ns / 1000.0));
-    let all = if each.is_empty() { "cut".into() } else { each.join(" / ") };
+    let all = if each.is_empty() { "not written whole".into() } else { each.join(" / ") };
     format!("{commit} | {all} | {}", speedup(measured.relative.as_ref()))
 }
 
@@ -142,7 +144,7 @@ fn answers(seen: &Seen<'_>, out: &mut String) {
         let _ = writeln!(out, "| {question} | {} | {answer} {} | {seen} |", asked.place, escaped(why));
     }
     if !seen.claims.is_empty() {
-        out.push_str("\n| claim | said in | holds at | seen | answer |\n|---|---|---|---|---|\n");
+        out.push_str("\n| claim | source | holds at | seen | answer |\n|---|---|---|---|---|\n");
     }
     for claim in &seen.claims {
         let found = claim.found.as_ref().map(|found| serde_json::to_string(found).unwrap_or_default());

@@ -1,10 +1,9 @@
 //! Whether a part can be done here, whether its result is a whole one, and whether it is of this disk.
 //!
-//! *Owns*: those answers, in words. *May not touch*: what becomes of a part that is not done.
+//! *Owns*: those answers, in words. *May not touch*: what happens to a part that is not done.
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use inkstone_io::{Capabilities, is_root};
 use inkstone_lab::machine::machine;
 use inkstone_lab::precondition::{Precondition, discards};
@@ -15,17 +14,17 @@ use inkstone_lab::warnings::DISK_FULL_WARNING;
 use super::{Part, parse};
 use crate::lab::LabCommand;
 
-/// These say that something which was asked for is not in the result.
+/// Warnings which mean that the result lacks something.
 const MISSING: [&str; 5] = ["part-failed", "no-root", "left-out", "cut-short", DISK_FULL_WARNING];
 
-/// What is not in the result, if anything is not.
+/// What the result lacks, if anything.
 pub(super) fn missing(result: &LabResult) -> Option<String> {
     let warnings = result.warnings.iter().filter(|warning| MISSING.contains(&warning.name.as_str()));
     let said = warnings.map(|warning| warning.text.clone());
     said.chain(result.runs.iter().filter_map(unmeasured)).next()
 }
 
-/// A run of which nothing came: its question was refused.
+/// Why a run measured nothing at all.
 fn unmeasured(run: &Run) -> Option<String> {
     if run.cells.iter().any(|cell| cell.outcome.measured().is_some()) {
         return None;
@@ -36,10 +35,10 @@ fn unmeasured(run: &Run) -> Option<String> {
     };
     let why = run.cells.iter().find_map(|cell| reason(&cell.outcome));
     let why = why.unwrap_or_else(|| "it did not run".into());
-    Some(format!("nothing was measured of {} on {}: {why}", run.name, run.place.name))
+    Some(format!("{} on {} measured nothing: {why}", run.name, run.place.name))
 }
 
-/// The user, and the disk that is to be measured.
+/// The user, the machine, and the disk to measure.
 #[derive(Debug)]
 pub(super) struct Here {
     is_root: bool,
@@ -50,20 +49,22 @@ pub(super) struct Here {
 
 impl Here {
     pub(super) fn of(directory: &Path) -> anyhow::Result<Self> {
-        let found =
-            Capabilities::of(directory).with_context(|| format!("look at {}", directory.display()))?;
+        let found = Capabilities::of(directory)?;
         let place = place_of(&found, ".");
         Ok(Self { is_root: is_root(), mount_options: found.mount.options, place, machine: machine() })
     }
 
-    /// What the result was measured on, where that is another disk, another mount or another machine than this.
+    /// Where the result was measured, if on another disk, mount or machine than this.
     pub(super) fn is_not_of(&self, result: &LabResult) -> Option<String> {
         let its = &result.machine;
         let same = (&its.kernel, &its.cpu, its.cpus);
         if same != (&self.machine.kernel, &self.machine.cpu, self.machine.cpus) {
-            return Some(format!("{}, which is not this machine as it is now", machine_words(its)));
+            return Some(format!(
+                "another machine, or this one with another kernel or CPUs: {}",
+                machine_words(its)
+            ));
         }
-        // An image of the lab's own lies on the disk; memory is beside it.
+        // An image of the lab lies on the disk itself.
         let mut chains =
             places(result).map(|place| std::iter::successors(Some(place), |one| one.host.as_deref()));
         if chains.any(|mut chain| chain.any(|place| mounted(place) == mounted(&self.place))) {
@@ -71,10 +72,10 @@ impl Here {
         }
         let first = places(result).next()?;
         let bottom = std::iter::successors(Some(first), |one| one.host.as_deref()).last()?;
-        Some(format!("{}, and this is {}", disk_words(bottom), disk_words(&self.place)))
+        Some(format!("{}, but this is {}", disk_words(bottom), disk_words(&self.place)))
     }
 
-    /// Why the part cannot be done here, with what to do about it.
+    /// Why the part cannot run here, and what to do about it.
     pub(super) fn refuses(&self, part: &Part, is_small: bool) -> anyhow::Result<Option<String>> {
         if part.needs_root && !self.is_root {
             return Ok(Some("it needs root: run the same command with sudo".into()));
@@ -87,23 +88,23 @@ impl Here {
         let option = discards(self.mount_options.as_deref());
         Ok(option.map(|option| {
             format!(
-                "the mount discards free blocks at once ({option}), so that no fill stays: remount it with nodiscard \
+                "the mount discards free blocks at once ({option}), which undoes the fill: remount it with nodiscard \
                  (mount -o remount,nodiscard) for this part"
             )
         }))
     }
 }
 
-/// Every place that something was measured in.
+/// Every place with a measurement.
 fn places(result: &LabResult) -> impl Iterator<Item = &Place> {
     let runs = result.runs.iter().map(|run| &run.place);
     let experiments = result.experiments.iter().map(|experiment| &experiment.place);
     let all = runs.chain(experiments).chain(result.fallocate.iter().map(|atlas| &atlas.place));
-    // One that could not be made has none.
+    // An image that could not be created has no place.
     all.filter(|place| !place.file_system.is_empty())
 }
 
-/// What makes two mounts of two devices the same one. Whether free blocks are discarded is changed for a single part.
+/// What two places must share to be the same mount. `discard` is left out, since a user changes it for a single part.
 fn mounted(place: &Place) -> (&str, Option<&str>, Option<&str>, Vec<&str>) {
     let is_discard = |option: &&str| option.trim_start_matches("no").starts_with("discard");
     let options = place.mount_options.split(',').filter(|option| !is_discard(option)).collect();
@@ -121,11 +122,11 @@ fn machine_words(machine: &Machine) -> String {
     format!("{} CPUs ({}), Linux {}", machine.cpus, machine.cpu, machine.kernel)
 }
 
-/// For the head of a table: the machine, and the disk below everything that was measured.
+/// For the head of a table: the machine, and the disk below all measurements.
 pub(super) fn measured_on(result: &LabResult) -> String {
     let on = places(result).find(|place| place.device.is_some()).or_else(|| places(result).next());
     let bottom = on.and_then(|place| std::iter::successors(Some(place), |one| one.host.as_deref()).last());
-    let disk = bottom.map_or_else(|| "a disk that is not known".into(), disk_words);
+    let disk = bottom.map_or_else(|| "an unknown disk".into(), disk_words);
     format!("Measured on {disk}; {}", machine_words(&result.machine))
 }
 

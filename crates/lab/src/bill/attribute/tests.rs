@@ -1,4 +1,4 @@
-//! Requests as a trace has them, and what the bill makes of them.
+//! Requests as in a trace, and the bill made from them.
 
 use inkstone_host::TraceEvent;
 
@@ -106,7 +106,7 @@ fn writes_elsewhere_are_metadata_or_named_as_unattributed() {
     assert!(bill.unattributed[1].contains("70000"), "{:?}", bill.unattributed);
 }
 
-/// Beside a neighbour that writes and syncs all the time each commit still has its one write and its one flush.
+/// Beside a neighbour that writes and syncs all the time, each commit still has its one write and its one flush.
 #[test]
 fn a_neighbours_requests_are_counted_apart() {
     const OTHER: u32 = 99;
@@ -120,7 +120,7 @@ fn a_neighbours_requests_are_counted_apart() {
             issue(at + 103, 90_000, 8, "WS"),
             complete(at + 110, 800, 8, "WS"),
             complete(at + 111, 90_000, 8, "WS"),
-            // Both ask, ours first: the neighbour's is the last that was asked for, and one flush serves both.
+            // Both submit a flush, ours first: the neighbour is the last submitter, and one flush serves both.
             bio(at + 120, ME, 0, 0, "FWS"),
             bio(at + 121, OTHER, 0, 0, "FWS"),
             issue(at + 122, 0, 0, "FF"),

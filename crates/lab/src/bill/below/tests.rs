@@ -1,4 +1,4 @@
-//! A loop device on a disk that others use too, as a trace has it.
+//! A loop device on a shared disk, as in a trace.
 
 use inkstone_host::{DeviceNumber, Trace, TraceEvent};
 
@@ -54,7 +54,7 @@ fn host_flush(at: u64, asked: &[(u32, &str)]) -> Vec<TraceEvent> {
     events
 }
 
-/// A commit of ours from `at` to `at + 100`: its write and its flush on the loop device, and what the worker does for them.
+/// A commit of ours from `at` to `at + 100`: its write and its flush on the loop device, and the worker's requests for them.
 fn commit(at: u64, flush_asked: &[(u32, &str)]) -> Vec<TraceEvent> {
     let mut events = vec![bio(at + 1, ME, 800, 8, "WS"), issue(at + 2, 800, 8, "WS")];
     events.extend(host_write(at + 5, WORKER, "kworker/u8:1", BACKING + 800, "WS"));
@@ -89,13 +89,13 @@ fn spans(count: u64) -> Vec<CommitSpan> {
     (0..count).map(|n| CommitSpan { start_ns: n * 1000, ack_ns: n * 1000 + 100 }).collect()
 }
 
-/// Others sync all the time: with us, between us, and on a loop device of their own.
+/// Other processes sync all the time: with us, between our commits, and on a loop device of their own.
 #[test]
 fn the_loop_devices_worker_is_ours_and_nobody_else_is() {
     let mut events = Vec::new();
     for n in 0..50 {
         let at = n * 1000;
-        // The neighbour asks last, and one flush serves both: the pairing alone would call it the neighbour's.
+        // The neighbour submits last, and one flush serves both: the pairing alone would call it the neighbour's.
         events.extend(commit(at, &[(SECOND_WORKER, "kworker/u8:2"), (STRANGER, "dd")]));
         events.extend(host_write(at + 200, STRANGER, "dd", ELSEWHERE + 64, "WS"));
         events.extend(host_flush(at + 210, &[(STRANGER, "dd")]));
@@ -118,7 +118,7 @@ fn the_loop_devices_worker_is_ours_and_nobody_else_is() {
     }
 }
 
-/// Where a process of somebody else's has files on the loop device too, the worker works for it as well.
+/// If another process has files on the loop device too, the worker works for it as well.
 #[test]
 fn what_the_worker_does_for_others_is_not_ours() {
     let mut events = commit(0, &[(SECOND_WORKER, "kworker/u8:2")]);

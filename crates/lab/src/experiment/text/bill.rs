@@ -65,7 +65,7 @@ impl Synced {
     fn words(self) -> &'static str {
         match self {
             Self::AtTheEnd => "written back",
-            Self::AsItGoes => "synced as it goes",
+            Self::AsItGoes => "synced continuously",
         }
     }
 }
@@ -87,10 +87,7 @@ pub(super) fn bill(
             Synced::AtTheEnd => "text-bill",
             Synced::AsItGoes => "text-bill-synced",
         },
-        title: format!(
-            "A text log in files of 1 MiB, {}: what its blocks cost at the block layer",
-            synced.words()
-        ),
+        title: format!("A text log in files of 1 MiB, {}: what it costs at the block layer", synced.words()),
         x_name: None,
         unit: "lines/s",
         baseline: DEMAND.into(),
@@ -99,7 +96,7 @@ pub(super) fn bill(
     found.notes = vec![
         match synced {
             Synced::AtTheEnd => "written back: the log as it is by default; the lab syncs its files at the end of a turn".into(),
-            Synced::AsItGoes => "synced as it goes: Survive::PowerLoss, about once for each buffer".into(),
+            Synced::AsItGoes => "synced continuously: Survive::PowerLoss, about once for each buffer".into(),
         },
         "each turn writes 8 MiB of lines, closes the log and syncs every file, under trace; counts are per MiB of lines, the \
          median over turns"
@@ -107,7 +104,7 @@ pub(super) fn bill(
     ];
     if !site.private {
         found.notes.push(
-            "others use this file system too: journal, metadata and flushes of theirs are counted as well"
+            "other processes use this file system too: their journal writes, metadata and flushes are counted as well"
                 .into(),
         );
     }
@@ -252,8 +249,8 @@ fn finding(found: &Experiment, synced: Synced, private: bool) -> Option<Finding>
         Some(format!("{} writes ({bytes}B of journal and metadata)", said.collect::<Vec<_>>().join(" and ")))
     };
     let sentence = format!(
-        "A MiB of text log that is {} takes {} with blocks taken on demand, {} with blocks reserved ahead, and {} in written files \
-         that are used again.",
+        "A MiB of text log, {}, takes {} with blocks allocated on demand, {} with blocks reserved ahead, and {} in reused \
+         files.",
         synced.words(),
         said(DEMAND)?,
         said(AHEAD)?,

@@ -208,7 +208,8 @@ impl Arm for Writers<'_> {
 /// Lines that are not in the files though each was taken.
 fn lost(lines: u64, bytes: u64) -> Result<u64, CellError> {
     let missing = (lines * LINE_BYTES as u64).checked_sub(bytes);
-    let missing = missing.ok_or_else(|| CellError::Invalid("more was written than lines were put".into()))?;
+    let missing =
+        missing.ok_or_else(|| CellError::Invalid("the files have more lines than were put".into()))?;
     Ok(missing.div_ceil(LINE_BYTES as u64))
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn text(
         }
         Err(reason) => {
             let said = format!(
-                "what allocating ahead costs at the block layer is missing, as it could not be traced: {reason}"
+                "the cost of allocating ahead is missing, because the block layer could not be traced: {reason}"
             );
             found.iter_mut().take(1).for_each(|first| first.notes.push(said.clone()));
         }
@@ -159,16 +159,16 @@ fn one(
 }
 
 fn notes(load: Load) -> Vec<String> {
-    let memory = "memory: by how much the process had grown when the last line was written; \"in files of\": the file is \
-                  rotated at that size, \"ahead\": the next one is made and its blocks reserved beforehand; \"article 1\": of its \
-                  files the last four are kept, and a line may begin in one and end in the next";
+    let memory = "memory: how much the process had grown by the last line; \"in files of\": the file is rotated at that size; \
+     \"ahead\": the next file is created and its blocks reserved beforehand; \"article 1\": its last four files are \
+     kept, and a line may begin in one and end in the next";
     let load = match load {
         Load::Unpaced { .. } => {
             "a turn ends when every line is in the file and it is closed; the CPU time is that of the whole process until then"
         }
         Load::Paced { .. } => {
-            "bursts of 100 lines, one each millisecond and thread, each write timed by itself; a round's value is its 99.9th \
-             percentile, and the latencies are of all rounds; pace kept: bursts that came, of those that were due"
+            "each thread writes a burst of 100 lines every millisecond, and each write is timed; a round's value is its 99.9th \
+             percentile, and the latencies are of all rounds; pace kept: the share of bursts that came in time"
         }
     };
     vec![load.into(), memory.into()]
@@ -181,13 +181,13 @@ fn finding(found: &Experiment, load: Load, by: &str) -> Option<Finding> {
     let lost = if lost > 0.0 { format!("; {} lines were lost", sig3(lost)) } else { String::new() };
     let sentence = match load {
         Load::Unpaced { .. } => format!(
-            "From {by} the text log takes {} M lines a second on {}, until all are in the file: {}{lost}.",
+            "With {by}, the text log takes {} M lines a second on {}, until all are in the file: {}{lost}.",
             sig3(value / 1e6),
             place_words(&found.place),
             compared(ours.relative.as_ref(), BASELINE.name()),
         ),
         Load::Paced { .. } => format!(
-            "At 100,000 lines a second from {by}, 999 of 1,000 writes to the text log take at most {} here: {}{lost}.",
+            "With {by} at 100,000 lines a second each, 999 of 1,000 writes to the text log take at most {} here: {}{lost}.",
             time(value),
             tail_words(ours.relative.as_ref()),
         ),
@@ -205,7 +205,7 @@ fn tail_words(relative: Option<&Relative>) -> String {
         Some(shorter) if shorter.verdict == Verdict::Faster => said(shorter, "short"),
         Some(longer) if longer.verdict == Verdict::Slower => said(&longer.turned(), "long"),
         Some(few) if few.verdict == Verdict::Unknown => said(few, "short"),
-        _ => format!("not to be told from `{base}` in these rounds"),
+        _ => format!("a tie with `{base}` in these rounds"),
     }
 }
 
@@ -221,6 +221,6 @@ mod tests {
         assert_eq!(shorter, "10.0 times as short as with `Mutex<BufWriter>` (95%: 8.00 to 12.50)");
         let longer = tail_words(Some(&relative(0.5, Verdict::Slower)));
         assert_eq!(longer, "2.00 times as long as with `Mutex<BufWriter>` (95%: 1.60 to 2.50)");
-        assert!(tail_words(Some(&relative(1.1, Verdict::Tie))).starts_with("not to be told from"));
+        assert!(tail_words(Some(&relative(1.1, Verdict::Tie))).starts_with("a tie with"));
     }
 }

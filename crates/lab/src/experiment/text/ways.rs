@@ -23,12 +23,12 @@ inkstone_io::named_choice! {
     /// A way of writing lines.
     Way, "way" {
         File = "Mutex<File>", "a system call for each line, under a lock";
-        Buffered = "Mutex<BufWriter>", "a copy under a lock; whoever finds the buffer full writes it";
-        Log = "LogWriter", "the text log writer as it is by default";
+        Buffered = "Mutex<BufWriter>", "a copy under a lock; the thread that finds the buffer full writes it";
+        Log = "LogWriter", "the text log writer with default options";
         Kill = "LogWriter, survives a kill", "its buffers in a file in memory";
         Rotating = "LogWriter, in files of 1 MiB", "a new file at each MiB";
-        Ahead = "LogWriter, in files of 1 MiB, ahead", "the next file made, and its blocks reserved, beforehand";
-        Practice = "as article 1 practises it", "multiples of 4,096 bytes into written files of 1 MiB, the oldest used again";
+        Ahead = "LogWriter, in files of 1 MiB, ahead", "the next file created and its blocks reserved beforehand";
+        Practice = "as article 1 practises it", "multiples of 4,096 bytes into written files of 1 MiB, the oldest reused";
     }
 }
 
