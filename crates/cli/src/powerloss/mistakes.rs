@@ -25,7 +25,7 @@ pub(crate) struct MistakesArguments {
     /// Which mistakes; all of them if none is named, but for those about threads that `.ci/explore` catches
     #[arg(value_name = "MISTAKE", value_parser = str::parse::<Mistake>)]
     mistakes: Vec<Mistake>,
-    /// Put the figures into the table of this page too (docs/powerloss.md)
+    /// Put the figures into the table of this page too (docs/mistakes.md)
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

@@ -196,7 +196,7 @@ happens to flush: nobody promises that";
 impl Plain {
     /// What it may claim on this file system, and why it is not what it may claim elsewhere.
     ///
-    /// These were seen first and explained then; docs/powerloss.md shows how.
+    /// These were seen first and explained then; docs/notebook/powerloss-strategies.md shows how.
     pub fn claim_on(self, kind: FsKind) -> (Claim, Option<&'static str>) {
         match (self, kind) {
             (Self::Replace, FsKind::Ext4NoJournal) => (Claim::DurableNotAtomic, Some(RENAME_WITHOUT_JOURNAL)),
