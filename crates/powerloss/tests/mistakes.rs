@@ -1,6 +1,6 @@
 //! The table of mistakes is true: every mistake has a row, and what its row says catches it.
 //!
-//! *Owns*: comparing docs/powerloss.md with the labs. *May not touch*: the labs.
+//! *Owns*: comparing docs/mistakes.md with the labs. *May not touch*: the labs.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -10,7 +10,7 @@ use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::mistakes::{Bound, EXPLORED, Lab, STARTS, THREADS, hunt};
 
-const PAGE: &str = include_str!("../../../docs/powerloss.md");
+const PAGE: &str = include_str!("../../../docs/mistakes.md");
 /// Its table is that of the explorer, which is run by itself.
 const EXPLORER: &str = include_str!("../../../docs/interleavings.md");
 /// Where the directed tests are.
@@ -33,7 +33,7 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let (_, section) = PAGE.split_once("\n## Mistakes built in\n").expect("the section");
+    let (_, section) = PAGE.split_once("\n## The table\n").expect("the section");
     let section = section.split("\n## ").next().expect("a split has a first piece");
     section.lines().filter(|line| line.starts_with("| `")).map(row).collect()
 }

@@ -1,6 +1,7 @@
-//! Tests of the table in docs/lab.md that compares the articles with the lab: its commands parse, and the articles have its numbers.
+//! The tables of docs/notebook/lab*.md that set the articles beside the lab: their commands are commands, and their published numbers
+//! are published.
 //!
-//! *Owns*: that comparison. *May not touch*: the page, and `articles.md`, which quotes the articles.
+//! *Owns*: that comparison. *May not touch*: the pages, and `articles.md`, which is what the articles say.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,16 @@ use inkstone_lab::presets::Preset;
 use super::published::{PARTS, parse};
 use super::{LabCommand, atlas_options, filesystems_options};
 
-const PAGE: &str = include_str!("../../../../docs/lab.md");
+/// The lab's pages as one: the articles' table is in the notebook's first, their published tables are in those of the experiments.
+const PAGE: &str = concat!(
+    include_str!("../../../../docs/notebook/lab.md"),
+    include_str!("../../../../docs/notebook/lab-write.md"),
+    include_str!("../../../../docs/notebook/lab-io.md"),
+    include_str!("../../../../docs/notebook/lab-claims.md"),
+    include_str!("../../../../docs/notebook/lab-choice.md"),
+    include_str!("../../../../docs/lab.md"),
+    include_str!("../../../../docs/lab-answers.md"),
+);
 const NOTEBOOK: &str = include_str!("../../../../.ci/notebook");
 const ARTICLES: &str = include_str!("articles.md");
 
@@ -72,7 +82,7 @@ fn parsed(words: &[&str]) -> LabCommand {
     parse(words).expect("a command").command.expect("a subcommand")
 }
 
-/// `inkstone lab published` runs exactly the commands of the page.
+/// What `inkstone lab published` runs is what the pages say, and nothing of them is left out.
 #[test]
 fn the_parts_of_lab_published_are_the_commands_of_the_articles_table() {
     let lines: BTreeSet<String> = PARTS.iter().map(|part| part.line(false)).collect();
@@ -85,12 +95,12 @@ fn the_parts_of_lab_published_are_the_commands_of_the_articles_table() {
     }
     for part in PARTS {
         let line = part.line(false);
-        assert!(PAGE.contains(&format!("`{line}`")), "{line} is not on the page");
+        assert!(PAGE.contains(&format!("`{line}`")), "{line} is on no page");
         parse(&part.words(true)).unwrap_or_else(|error| panic!("{}: {error}", part.line(true)));
     }
 }
 
-/// Each cell that says "not measured yet" is filled by a part that the page names for it.
+/// Each cell that says "not measured yet" is filled by a part that docs/notebook/lab.md names for it.
 #[test]
 fn what_is_not_measured_yet_has_a_part_that_measures_it() {
     let (_, list) = PAGE.split_once("### Not measured yet").expect("the list");
@@ -110,7 +120,7 @@ fn what_is_not_measured_yet_has_a_part_that_measures_it() {
         .lines()
         .filter(|line| !line.starts_with("### "))
         .map(|line| line.matches("not measured yet").count());
-    assert_eq!(cells, said.sum::<usize>(), "the list and the page differ");
+    assert_eq!(cells, said.sum::<usize>(), "the list and the pages differ");
 }
 
 /// The words of the articles that the test below relies on.
@@ -224,7 +234,7 @@ fn every_published_number_stands_in_the_articles() {
             }
         }
     }
-    assert!(checked > 80, "only {checked} numbers were found: the page has changed its form");
+    assert!(checked > 80, "only {checked} numbers were found: the pages have changed their form");
 }
 
 #[test]

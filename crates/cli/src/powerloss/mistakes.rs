@@ -25,7 +25,7 @@ pub(crate) struct MistakesArguments {
     /// Which mistakes [default: all except those about threads, which `.ci/explore` catches]
     #[arg(value_name = "MISTAKE", value_parser = str::parse::<Mistake>)]
     mistakes: Vec<Mistake>,
-    /// Also write the figures into the table of this page (docs/powerloss.md)
+    /// Put the figures into the table of this page too (docs/mistakes.md)
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

@@ -196,7 +196,7 @@ happens to flush: this is not promised";
 impl Plain {
     /// What it may claim on this file system, and why that differs from other file systems.
     ///
-    /// These differences were seen first and then explained, see docs/powerloss.md.
+    /// These were seen first and explained then; docs/notebook/powerloss-strategies.md shows how.
     pub fn claim_on(self, kind: FsKind) -> (Claim, Option<&'static str>) {
         match (self, kind) {
             (Self::Replace, FsKind::Ext4NoJournal) => (Claim::DurableNotAtomic, Some(RENAME_WITHOUT_JOURNAL)),

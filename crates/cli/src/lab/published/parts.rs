@@ -1,8 +1,8 @@
 //! The published tables, each with the command that makes it here.
 //!
-//! *Owns*: the list; docs/lab.md has the same commands, and a test compares both. *May not touch*: running them.
+//! *Owns*: the list; docs/notebook/lab.md has the same commands, which a test compares. *May not touch*: running them.
 
-/// One published table, or one that docs/lab.md adds to them.
+/// One table, or one that docs/notebook/lab.md has beside the articles'.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// Name of its files.

@@ -1,4 +1,4 @@
-//! The table at the end: the results part by part, in the form of docs/lab.md.
+//! The table at the end: what was seen, part by part, in the form that docs/notebook/lab.md has.
 //!
 //! *Owns*: that text. *May not touch*: figures.
 
