@@ -93,3 +93,8 @@ pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
 pub use recover::Recovery;
 pub use stats::Stats;
 pub use writer::{Guard, LogWriter};
+
+/// The example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

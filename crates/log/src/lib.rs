@@ -69,3 +69,8 @@ pub use read::reader::Reader;
 pub use report::Recovery;
 pub use stats::{Stats, Times};
 pub use strategy::{rule, tuned};
+
+/// The example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -113,3 +113,8 @@ pub use fault::{Effect, Event, Fault, OperationKind, errno};
 pub use file::SimFile;
 pub use options::{AfterEffect, CompletionOrder, DirectoryOrder, DiskOptions, FaultRates, NewBlocks};
 pub use pending::Place;
+
+/// The example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
