@@ -83,8 +83,8 @@ impl Owner {
         Self { user: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o7777 }
     }
 
-    /// Whether this process may follow a link of this owner. Root follows only links of root: another user could make it write where
-    /// only root may.
+    /// Whether this process may follow a link of this owner. Root follows only links of root: another user could make it write
+    /// where only root may.
     pub fn may_lead(self) -> bool {
         self.user == 0 || !rustix::process::geteuid().is_root()
     }
@@ -152,12 +152,12 @@ impl OsDirectory {
 }
 
 impl AppendFile {
-    /// Opens the file of this name in the directory, or creates it empty. The name may also be a link to a file; root follows only links
-    /// of root ([`Owner::may_lead`]). The name is durable after a sync of the directory.
+    /// Opens the file of this name in the directory, or creates it empty. The name may also be a link to a file; root follows
+    /// only links of root ([`Owner::may_lead`]). The name is durable after a sync of the directory.
     ///
     /// # Errors
-    /// This process is root and the name is a link of another user; it is not a plain file (a pipe is refused without waiting); or what
-    /// the file system answers.
+    /// This process is root and the name is a link of another user; it is not a plain file (a pipe is refused without waiting);
+    /// or what the file system answers.
     pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
         let advice = "check that its directory exists and belongs to you";
         let mode = directory.mode_of_files();
@@ -180,8 +180,8 @@ impl AppendFile {
         Self::open_with(directory, name, "create log", OFlags::EXCL, FILE_MODE)
     }
 
-    /// As [`AppendFile::create_private`], but takes an empty file that it has made before. Removes anything else of that name, and does
-    /// not touch what a link leads to: any user who may write to the directory may have made a link there.
+    /// As [`AppendFile::create_private`], but takes an empty file that it has made before. Removes anything else of that name,
+    /// and does not touch what a link leads to: any user who may write to the directory may have made a link there.
     ///
     /// # Errors
     /// The present entry of the name cannot be removed, or what the file system answers.
@@ -233,8 +233,8 @@ impl AppendFile {
         &self.file
     }
 
-    /// Gives it this owner, group and mode, without the bits that make a program run as its owner. If it cannot be given to the group,
-    /// the group gets no more rights than all users.
+    /// Gives it this owner, group and mode, without the bits that make a program run as its owner. If it cannot be given to the
+    /// group, the group gets no more rights than all users.
     ///
     /// # Errors
     /// Owner, group or mode could not be set: only root may change the owner, and other users only to groups of theirs.

@@ -2,9 +2,9 @@
 //!
 //! *Owns*: the count and the two system calls. *May not touch*: what threads wait for.
 //!
-//! With the standard library's condition variable, every woken thread takes the lock again, one after the other. A thread that is woken
-//! here first checks its condition, and often needs no lock then. Ringing changes the count, so a ring between reading the count
-//! and sleeping is not missed.
+//! With the standard library's condition variable, every woken thread takes the lock again, one after the other. A thread that is
+//! woken here first checks its condition, and often needs no lock then. Ringing changes the count, so a ring between reading the
+//! count and sleeping is not missed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -24,8 +24,8 @@ impl Bell {
         self.rings.load(Ordering::Acquire)
     }
 
-    /// Sleeps until it has rung since `rings` was read, for at most `time`; true if the time has passed. It may return early, like any
-    /// wait: check the condition again.
+    /// Sleeps until it has rung since `rings` was read, for at most `time`; true if the time has passed. It may return early,
+    /// like any wait: check the condition again.
     pub fn wait(&self, rings: u32, time: Duration) -> bool {
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let time = Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) };

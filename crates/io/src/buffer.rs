@@ -1,7 +1,7 @@
 //! Memory for O_DIRECT: aligned, zeroed, owned, of a fixed size.
 //!
-//! *Owns*: the allocation. *May not touch*: files. An engine takes ownership of a buffer and returns it with the result, so the kernel
-//! never works on borrowed memory.
+//! *Owns*: the allocation. *May not touch*: files. An engine takes ownership of a buffer and returns it with the result, so the
+//! kernel never works on borrowed memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -61,10 +61,10 @@ impl AlignedBuf {
 
     /// Prefetches the bytes `at..at + len` for writing; bytes beyond the end are ignored.
     ///
-    /// After a write to a device the cache lines of a buffer may be at another processor (the one that served the device; in a virtual
-    /// machine that of the host). A store must get its line back first. Stores do not wait for that, but on x86 releasing a lock waits
-    /// for all stores before it: a producer of small records that locks for each one waited for two lines per record, and reached 10
-    /// million records a second instead of 20 (docs/performance.md). So this has an effect on x86-64 only.
+    /// After a write to a device the cache lines of a buffer may be at another processor (the one that served the device; in a
+    /// virtual machine that of the host). A store must get its line back first. Stores do not wait for that, but on x86 releasing
+    /// a lock waits for all stores before it: a producer of small records that locks for each one waited for two lines per
+    /// record, and reached 10 million records a second instead of 20 (docs/performance.md). So this has an effect on x86-64 only.
     #[inline]
     pub fn expect_writes(&self, at: usize, len: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -84,9 +84,9 @@ impl AlignedBuf {
         let _ = (at, len);
     }
 
-    /// The number of this allocation, which is never used again in this process. An address is used again: code that remembers the
-    /// *pages* of a buffer (a registration with the kernel pins them) must use this number, since another buffer at the same address can
-    /// have other pages.
+    /// The number of this allocation, which is never used again in this process. An address is used again: code that remembers
+    /// the *pages* of a buffer (a registration with the kernel pins them) must use this number, since another buffer at the same
+    /// address can have other pages.
     #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "only registered buffers need it"))]
     pub(crate) fn id(&self) -> u64 {
         self.id

@@ -1,7 +1,7 @@
 //! How much of a file is in the page cache, and advice to the kernel about reading it: mostly for the lab's read experiments.
 //!
-//! *Owns*: asking (`cachestat`, `mincore`) and advising (`posix_fadvise`, `readahead`, `madvise`). *May not touch*: contents. The log only
-//! asks whether a file is in the cache, to read it in the faster way ([`crate::File::is_cached`]).
+//! *Owns*: asking (`cachestat`, `mincore`) and advising (`posix_fadvise`, `readahead`, `madvise`). *May not touch*: contents. The
+//! log only asks whether a file is in the cache, to read it in the faster way ([`crate::File::is_cached`]).
 
 use std::os::fd::AsFd;
 
@@ -71,8 +71,8 @@ impl OsFile {
             .map_err(|error| Error::new("posix_fadvise", self.path(), error))
     }
 
-    /// `readahead(2)`: asks the kernel to read a range into the page cache. One call reads at most the device's own read-ahead or largest
-    /// request; the kernel silently ignores the rest of the range.
+    /// `readahead(2)`: asks the kernel to read a range into the page cache. One call reads at most the device's own read-ahead or
+    /// largest request; the kernel silently ignores the rest of the range.
     ///
     /// # Errors
     /// What the kernel answers; a file system without a page cache does not have the call.

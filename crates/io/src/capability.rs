@@ -1,12 +1,13 @@
 //! What the file system and the device under a directory can do, found out without I/O.
 //!
-//! *Owns*: the facts and where they are read (statx, statfs, mountinfo, sysfs). *May not touch*: the medium; nothing is written or synced
-//! for this. What only a trial can show (does WRITE_ZEROES really work?) is not here.
+//! *Owns*: the facts and where they are read (statx, statfs, mountinfo, sysfs). *May not touch*: the medium; nothing is written
+//! or synced for this. What only a trial can show (does WRITE_ZEROES really work?) is not here.
 //!
-//! All questions go to the directory's descriptor, since its path may lead elsewhere by now. `/proc` and `/sys` may be missing or hidden
-//! (a chroot, a container): facts from there are `None` then.
+//! All questions go to the directory's descriptor, since its path may lead elsewhere by now. `/proc` and `/sys` may be missing or
+//! hidden (a chroot, a container): facts from there are `None` then.
 //!
-//! The alignment for `O_DIRECT` is asked for on an unnamed temporary file (`O_TMPFILE`), since the kernel reports it for files only.
+//! The alignment for `O_DIRECT` is asked for on an unnamed temporary file (`O_TMPFILE`), since the kernel reports it for files
+//! only.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -54,8 +55,8 @@ pub enum CopyOnWrite {
 pub enum Barriers {
     /// Syncs flush the device's cache.
     On,
-    /// Mounted with `nobarrier` or `barrier=0`, or an overlay with `volatile`: a sync does not flush, and a power loss can lose what it
-    /// acknowledged.
+    /// Mounted with `nobarrier` or `barrier=0`, or an overlay with `volatile`: a sync does not flush, and a power loss can lose
+    /// what it acknowledged.
     Off,
     /// The options of the mount are unknown, or do not show it (the layers of an overlay have their own mounts).
     NotTold,
@@ -64,8 +65,8 @@ pub enum Barriers {
 /// The mount of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountFacts {
-    /// The file system: `ext4`. Without the kernel's table of mounts, its name by the number from `statfs` (ext2 and ext3 have that of
-    /// ext4); `file system 0x...` for an unknown number.
+    /// The file system: `ext4`. Without the kernel's table of mounts, its name by the number from `statfs` (ext2 and ext3 have
+    /// that of ext4); `file system 0x...` for an unknown number.
     pub file_system: String,
     /// Where it is mounted; `None` if the table of mounts does not show it.
     pub target: Option<PathBuf>,
@@ -100,8 +101,8 @@ pub struct DeviceFacts {
     pub write_zeroes: Option<bool>,
     /// The scheduler in use.
     pub scheduler: Option<String>,
-    /// The number of queues through which the kernel sends requests; each has at most one flush in flight. `None` if the kernel shows
-    /// none (devices made of others).
+    /// The number of queues through which the kernel sends requests; each has at most one flush in flight. `None` if the kernel
+    /// shows none (devices made of others).
     pub hardware_queues: Option<u32>,
     /// Whether it spins.
     pub rotational: Option<bool>,
@@ -134,8 +135,8 @@ pub struct Capabilities {
     pub in_memory: bool,
     /// ext4: whether it has a journal. `None` elsewhere.
     pub journal: Option<bool>,
-    /// The file system's own number (`f_fsid`), made from its UUID on ext4 and btrfs and from its device's number on xfs: another file
-    /// system on the same device has a different one. `None` if there is none.
+    /// The file system's own number (`f_fsid`), made from its UUID on ext4 and btrfs and from its device's number on xfs: another
+    /// file system on the same device has a different one. `None` if there is none.
     pub file_system_id: Option<u64>,
 }
 
@@ -177,8 +178,8 @@ impl Capabilities {
         })
     }
 
-    /// The layer below that is in memory, if there is one: the file system itself, a RAM disk, or the file system of a loop device's
-    /// backing file. Nothing there survives a power loss, whatever a sync returns.
+    /// The layer below that is in memory, if there is one: the file system itself, a RAM disk, or the file system of a loop
+    /// device's backing file. Nothing there survives a power loss, whatever a sync returns.
     pub fn memory_below(&self) -> Option<String> {
         if self.in_memory {
             return Some(self.mount.file_system.clone());
@@ -225,8 +226,8 @@ fn absolute(held: &Held) -> PathBuf {
     held.path().canonicalize().ok().filter(leads_here).unwrap_or_else(|| held.path().to_path_buf())
 }
 
-/// The mount in which the directory was opened: by its number or, before Linux 5.8, the mount with the longest target above its path, and
-/// of several the last one, which covers the others.
+/// The mount in which the directory was opened: by its number or, before Linux 5.8, the mount with the longest target above its
+/// path, and of several the last one, which covers the others.
 fn mount_of(held: &Held, points: Vec<MountPoint>) -> Option<MountPoint> {
     let answer = statx(held, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok();
     let told = answer.filter(|answer| answer.stx_mask & StatxFlags::MNT_ID.bits() != 0);

@@ -2,12 +2,12 @@
 //!
 //! *Owns*: that one step of every opening. *May not touch*: what is opened.
 //!
-//! In a program that has closed its stderr (daemons do), the next opened file gets the number 2. If that were a segment, every warning of a
-//! library and every panic message would be written into it. A descriptor with a higher number is also safe from a later `dup2` onto the
-//! three.
+//! In a program that has closed its stderr (daemons do), the next opened file gets the number 2. If that were a segment, every
+//! warning of a library and every panic message would be written into it. A descriptor with a higher number is also safe from a
+//! later `dup2` onto the three.
 //!
-//! Between the two calls the low number is open for a moment. Bytes that another thread writes to it then land at the front of the file,
-//! where a header is written afterwards, or has two copies.
+//! Between the two calls the low number is open for a moment. Bytes that another thread writes to it then land at the front of
+//! the file, where a header is written afterwards, or has two copies.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

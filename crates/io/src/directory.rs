@@ -1,7 +1,7 @@
 //! A directory of the operating system.
 //!
-//! *Owns*: a directory that is held open, the permissions of files created in it, and the refusal of every change in a forked child. *May
-//! not touch*: what files hold. Its path is for messages: after the opening no call uses it.
+//! *Owns*: a directory that is held open, the permissions of files created in it, and the refusal of every change in a forked
+//! child. *May not touch*: what files hold. Its path is for messages: after the opening no call uses it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::transfer::retry;
 /// By default only the owner may read and write the files that are created.
 pub const FILE_MODE: u32 = 0o600;
 
-/// The identity of a directory, whatever path leads to it. The first two numbers are not enough: both are used again, by the next file
-/// system that is mounted and the next directory that is made.
+/// The identity of a directory, whatever path leads to it. The first two numbers are not enough: both are used again, by the next
+/// file system that is mounted and the next directory that is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectoryIdentity {
     /// The number of its file system, while that is mounted.
@@ -36,8 +36,8 @@ pub struct DirectoryIdentity {
     pub system: u64,
 }
 
-/// A directory of the operating system, held open. Every call goes to the directory that was opened, even if it is renamed, its path
-/// leads elsewhere by now, another file system is mounted over it, or the process changes its working directory.
+/// A directory of the operating system, held open. Every call goes to the directory that was opened, even if it is renamed, its
+/// path leads elsewhere by now, another file system is mounted over it, or the process changes its working directory.
 #[derive(Debug)]
 pub struct OsDirectory {
     held: Arc<Held>,
@@ -63,8 +63,8 @@ impl OsDirectory {
         Self::create_with_mode(path, FILE_MODE)
     }
 
-    /// As [`OsDirectory::create`], for files of this mode ([`OsDirectory::file_mode`]). Users who may read such files may search the
-    /// created directories: 0640 gives 0750.
+    /// As [`OsDirectory::create`], for files of this mode ([`OsDirectory::file_mode`]). Users who may read such files may search
+    /// the created directories: 0640 gives 0750.
     ///
     /// # Errors
     /// As [`OsDirectory::create`].
@@ -74,8 +74,8 @@ impl OsDirectory {
             .map(|directory| directory.file_mode(file_mode))
     }
 
-    /// The permissions of the files that are created from now on, 0600 by default: the nine bits of `chmod`, of which the umask of the
-    /// process clears some as usual. Existing files keep theirs.
+    /// The permissions of the files that are created from now on, 0600 by default: the nine bits of `chmod`, of which the umask
+    /// of the process clears some as usual. Existing files keep theirs.
     #[must_use]
     pub fn file_mode(self, file_mode: u32) -> Self {
         Self { file_mode: file_mode & 0o777, ..self }

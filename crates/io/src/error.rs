@@ -50,8 +50,8 @@ impl Error {
         Self::new(operation, path, io::Error::new(io::ErrorKind::Unsupported, why.into()))
     }
 
-    /// The error of a call that would change a file or directory, in a process that was forked after it was opened: it belongs to the
-    /// parent process, and nothing was done.
+    /// The error of a call that would change a file or directory, in a process that was forked after it was opened: it belongs to
+    /// the parent process, and nothing was done.
     pub fn forked(operation: &'static str, path: impl AsRef<Path>) -> Self {
         let source = io::Error::other("this process was forked after it was opened; it belongs to the parent process");
         let error = Self::new(operation, path, source).advise("open it again in this process");

@@ -1,7 +1,7 @@
 //! The places and states of a file's blocks, by FIEMAP.
 //!
-//! *Owns*: the map. *May not touch*: the file's content; asking makes the file system write delayed data out first. The lab uses it to
-//! check that a cell's file is in the state that the cell claims.
+//! *Owns*: the map. *May not touch*: the file's content; asking makes the file system write delayed data out first. The lab uses
+//! it to check that a cell's file is in the state that the cell claims.
 
 use std::fs::File;
 use std::io;

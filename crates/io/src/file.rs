@@ -1,7 +1,7 @@
 //! A file of the operating system, opened for one way of access and durability.
 //!
-//! *Owns*: the descriptor and, for the lab, the mapping or the C stream over it. *May not touch*: what the bytes mean; which thread calls
-//! (engines decide that).
+//! *Owns*: the descriptor and, for the lab, the mapping or the C stream over it. *May not touch*: what the bytes mean; which
+//! thread calls (engines decide that).
 
 use std::fs::File as StdFile;
 use std::io::{self, Write as _};
@@ -36,7 +36,8 @@ const XFS: FsWord = 0x5846_5342;
 const F2FS: FsWord = 0xF2F5_2010_u32 as FsWord;
 const TMPFS: FsWord = 0x0102_1994;
 
-/// File systems that are known to really sync a new file (ext2 and ext3 have the number of ext4). Below an overlay there can be any.
+/// File systems that are known to really sync a new file (ext2 and ext3 have the number of ext4). Below an overlay there can be
+/// any.
 const SYNCS_NEW_FILES: [FsWord; 4] = [EXT4, XFS, F2FS, TMPFS];
 
 /// The open flags that access and durability need.
@@ -88,9 +89,9 @@ fn explained(error: Error, how: &OpenFile) -> Error {
     if refused { error.advise("this file system has no O_DIRECT: use access buffered") } else { error }
 }
 
-/// Whether a failed sync on a read-only file system means that nothing is dirty. File systems that never write (squashfs, erofs, iso9660)
-/// have no sync and answer `EINVAL`; bcachefs answers `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS` only after an
-/// error has *turned* them read-only: then pages in memory may never have reached the device.
+/// Whether a failed sync on a read-only file system means that nothing is dirty. File systems that never write (squashfs, erofs,
+/// iso9660) have no sync and answer `EINVAL`; bcachefs answers `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS`
+/// only after an error has *turned* them read-only: then pages in memory may never have reached the device.
 fn says_nothing_is_dirty(code: i32, file_system: FsWord) -> bool {
     let turns_read_only = [EXT4, BTRFS];
     code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
@@ -120,9 +121,9 @@ pub(crate) fn dio_alignment(file: &StdFile) -> DioAlignment {
     }
 }
 
-/// Why blocks of [`BLOCK_BYTES`] cannot be transferred past the page cache, although the kernel has opened the file with `O_DIRECT`; `None`
-/// if they can. The kernel fails only at the first transfer, or silently uses the page cache. The latter matters for a reader that
-/// reads past the cache to see what is on the medium.
+/// Why blocks of [`BLOCK_BYTES`] cannot be transferred past the page cache, although the kernel has opened the file with
+/// `O_DIRECT`; `None` if they can. The kernel fails only at the first transfer, or silently uses the page cache. The latter
+/// matters for a reader that reads past the cache to see what is on the medium.
 fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
     const BLOCK: u32 = BLOCK_BYTES as u32;
     let too_large =
@@ -154,9 +155,9 @@ impl OsFile {
     /// its directory. A log opens its files by [`crate::OsDirectory`].
     ///
     /// # Errors
-    /// What the kernel answers; if it refuses `O_DIRECT`, the error says so. If `O_DIRECT` cannot transfer blocks of [`BLOCK_BYTES`]
-    /// (larger sectors) or, for reading only, would serve them from the page cache (ext4 with data=journal), the error is
-    /// [unsupported](Error::is_unsupported).
+    /// What the kernel answers; if it refuses `O_DIRECT`, the error says so. If `O_DIRECT` cannot transfer blocks of
+    /// [`BLOCK_BYTES`] (larger sectors) or, for reading only, would serve them from the page cache (ext4 with data=journal), the
+    /// error is [unsupported](Error::is_unsupported).
     pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
         let mut options = StdFile::options();
         options.read(true).write(!how.read_only).create_new(how.create_new).custom_flags(flags_of(how));
@@ -222,18 +223,18 @@ impl OsFile {
         let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
         match rustix::fs::futimens(&self.file, &times) {
-            // The kernel checks the present user, and a daemon that opened the file may have given up root since. Setting the size to
-            // the present size changes the times too, and needs only the descriptor, like writing.
+            // The kernel checks the present user, and a daemon that opened the file may have given up root since. Setting the
+            // size to the present size changes the times too, and needs only the descriptor, like writing.
             Err(Errno::ACCESS | Errno::PERM) => self.set_len(self.len_bytes()?),
             answer => answer.map_err(|error| Error::new("futimens", &self.path, error)),
         }
     }
 
-    /// Makes btrfs sync a file that was created through this handle. Linux 6.18 takes the file for synced already and reports success
-    /// without doing anything, if its directory was synced since, and the last change before that was a write with `O_DIRECT` beside
-    /// another file's sync (docs/powerloss.md, "The sync that btrfs skips"). It always notices a change of the inode that no write
-    /// follows. An overlay over btrfs behaves in the same way under another name, so this is done on every file system that is not
-    /// known to be without the fault. Labs, which open files by path, measure the bare sync.
+    /// Makes btrfs sync a file that was created through this handle. Linux 6.18 takes the file for synced already and reports
+    /// success without doing anything, if its directory was synced since, and the last change before that was a write with
+    /// `O_DIRECT` beside another file's sync (docs/powerloss.md, "The sync that btrfs skips"). It always notices a change of the
+    /// inode that no write follows. An overlay over btrfs behaves in the same way under another name, so this is done on every
+    /// file system that is not known to be without the fault. Labs, which open files by path, measure the bare sync.
     fn change_what_was_created(&self) -> Result<()> {
         let is_created = self.how.create_new && self.place.is_some();
         if is_created && !SYNCS_NEW_FILES.contains(&self.file_system()) {
@@ -329,8 +330,8 @@ impl OsFile {
         }
     }
 
-    /// `sync_file_range`: passes a range of the page cache to the device and waits until the device has accepted it. This makes nothing
-    /// durable: it flushes neither metadata nor the device's cache.
+    /// `sync_file_range`: passes a range of the page cache to the device and waits until the device has accepted it. This makes
+    /// nothing durable: it flushes neither metadata nor the device's cache.
     ///
     /// # Errors
     /// What the kernel answers.
@@ -393,8 +394,8 @@ impl OsFile {
         answer.map(drop).map_err(|source| Error::new("write", &self.path, source).at(offset))
     }
 
-    /// Reads by the file's access: `lseek` and `read`, `fread`, or `pread` otherwise. Returns the number of bytes: fewer at the end of
-    /// the file.
+    /// Reads by the file's access: `lseek` and `read`, `fread`, or `pread` otherwise. Returns the number of bytes: fewer at the
+    /// end of the file.
     ///
     /// # Errors
     /// What the kernel answers, with the offset.
@@ -455,8 +456,8 @@ impl File for OsFile {
     fn check_takes_changes(&self) -> Result<()> {
         self.check_change("futimens")?;
         if self.file_system() == XFS {
-            // After a shutdown xfs answers nothing at all, and it shuts down before any wait for its journal ends. No field is asked for:
-            // a change of the time stamp would make the next sync wait for the journal.
+            // After a shutdown xfs answers nothing at all, and it shuts down before any wait for its journal ends. No field is
+            // asked for: a change of the time stamp would make the next sync wait for the journal.
             return statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
                 .map(drop)
                 .map_err(|error| Error::new("statx", &self.path, error));

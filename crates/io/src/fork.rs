@@ -1,13 +1,13 @@
 //! Detects, without a system call, whether this process was forked since something was opened.
 //!
-//! *Owns*: one page for the process, which the kernel wipes in a child (`MADV_WIPEONFORK`), and the handlers that the C library calls around
-//! `fork`. *May not touch*: what a child does then; locks have their own table (`lock_table.rs`).
+//! *Owns*: one page for the process, which the kernel wipes in a child (`MADV_WIPEONFORK`), and the handlers that the C library
+//! calls around `fork`. *May not touch*: what a child does then; locks have their own table (`lock_table.rs`).
 //!
-//! A child of `fork` has one thread, and every lock in the state at the fork: it must not take a lock that another thread of the parent
-//! may have held. The process id would tell a child from its parent too, but asking for it costs a system call.
+//! A child of `fork` has one thread, and every lock in the state at the fork: it must not take a lock that another thread of the
+//! parent may have held. The process id would tell a child from its parent too, but asking for it costs a system call.
 //!
-//! The page holds the number of this process among its ancestors: a process takes the next number when it first opens something, and what
-//! it opens remembers the number. So a child can open things of its own, and *its* child detects a fork for them again.
+//! The page holds the number of this process among its ancestors: a process takes the next number when it first opens something,
+//! and what it opens remembers the number. So a child can open things of its own, and *its* child detects a fork for them again.
 
 use std::io;
 use std::path::Path;
@@ -90,8 +90,8 @@ fn new_page() -> io::Result<NonNull<AtomicU64>> {
     NonNull::new(page.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))
 }
 
-/// Asks the C library to call the handlers below around each `fork`. Two threads at the same time install them twice, which is harmless:
-/// each pair is called together or not at all.
+/// Asks the C library to call the handlers below around each `fork`. Two threads at the same time install them twice, which is
+/// harmless: each pair is called together or not at all.
 fn install_handlers() -> io::Result<()> {
     if HAS_HANDLERS.load(Ordering::Acquire) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! A directory that is held open, and the calls relative to it: they reach the same files wherever it is moved, and whatever its path
-//! leads to by then.
+//! A directory that is held open, and the calls relative to it: they reach the same files wherever it is moved, and whatever its
+//! path leads to by then.
 //!
 //! *Owns*: the descriptor, and the calls on names in it. *May not touch*: what the names mean; the path, except for messages.
 
@@ -55,11 +55,11 @@ impl Held {
         }
     }
 
-    /// Opens a directory, and creates it and its missing parents with this mode (less the umask). From the top down, each is durable
-    /// before the next is made, and each is made in the very directory that is then synced.
+    /// Opens a directory, and creates it and its missing parents with this mode (less the umask). From the top down, each is
+    /// durable before the next is made, and each is made in the very directory that is then synced.
     ///
-    /// So an existing directory has durable parents, and only its own name may still wait for a sync, if its creator is at work right now
-    /// or was killed between its two calls. This call makes that sync.
+    /// So an existing directory has durable parents, and only its own name may still wait for a sync, if its creator is at work
+    /// right now or was killed between its two calls. This call makes that sync.
     ///
     /// # Errors
     /// A part of the path is not a directory, or could not be created or synced. What was created before stays.
@@ -229,8 +229,8 @@ impl Held {
         Ok(names)
     }
 
-    /// Makes creations, renames and removals in it durable. Always through the same descriptor: it was open before the changes, so the
-    /// kernel reports every error of theirs to it. On a file system that is mounted read-only there is nothing to do.
+    /// Makes creations, renames and removals in it durable. Always through the same descriptor: it was open before the changes,
+    /// so the kernel reports every error of theirs to it. On a file system that is mounted read-only there is nothing to do.
     pub(crate) fn sync(&self) -> Result<()> {
         let failed = |source| self.failed("fsync directory", "", source);
         if !self.is_readable {

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-/// Whether a signal is ignored now. At the start of a process that is the choice of its parent (`nohup`, a shell's `&`). False for a
-/// number that is not a signal.
+/// Whether a signal is ignored now. At the start of a process that is the choice of its parent (`nohup`, a shell's `&`). False
+/// for a number that is not a signal.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all zeros are a valid `sigaction`; without a new action the call only writes the present one into it.
     let (answer, action) = unsafe {
@@ -18,8 +18,8 @@ pub fn is_ignored(signal: i32) -> bool {
     answer == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Holds back all signals to this thread until it is dropped there. While no other thread runs, these are all signals to the process: one
-/// that comes between two steps of setting up its handlers is not lost.
+/// Holds back all signals to this thread until it is dropped there. While no other thread runs, these are all signals to the
+/// process: one that comes between two steps of setting up its handlers is not lost.
 #[derive(Debug)]
 #[must_use = "signals wait until this is dropped"]
 pub struct WaitingSignals {

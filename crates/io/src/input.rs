@@ -2,8 +2,8 @@
 //!
 //! *Owns*: waiting for bytes, for room or for the request to stop. *May not touch*: what is read or written.
 //!
-//! A read of an idle pipe returns when a process writes, which may be never. So each read first waits, for the input and for a pipe of
-//! its own; closing the other end of that pipe stops it.
+//! A read of an idle pipe returns when a process writes, which may be never. So each read first waits, for the input and for a
+//! pipe of its own; closing the other end of that pipe stops it.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -123,8 +123,8 @@ pub fn wait_to_write(file: &File) -> Result<()> {
     wait(&mut [PollFd::new(file, PollFlags::OUT)], None)
 }
 
-/// Sleeps until one of the pipes has something to read, or the time has passed. Returns the first pipe that has something; `None` if the
-/// time has passed.
+/// Sleeps until one of the pipes has something to read, or the time has passed. Returns the first pipe that has something; `None`
+/// if the time has passed.
 ///
 /// # Errors
 /// What the kernel answers.

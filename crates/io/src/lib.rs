@@ -1,15 +1,15 @@
 //! All system calls and all `unsafe` code of Inkstone.
 //!
-//! *Owns*: aligned buffers, preparing the blocks of a file, the ways of writing and syncing a file, engines, directories, extents, and
-//! what a file system and a device can do. For the labs, in [`host`]: loop devices, mounts, tracefs. *May not touch*: records, LSNs,
-//! groups, segments. It knows files and bytes, nothing about a log.
+//! *Owns*: aligned buffers, preparing the blocks of a file, the ways of writing and syncing a file, engines, directories,
+//! extents, and what a file system and a device can do. For the labs, in [`host`]: loop devices, mounts, tracefs. *May not
+//! touch*: records, LSNs, groups, segments. It knows files and bytes, nothing about a log.
 //!
 //! The log is written over three traits in [`seam`]: a [`Directory`] of [`File`]s, and an [`Engine`] that takes owned buffers and
 //! returns them with the result. [`OsDirectory`] implements them over Linux. A simulated disk can implement the same three, and the
 //! code above them runs unchanged.
 //!
-//! Every error names the operation, the path, the offset if there is one, and often what to do. [`transfer`] handles `EINTR` and short
-//! transfers for all engines.
+//! Every error names the operation, the path, the offset if there is one, and often what to do. [`transfer`] handles `EINTR` and
+//! short transfers for all engines.
 
 mod append_file;
 mod bell;

@@ -2,9 +2,10 @@
 //!
 //! *Owns*: the lock file's descriptor and the note in it. *May not touch*: other files; whether a lock means a writer.
 //!
-//! A traditional record lock belongs to the process and is lost when the process closes *any* descriptor of the file; `flock` is emulated
-//! by record locks on some network file systems. A lock of the open file description has neither flaw, and `F_OFD_GETLK` asks for its
-//! holder without taking it. A forked child would keep it if its copy of the descriptor were not replaced (`lock_table.rs`).
+//! A traditional record lock belongs to the process and is lost when the process closes *any* descriptor of the file; `flock` is
+//! emulated by record locks on some network file systems. A lock of the open file description has neither flaw, and `F_OFD_GETLK`
+//! asks for its holder without taking it. A forked child would keep it if its copy of the descriptor were not replaced
+//! (`lock_table.rs`).
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -69,8 +70,8 @@ impl OsLock {
         }
     }
 
-    /// The note is for people only, so writing it may fail: a full disk has no block for it. Then an old note is removed. Other content
-    /// belongs to the user and stays; a lock needs no bytes.
+    /// The note is for people only, so writing it may fail: a full disk has no block for it. Then an old note is removed. Other
+    /// content belongs to the user and stays; a lock needs no bytes.
     fn leave_note(&self) {
         if !matches!(content(&self.file), Content::Nothing | Content::Note(_)) {
             return;

@@ -2,12 +2,12 @@
 //!
 //! *Owns*: the table, and what the handlers of `fork` do with it. *May not touch*: taking locks (`lock.rs`).
 //!
-//! The lock of an open file description lives until its last descriptor is closed, in any process: a child would keep the lock of a parent
-//! that has died. So before `fork` returns in the child, each of these descriptor numbers is given to something harmless. The
-//! number stays in use, so that dropping the lock in the child closes no other file.
+//! The lock of an open file description lives until its last descriptor is closed, in any process: a child would keep the lock of
+//! a parent that has died. So before `fork` returns in the child, each of these descriptor numbers is given to something
+//! harmless. The number stays in use, so that dropping the lock in the child closes no other file.
 //!
-//! A fork on another thread between opening a lock file and noting its descriptor here would be missed: [`while_no_fork`] drops such an
-//! attempt and repeats it.
+//! A fork on another thread between opening a lock file and noting its descriptor here would be missed: [`while_no_fork`] drops
+//! such an attempt and repeats it.
 //!
 //! Only atomics and system calls: a child has no other threads, and must not wait for locks that they held.
 

@@ -1,7 +1,8 @@
 //! A shared, writable mapping of a file, for the lab's mmap experiments.
 //!
-//! *Owns*: the mapping. *May not touch*: the file's size; the caller sets it first. The log never uses this: an error of the medium under a
-//! mapping is a `SIGBUS`, not an error value. So is a full disk under a sparse file; the lab checks for room before it maps one.
+//! *Owns*: the mapping. *May not touch*: the file's size; the caller sets it first. The log never uses this: an error of the
+//! medium under a mapping is a `SIGBUS`, not an error value. So is a full disk under a sparse file; the lab checks for room
+//! before it maps one.
 
 use std::fs::File;
 use std::io;

@@ -1,10 +1,11 @@
-//! Memory that is divided into buffers of one size, each with a few words beside it: private to this process, or mapped from a file.
+//! Memory that is divided into buffers of one size, each with a few words beside it: private to this process, or mapped from a
+//! file.
 //!
 //! *Owns*: the mapping, and that no two buffers overlap. *May not touch*: what the words mean.
 //!
-//! If a file in memory (tmpfs) is mapped, the contents of a buffer survive a kill of the process: the stores *are* the file. A word is
-//! stored after the bytes that it describes, so a killed process leaves no word about missing bytes. With a file on a disk writers
-//! would wait for write-back, so only [`crate::StageFile`] maps one.
+//! If a file in memory (tmpfs) is mapped, the contents of a buffer survive a kill of the process: the stores *are* the file. A
+//! word is stored after the bytes that it describes, so a killed process leaves no word about missing bytes. With a file on a
+//! disk writers would wait for write-back, so only [`crate::StageFile`] maps one.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! Prepares the blocks of a file: every mode of fallocate, and zeros that are really written.
 //!
-//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the log and the lab decide that. Only *written* blocks can be
-//! overwritten without a metadata change: fallocate reserves them unwritten (docs/lab.md shows what that costs).
+//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the log and the lab decide that. Only *written*
+//! blocks can be overwritten without a metadata change: fallocate reserves them unwritten (docs/lab.md shows what that costs).
 
 use std::fs::File;
 use std::io;
@@ -74,8 +74,8 @@ impl FallocateMode {
     }
 }
 
-/// Prepares the first `len_bytes` of the file; preparations in steps do nothing here. `again` opens the same file for writing with the
-/// given flags.
+/// Prepares the first `len_bytes` of the file; preparations in steps do nothing here. `again` opens the same file for writing
+/// with the given flags.
 pub(crate) fn prepare(
     file: &File,
     path: &Path,
@@ -111,8 +111,8 @@ pub(crate) fn extend(file: &File, path: &Path, way: Preparation, offset: u64, le
 
 /// Writes zeros over the first `len_bytes` and syncs once.
 ///
-/// Through a new descriptor: one that was opened with `O_DSYNC` would sync each piece. In the file's own access mode: after direct zeros
-/// the page cache is cold, and a small buffered overwrite would have to read first.
+/// Through a new descriptor: one that was opened with `O_DSYNC` would sync each piece. In the file's own access mode: after
+/// direct zeros the page cache is cold, and a small buffered overwrite would have to read first.
 fn write_zeros(
     path: &Path,
     access: Access,

@@ -1,7 +1,7 @@
 //! The traits over which the log is written: a directory of files, and an engine that takes owned buffers and returns them.
 //!
-//! *Owns*: the three traits and the types of their calls. *May not touch*: the operating system; [`crate::OsDirectory`] and the engines of
-//! [`crate::engine`] do that, and a simulated disk implements the same traits.
+//! *Owns*: the three traits and the types of their calls. *May not touch*: the operating system; [`crate::OsDirectory`] and the
+//! engines of [`crate::engine`] do that, and a simulated disk implements the same traits.
 //!
 //! What a caller may rely on with every implementation:
 //! - bytes written are durable when a sync of the file that *started after* the write completed has returned `Ok`, or
@@ -18,8 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// File systems that overwrite a block in place, so that an overwrite needs no room. Overlays, network and FUSE file systems are not
-/// among them, since the file system below is unknown.
+/// File systems that overwrite a block in place, so that an overwrite needs no room. Overlays, network and FUSE file systems are
+/// not among them, since the file system below is unknown.
 const OVERWRITES_IN_PLACE: [&str; 9] =
     ["ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "vfat", "exfat", "ntfs3"];
 
@@ -132,8 +132,8 @@ pub enum Operation {
     Sync(SyncKind),
 }
 
-/// Work on bytes for the thread that has read them, while they are in that processor's cache; it spares the caller the work. Dropped
-/// without being called if the read fails.
+/// Work on bytes for the thread that has read them, while they are in that processor's cache; it spares the caller the work.
+/// Dropped without being called if the read fails.
 pub struct Then(Box<Work>);
 
 type Work = dyn FnOnce(&[u8], ThenOn) + Send;
@@ -141,8 +141,8 @@ type Work = dyn FnOnce(&[u8], ThenOn) + Send;
 /// The thread that does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThenOn {
-    /// A thread of the engine, or one that helps it: everything that was submitted before has been begun by other threads, which do not
-    /// wait for this one. So the work may wait for their results.
+    /// A thread of the engine, or one that helps it: everything that was submitted before has been begun by other threads, which
+    /// do not wait for this one. So the work may wait for their results.
     OwnThread,
     /// The thread that submits or completes. Earlier requests may not have been begun: waiting for them could last forever.
     CallersThread,
@@ -196,8 +196,8 @@ pub trait Engine: Send {
     /// Takes a request. It may be carried out at once, on this thread, or later.
     ///
     /// # Errors
-    /// Only when the request could not be taken, so that no completion will come: the engine is not usable any more, and the buffer is
-    /// lost. Errors of the request itself come with its completion.
+    /// Only when the request could not be taken, so that no completion will come: the engine is not usable any more, and the
+    /// buffer is lost. Errors of the request itself come with its completion.
     fn submit(&mut self, request: Request<Self::File>) -> Result<()>;
 
     /// Waits for the next completion; `None` when nothing is in flight.
@@ -241,17 +241,17 @@ pub trait File: Send + Sync + 'static {
     /// What the file system answers.
     fn facts(&self) -> Result<FileFacts>;
 
-    /// Asks the file system whether it still accepts changes of metadata: by changing the file's time stamp or, where that suffices,
-    /// by asking for the file's status. When its journal cannot be written, a file system may report success for a sync that waited
-    /// for the journal; from then on it refuses changes. If this succeeds after a sync, the sync was not such a case
+    /// Asks the file system whether it still accepts changes of metadata: by changing the file's time stamp or, where that
+    /// suffices, by asking for the file's status. When its journal cannot be written, a file system may report success for a sync
+    /// that waited for the journal; from then on it refuses changes. If this succeeds after a sync, the sync was not such a case
     /// (docs/assumptions.md, A13).
     ///
     /// # Errors
     /// The file system refuses: the state of what was synced last is unknown.
     fn check_takes_changes(&self) -> Result<()>;
 
-    /// Sets the size in bytes. Bytes beyond it are lost; new bytes are a hole and read as zeros. The size is metadata: it is durable
-    /// after a [`File::sync`], and until then a crash may leave either size.
+    /// Sets the size in bytes. Bytes beyond it are lost; new bytes are a hole and read as zeros. The size is metadata: it is
+    /// durable after a [`File::sync`], and until then a crash may leave either size.
     ///
     /// # Errors
     /// What the file system answers, with the new size as the offset; also for a file that is open for reading only.
@@ -260,8 +260,8 @@ pub trait File: Send + Sync + 'static {
     /// Drops the *clean* cached pages of the whole file, so that the next buffered read comes from the device. Dirty
     /// pages stay, and still need a sync.
     ///
-    /// On Linux this is advice (`POSIX_FADV_DONTNEED`): pages that are mapped, under write-back or in use stay, and write-back of dirty
-    /// pages may begin. Only a read with [`Access::Direct`] is sure to come from the device.
+    /// On Linux this is advice (`POSIX_FADV_DONTNEED`): pages that are mapped, under write-back or in use stay, and write-back of
+    /// dirty pages may begin. Only a read with [`Access::Direct`] is sure to come from the device.
     ///
     /// # Errors
     /// What the file system answers.
@@ -286,8 +286,8 @@ pub trait File: Send + Sync + 'static {
     /// What the file system answers, with the offset; some of the bytes may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
-    /// Makes everything that was written before durable, through whichever handle it was written. It also works on a file that is open
-    /// for reading only, and on a file system that is mounted read-only, where there is nothing to do.
+    /// Makes everything that was written before durable, through whichever handle it was written. It also works on a file that is
+    /// open for reading only, and on a file system that is mounted read-only, where there is nothing to do.
     ///
     /// # Errors
     /// After an error the state of the bytes written since the last sync is unknown. Never retry: a second sync may report success
@@ -367,17 +367,17 @@ pub trait Directory: Send + Sync + 'static {
     /// The file could not be opened or created, or the file system has no locks. A full disk is no error if the file exists.
     fn lock(&self, name: &str) -> Result<Option<Self::Lock>>;
 
-    /// The holder of the lock on the file `name`, for people (`process 1234`, or `another process` if it is unknown); `None` if the lock
-    /// is free, or there is no such file. It takes no lock, so asking never makes a [`Directory::lock`] fail, and writes nothing. The
-    /// answer may be outdated when it arrives.
+    /// The holder of the lock on the file `name`, for people (`process 1234`, or `another process` if it is unknown); `None` if
+    /// the lock is free, or there is no such file. It takes no lock, so asking never makes a [`Directory::lock`] fail, and writes
+    /// nothing. The answer may be outdated when it arrives.
     ///
     /// # Errors
     /// The file is there and could not be opened for reading, or the file system has no locks.
     fn locked_by(&self, name: &str) -> Result<Option<String>>;
 
-    /// Whether this process was forked after the directory was opened. Then the directory, its files and its lock belong to the parent
-    /// process: they can be read, every change is refused with its own error ([`crate::Error::is_forked`]), and dropping the lock does
-    /// not release it. Cheap: one load.
+    /// Whether this process was forked after the directory was opened. Then the directory, its files and its lock belong to the
+    /// parent process: they can be read, every change is refused with its own error ([`crate::Error::is_forked`]), and dropping
+    /// the lock does not release it. Cheap: one load.
     fn is_forked(&self) -> bool {
         false
     }

@@ -8,8 +8,8 @@ use std::ptr::null_mut;
 
 use rustix::process::{Resource, getrlimit};
 
-/// The largest size to which this process may write a file (`ulimit -f`), in bytes. The kernel refuses writes beyond it even over existing
-/// bytes.
+/// The largest size to which this process may write a file (`ulimit -f`), in bytes. The kernel refuses writes beyond it even over
+/// existing bytes.
 pub fn file_bytes_max() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }

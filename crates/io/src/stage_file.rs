@@ -1,10 +1,10 @@
 //! A file in memory (tmpfs) that keeps a process's buffers when the process is killed.
 //!
-//! *Owns*: opening it safely in a directory that every user may write to, its lock, its blocks. *May not touch*: what is in it: that
-//! belongs to [`crate::StageBuffer`]s and their user.
+//! *Owns*: opening it safely in a directory that every user may write to, its lock, its blocks. *May not touch*: what is in it:
+//! that belongs to [`crate::StageBuffer`]s and their user.
 //!
-//! Its lock belongs to the process (`F_SETLK`), not to the open file: a forked child does not keep it, so after a kill the next start
-//! finds it free. Such a lock does not exclude the process itself, hence the list of the stages that this process has
+//! Its lock belongs to the process (`F_SETLK`), not to the open file: a forked child does not keep it, so after a kill the next
+//! start finds it free. Such a lock does not exclude the process itself, hence the list of the stages that this process has
 //! (`stage_list.rs`). No other code here opens a stage file, since closing any descriptor of it would release the lock.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -128,8 +128,8 @@ impl StageFile {
         retry(|| self.file().set_len(0)).map_err(|source| Error::new("ftruncate stage", &self.path, source))
     }
 
-    /// Empties it, allocates all memory that the layout needs (so that a full tmpfs is an error here and not a signal later), writes
-    /// `head` at the front and maps its buffers. After that the file can only be removed.
+    /// Empties it, allocates all memory that the layout needs (so that a full tmpfs is an error here and not a signal later),
+    /// writes `head` at the front and maps its buffers. After that the file can only be removed.
     ///
     /// # Errors
     /// The layout is not sound, the head is longer than its place, or there is no room; then the file is removed.
@@ -270,8 +270,8 @@ impl Whose {
     }
 }
 
-/// Whether the kernel takes this user for the owner. User numbers are not enough: in a user namespace every unknown user has the number
-/// of `nobody`, which may also be that of the process. Only the owner may set the time of a directory.
+/// Whether the kernel takes this user for the owner. User numbers are not enough: in a user namespace every unknown user has the
+/// number of `nobody`, which may also be that of the process. Only the owner may set the time of a directory.
 fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
     let accessed = Timespec { tv_sec: facts.atime(), tv_nsec: facts.atime_nsec() as _ };
     let modified = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };

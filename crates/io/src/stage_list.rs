@@ -2,9 +2,9 @@
 //!
 //! *Owns*: the list, one for each process. *May not touch*: the files.
 //!
-//! A child of `fork` has a copy of its parent's list, with its lock in the state at the fork: perhaps held forever by a thread that does
-//! not exist in the child. The entries are not those of the child either. So each process makes its own list when it needs one, and
-//! leaves that of its parent alone.
+//! A child of `fork` has a copy of its parent's list, with its lock in the state at the fork: perhaps held forever by a thread
+//! that does not exist in the child. The entries are not those of the child either. So each process makes its own list when it
+//! needs one, and leaves that of its parent alone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

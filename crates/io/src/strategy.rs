@@ -1,7 +1,7 @@
 //! The ways of writing: preparation x reuse x access x durability x engine, and which of them can be combined.
 //!
-//! *Owns*: the names, and the rule that refuses a contradiction with its reason. *May not touch*: files. The lab measures these ways and
-//! the log chooses among them, by the same names.
+//! *Owns*: the names, and the rule that refuses a contradiction with its reason. *May not touch*: files. The lab measures these
+//! ways and the log chooses among them, by the same names.
 
 use std::fmt;
 
@@ -22,8 +22,8 @@ pub trait NamedChoice: Sized + Copy + 'static {
     }
 }
 
-/// Defines an enum whose variants each have a name that people type and a line that describes it; see [`NamedChoice`]. The line is also
-/// the documentation of the variant.
+/// Defines an enum whose variants each have a name that people type and a line that describes it; see [`NamedChoice`]. The line
+/// is also the documentation of the variant.
 #[macro_export]
 macro_rules! named_choice {
     ($(#[$doc:meta])* $type:ident, $what:literal { $($variant:ident = $name:literal, $summary:literal;)+ }) => {

@@ -43,8 +43,8 @@ impl CStream {
     /// Gives the stream, which has done nothing yet, a buffer of this size instead of the C library's own.
     pub(crate) fn gathering(mut self, buffer_bytes: usize) -> io::Result<Self> {
         let mut buffer = vec![0; buffer_bytes].into_boxed_slice();
-        // SAFETY: the stream is open, exclusively ours and unused. The buffer's memory does not move when its box does, and lives until
-        // `drop` has closed the stream.
+        // SAFETY: the stream is open, exclusively ours and unused. The buffer's memory does not move when its box does, and lives
+        // until `drop` has closed the stream.
         let answer = unsafe {
             libc::setvbuf(self.stream.as_ptr(), buffer.as_mut_ptr().cast(), libc::_IOFBF, buffer.len())
         };
@@ -82,8 +82,8 @@ impl CStream {
         Ok(read)
     }
 
-    /// `fwrite`, after an `fseek` if the stream is elsewhere. The C library repeats short and interrupted writes only in part, so a short
-    /// count is an error here.
+    /// `fwrite`, after an `fseek` if the stream is elsewhere. The C library repeats short and interrupted writes only in part, so
+    /// a short count is an error here.
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.seek(offset, true)?;
         // SAFETY: `bytes` is valid for its length, and the stream is open and exclusively borrowed.

@@ -122,8 +122,8 @@ pub(crate) fn lock_in_the_way(fd: BorrowedFd<'_>) -> io::Result<Option<LockInThe
     }
 }
 
-/// `sync_file_range` with all three flags: starts writing a range back and waits until the device has accepted it. It flushes no device
-/// and writes no metadata.
+/// `sync_file_range` with all three flags: starts writing a range back and waits until the device has accepted it. It flushes no
+/// device and writes no metadata.
 pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
     let offset = libc::off64_t::try_from(offset).map_err(too_large)?;

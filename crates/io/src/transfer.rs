@@ -1,7 +1,7 @@
 //! `EINTR` and short transfers, in one place: what to do after the kernel has answered one attempt.
 //!
-//! *Owns*: the decision. *May not touch*: files; the caller's thread, io_uring and Linux AIO each make the attempts in their own way and
-//! ask this state machine for the next step.
+//! *Owns*: the decision. *May not touch*: files; the caller's thread, io_uring and Linux AIO each make the attempts in their own
+//! way and ask this state machine for the next step.
 
 use std::io;
 

@@ -1,6 +1,7 @@
 //! The engine without threads: the caller's thread makes the call, inside `submit`.
 //!
-//! *Owns*: the completions that were not taken yet; how a request becomes blocking calls on a file, also for the threads of the pool.
+//! *Owns*: the completions that were not taken yet; how a request becomes blocking calls on a file, also for the threads of the
+//! pool.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! The engines of the operating system, which make the system calls.
 //!
-//! *Owns*: threads, rings, AIO contexts. *May not touch*: what is written, or when; an engine carries out requests. [`OsEngine::open`]
-//! opens one by its kind; all of them behave alike (see [`crate::seam::Engine`]).
+//! *Owns*: threads, rings, AIO contexts. *May not touch*: what is written, or when; an engine carries out requests.
+//! [`OsEngine::open`] opens one by its kind; all of them behave alike (see [`crate::seam::Engine`]).
 //!
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|
@@ -12,10 +12,10 @@
 //! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
 //! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | an entry each |
 //!
-//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once), and [`Engine::complete`] is one more if there is
-//! no completion yet; [`Engine::run`] is one for both. A request beyond the depth waits inside `submit` (`pool` queues it, and a thread that
-//! waits for completions helps). The next step after an answer (the rest of a short write, an unlinked sync) starts inside `complete` or
-//! `submit`.
+//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once), and [`Engine::complete`] is one more if
+//! there is no completion yet; [`Engine::run`] is one for both. A request beyond the depth waits inside `submit` (`pool` queues
+//! it, and a thread that waits for completions helps). The next step after an answer (the rest of a short write, an unlinked
+//! sync) starts inside `complete` or `submit`.
 //!
 //! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
 
@@ -76,8 +76,8 @@ impl OsEngine {
     /// An engine of this kind with up to `depth` requests in flight, at least one (the caller's thread always has one at a time).
     ///
     /// # Errors
-    /// When this kernel, sandbox or build does not have it: the message names the likely cause and the remedy. When `depth` is above
-    /// [`MAX_DEPTH`].
+    /// When this kernel, sandbox or build does not have it: the message names the likely cause and the remedy. When `depth` is
+    /// above [`MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
         if depth > MAX_DEPTH {
             let why = format!("a depth of {depth} is above the limit of {MAX_DEPTH}");
@@ -105,8 +105,8 @@ impl OsEngine {
         Ok(())
     }
 
-    /// The first thing that the engine could not do in its own way, for example a buffer or file that the kernel did not register. Such a
-    /// request is carried out all the same, in another way.
+    /// The first thing that the engine could not do in its own way, for example a buffer or file that the kernel did not
+    /// register. Such a request is carried out all the same, in another way.
     pub fn notice(&self) -> Option<&Error> {
         match &*self.inner {
             Inner::Caller(_) | Inner::Pool(_) => None,

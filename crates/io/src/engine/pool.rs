@@ -3,8 +3,9 @@
 //! *Owns*: the threads and the queue between them and the caller. *May not touch*: how a request becomes calls; that is
 //! [`super::caller::carry_out`]. No lock is held across a call.
 //!
-//! If more requests are in flight than there are threads, a caller that waits for a completion carries out a request that no thread has
-//! begun. Asleep, it would have to be woken; and if there is one thread for each other processor, its own processor would be idle.
+//! If more requests are in flight than there are threads, a caller that waits for a completion carries out a request that no
+//! thread has begun. Asleep, it would have to be woken; and if there is one thread for each other processor, its own processor
+//! would be idle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -114,13 +115,13 @@ impl Shared {
     }
 }
 
-/// Turns a panic into the request's error: the caller waits for a completion, which a dead thread would never return. The buffer is lost
-/// with the stack that held it.
+/// Turns a panic into the request's error: the caller waits for a completion, which a dead thread would never return. The buffer
+/// is lost with the stack that held it.
 fn carry_out_whatever_happens(work: Work, request: Request<OsFile>) -> Completion {
     let token = request.token;
     let file = Arc::clone(&request.file);
-    // Unwind safety: the panic can leave half done only the request, which no code sees again, and the file, whose locks recover from
-    // a panicked holder.
+    // Unwind safety: the panic can leave half done only the request, which no code sees again, and the file, whose locks recover
+    // from a panicked holder.
     catch_unwind(AssertUnwindSafe(|| work(request))).unwrap_or_else(|payload| {
         let text = payload
             .downcast_ref::<&str>()

@@ -1,8 +1,9 @@
-//! From a request through its attempts to its completion: the state machine of the engines that submit entries to the kernel (io_uring,
-//! Linux AIO).
+//! From a request through its attempts to its completion: the state machine of the engines that submit entries to the kernel
+//! (io_uring, Linux AIO).
 //!
-//! *Owns*: the request while it is in flight: its buffer, its file, its progress, the next attempt. *May not touch*: the kernel; an engine
-//! makes the attempt and brings the answer here. [`Transfer`] handles `EINTR` and short transfers, as for every other engine.
+//! *Owns*: the request while it is in flight: its buffer, its file, its progress, the next attempt. *May not touch*: the kernel;
+//! an engine makes the attempt and brings the answer here. [`Transfer`] handles `EINTR` and short transfers, as for every other
+//! engine.
 
 use std::io;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::seam::{Completion, File, Operation, Persist, Request, SyncKind, Then,
 use crate::strategy::{Access, EngineKind};
 use crate::transfer::{Direction, Next, Transfer};
 
-/// The longest attempt. The kernel shortens one to `MAX_RW_COUNT` (2 GiB less a page), and the length in an entry has 32 bits; a round
-/// number below both keeps the rest of a direct write aligned.
+/// The longest attempt. The kernel shortens one to `MAX_RW_COUNT` (2 GiB less a page), and the length in an entry has 32 bits; a
+/// round number below both keeps the rest of a direct write aligned.
 const MAX_ATTEMPT_BYTES: usize = 1 << 30;
 
 /// The names of an engine's calls in error messages.
@@ -221,16 +222,16 @@ impl Progress {
             // All was written, and this is the answer of the sync that started after it. After `ECANCELED` the sync is still to be
             // done.
             (Phase::Sync(_), _) => self.advance_sync(kind, sync),
-            // A short or interrupted write broke the chain: the sync was cancelled, and follows after the rest. If the sync *failed*
-            // instead, the request has failed: a later sync could hide it.
+            // A short or interrupted write broke the chain: the sync was cancelled, and follows after the rest. If the sync
+            // *failed* instead, the request has failed: a later sync could hide it.
             (Phase::Write(_), Err(error)) if !is_not_started(error) => self.advance_sync(kind, sync),
             (Phase::Write(_), _) => {}
             (Phase::Read, _) => unreachable!("a write became a read"),
         }
     }
 
-    /// A sync is retried only if it did not start (`EINTR`, as in [`File::sync`], and `ECANCELED`): after any other error a second sync
-    /// could succeed over pages that were lost.
+    /// A sync is retried only if it did not start (`EINTR`, as in [`File::sync`], and `ECANCELED`): after any other error a
+    /// second sync could succeed over pages that were lost.
     fn advance_sync(&mut self, kind: SyncKind, answer: io::Result<usize>) {
         match answer {
             Ok(_) => self.finish(),
@@ -270,7 +271,8 @@ impl Progress {
     }
 }
 
-/// Only io_uring returns `ECANCELED`, for an entry that never ran: the chain before it broke, or the thread that submitted it has ended.
+/// Only io_uring returns `ECANCELED`, for an entry that never ran: the chain before it broke, or the thread that submitted it has
+/// ended.
 fn is_not_started(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted || error.raw_os_error() == Some(libc::ECANCELED)
 }

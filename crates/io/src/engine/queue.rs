@@ -1,8 +1,8 @@
-//! The common part of io_uring and Linux AIO: requests in numbered slots, attempts submitted to the kernel, their answers, completions in
-//! the order in which they were finished.
+//! The common part of io_uring and Linux AIO: requests in numbered slots, attempts submitted to the kernel, their answers,
+//! completions in the order in which they were finished.
 //!
-//! *Owns*: the requests in flight, and so their buffers and files: memory that the kernel may still read or write is not freed, not even
-//! when the engine is dropped or fails. *May not touch*: the kernel; each implementation of [`Kernel`] does that.
+//! *Owns*: the requests in flight, and so their buffers and files: memory that the kernel may still read or write is not freed,
+//! not even when the engine is dropped or fails. *May not touch*: the kernel; each implementation of [`Kernel`] does that.
 
 use std::collections::VecDeque;
 use std::io;
@@ -93,8 +93,8 @@ impl<K: Kernel> Queue<K> {
         self.slots.len() - self.vacant.len()
     }
 
-    /// Puts the request into a slot and starts its first attempt. If every slot is in use it waits for one: the depth bounds what the
-    /// kernel holds.
+    /// Puts the request into a slot and starts its first attempt. If every slot is in use it waits for one: the depth bounds what
+    /// the kernel holds.
     fn take(&mut self, request: Request<OsFile>) -> Result<()> {
         let progress = Progress::new(request, self.kernel.names());
         if progress.next_step() == Step::Finished {
@@ -200,7 +200,8 @@ impl<K: Kernel> Engine for Queue<K> {
 }
 
 impl<K: Kernel> Drop for Queue<K> {
-    /// Completes all requests that were taken. Requests that will get no answer are leaked: the kernel may still write to their memory.
+    /// Completes all requests that were taken. Requests that will get no answer are leaked: the kernel may still write to their
+    /// memory.
     fn drop(&mut self) {
         while self.with_the_kernel() > 0 && !self.is_broken {
             // A failure is noted in `is_broken`.

@@ -3,11 +3,11 @@
 //! *Owns*: the two tables, which entry of the kernel each is, and which is evicted for a new one. *May not touch*: submissions;
 //! [`super::uring`] asks for an index and uses it.
 //!
-//! Two dangers shape this. A registration pins *pages*: after a buffer is freed and its address is used again, the old registration
-//! would write the bytes of the old pages. So a buffer is identified by [`AlignedBuf::id`], which is never used twice, and never by its
-//! address; a stale registration is never found again and finally evicted. And a registration keeps a *file* open: a closed and
-//! unlinked segment would keep its blocks. So a file is identified by a [`Weak`], which keeps its identity but not the file, and each new
-//! registration first evicts those of closed files.
+//! Two dangers shape this. A registration pins *pages*: after a buffer is freed and its address is used again, the old
+//! registration would write the bytes of the old pages. So a buffer is identified by [`AlignedBuf::id`], which is never used
+//! twice, and never by its address; a stale registration is never found again and finally evicted. And a registration keeps a
+//! *file* open: a closed and unlinked segment would keep its blocks. So a file is identified by a [`Weak`], which keeps its
+//! identity but not the file, and each new registration first evicts those of closed files.
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,15 +1,15 @@
 //! io_uring: one entry for the write, one for the sync; in a mode of its own, over registered buffers and files, or
 //! with the sync linked to its write.
 //!
-//! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests; [`super::queue`] keeps them and their buffers for
-//! as long as the kernel has an entry of theirs.
+//! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests; [`super::queue`] keeps them and their
+//! buffers for as long as the kernel has an entry of theirs.
 //!
-//! An engine is `Send`, and the thread that leads a commit uses it, so submitting and waiting happen on changing threads. Hence the setup
-//! flags: not `SINGLE_ISSUER`, which binds the ring to the task that submits first (any other one gets `EEXIST`), and so not
-//! `DEFER_TASKRUN`, which needs it and would make completions wait for that one task. No registered ring descriptor either: it belongs to
-//! a thread. `COOP_TASKRUN` is right: it only avoids the interrupt that makes a task in user space run its completions at once; ours runs
-//! them when it enters the kernel to wait. If the submitter is another thread, the kernel wakes it if it sleeps; if it runs, it handles
-//! them at its next entry to the kernel or timer tick.
+//! An engine is `Send`, and the thread that leads a commit uses it, so submitting and waiting happen on changing threads. Hence
+//! the setup flags: not `SINGLE_ISSUER`, which binds the ring to the task that submits first (any other one gets `EEXIST`), and
+//! so not `DEFER_TASKRUN`, which needs it and would make completions wait for that one task. No registered ring descriptor
+//! either: it belongs to a thread. `COOP_TASKRUN` is right: it only avoids the interrupt that makes a task in user space run its
+//! completions at once; ours runs them when it enters the kernel to wait. If the submitter is another thread, the kernel wakes it
+//! if it sleeps; if it runs, it handles them at its next entry to the kernel or timer tick.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -91,8 +91,8 @@ struct Slot {
     used: Used,
 }
 
-/// Builds an entry on the registered file if there is one, else on the descriptor. A macro, since the two have different types under a
-/// sealed trait.
+/// Builds an entry on the registered file if there is one, else on the descriptor. A macro, since the two have different types
+/// under a sealed trait.
 macro_rules! on_file {
     ($used:expr, $progress:expr, $file:ident => $entry:expr) => {
         match $used.file {
@@ -160,9 +160,9 @@ impl Ring {
             },
         }
         if !self.ring.submission().is_empty() {
-            // Submitted in part (the kernel had no memory for the next request). A link does not span two submissions: if a write was
-            // the last one submitted, its sync would run by itself, and too early. Rather than find out which one it was, this
-            // believes no linked sync that is in flight now.
+            // Submitted in part (the kernel had no memory for the next request). A link does not span two submissions: if a write
+            // was the last one submitted, its sync would run by itself, and too early. Rather than find out which one it was,
+            // this believes no linked sync that is in flight now.
             for slot in &mut self.slots {
                 slot.is_doubtful |= slot.is_linked;
             }
@@ -226,9 +226,9 @@ impl Slot {
         Outcome::Linked { write: first, sync }
     }
 
-    /// If the submitter of an entry has ended before the kernel could continue with it (the sync after a write, a direct write that needs a
-    /// worker), the kernel answers `EFAULT` or `ECANCELED` without having run it. Our memory is valid, so `EFAULT` for a submission of
-    /// another thread means just that; the next attempt is this thread's own.
+    /// If the submitter of an entry has ended before the kernel could continue with it (the sync after a write, a direct write
+    /// that needs a worker), the kernel answers `EFAULT` or `ECANCELED` without having run it. Our memory is valid, so `EFAULT`
+    /// for a submission of another thread means just that; the next attempt is this thread's own.
     fn judge(&self, answer: Option<io::Result<usize>>) -> io::Result<usize> {
         let answer = answer
             .unwrap_or_else(|| Err(io::Error::other("the ring answered one entry twice, another never")));
@@ -299,8 +299,8 @@ impl Kernel for Ring {
 }
 
 impl Drop for Ring {
-    /// The kernel destroys a ring some time *after* its descriptor is closed; until then its registered files stay open, and an unmount
-    /// right after that would fail. Unregistering takes effect now. A failure changes nothing else.
+    /// The kernel destroys a ring some time *after* its descriptor is closed; until then its registered files stay open, and an
+    /// unmount right after that would fail. Unregistering takes effect now. A failure changes nothing else.
     fn drop(&mut self) {
         if self.registered.is_some() {
             let _ = self.ring.submitter().unregister_buffers();

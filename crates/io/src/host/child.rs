@@ -40,9 +40,9 @@ impl ForkedChild {
     }
 }
 
-/// Runs `work` in a forked child, which has only this thread, and every lock in the state at the fork. The child ends with the result as
-/// its exit code; 255 if `work` panicked. `work` has copies of everything. A child that takes another thread's lock hangs: this is for
-/// tests.
+/// Runs `work` in a forked child, which has only this thread, and every lock in the state at the fork. The child ends with the
+/// result as its exit code; 255 if `work` panicked. `work` has copies of everything. A child that takes another thread's lock
+/// hangs: this is for tests.
 ///
 /// # Errors
 /// There is no room for another process.
@@ -69,12 +69,12 @@ pub fn in_forked_child(work: impl FnOnce() -> u8) -> Result<u8> {
     fork_child(work)?.wait()
 }
 
-/// Closes stdin, stdout and stderr, as a daemon does: the next opened files get their numbers. For a separate process of a test, whose
-/// standard library writes to stderr by its number only.
+/// Closes stdin, stdout and stderr, as a daemon does: the next opened files get their numbers. For a separate process of a test,
+/// whose standard library writes to stderr by its number only.
 pub fn close_standard_descriptors() {
     for number in 0..3 {
-        // SAFETY: no memory is passed. No value owns the three: the standard library uses their numbers, and expects that they may be
-        // closed.
+        // SAFETY: no memory is passed. No value owns the three: the standard library uses their numbers, and expects that they
+        // may be closed.
         unsafe { libc::close(number) };
     }
 }

@@ -19,8 +19,8 @@ struct Range {
     least: u64,
 }
 
-/// Syncs the file system of `directory`, since blocks of deleted files may be free only then, and discards all its free blocks. Returns the
-/// number of bytes that the kernel reports; some file systems leave out what they discarded before.
+/// Syncs the file system of `directory`, since blocks of deleted files may be free only then, and discards all its free blocks.
+/// Returns the number of bytes that the kernel reports; some file systems leave out what they discarded before.
 ///
 /// # Errors
 /// `EPERM` without root, `EOPNOTSUPP` if the file system or the device has no discard.

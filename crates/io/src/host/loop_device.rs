@@ -1,10 +1,10 @@
 //! Loop devices: a file that looks like a disk.
 //!
-//! *Owns*: `/dev/loop-control` and the loop devices that it attached. *May not touch*: a loop device that another program attached, unless
-//! a sweep names it.
+//! *Owns*: `/dev/loop-control` and the loop devices that it attached. *May not touch*: a loop device that another program
+//! attached, unless a sweep names it.
 //!
-//! A Linux loop device reports a write-back cache and no FUA, and serves a flush with an fsync of its file. Its file has to be fully
-//! written first: a sparse file pays for its allocation in the first writes.
+//! A Linux loop device reports a write-back cache and no FUA, and serves a flush with an fsync of its file. Its file has to be
+//! fully written first: a sparse file pays for its allocation in the first writes.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -222,7 +222,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Whether another program was faster: the device is attached (EBUSY), or still being detached, which `GET_FREE` does not notice (ENXIO).
+/// Whether another program was faster: the device is attached (EBUSY), or still being detached, which `GET_FREE` does not notice
+/// (ENXIO).
 fn is_taken(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO))
 }

@@ -13,7 +13,8 @@ const LOOKED_AWAY: &str = "cannot check mount status";
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs a tool on a device, with these arguments before it; repeats that for some seconds while another program's device makes it fail.
+/// Runs a tool on a device, with these arguments before it; repeats that for some seconds while another program's device makes it
+/// fail.
 ///
 /// # Errors
 /// The tool could not be run. The caller judges its result.

@@ -30,8 +30,8 @@ impl Owner {
 
     /// Whether the process lives, as far as this pid namespace can see.
     ///
-    /// A sweep in another container may take a living owner for dead. That does no harm: the kernel refuses to remove a trace instance
-    /// with open files, and to unmount a file system in use.
+    /// A sweep in another container may take a living owner for dead. That does no harm: the kernel refuses to remove a trace
+    /// instance with open files, and to unmount a file system in use.
     pub(super) fn is_alive(self) -> bool {
         match started_ticks(self.pid) {
             Some(ticks) => ticks == self.started_ticks || self.started_ticks == 0,

@@ -1,7 +1,7 @@
 //! One page of the kernel's trace ring buffer, as `trace_pipe_raw` gives it.
 //!
-//! *Owns*: the page header (as described by `events/header_page`), the event headers, their times. *May not touch*: files, and what an
-//! event's bytes mean. Everything in a page is checked: reading a damaged page ends early and reports that.
+//! *Owns*: the page header (as described by `events/header_page`), the event headers, their times. *May not touch*: files, and
+//! what an event's bytes mean. Everything in a page is checked: reading a damaged page ends early and reports that.
 
 use std::ops::Range;
 

@@ -1,12 +1,12 @@
 //! A FUSE mount whose server is this process: aborted when the process is killed.
 //!
-//! *Owns*: a child process that waits for a kill of this process, and the thread that made it. *May not touch*: the mount while this
-//! process lives.
+//! *Owns*: a child process that waits for a kill of this process, and the thread that made it. *May not touch*: the mount while
+//! this process lives.
 //!
-//! The kernel closes the descriptors of a killed process after its last thread has ended. A thread that waits for a disk which the process
-//! itself serves ends when the disk answers, and the disk fails its requests when the descriptor of `/dev/fuse` is closed: each waits
-//! for the other, forever. Every process that uses the loop device waits with them. A thread that waits for nothing ends at once,
-//! and `PR_SET_PDEATHSIG` notifies its child.
+//! The kernel closes the descriptors of a killed process after its last thread has ended. A thread that waits for a disk which
+//! the process itself serves ends when the disk answers, and the disk fails its requests when the descriptor of `/dev/fuse` is
+//! closed: each waits for the other, forever. Every process that uses the loop device waits with them. A thread that waits for
+//! nothing ends at once, and `PR_SET_PDEATHSIG` notifies its child.
 
 use std::ffi::CString;
 use std::io;

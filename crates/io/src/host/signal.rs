@@ -1,8 +1,8 @@
 //! Stopping, waking and killing processes that a lab has started.
 //!
-//! *Owns*: three signals to one process or to one group, and whether a child has ended. *May not touch*: other processes, as far as numbers
-//! can show: 0 and 1, which mean our own group and all processes, are refused. The caller has not waited for the child yet, so its
-//! number belongs to no other process.
+//! *Owns*: three signals to one process or to one group, and whether a child has ended. *May not touch*: other processes, as far
+//! as numbers can show: 0 and 1, which mean our own group and all processes, are refused. The caller has not waited for the child
+//! yet, so its number belongs to no other process.
 
 use std::path::{Path, PathBuf};
 

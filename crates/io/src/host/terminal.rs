@@ -8,8 +8,8 @@ use std::io;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
-/// A terminal in raw mode (it echoes nothing and changes no byte): the end from which the shown bytes are read, and the end to which a
-/// program writes.
+/// A terminal in raw mode (it echoes nothing and changes no byte): the end from which the shown bytes are read, and the end to
+/// which a program writes.
 ///
 /// # Errors
 /// What the kernel answers.

@@ -216,8 +216,8 @@ fn open_pipe(instance: &Instance, cpu: &str) -> Result<File> {
     })
 }
 
-/// The events that are lost, or still in the buffers, by the kernel's own counters: a trace whose end is missing would show commits without
-/// writes.
+/// The events that are lost, or still in the buffers, by the kernel's own counters: a trace whose end is missing would show
+/// commits without writes.
 fn lost_by_kernel(instance: &Instance, cpus: &[String]) -> Result<u64> {
     let mut lost = 0u64;
     for cpu in cpus {
@@ -269,8 +269,8 @@ impl Reader {
 
     /// Reads all full pages of all buffers and the page after them. Returns whether there was anything.
     ///
-    /// It does not read the page that is being written again and again: under load that would be one `read` for every few events, on a
-    /// CPU that the measured program needs.
+    /// It does not read the page that is being written again and again: under load that would be one `read` for every few events,
+    /// on a CPU that the measured program needs.
     fn round(&mut self) -> Result<bool> {
         self.decoder.next_round();
         let mut found = false;

@@ -1,7 +1,7 @@
 //! Decodes an event's bytes into a [`TraceEvent`]: which events are traced, their fields, and which events are ours.
 //!
-//! *Owns*: the table of events. *May not touch*: tracefs; it gets the text of the format files. It reads /proc and sysfs only to tell our
-//! own threads and the btrfs of our devices from others.
+//! *Owns*: the table of events. *May not touch*: tracefs; it gets the text of the format files. It reads /proc and sysfs only to
+//! tell our own threads and the btrfs of our devices from others.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

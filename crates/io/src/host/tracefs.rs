@@ -245,8 +245,8 @@ pub fn can_trace() -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Removes the trace instances and private mounts of tracefs that killed processes left. Returns sentences about what it removed, and what
-/// it could not remove.
+/// Removes the trace instances and private mounts of tracefs that killed processes left. Returns sentences about what it removed,
+/// and what it could not remove.
 pub fn sweep_trace_instances() -> Vec<String> {
     let mut words = Vec::new();
     let mut roots: Vec<PathBuf> = Vec::new();

@@ -3,8 +3,8 @@
 //! *Owns*: directories named `.inkstone-lab-<pid>-<n>`, what is mounted below them and the loop devices whose
 //! files are in them. *May not touch*: such a directory whose lock is held, and anything outside of them.
 //!
-//! The kernel releases the lock of a killed lab, however it was killed. So the lock shows whether the lab lives, not the pid in the name:
-//! pids are used again, and mean nothing in another container.
+//! The kernel releases the lock of a killed lab, however it was killed. So the lock shows whether the lab lives, not the pid in
+//! the name: pids are used again, and mean nothing in another container.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -179,8 +179,8 @@ fn keep_first(first: &mut Option<Error>, error: Error) {
     first.get_or_insert(error);
 }
 
-/// Removes what killed labs left: work directories in `parent`, and, anywhere, those with a mount below or with the file of a loop device.
-/// Returns sentences about what was done, and what could not be done and why.
+/// Removes what killed labs left: work directories in `parent`, and, anywhere, those with a mount below or with the file of a
+/// loop device. Returns sentences about what was done, and what could not be done and why.
 ///
 /// A directory whose lock is held belongs to a living lab and is skipped. Without root it removes what this user may remove.
 ///
@@ -235,7 +235,8 @@ fn sweep_one(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     }
 }
 
-/// The directory is gone, but a loop device still has a deleted file of it. There is no lock any more, so only here the pid decides.
+/// The directory is gone, but a loop device still has a deleted file of it. There is no lock any more, so only here the pid
+/// decides.
 fn sweep_deleted(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     let pid = dir.file_name().and_then(is_ours);
     if pid.is_none_or(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(true)) {
