@@ -1,7 +1,7 @@
 //! Reads a segment group by group, without I/O: a state machine that says which bytes it needs next.
 //!
-//! *Owns*: every check that a group and a frame must pass, their order, and the facts of the first failed check. *May not touch*: what
-//! the facts mean (`verdict`), later bytes (`scan`).
+//! *Owns*: every check that a group and a frame must pass, their order, and the facts of the first failed check. *May not touch*:
+//! what the facts mean (`verdict`), later bytes (`scan`).
 //!
 //! Frames are returned one by one, before the end of their group is read. A caller that does not know the end of the log (recovery)
 //! counts a group only at [`Step::GroupEnd`], as [`Decoder::tail`] does.
@@ -166,7 +166,8 @@ impl Decoder {
         }
     }
 
-    /// Reads no further than byte `end`, which the header of the next segment names. A frame ends there, but not necessarily a group.
+    /// Reads no further than byte `end`, which the header of the next segment names. A frame ends there, but not necessarily a
+    /// group.
     #[must_use]
     pub fn with_end(mut self, end: u64) -> Self {
         self.limit = self.limit.min(end);
@@ -199,8 +200,8 @@ impl Decoder {
         Mark { at: self.at, lsn: self.next_lsn, epoch, group_end }
     }
 
-    /// Skips the sums that are proven, from the place on where the proof begins; replaces an earlier proof. Call it whenever the bytes
-    /// in the window change: a proof covers bytes in memory.
+    /// Skips the sums that are proven, from the place on where the proof begins; replaces an earlier proof. Call it whenever the
+    /// bytes in the window change: a proof covers bytes in memory.
     pub fn believe(&mut self, proof: Option<Proof>) {
         self.proof = proof;
         self.proven_to = 0;

@@ -1,8 +1,8 @@
 //! Builds a group in a buffer, frame by frame.
 //!
-//! *Owns*: what is written into the caller's buffer, and that it can be read back. *May not touch*: where the buffer comes from and when
-//! it is written. The encoder does not hold the buffer, so that both can be fields of one struct; each call takes the bytes of the
-//! group from its beginning.
+//! *Owns*: what is written into the caller's buffer, and that it can be read back. *May not touch*: where the buffer comes from
+//! and when it is written. The encoder does not hold the buffer, so that both can be fields of one struct; each call takes the
+//! bytes of the group from its beginning.
 //!
 //! The position and the epoch of the group are known when it begins; length, count and promise when it ends.
 
@@ -201,8 +201,8 @@ impl GroupEncoder {
     /// When it does not fit; then nothing is changed.
     ///
     /// # Panics
-    /// When it is not allowed here: inside a batch, after a seal, an epoch frame that is not the first frame, or one that contradicts
-    /// the group.
+    /// When it is not allowed here: inside a batch, after a seal, an epoch frame that is not the first frame, or one that
+    /// contradicts the group.
     pub fn control(&mut self, group: &mut [u8], control: &Control) -> Result<(), EncodeError> {
         assert!(!self.batch_open, "a control frame inside a batch");
         match control {
@@ -229,8 +229,8 @@ impl GroupEncoder {
         Ok(())
     }
 
-    /// Adds a padding frame, so that the next group starts on a new block. Adds none if the group ends on a block boundary already, or
-    /// if the segment has no room for it: then the next group starts where this one ends.
+    /// Adds a padding frame, so that the next group starts on a new block. Adds none if the group ends on a block boundary
+    /// already, or if the segment has no room for it: then the next group starts where this one ends.
     ///
     /// # Errors
     /// When the buffer has no room for it.

@@ -230,8 +230,8 @@ pub enum Control {
     Promise(PromiseReason),
     /// Records before this LSN are truncated.
     TruncateBefore(Lsn),
-    /// The segment ends here; the header of the segment with this number is durable. Always the last frame of its segment, except for
-    /// padding.
+    /// The segment ends here; the header of the segment with this number is durable. Always the last frame of its segment, except
+    /// for padding.
     Seal(SegmentNumber),
     /// This many zeros.
     Padding(usize),

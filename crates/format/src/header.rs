@@ -1,6 +1,7 @@
 //! The header block of a segment: two copies of one sector, and the classification of a block that should hold them.
 //!
-//! *Owns*: the bytes 0..4096 of a segment. *May not touch*: groups; whether a bad header was left by a crash or is damage (`verdict`).
+//! *Owns*: the bytes 0..4096 of a segment. *May not touch*: groups; whether a bad header was left by a crash or is damage
+//! (`verdict`).
 
 use crate::bytes::{all_zero, array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;

@@ -1,5 +1,5 @@
-//! The constants of the format, and the relations between them. Where versions differ, this is version 1; a [`crate::Version`] knows
-//! the others.
+//! The constants of the format, and the relations between them. Where versions differ, this is version 1; a [`crate::Version`]
+//! knows the others.
 //!
 //! *Owns*: every size and limit; `docs/format.md` has the same table, and a test compares the two. *May not touch*: anything else.
 

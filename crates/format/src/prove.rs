@@ -1,10 +1,11 @@
 //! Checks sums ahead, piece by piece, on other threads than the one that reads.
 //!
-//! *Owns*: which checksums a reader need not check again. *May not touch*: the other checks of a frame; a [`crate::Decoder`] makes all of
-//! them, and checks every sum that is not proven.
+//! *Owns*: which checksums a reader need not check again. *May not touch*: the other checks of a frame; a [`crate::Decoder`]
+//! makes all of them, and checks every sum that is not proven.
 //!
-//! A prover steps from header to header as [`Mark::skim`] does, and checks the sums of payloads too. It belongs to one segment and is
-//! passed from piece to piece. It never reports an error: where it cannot continue its proof ends, and the decoder finds out why.
+//! A prover steps from header to header as [`Mark::skim`] does, and checks the sums of payloads too. It belongs to one segment
+//! and is passed from piece to piece. It never reports an error: where it cannot continue its proof ends, and the decoder finds
+//! out why.
 
 use crate::bytes::all_zero;
 use crate::checksum::crc32c;
@@ -16,8 +17,8 @@ use crate::version::HEADER_BYTES_MOST;
 /// A proof that the sums of all headers and payloads between two places are right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
-    /// Where it begins. It is valid for a decoder at exactly this place: at that byte, before that LSN, in a group of that epoch with
-    /// that end.
+    /// Where it begins. It is valid for a decoder at exactly this place: at that byte, before that LSN, in a group of that epoch
+    /// with that end.
     pub from: Mark,
     /// The byte after the last frame that it covers.
     pub to: u64,
@@ -48,8 +49,8 @@ impl Prover {
         Self { is_unsummed: true, ..self }
     }
 
-    /// Checks the sums of `bytes`, which begin at byte `at` of the segment, where the bytes of the prover before this one ended. No proof
-    /// covers a frame that lies across the two. `None` if nothing could be proven.
+    /// Checks the sums of `bytes`, which begin at byte `at` of the segment, where the bytes of the prover before this one ended.
+    /// No proof covers a frame that lies across the two. `None` if nothing could be proven.
     pub fn prove(&self, bytes: &[u8], at: u64) -> Option<Proof> {
         let walked =
             if self.is_unsummed { self.walk::<false>(bytes, at) } else { self.walk::<true>(bytes, at) };

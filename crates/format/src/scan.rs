@@ -1,7 +1,7 @@
 //! Searches after a stop for groups that promise that something there was durable.
 //!
-//! *Owns*: the search, and the evidence that it finds. *May not touch*: the verdict. It reads only group headers: a header lies in 48
-//! neighbouring bytes and was true when it was built, whatever happened to its frames.
+//! *Owns*: the search, and the evidence that it finds. *May not touch*: the verdict. It reads only group headers: a header lies
+//! in 48 neighbouring bytes and was true when it was built, whatever happened to its frames.
 
 use crate::decode::has_marker;
 use crate::group::{GroupHeader, Identity};
@@ -57,8 +57,8 @@ impl Evidence {
 /// How many bytes are checked for a marker at once.
 const PIECE_BYTES: usize = 512;
 
-/// Whether any aligned word of `piece` begins with a group's marker. Without a branch and without an early end, so that a compiler can
-/// make vector code of it.
+/// Whether any aligned word of `piece` begins with a group's marker. Without a branch and without an early end, so that a
+/// compiler can make vector code of it.
 fn holds_marker(version: Version, piece: &[u8]) -> bool {
     const LOW: u64 = u32::MAX as u64;
     let marker = u64::from(u32::from_le_bytes(version.group_marker()));
@@ -95,8 +95,8 @@ impl ScanAhead {
         Self { identity: *identity, from_epoch: epoch, next: from, to, evidence: Evidence::default() }
     }
 
-    /// The byte at or before which the next window must begin; `None` when the search is over. From there, a window must hold at least
-    /// a group's header.
+    /// The byte at or before which the next window must begin; `None` when the search is over. From there, a window must hold at
+    /// least a group's header.
     pub fn wants(&self) -> Option<u64> {
         (self.next + self.identity.version().group_header_bytes() as u64 <= self.to).then_some(self.next)
     }

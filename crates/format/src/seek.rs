@@ -1,10 +1,11 @@
 //! Finds a record by its LSN from a known place before it, reading only the headers in between.
 //!
-//! *Owns*: the steps from frame to frame, past payloads. *May not touch*: what an unsound step means; a [`crate::Decoder`] finds that out.
+//! *Owns*: the steps from frame to frame, past payloads. *May not touch*: what an unsound step means; a [`crate::Decoder`] finds
+//! that out.
 //!
-//! The checksum of a frame's header covers log, segment, position, epoch and LSN. So a sound header at the place and with the LSN that
-//! the step before named *is* that of the record, even if the group around it was not checked. This is true only for records that are
-//! known to be part of the log; the end of the log cannot be found in this way.
+//! The checksum of a frame's header covers log, segment, position, epoch and LSN. So a sound header at the place and with the LSN
+//! that the step before named *is* that of the record, even if the group around it was not checked. This is true only for records
+//! that are known to be part of the log; the end of the log cannot be found in this way.
 
 use crate::checksum::crc32c;
 use crate::frame::{FrameHeader, Kind};
@@ -85,8 +86,8 @@ impl Mark {
         }
     }
 
-    /// What begins with `bytes`, which begin here. Without `IS_SUMMED` a header is believed unless it is impossible. Always inlined:
-    /// reloading its result from memory took half of the time between two sums.
+    /// What begins with `bytes`, which begin here. Without `IS_SUMMED` a header is believed unless it is impossible. Always
+    /// inlined: reloading its result from memory took half of the time between two sums.
     #[inline(always)]
     pub(crate) fn begins<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Begins {
         if self.at == self.group_end {

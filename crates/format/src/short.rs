@@ -2,15 +2,15 @@
 //!
 //! *Owns*: up to which length this is the fastest way, and the loop. *May not touch*: which bytes are summed; longer runs.
 //!
-//! A log sums two short runs of bytes for each record: the header of its frame, and its payload. The crate `crc32c` sums long runs in
-//! three streams at once. Before it comes to a short run it has checked for long ones and split the bytes by alignment, and it sums the
-//! rest of a word byte by byte. A plain loop over words (Intel, "Fast CRC Computation for iSCSI Polynomial Using CRC32
-//! Instruction", 2011) takes a third to three fifths of that time up to 256 bytes (`cargo run --release -p inkstone-format --example
-//! lengths`).
+//! A log sums two short runs of bytes for each record: the header of its frame, and its payload. The crate `crc32c` sums long
+//! runs in three streams at once. Before it comes to a short run it has checked for long ones and split the bytes by alignment,
+//! and it sums the rest of a word byte by byte. A plain loop over words (Intel, "Fast CRC Computation for iSCSI Polynomial Using
+//! CRC32 Instruction", 2011) takes a third to three fifths of that time up to 256 bytes (`cargo run --release -p inkstone-format
+//! --example lengths`).
 //!
 //! The instruction may run only on a processor that has it, which the compiler cannot check: calling code that uses it is
-//! `unsafe`, and the library makes that one call. `fearless_simd` asks the processor once per process and returns a token that proves
-//! the answer; the function that its `kernel!` makes cannot be called without a token.
+//! `unsafe`, and the library makes that one call. `fearless_simd` asks the processor once per process and returns a token that
+//! proves the answer; the function that its `kernel!` makes cannot be called without a token.
 
 use core::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
 

@@ -1,7 +1,7 @@
 //! Judges a whole log in memory: the order in which the parts of recovery work together.
 //!
-//! *Owns*: that order, which `docs/format.md` describes under "Recovery". *May not touch*: files. The tests of the parts use it; a log
-//! that recovers a directory does the same with reads in between.
+//! *Owns*: that order, which `docs/format.md` describes under "Recovery". *May not touch*: files. The tests of the parts use it;
+//! a log that recovers a directory does the same with reads in between.
 
 use alloc::vec::Vec;
 

@@ -1,8 +1,8 @@
 //! The meaning of the facts of a stop: the tables of recovery.
 //!
-//! *Owns*: the tables. *May not touch*: bytes. The tables are data; a test walks every combination of facts and shows that exactly one
-//! row fits each. `End` and `Torn` lead to the same action, so safety never depends on telling them apart; `Corrupt` leaves the files
-//! unchanged.
+//! *Owns*: the tables. *May not touch*: bytes. The tables are data; a test walks every combination of facts and shows that
+//! exactly one row fits each. `End` and `Torn` lead to the same action, so safety never depends on telling them apart; `Corrupt`
+//! leaves the files unchanged.
 
 use core::fmt;
 

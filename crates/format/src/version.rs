@@ -1,7 +1,7 @@
 //! The versions of the format that this code knows, and how their bytes differ.
 //!
-//! *Owns*: which versions there are, and the place of every byte that differs between them. *May not touch*: what the bytes mean; that is
-//! the same in all versions so far.
+//! *Owns*: which versions there are, and the place of every byte that differs between them. *May not touch*: what the bytes mean;
+//! that is the same in all versions so far.
 //!
 //! The header of a segment names the version of everything after it ([`crate::SegmentHeader::version`]). The version is part of the
 //! [`crate::Identity`] with which every group and frame is read and written, so no other code has to ask for it.
@@ -69,8 +69,8 @@ impl Version {
         }
     }
 
-    /// The size of a frame with a payload of `payload_bytes`: header, payload, zeros up to a multiple of 8. For a payload that is too
-    /// large for a frame ([`crate::limits::RECORD_BYTES_MAX`]) the result is larger than any frame.
+    /// The size of a frame with a payload of `payload_bytes`: header, payload, zeros up to a multiple of 8. For a payload that is
+    /// too large for a frame ([`crate::limits::RECORD_BYTES_MAX`]) the result is larger than any frame.
     #[inline]
     pub const fn frame_bytes(self, payload_bytes: usize) -> usize {
         const ALIGN: usize = crate::limits::ALIGN;
@@ -87,8 +87,8 @@ impl Version {
         }
     }
 
-    /// The first bytes of the sums of groups and frames. They differ between versions, so that bytes of one version never pass for bytes
-    /// of another.
+    /// The first bytes of the sums of groups and frames. They differ between versions, so that bytes of one version never pass
+    /// for bytes of another.
     pub(crate) const fn tags(self) -> [&'static [u8; 8]; 2] {
         match self {
             Self::One => [b"IK1GROUP", b"IK1FRAME"],

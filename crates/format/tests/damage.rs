@@ -232,7 +232,7 @@ fn groups_behind_a_hole_never_come_back() {
     assert_eq!(shown, before.live());
 }
 
-/// Damage to a group without records, the last record's group behind it: only the promised byte tells.
+/// Damage to a group without records, with the last record's group after it: only the promised byte shows it.
 #[test]
 fn a_damaged_control_group_hides_nothing() {
     let mut writer = Writer::create(log_id(2));
@@ -404,7 +404,7 @@ fn segments_are_linked() {
     files[1].bytes[end - 100] ^= 1;
     let (found, shown) = survey_of(&files);
     assert_eq!((found.verdict, shown.len()), (Verdict::Corrupt(Reason::Damaged), 1));
-    // What is given up may be gone.
+    // Truncated records may be gone.
     writer.truncate_before(Lsn::new(4));
     let kept: Vec<_> = writer.files.iter().filter(|file| file.number >= segment(4)).cloned().collect();
     let (found, shown) = survey_of(&kept);
@@ -470,7 +470,7 @@ fn every_flipped_bit_of_a_sealed_segment() {
         assert_eq!(matches!(found.verdict, Verdict::Corrupt(_)), bit / 8 < end, "bit {bit}: {found:?}");
         assert!(writer.live().starts_with(&shown));
         let (found, shown) = survey_of(&files[..1]);
-        // Without the next segment a broken seal cannot tell that there was one; a whole one does.
+        // Without the next segment a broken seal does not show that there was one; a whole seal does.
         assert!(found.row != "S1" && writer.live().starts_with(&shown), "bit {bit}: {found:?}");
         files[0].bytes[byte] ^= mask;
     }

@@ -1,6 +1,6 @@
-//! Sums taken ahead, piece by piece: who believes them sees what it would have seen without them, whatever the bytes are.
+//! Sums that are checked ahead, piece by piece: a decoder that believes the proofs sees the same as without them, whatever the bytes.
 //!
-//! *Owns*: `Prover`, and `Decoder::believe`. *May not touch*: threads; how pieces are read is the log's.
+//! *Owns*: `Prover`, and `Decoder::believe`. *May not touch*: threads; the log decides how pieces are read.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -11,7 +11,7 @@ use support::{SEGMENT_BYTES, Writer, full_segment};
 
 const FIRST: u64 = limits::HEADER_BYTES as u64;
 
-/// What a reader is told, payloads included.
+/// What a reader sees, payloads included.
 #[derive(Debug, PartialEq)]
 struct Read {
     frames: Vec<(u64, u64, Kind, Vec<u8>)>,

@@ -46,7 +46,7 @@ fn base(random: &mut fastrand::Rng) -> Vec<File> {
                 let group = *random.choice(&writer.groups[..]).unwrap();
                 let live = writer.first_live.before().unwrap();
                 let last = group.next_lsn.before().unwrap();
-                // Only a cut into the segment in use: the older ones may have been cut off before.
+                // Only a cut into the segment in use: older ones may have been truncated before.
                 if group.segment == writer.header.number && last > live && last >= writer.header.first_lsn {
                     writer.cut(last, Position { segment: group.segment, byte: group.end });
                 }
@@ -73,8 +73,8 @@ fn base(random: &mut fastrand::Rng) -> Vec<File> {
     writer.files
 }
 
-/// A group that did not arrive before one that did (T1); then the same with the hole filled by the next opening, so that
-/// the old group stands where the next one should (E3); then a segment that is full to its last byte (E1).
+/// A group that was not written before one that was (T1); then the same with the hole filled by the next opening, so that the old group
+/// is where the next one should be (E3); then a segment that is full to its last byte (E1).
 fn corners() -> [Vec<File>; 4] {
     let mut writer = Writer::create(log_id(1));
     writer.append(&[vec![1; 100]]);

@@ -1,6 +1,6 @@
-//! A child made by fork alone, and a process without standard descriptors, for tests of what must hold in one.
+//! A child made by `fork` alone, and a process without standard descriptors, for tests of what must hold in one.
 //!
-//! *Owns*: making it, waiting for it, closing the three; giving up root. *May not touch*: what it does.
+//! *Owns*: making it, waiting for it, closing the three descriptors; giving up root. *May not touch*: what it does.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use inkstone_io::{Error, Result};
 
 /// A forked child that was not waited for.
 #[derive(Debug)]
-#[must_use = "a child that nobody waits for stays a zombie"]
+#[must_use = "a child that is not waited for stays a zombie"]
 pub struct ForkedChild {
     process: libc::pid_t,
 }
@@ -20,10 +20,10 @@ impl ForkedChild {
         self.process.unsigned_abs()
     }
 
-    /// Waits for its end, and gives its exit code.
+    /// Waits for its end, and returns its exit code.
     ///
     /// # Errors
-    /// It was ended by a signal.
+    /// A signal ended it.
     pub fn wait(self) -> Result<u8> {
         let place = Path::new("a child");
         let mut status = 0;
@@ -40,15 +40,15 @@ impl ForkedChild {
     }
 }
 
-/// Runs `work` in a forked child, which has this thread alone and every lock in the state it had, and ends with its answer as the
-/// exit code; 255 when `work` panicked. What `work` takes or drops is the child's copy. A child that takes another thread's lock hangs: it is
-/// for tests.
+/// Runs `work` in a forked child, which has only this thread, and every lock in the state at the fork. The child ends with the
+/// result as its exit code; 255 if `work` panicked. `work` has copies of everything. A child that takes another thread's lock
+/// hangs: this is for tests.
 ///
 /// # Errors
 /// There is no room for another process.
 pub fn fork_child(work: impl FnOnce() -> u8) -> Result<ForkedChild> {
     // SAFETY: the child runs `work` on a copy of this thread's stack and leaves by `_exit`, never returning into the
-    // parent's code; what other threads held is as unreachable to it as to a thread that waits for ever.
+    // parent's code; locks that other threads held stay locked for it, as if those threads had stopped forever.
     let process = unsafe { libc::fork() };
     if process == 0 {
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(255);
@@ -69,12 +69,12 @@ pub fn in_forked_child(work: impl FnOnce() -> u8) -> Result<u8> {
     fork_child(work)?.wait()
 }
 
-/// Closes stdin, stdout and stderr, as a daemon does: who opens something next gets their numbers. For a process of a test's own,
+/// Closes stdin, stdout and stderr, as a daemon does: the next opened files get their numbers. For a separate process of a test,
 /// whose standard library writes to stderr by its number only.
 pub fn close_standard_descriptors() {
     for number in 0..3 {
-        // SAFETY: no memory is passed. Nobody here owns the three: the standard library uses their numbers, and takes it that
-        // nobody may be there.
+        // SAFETY: no memory is passed. No value owns the three: the standard library uses their numbers, and expects that they
+        // may be closed.
         unsafe { libc::close(number) };
     }
 }
@@ -82,10 +82,10 @@ pub fn close_standard_descriptors() {
 /// The user and group that have no rights, on every Linux.
 const NOBODY: libc::c_uint = 65534;
 
-/// Makes this process nobody's, for good, as daemons do that are started by root.
+/// Makes this process that of the user `nobody`, for good, as daemons do that root has started.
 ///
 /// # Errors
-/// It is not root's.
+/// It does not run as root.
 pub fn give_up_root() -> Result<()> {
     // SAFETY: no memory is passed to any of the three; the C library has all threads make the change.
     let answers =
@@ -93,10 +93,10 @@ pub fn give_up_root() -> Result<()> {
     given_up(answers.iter().all(|answer| *answer == 0))
 }
 
-/// Makes the calling thread nobody's, for good, and no other.
+/// Makes only the calling thread that of the user `nobody`, for good.
 ///
 /// # Errors
-/// It is not root's.
+/// It does not run as root.
 pub fn give_up_root_on_this_thread() -> Result<()> {
     // SAFETY: no memory is passed. By the system call itself, which is about one thread.
     let answer = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };

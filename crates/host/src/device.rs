@@ -54,7 +54,7 @@ pub struct BlockStat {
 }
 
 impl BlockStat {
-    /// What happened between `before` and this one. `in_flight` stays as it is now.
+    /// The difference between `before` and this one. `in_flight` keeps its present value.
     #[must_use]
     pub fn since(&self, before: &BlockStat) -> BlockStat {
         let newer = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
@@ -159,7 +159,7 @@ pub fn own_threads() -> Vec<u32> {
 
 /// Asks the kernel to drop a file's pages from its cache, so that the next read comes from the device.
 ///
-/// Only *clean* pages go: sync the file first. Pages that somebody has mapped or locked stay too.
+/// Only *clean* pages go: sync the file first. Pages that a process has mapped or locked stay too.
 ///
 /// # Errors
 /// The file cannot have cached pages (a pipe).

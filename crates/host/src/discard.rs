@@ -1,4 +1,4 @@
-//! Giving a file system's free blocks back to the device below it (`FITRIM`).
+//! Discards a file system's free blocks on the device below it (`FITRIM`).
 //!
 //! *Owns*: that request. *May not touch*: blocks that a file has; the kernel leaves those alone.
 
@@ -19,11 +19,11 @@ struct Range {
     least: u64,
 }
 
-/// Discards all free blocks of the file system that `directory` is in, after all of it was synced: what a file gave back may be free
-/// only then. Gives the bytes that the kernel says it discarded; some file systems leave out what they discarded before.
+/// Syncs the file system of `directory`, since blocks of deleted files may be free only then, and discards all its free blocks.
+/// Returns the number of bytes that the kernel reports; some file systems leave out what they discarded before.
 ///
 /// # Errors
-/// `EPERM` without root, `EOPNOTSUPP` where the file system or the device has no discard.
+/// `EPERM` without root, `EOPNOTSUPP` if the file system or the device has no discard.
 pub fn trim_free_space(directory: &Path) -> Result<u64> {
     let failed = |operation, error| Error::new(operation, directory, error);
     let handle = std::fs::File::open(directory).map_err(|error| failed("open", error))?;

@@ -52,7 +52,7 @@ impl Disk<'_> {
         Ok(bytes)
     }
 
-    /// The error of a device that does not hold what it should.
+    /// The error of a device without the expected contents.
     pub(super) fn invalid(&self, offset: u64, what: impl Into<String>) -> Error {
         let what = io::Error::new(io::ErrorKind::InvalidData, what.into());
         Error::new("read a file system's layout", self.path, what).at(offset)
@@ -64,7 +64,7 @@ impl Disk<'_> {
     }
 }
 
-/// `N` bytes of `bytes` at `offset`; zeros where there are none, which no check after it takes for good.
+/// `N` bytes of `bytes` at `offset`; zeros where there are none, which every later check refuses.
 pub(super) fn piece<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     bytes.get(offset..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
 }

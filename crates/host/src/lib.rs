@@ -1,10 +1,10 @@
-//! The host under a lab: loop devices, mounts, work directories, block devices' counters, the kernel's
-//! own trace of what reaches them, and signals to processes that a lab has started.
+//! The host under a lab: loop devices, mounts, work directories, counters of block devices, the kernel's trace of their requests,
+//! and signals to processes that a lab has started.
 //!
-//! *Owns*: all that a lab makes on a machine and must not leave behind. Each of [`LoopDevice`], [`Mount`],
-//! [`WorkDir`] and [`BlockTrace`] takes back what it made when dropped, and what a killed process left is
-//! found again by name and lock: [`sweep`], [`sweep_trace_instances`]. *May not touch*: anything made by
-//! others, and the log: it knows files, devices and sectors.
+//! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`], [`Mount`], [`WorkDir`] and
+//! [`BlockTrace`] remove what they made when they are dropped. What a killed process left is found again by name and lock:
+//! [`sweep`], [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and the log: it knows files, devices
+//! and sectors.
 //!
 //! Most of it needs root. What does not: [`block_stat`], [`monotonic_ns`], [`mount_points`], [`WorkDir`],
 //! [`loops_backed_under`], [`raw_terminal`].

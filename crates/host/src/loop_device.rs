@@ -1,11 +1,10 @@
 //! Loop devices: a file that looks like a disk.
 //!
-//! *Owns*: `/dev/loop-control` and the loop devices that it attached. *May not touch*: a loop device that
-//! somebody else attached, unless a sweep names it.
+//! *Owns*: `/dev/loop-control` and the loop devices that it attached. *May not touch*: a loop device that another program
+//! attached, unless a sweep names it.
 //!
-//! A loop device of Linux says that it has a write-back cache and no FUA, and serves a flush with an fsync of
-//! its file. A file behind it has to be fully written first: a sparse one pays for its allocation in the
-//! first writes.
+//! A Linux loop device reports a write-back cache and no FUA, and serves a flush with an fsync of its file. Its file has to be
+//! fully written first: a sparse file pays for its allocation in the first writes.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -30,9 +29,9 @@ const LOOP_CLR_FD: u32 = 0x4C01;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
-/// Others take free devices too; so often the next free one may be gone again.
+/// Other programs take free devices too: how often the next free one may be gone again.
 const ATTEMPTS: u32 = 64;
-/// What to wait before taking the next one.
+/// The pause before taking the next one.
 const RETRY_AFTER: Duration = Duration::from_millis(2);
 /// How long a detached device may stay busy: udev opens each new one for a moment.
 const DETACHES_IN: Duration = Duration::from_secs(2);
@@ -204,7 +203,7 @@ impl LoopDevice {
     /// Detaches it and waits until it is free.
     ///
     /// # Errors
-    /// Somebody still uses it: it is mounted or open elsewhere. It then goes with its last user.
+    /// It is still in use: mounted, or open in another process. Then the kernel detaches it after its last use.
     pub fn detach(mut self) -> Result<()> {
         self.release()
     }
@@ -223,7 +222,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Somebody else was faster: attached (EBUSY), or still being detached, which `GET_FREE` does not see
+/// Whether another program was faster: the device is attached (EBUSY), or still being detached, which `GET_FREE` does not notice
 /// (ENXIO).
 fn is_taken(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO))
@@ -301,12 +300,12 @@ fn detach(path: &Path, file: File, place: &Path, backing: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Detaches a loop device of somebody who is dead, if it still has that file.
+/// Detaches a loop device of a dead process, if it still has that file.
 pub(super) fn detach_by_path(path: &Path, backing: &Path) -> Result<()> {
     let Some(name) = path.file_name() else { return Err(Error::invalid("detach", path, "it is not a loop device")) };
     let place = Path::new("/sys/block").join(name).join("loop/backing_file");
     let file = retry(|| File::open(path)).map_err(|error| Error::new("open", path, error))?;
-    // Opened first and looked at then: an open device is not attached to another file.
+    // Opened first and checked then: an open device is not attached to another file.
     match read_backing(&place) {
         Ok(now) if now == backing => detach(path, file, &place, backing),
         _ => Ok(()),
@@ -321,7 +320,7 @@ fn read_backing(place: &Path) -> io::Result<PathBuf> {
     Ok(PathBuf::from(OsString::from_vec(bytes)))
 }
 
-/// The path without the mark that the kernel puts behind a deleted file's.
+/// The path without the mark that the kernel appends to the path of a deleted file.
 pub(super) fn without_deleted(path: &Path) -> &Path {
     let bytes = path.as_os_str().as_bytes();
     Path::new(std::ffi::OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)))

@@ -76,7 +76,7 @@ impl Mount {
         &self.target
     }
 
-    /// Unmounts it, and waits a few seconds for those who still use it.
+    /// Unmounts it, and waits a few seconds while it is still in use.
     ///
     /// If it stays busy it is *detached*: it disappears from the directory tree at once, so that nothing is
     /// left there, and from its device when the last file in it is closed. This is an error all the same,
@@ -110,7 +110,7 @@ impl Drop for Mount {
     }
 }
 
-/// Unmounts the uppermost mount at `target`, and waits for so long until nobody uses it; never by force, never detached.
+/// Unmounts the uppermost mount at `target`, and waits up to `patience` while it is in use; never by force, never detached.
 ///
 /// # Errors
 /// It is still busy, or what the kernel answers.
@@ -127,7 +127,7 @@ pub fn unmount(target: &Path, patience: Duration) -> Result<()> {
     }
 }
 
-/// Takes the uppermost mount at `target` out of the directory tree; it ends when its last user lets go.
+/// Takes the uppermost mount at `target` out of the directory tree; it ends after its last use.
 pub(super) fn detach(target: &Path) -> Result<()> {
     let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
     retry(|| Ok(rustix::mount::unmount(target, flags)?)).map_err(|error| Error::new("unmount", target, error))

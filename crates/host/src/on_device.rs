@@ -1,4 +1,4 @@
-//! Running a tool (mkfs, fsck) on a device, beside others who attach and mount devices.
+//! Runs a tool (mkfs, fsck) on a device, while other programs attach and mount devices.
 //!
 //! *Owns*: when it is run again. *May not touch*: which tool, and what a failure means.
 
@@ -8,15 +8,16 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-/// What mkfs.btrfs says when a device that was mounted has gone while it looked: it asks where the file of each is.
+/// The message of mkfs.btrfs if a mounted device vanishes while it checks them all.
 const LOOKED_AWAY: &str = "cannot check mount status";
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs a tool on a device, with these arguments before it; again, for some seconds, while it stumbles over somebody else's device.
+/// Runs a tool on a device, with these arguments before it; repeats that for some seconds while another program's device makes it
+/// fail.
 ///
 /// # Errors
-/// It could not be run. What it answers is the caller's to judge.
+/// The tool could not be run. The caller judges its result.
 pub fn run_on_device(program: &Path, arguments: &[&str], device: &Path) -> io::Result<Output> {
     let run = || Command::new(program).args(arguments).arg(device).output();
     again(run, || thread::sleep(PAUSE))

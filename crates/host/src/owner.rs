@@ -1,4 +1,4 @@
-//! Who made a thing that outlives its maker: a process id that cannot be mistaken for a later process's.
+//! The maker of a thing that may outlive it: a process id that cannot be mistaken for that of a later process.
 //!
 //! *Owns*: pid plus start time, as part of a name, and whether that process still lives. *May not touch*:
 //! processes.
@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fs;
 
-/// A process, told apart from every other that gets the same id after it.
+/// A process, distinguished from every later one with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Owner {
     pid: u32,
@@ -21,7 +21,7 @@ impl Owner {
         Owner { pid, started_ticks: started_ticks(pid).unwrap_or(0) }
     }
 
-    /// Reads `<pid>-<starttime>` at the start of `text` and gives back what follows it.
+    /// Reads `<pid>-<starttime>` at the start of `text` and returns what follows it.
     pub(super) fn parse(text: &str) -> Option<(Owner, &str)> {
         let (pid, rest) = number(text)?;
         let (started_ticks, rest) = number(rest.strip_prefix('-')?)?;
@@ -30,13 +30,12 @@ impl Owner {
 
     /// Whether the process lives, as far as this pid namespace can see.
     ///
-    /// A sweeper in another container may take a living owner for dead. What it removes is safe from that by
-    /// itself: the kernel refuses to remove a trace instance with open files, and to unmount a file system in
-    /// use.
+    /// A sweep in another container may take a living owner for dead. That does no harm: the kernel refuses to remove a trace
+    /// instance with open files, and to unmount a file system in use.
     pub(super) fn is_alive(self) -> bool {
         match started_ticks(self.pid) {
             Some(ticks) => ticks == self.started_ticks || self.started_ticks == 0,
-            // No such process, or no /proc at all: then nobody can be called dead.
+            // No such process, or no /proc at all: without /proc no process counts as dead.
             None => !fs::exists("/proc/self/stat").unwrap_or(false),
         }
     }

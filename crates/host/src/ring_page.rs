@@ -1,8 +1,7 @@
 //! One page of the kernel's trace ring buffer, as `trace_pipe_raw` gives it.
 //!
-//! *Owns*: the page header (as described by `events/header_page`), the event headers, their times. *May not
-//! touch*: files, and what an event's bytes mean. All of a page is checked: a garbage page ends early and
-//! says so.
+//! *Owns*: the page header (as described by `events/header_page`), the event headers, their times. *May not touch*: files, and
+//! what an event's bytes mean. Everything in a page is checked: reading a damaged page ends early and reports that.
 
 use std::ops::Range;
 
@@ -10,7 +9,7 @@ use crate::trace_format::{Field, parse_fields};
 
 /// Set in the page's commit word when events were lost before this page.
 const MISSED_EVENTS: u64 = 1 << 31;
-/// Set as well when their number stands behind the page's last event.
+/// Set as well if their number follows the last event of the page.
 const MISSED_STORED: u64 = 1 << 30;
 /// The length of the data within the commit word.
 const COMMIT_MASK: u64 = (1 << 27) - 1;

@@ -1,12 +1,12 @@
 //! A FUSE mount whose server is this process: aborted when the process is killed.
 //!
-//! *Owns*: a child process that waits for the killing, and the thread that made it. *May not touch*: the mount as long as this
-//! process lives.
+//! *Owns*: a child process that waits for a kill of this process, and the thread that made it. *May not touch*: the mount while
+//! this process lives.
 //!
-//! The kernel closes a killed process's descriptors when its last thread has ended. A thread that waits for a disk which the process
-//! itself serves ends when the disk answers, and the disk fails its requests when the descriptor of `/dev/fuse` is closed: each
-//! waits for the other, for ever. And whoever looks at that loop device waits with them. A thread that waits for nothing does end
-//! at once, and `PR_SET_PDEATHSIG` tells its child.
+//! The kernel closes the descriptors of a killed process after its last thread has ended. A thread that waits for a disk which
+//! the process itself serves ends when the disk answers, and the disk fails its requests when the descriptor of `/dev/fuse` is
+//! closed: each waits for the other, forever. Every process that uses the loop device waits with them. A thread that waits for
+//! nothing ends at once, and `PR_SET_PDEATHSIG` notifies its child.
 
 use std::ffi::CString;
 use std::io;
@@ -18,12 +18,12 @@ use std::thread::{self, JoinHandle};
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
 
-/// What the kernel sends the child when the thread that made it has ended.
+/// The signal that the kernel sends to the child when the thread that made it has ended.
 const ENDED: libc::c_int = libc::SIGUSR1;
 
-/// As long as it lives, a kill of this process aborts the mount; dropped, the mount is left alone.
+/// While this exists, a kill of this process aborts the mount. Dropping it leaves the mount alone.
 #[derive(Debug)]
-#[must_use = "dropped, a kill may leave this process in the kernel for ever"]
+#[must_use = "without it a kill may leave this process in the kernel forever"]
 pub struct ServedMount {
     /// Dropped, it ends the thread.
     stop: Option<Sender<()>>,
@@ -31,10 +31,10 @@ pub struct ServedMount {
 }
 
 impl ServedMount {
-    /// Watches over the mount at `target`. One process more, with this one's memory as it is now: best before it holds much.
+    /// Watches over the mount at `target`. It forks a process with a copy of this one's memory: call it before there is much.
     ///
     /// # Errors
-    /// No room for a thread or a process.
+    /// The system cannot start another thread or process.
     pub fn watch(target: &Path) -> Result<Self> {
         let fail = |what, error| Error::new(what, target, error);
         let path = CString::new(target.as_os_str().as_bytes())
@@ -62,7 +62,7 @@ impl Drop for ServedMount {
     }
 }
 
-/// Makes the child and lives as long as it is wanted: the child hears of the end of this very thread.
+/// Makes the child and then waits: the kernel notifies the child of the end of this very thread.
 fn keep(path: &CString, tell: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     let process = std::process::id().cast_signed();
     // SAFETY: no memory is passed.
@@ -78,7 +78,7 @@ fn keep(path: &CString, tell: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
         return;
     }
     let _ = tell.send(Ok(()));
-    // It never comes; the end of the sender does.
+    // No message ever comes; the sender's end wakes this thread.
     let _ = stopped.recv();
     // SAFETY: the child is ours and not yet waited for, so that the number is its own.
     unsafe { libc::kill(child, libc::SIGKILL) };
@@ -91,10 +91,10 @@ fn keep(path: &CString, tell: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     });
 }
 
-/// The child: holds nothing of its parent's, not even its process group, whose signals are not for it.
+/// The child: it closes everything of its parent, and leaves its process group, whose signals are not for it.
 fn wait_and_abort(path: &CString, process: libc::pid_t, thread: libc::pid_t) -> ! {
     // SAFETY: `signals` and `path` live through the calls that get them; all others are passed numbers. Closing every descriptor
-    // takes none from anybody: this is a copy of the process, and nothing but this function runs in it.
+    // affects no other code: this is a copy of the process, and only this function runs in it.
     unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut signals);
@@ -104,12 +104,12 @@ fn wait_and_abort(path: &CString, process: libc::pid_t, thread: libc::pid_t) -> 
         libc::close_range(0, libc::c_uint::MAX, 0);
         libc::sigemptyset(&raw mut signals);
         libc::sigaddset(&raw mut signals, ENDED);
-        // It may have ended before anybody was to be told.
+        // The thread may have ended before the signal was set up.
         if libc::syscall(libc::SYS_tgkill, process, thread, 0) == 0 {
             let mut signal = 0;
             while libc::sigwait(&raw const signals, &raw mut signal) != 0 {}
         }
-        // Busy it is, and stays mounted; the force aborts its connection before the kernel looks.
+        // The mount is busy and stays; the force aborts its connection before the kernel checks that.
         libc::umount2(path.as_ptr(), libc::MNT_FORCE | libc::UMOUNT_NOFOLLOW);
         libc::_exit(0)
     }

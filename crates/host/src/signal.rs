@@ -1,8 +1,8 @@
 //! Stopping, waking and killing processes that a lab has started.
 //!
-//! *Owns*: three signals to one process or to one group, and whether a child has ended. *May not touch*: processes of others, as far as a number can tell:
-//! 0 and 1, which stand for groups of ours and for everybody, are refused. Whoever calls holds the child, not yet waited for, so that
-//! its number is nobody else's.
+//! *Owns*: three signals to one process or to one group, and whether a child has ended. *May not touch*: other processes, as far
+//! as numbers can show: 0 and 1, which mean our own group and all processes, are refused. The caller has not waited for the child
+//! yet, so its number belongs to no other process.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ use inkstone_io::{Error, Result};
 /// What is done to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGSTOP: it does nothing more until it is told to go on.
+    /// SIGSTOP: it does nothing until it is continued.
     Stop,
-    /// SIGCONT: it goes on.
+    /// SIGCONT: it continues.
     Continue,
-    /// SIGKILL: it ends at once, also while it is stopped, and is not asked.
+    /// SIGKILL: it ends at once, also while it is stopped.
     Kill,
 }
 
@@ -42,7 +42,7 @@ impl Signal {
 /// Sends a signal to a child that has not been waited for.
 ///
 /// # Errors
-/// There is no such process, or it is another user's.
+/// There is no such process, or it belongs to another user.
 pub fn signal_process(process: u32, signal: Signal) -> Result<()> {
     let place = PathBuf::from(format!("process {process}"));
     let pid = number(process).ok_or_else(|| refused(signal.name(), &place))?;
@@ -52,17 +52,17 @@ pub fn signal_process(process: u32, signal: Signal) -> Result<()> {
 /// Sends a signal to every process of the group that a child leads (`CommandExt::process_group(0)`).
 ///
 /// # Errors
-/// Nobody is in such a group, or it is another user's.
+/// The group has no process, or belongs to another user.
 pub fn signal_group(leader: u32, signal: Signal) -> Result<()> {
     let place = PathBuf::from(format!("process group {leader}"));
     let pid = number(leader).ok_or_else(|| refused(signal.name(), &place))?;
     kill_process_group(pid, signal.number()).map_err(|error| Error::new(signal.name(), place, error))
 }
 
-/// Whether a child has ended; it is not waited for, so its number stays its own.
+/// Whether a child has ended. This does not wait for it, so its number stays its own.
 ///
 /// # Errors
-/// It is no child of this process, or was waited for.
+/// It is not a child of this process, or was waited for already.
 pub fn has_ended(child: u32) -> Result<bool> {
     let place = PathBuf::from(format!("process {child}"));
     let what = "wait for";
@@ -119,7 +119,7 @@ mod tests {
         leader.args(["-c", "sleep 1000 & wait"]).stdout(Stdio::piped()).process_group(0);
         let mut leader = leader.spawn().expect("sh");
         signal_group(leader.id(), Signal::Kill).expect("killed");
-        // The pipe ends when the last who holds it is gone.
+        // The pipe ends when the last process that holds it has ended.
         let mut out = leader.stdout.take().expect("a pipe");
         assert_eq!(std::io::Read::read_to_end(&mut out, &mut Vec::new()).expect("its end"), 0);
         assert_eq!(leader.wait().expect("its end").signal(), Some(libc::SIGKILL));
@@ -129,7 +129,7 @@ mod tests {
     fn numbers_that_mean_many_are_refused() {
         for process in [0, 1, u32::MAX] {
             let one = signal_process(process, Signal::Kill).expect_err("no child").to_string();
-            assert!(one.contains("SIGKILL") && one.contains("no child's"), "{one}");
+            assert!(one.contains("SIGKILL") && one.contains("not a child"), "{one}");
             assert!(signal_group(process, Signal::Kill).is_err() && has_ended(process).is_err());
         }
     }

@@ -1,4 +1,4 @@
-//! A terminal without anybody before it (a pseudo-terminal).
+//! A terminal without a user (a pseudo-terminal).
 //!
 //! *Owns*: making one. *May not touch*: what is written into it.
 
@@ -8,8 +8,8 @@ use std::io;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
-/// A terminal in raw mode (nothing is echoed, no byte is changed): its own end, where one reads what is shown, and the end that a
-/// program writes to.
+/// A terminal in raw mode (it echoes nothing and changes no byte): the end from which the shown bytes are read, and the end to
+/// which a program writes.
 ///
 /// # Errors
 /// What the kernel answers.

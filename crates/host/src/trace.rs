@@ -29,7 +29,7 @@ const BUFFER_KB: usize = 64 * 1024;
 const BUFFER_KB_PER_CPU_MIN: usize = 512;
 /// More events than this are counted as lost: 160 MB of memory.
 const EVENTS_MAX: usize = 2_000_000;
-/// What the reader sleeps between two rounds.
+/// How long the reader sleeps between two rounds.
 const PAUSE: Duration = Duration::from_millis(4);
 /// Rounds without any page after which the stopped buffers are empty.
 const EMPTY_ROUNDS_AT_END: u32 = 3;
@@ -39,7 +39,7 @@ const EMPTY_ROUNDS_AT_END: u32 = 3;
 pub struct Trace {
     /// The events by time. Of two events with the same time on different CPUs the order is not known.
     pub events: Vec<TraceEvent>,
-    /// Events that are missing (at least this many): a trace with any lost can be looked at, but not counted.
+    /// Events that are missing (at least this many): a trace with missing events can be shown, but its events cannot be counted.
     pub lost: u64,
 }
 
@@ -55,9 +55,9 @@ pub struct BlockTrace {
 #[derive(Default)]
 struct Gathered {
     events: Vec<TraceEvent>,
-    /// Lost as the pages say: the same events may be in the kernel's own counters.
+    /// Lost according to the pages: the same events may be in the kernel's own counters.
     missed: u64,
-    /// Lost by us: beyond [`EVENTS_MAX`] or in damaged pages.
+    /// Lost here: beyond [`EVENTS_MAX`], or in damaged pages.
     dropped: u64,
     failure: Option<Error>,
 }
@@ -104,7 +104,7 @@ impl BlockTrace {
         Ok(trace)
     }
 
-    /// Ends the trace and gives what it saw. All that completed before this call is in it.
+    /// Ends the trace and returns its events. Everything that completed before this call is in it.
     ///
     /// # Errors
     /// A buffer could not be read, or the trace instance could not be removed.
@@ -216,8 +216,8 @@ fn open_pipe(instance: &Instance, cpu: &str) -> Result<File> {
     })
 }
 
-/// What the kernel's own counters say was lost, or is still in its buffers: a trace whose end is missing would show commits
-/// that nothing was written for.
+/// The events that are lost, or still in the buffers, by the kernel's own counters: a trace whose end is missing would show
+/// commits without writes.
 fn lost_by_kernel(instance: &Instance, cpus: &[String]) -> Result<u64> {
     let mut lost = 0u64;
     for cpu in cpus {
@@ -247,8 +247,8 @@ impl Reader {
     fn run(mut self) -> Gathered {
         let mut empty_rounds_at_end = 0;
         while empty_rounds_at_end < EMPTY_ROUNDS_AT_END {
-            // Acquire: pairs with the Release in BlockTrace::join. Looked at before the round, so that a
-            // whole round is read after the buffers were switched off.
+            // Acquire: pairs with the Release in BlockTrace::join. Loaded before the round, so that a whole round is read after the
+            // buffers were switched off.
             let stopping = self.stop.load(Ordering::Acquire);
             let found = match self.round() {
                 Ok(found) => found,
@@ -267,10 +267,10 @@ impl Reader {
         self.gathered
     }
 
-    /// Reads all full pages of all buffers and the page behind them; whether there was anything.
+    /// Reads all full pages of all buffers and the page after them. Returns whether there was anything.
     ///
-    /// It does not run after the page that is being written: under load that would be one `read` for every
-    /// few events, on a CPU that the measured program needs.
+    /// It does not read the page that is being written again and again: under load that would be one `read` for every few events,
+    /// on a CPU that the measured program needs.
     fn round(&mut self) -> Result<bool> {
         self.decoder.next_round();
         let mut found = false;
@@ -295,7 +295,7 @@ impl Reader {
     }
 }
 
-/// Takes a page's events; gives the bytes of events that were in it.
+/// Takes the events of a page; returns how many bytes of events it had.
 fn take_page(layout: &PageLayout, decoder: &mut Decoder, gathered: &mut Gathered, page: &[u8]) -> usize {
     let end = layout.read(page, |time_ns, bytes| match decoder.decode(time_ns, bytes) {
         Decoded::Event(event) if gathered.events.len() < EVENTS_MAX => gathered.events.push(event),
@@ -324,7 +324,7 @@ mod tests {
     /// A switched-on instance without any event but what a test writes into its `trace_marker`.
     fn instance(test: &str, buffer_kb: usize) -> Option<(Instance, Vec<String>, File)> {
         if let Err(why) = crate::can_trace() {
-            // Past the test harness, which hides what a passing test prints.
+            // Not through the test harness, which hides the output of a passing test.
             let line = format!("\nNOT RUN: {test}: {why}\n");
             let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
             return None;
@@ -358,7 +358,7 @@ mod tests {
         let Some((instance, cpus, mut marker)) = instance("losses_are_seen_in_pages_and_counters", 8) else {
             return;
         };
-        // Nobody reads meanwhile.
+        // No thread reads meanwhile.
         for _ in 0..2000 {
             marker.write_all(MARK).expect("a mark");
         }

@@ -1,8 +1,7 @@
-//! From an event's bytes to a [`TraceEvent`]: which events are traced, their fields, and whose events are
-//! ours.
+//! Decodes an event's bytes into a [`TraceEvent`]: which events are traced, their fields, and which events are ours.
 //!
-//! *Owns*: the table of events. *May not touch*: tracefs; it gets the format files' text. It looks into /proc
-//! and sysfs only to tell our own threads and the btrfs of our devices from others.
+//! *Owns*: the table of events. *May not touch*: tracefs; it gets the text of the format files. It reads /proc and sysfs only to
+//! tell our own threads and the btrfs of our devices from others.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -190,7 +189,7 @@ fn ticks_to_ms(ticks: u64, tick_ns: u64) -> u64 {
     ticks.saturating_mul(tick_ns) / 1_000_000
 }
 
-/// What became of an event's bytes.
+/// The result of decoding an event's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
     /// One of ours.
@@ -210,7 +209,7 @@ pub(super) struct Decoder {
     devices: HashSet<DeviceNumber>,
     threads: HashSet<u32>,
     btrfs: HashSet<Vec<u8>>,
-    /// /proc and sysfs are asked at most once a round.
+    /// /proc and sysfs are read at most once a round.
     looked_at_threads: bool,
     looked_at_btrfs: bool,
 }
@@ -248,7 +247,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Allows /proc and sysfs to be asked again.
+    /// Allows reading /proc and sysfs again.
     pub(super) fn next_round(&mut self) {
         self.looked_at_threads = false;
         self.looked_at_btrfs = false;

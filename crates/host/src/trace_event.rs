@@ -1,4 +1,4 @@
-//! What the kernel's block layer and file systems said they did: the events of a [`Trace`](crate::Trace).
+//! The events of a [`Trace`](crate::Trace): what the kernel's block layer and file systems report.
 //!
 //! *Owns*: the events' types and the meaning of the kernel's `rwbs` letters. *May not touch*: files, bytes of
 //! pages.
@@ -14,8 +14,8 @@ use inkstone_io::DeviceNumber;
 pub struct TraceEvent {
     /// When, on `CLOCK_MONOTONIC` (see [`monotonic_ns`](crate::monotonic_ns)).
     pub time_ns: u64,
-    /// The thread that ran when it happened, numbered as outside of any container. For completions that is
-    /// whoever was interrupted.
+    /// The thread that ran when it happened, with its number outside of any container. For completions that is the thread that was
+    /// interrupted.
     pub tid: u32,
     /// What happened.
     pub what: TraceKind,
@@ -24,8 +24,7 @@ pub struct TraceEvent {
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceKind {
-    /// Somebody asked for I/O (`block_bio_queue`): who wants what, before the block layer merges and splits
-    /// it.
+    /// A thread asked for I/O (`block_bio_queue`), before the block layer merges and splits it.
     ///
     /// Here `device` is a partition's own number, in the next two it is the whole disk's.
     BioQueue {
@@ -139,8 +138,7 @@ pub enum TraceKind {
         /// The transaction's number.
         generation: u64,
     },
-    /// A thread of *this process* gave an io_uring request to a worker thread, instead of starting it at
-    /// once.
+    /// A thread of *this process* passed an io_uring request to a worker thread, instead of starting it at once.
     RingPunted {
         /// The request's `IORING_OP_*`.
         opcode: u8,
@@ -166,7 +164,7 @@ impl Comm {
         Comm { len, bytes }
     }
 
-    /// The name; empty where it is no UTF-8.
+    /// The name; empty if it is not UTF-8.
     pub fn as_str(&self) -> &str {
         let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
         std::str::from_utf8(bytes).unwrap_or_default()
@@ -215,7 +213,7 @@ pub struct RequestFlags {
     pub fua: bool,
     /// Read ahead of a reader.
     pub readahead: bool,
-    /// Somebody waits for it.
+    /// A thread waits for it.
     pub sync: bool,
     /// The file system's metadata.
     pub meta: bool,

@@ -32,13 +32,13 @@ pub(super) struct NamedField {
 /// A whole format file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EventFormat {
-    /// What stands in `common_type` of this event's bytes.
+    /// The value of `common_type` in this event's bytes.
     pub(super) id: u16,
     fields: Vec<NamedField>,
 }
 
 impl EventFormat {
-    /// Reads a format file; `None` where it is none.
+    /// Reads a format file; `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<EventFormat> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let fields = parse_fields(text);
@@ -94,7 +94,7 @@ impl Field {
         })
     }
 
-    /// The field's bytes: those it points at, where it points.
+    /// The field's bytes; if the field points elsewhere, the bytes there.
     pub(super) fn bytes<'a>(&self, event: &'a [u8]) -> Option<&'a [u8]> {
         if self.kind == FieldKind::Plain {
             return self.raw(event);

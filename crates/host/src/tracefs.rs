@@ -44,7 +44,7 @@ struct PrivateMount {
     path: PathBuf,
 }
 
-/// The private mount of this process, for as long as somebody uses it.
+/// The private mount of this process, while it is in use.
 static PRIVATE: Mutex<Weak<PrivateMount>> = Mutex::new(Weak::new());
 
 impl Tracefs {
@@ -69,7 +69,7 @@ impl Tracefs {
 
 impl Drop for Tracefs {
     fn drop(&mut self) {
-        // Under the lock, so that nobody mounts at the same directory while it is being unmounted.
+        // Under the lock, so that no other thread mounts at the same directory while it is being unmounted.
         let _guard = PRIVATE.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.private.take());
     }
@@ -115,8 +115,8 @@ fn usual_place() -> Option<PathBuf> {
 
 /// Reads a file of tracefs with room for all of it in the first `read`.
 ///
-/// Some of these files (`events/header_page`) give their start once and after that nothing, so the short
-/// first reads of `read_to_string` cut them off.
+/// Some of these files (`events/header_page`) return their beginning once and nothing after that, so the short first reads of
+/// `read_to_string` would lose the rest.
 fn read_at_once(path: &Path) -> io::Result<String> {
     let mut file = fs::File::open(path)?;
     let mut bytes = vec![0; READ_BYTES];
@@ -246,8 +246,8 @@ pub fn can_trace() -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Removes the trace instances and private mounts of tracefs that killed processes left. Says in words what
-/// it removed, and what it could not.
+/// Removes the trace instances and private mounts of tracefs that killed processes left. Returns sentences about what it removed,
+/// and what it could not remove.
 pub fn sweep_trace_instances() -> Vec<String> {
     let mut words = Vec::new();
     let mut roots: Vec<PathBuf> = Vec::new();
@@ -260,7 +260,7 @@ pub fn sweep_trace_instances() -> Vec<String> {
             roots.push(point.target);
         }
     }
-    // Mounted nowhere, instances live on unseen: look through a mount of our own, as root.
+    // If tracefs is mounted nowhere, instances live on unseen: find them through our own mount, as root.
     let own =
         if roots.is_empty() && rustix::process::geteuid().is_root() { Tracefs::find().ok() } else { None };
     roots.extend(own.as_ref().map(|tracefs| tracefs.path().to_path_buf()));
@@ -268,7 +268,7 @@ pub fn sweep_trace_instances() -> Vec<String> {
         sweep_instances(&root.join("instances"), &mut words);
     }
     for target in dead_mounts {
-        // Without force or detaching: a mount that somebody uses is refused by the kernel, and stays.
+        // Without force or detaching: the kernel refuses to unmount a mount in use, and it stays.
         match rustix::mount::unmount(&target, rustix::mount::UnmountFlags::NOFOLLOW) {
             Ok(()) => words.push(format!("unmounted {}", target.display())),
             Err(error) => words.push(format!("could not unmount {}: {error}", target.display())),

@@ -31,7 +31,7 @@ pub(super) fn remove_tree(dir: &Path, last: &str) -> Result<()> {
         }
         _ => {}
     }
-    // Not recursive: what somebody put here since stays, and is named.
+    // Not recursive: anything that was put here since stays, and the error names it.
     std::fs::remove_dir(dir).map_err(|error| Error::new("delete", dir, error))
 }
 

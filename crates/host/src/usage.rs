@@ -1,13 +1,13 @@
-//! What a thread or the process has used so far, by `getrusage`.
+//! Resources that a thread or the process has used so far, by `getrusage`.
 //!
 //! *Owns*: the call and its units. *May not touch*: what is worth counting.
 
-/// What was used since the thread or process began.
+/// Resources used since the thread or process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Times it gave the processor away: it waited for something.
+    /// How often it gave up the processor to wait.
     pub voluntary_switches: u64,
-    /// Times the processor was taken away.
+    /// How often the kernel took the processor away.
     pub involuntary_switches: u64,
     /// CPU time in user space, in nanoseconds.
     pub user_ns: u64,

@@ -3,8 +3,8 @@
 //! *Owns*: directories named `.inkstone-lab-<pid>-<n>`, what is mounted below them and the loop devices whose
 //! files are in them. *May not touch*: such a directory whose lock is held, and anything outside of them.
 //!
-//! A killed lab's lock is released by the kernel, whatever the killing was. So the lock, not the pid in the
-//! name, says who lives: pids come again, and mean nothing in another container.
+//! The kernel releases the lock of a killed lab, however it was killed. So the lock shows whether the lab lives, not the pid in
+//! the name: pids are used again, and mean nothing in another container.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -32,7 +32,7 @@ const BUSY_FOR: Duration = Duration::from_secs(3);
 
 static DIRECTORIES: AtomicU64 = AtomicU64::new(0);
 
-/// A directory of our own; dropped, it is removed with all in it.
+/// A lab's own directory; dropping it removes it with all its contents.
 #[derive(Debug)]
 pub struct WorkDir {
     path: PathBuf,
@@ -62,8 +62,7 @@ impl WorkDir {
             }
             match lock_new(&path) {
                 Ok(Some(lock)) => return Ok(WorkDir { path, lock: Some(lock) }),
-                // A sweep came between the directory and its lock and takes it for a dead one: leave it to
-                // the sweep.
+                // A sweep came between making the directory and locking it, and takes it for a dead one: leave it to the sweep.
                 Ok(None) => {}
                 Err(error) => {
                     let _ = remove_tree(&path, LOCK);
@@ -122,7 +121,7 @@ fn lock_new(dir: &Path) -> io::Result<Option<File>> {
     Ok(same.then_some(file))
 }
 
-/// Opens a lock file, but nothing that only pretends to be one: no link, no pipe to wait at.
+/// Opens a lock file, and refuses anything else of its name: a link, or a pipe that would block.
 fn open_lock(path: &Path, write: bool) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new()
@@ -140,7 +139,7 @@ fn open_lock(path: &Path, write: bool) -> io::Result<File> {
     }
 }
 
-/// Unmounts, detaches and deletes; goes on after an error and gives the first one. Deletes nothing while
+/// Unmounts, detaches and deletes; continues after an error and returns the first one. Deletes nothing while
 /// something is mounted below.
 fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     let mut first_error: Option<Error> = None;
@@ -148,8 +147,8 @@ fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     for point in mounts_under(dir)?.iter().rev() {
         let is_fuse = point.file_system == "fuse" || point.file_system.starts_with("fuse.");
         let answer = match unmount(&point.target, BUSY_FOR) {
-            // Whoever served it is dead, so that nothing in it can be used; what still holds it (a loop device that is being
-            // detached) lets go later.
+            // Its server is dead, so nothing in it can be used; the last user (a loop device that is being detached) releases it
+            // later.
             Err(_) if is_fuse => detach(&point.target),
             answer => answer,
         };
@@ -181,12 +180,10 @@ fn keep_first(first: &mut Option<Error>, error: Error) {
     first.get_or_insert(error);
 }
 
-/// Removes what killed labs left: work directories in `parent`, and those anywhere that something is still
-/// mounted below or a loop device still has its file in. Says in words what was done, and what could not be
-/// done and why.
+/// Removes what killed labs left: work directories in `parent`, and, anywhere, those with a mount below or with the file of a
+/// loop device. Returns sentences about what was done, and what could not be done and why.
 ///
-/// A directory whose lock is held belongs to a living lab and is passed over. Without root it removes what
-/// this user may.
+/// A directory whose lock is held belongs to a living lab and is skipped. Without root it removes what this user may remove.
 ///
 /// # Errors
 /// `parent`, /proc or sysfs could not be read.
@@ -226,7 +223,7 @@ fn sweep_one(dir: &Path, words: &mut Vec<String>) -> Result<()> {
         Err(error) => return Err(Error::new("stat", dir, error)),
     }
     let path = dir.join(LOCK);
-    // Made if it is missing: so that nobody who is just about to make it takes this directory for their own.
+    // Made if it is missing, so that a lab that is about to make it does not take this directory for its own.
     let opened = retry(|| open_lock(&path, true)).or_else(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => retry(|| open_lock(&path, false)),
         _ => Err(error),
@@ -239,8 +236,8 @@ fn sweep_one(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     }
 }
 
-/// The directory is gone, but a loop device still has a deleted file of it. There is no lock to ask any more,
-/// so only here the pid decides.
+/// The directory is gone, but a loop device still has a deleted file of it. There is no lock any more, so only here the pid
+/// decides.
 fn sweep_deleted(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     let pid = dir.file_name().and_then(is_ours);
     if pid.is_none_or(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(true)) {

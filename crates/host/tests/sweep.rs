@@ -100,7 +100,7 @@ fn an_ordinary_user_sweeps_what_is_theirs_and_says_what_is_not() {
     if !can_run(test, &["setpriv"]) {
         return;
     }
-    // Where everybody may look: the build directory may not be such a place.
+    // A place that every user may read: the build directory may not be one.
     let parent = tempfile::tempdir().expect("a directory");
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(parent.path(), open_to_all).expect("ours");

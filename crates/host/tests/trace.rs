@@ -284,7 +284,7 @@ fn fsync_by_ring(file: &File) -> std::io::Result<()> {
     if fd < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: the kernel just gave us this descriptor and nobody else has it.
+    // SAFETY: the kernel just gave us this descriptor and no other code has it.
     let ring = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).expect("a descriptor")) };
     let map = |offset: i64| {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
@@ -297,7 +297,7 @@ fn fsync_by_ring(file: &File) -> std::io::Result<()> {
     };
     let (queue, entries) = (map(0), map(0x1000_0000));
     let (tail, array) = (params[11] as usize, params[16] as usize);
-    // SAFETY: the offsets are the kernel's, within the page that is mapped; the kernel looks at it only in
+    // SAFETY: the offsets are the kernel's, within the page that is mapped; the kernel reads it only in
     // the call below. An entry has 64 bytes: opcode 3 (fsync), the descriptor at byte 4, all else 0.
     unsafe {
         entries.write(3);

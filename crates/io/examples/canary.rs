@@ -19,7 +19,7 @@ unsafe impl Sync for Mail {}
 
 impl Mail {
     fn put(&self, byte: u8, publish: Ordering) {
-        // SAFETY: nobody reads the byte before `there` is true.
+        // SAFETY: no thread reads the byte before `there` is true.
         unsafe { *self.byte.get() = byte };
         self.there.store(true, publish);
     }

@@ -1,9 +1,9 @@
 //! A file that is only appended to, and is text at every moment: for log lines.
 //!
-//! *Owns*: appending, reserving room behind the end without changing the size, who the file is. *May not touch*: lines.
+//! *Owns*: appending, reserving room after the end without changing the size, the identity of the file. *May not touch*: lines.
 //!
-//! It is opened with `O_APPEND`: whoever truncates it meanwhile (`copytruncate`) gets no hole, and who else appends
-//! overwrites nothing.
+//! It is opened with `O_APPEND`: a truncation by another program (`copytruncate`) leaves no hole, and other programs that append
+//! overwrite nothing.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write as _};
@@ -20,12 +20,12 @@ use crate::prepare::FallocateMode;
 use crate::seam::{Directory as _, SyncKind};
 use crate::transfer::retry;
 
-/// A name is made free, and may be taken by somebody else again; it is made free this often.
+/// A name that is made free may be taken again by another program; it is made free at most this often.
 const TRIES: u32 = 100;
-/// What a log's file is given of the mode of another: not the bits that make a program run as its owner.
+/// The bits that a log's file may get from the mode of another: not those that make a program run as its owner.
 const MODE_GIVEN: u32 = 0o777;
 
-/// Who a file is, and how far it has come.
+/// The identity and the size of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendFacts {
     /// The file system's number.
@@ -34,7 +34,7 @@ pub struct AppendFacts {
     pub inode: u64,
     /// Its size in bytes.
     pub len_bytes: u64,
-    /// How many names it has; 0: it was removed, and what is written to it is lost with it.
+    /// How many names it has; 0 if it was removed, so that what is written to it is lost.
     pub names: u64,
     /// When it was last written.
     pub modified: SystemTime,
@@ -66,7 +66,7 @@ impl AppendFacts {
     }
 }
 
-/// Whose a file is, and who may do what with it.
+/// The owner and the permissions of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// The user's number.
@@ -78,12 +78,12 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Of an open file, whatever its name stands for by now.
+    /// Those of an open file, whatever its name leads to by now.
     pub fn of(metadata: &Metadata) -> Self {
         Self { user: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o7777 }
     }
 
-    /// Whether a link of this owner's may lead this process to a file. Root follows only root's: anybody else could have it write
+    /// Whether this process may follow a link of this owner. Root follows only links of root: another user could make it write
     /// where only root may.
     pub fn may_lead(self) -> bool {
         self.user == 0 || !rustix::process::geteuid().is_root()
@@ -97,19 +97,19 @@ pub struct AppendFile {
     path: PathBuf,
 }
 
-/// What a name in a directory stands for.
+/// The entry of a name in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named {
-    /// Who it is; of a link, the link itself.
+    /// Its identity; for a link, that of the link itself.
     pub facts: AppendFacts,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
     /// It is a symbolic link.
     pub is_link: bool,
 }
 
 impl OsDirectory {
-    /// What has this name in the directory, if anything has; a link is not followed.
+    /// The entry of this name in the directory, if there is one; a link is not followed.
     ///
     /// # Errors
     /// What the file system answers.
@@ -127,7 +127,7 @@ impl OsDirectory {
         }
     }
 
-    /// Whether nobody but this user and root can put or rename files in it.
+    /// Whether only this user and root can create or rename files in it.
     ///
     /// # Errors
     /// What the file system answers.
@@ -135,11 +135,11 @@ impl OsDirectory {
         let facts = rustix::fs::fstat(self.held().as_fd());
         let facts = facts.map_err(|error| Error::new("fstat", self.held().path(), error))?;
         let is_ours = facts.st_uid == 0 || facts.st_uid == rustix::process::geteuid().as_raw();
-        // Where there is an ACL the group's bits are the most that it gives anybody.
+        // With an ACL, the group's bits are the most that it permits.
         Ok(is_ours && facts.st_mode & 0o022 == 0)
     }
 
-    /// Makes the symbolic link `name`, which leads to `to`; there must be nothing of that name.
+    /// Makes the symbolic link `name`, which leads to `to`; the name must be free.
     ///
     /// # Errors
     /// What the file system answers.
@@ -152,11 +152,12 @@ impl OsDirectory {
 }
 
 impl AppendFile {
-    /// Opens the file of this name in the directory, or creates it empty. Unlike a log's files it may be a link to one; root
-    /// follows only root's ([`Owner::may_lead`]). Its name is durable after a sync of the directory.
+    /// Opens the file of this name in the directory, or creates it empty. The name may also be a link to a file; root follows
+    /// only links of root ([`Owner::may_lead`]). The name is durable after a sync of the directory.
     ///
     /// # Errors
-    /// This is root and it is another user's link, no plain file (a pipe is not waited for), or what the file system answers.
+    /// This process is root and the name is a link of another user; it is not a plain file (a pipe is refused without waiting);
+    /// or what the file system answers.
     pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
         let advice = "check that its directory exists and belongs to you";
         let mode = directory.mode_of_files();
@@ -166,24 +167,24 @@ impl AppendFile {
             let error = Error::invalid("open log", directory.held().join(name), why);
             return Err(error.advise("root follows only links that root owns; check who made it"));
         }
-        // One that is put there in this very moment is not followed.
+        // A link that is made at this very moment is not followed.
         let flags = if named.is_some() { OFlags::empty() } else { OFlags::NOFOLLOW };
         Self::open_with(directory, name, "open log", flags, mode).map_err(|error| error.advise(advice))
     }
 
-    /// Creates it, for this user alone until it is given to its owner ([`AppendFile::give_to`]); there must be none.
+    /// Creates it, for this user alone until it is given to its owner ([`AppendFile::give_to`]); the name must be free.
     ///
     /// # Errors
-    /// There is one, or what the file system answers.
+    /// The name is in use, or what the file system answers.
     pub fn create_private(directory: &OsDirectory, name: &str) -> Result<Self> {
         Self::open_with(directory, name, "create log", OFlags::EXCL, FILE_MODE)
     }
 
-    /// As [`AppendFile::create_private`], but an empty file that it has made is taken where there is one. Anything else of that
-    /// name is removed, and what it leads to is not touched: whoever may write to the directory may have put a link there.
+    /// As [`AppendFile::create_private`], but takes an empty file that it has made before. Removes anything else of that name,
+    /// and does not touch what a link leads to: any user who may write to the directory may have made a link there.
     ///
     /// # Errors
-    /// What has the name cannot be removed, or what the file system answers.
+    /// The present entry of the name cannot be removed, or what the file system answers.
     pub fn take_private(directory: &OsDirectory, name: &str) -> Result<Self> {
         for _ in 0..TRIES {
             match Self::create_private(directory, name) {
@@ -202,7 +203,7 @@ impl AppendFile {
         Err(Error::invalid("create log", directory.held().join(name), why))
     }
 
-    /// The file of this name, if it is what [`AppendFile::create_private`] makes, and has no other name.
+    /// The file of this name, if [`AppendFile::create_private`] could have made it, and it has no other name.
     fn open_private(directory: &OsDirectory, name: &str) -> Option<Self> {
         let held = directory.held();
         let file = held.open_file(name, OFlags::WRONLY | OFlags::APPEND, 0).ok()?;
@@ -227,15 +228,16 @@ impl AppendFile {
         Ok(Self { file, path: held.join(name) })
     }
 
-    /// The file itself, for what writes through [`std::io::Write`].
+    /// The file itself, for code that writes through [`std::io::Write`].
     pub fn std_file(&self) -> &File {
         &self.file
     }
 
-    /// Gives it this owner, group and mode, but no bits that make a program run as its owner. Where the group cannot be given, others than the owner may do no more than anybody.
+    /// Gives it this owner, group and mode, without the bits that make a program run as its owner. If it cannot be given to the
+    /// group, the group gets no more rights than all users.
     ///
     /// # Errors
-    /// Not all of it could be given: only root gives files away, and others only to groups of theirs.
+    /// Owner, group or mode could not be set: only root may change the owner, and other users only to groups of theirs.
     pub fn give_to(&self, owner: Owner) -> Result<()> {
         let now = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
         let mut mode = owner.mode & MODE_GIVEN;
@@ -252,13 +254,13 @@ impl AppendFile {
         if group.is_err() {
             mode &= !0o070 | (mode & 0o007) << 3;
         }
-        // Last: giving a file away takes some of its mode.
+        // Last: a change of the owner clears some bits of the mode.
         let mode = retry(|| self.file.set_permissions(Permissions::from_mode(mode)))
             .map_err(|source| Error::new("fchmod", &self.path, source));
         mode.and(group).and(user)
     }
 
-    /// What the file system says of it now.
+    /// Its facts now.
     ///
     /// # Errors
     /// What the file system answers.
@@ -267,7 +269,7 @@ impl AppendFile {
         Ok(AppendFacts::of(&metadata))
     }
 
-    /// Removes the file of this name if it is one that [`AppendFile::create_private`] made, and nothing is in it.
+    /// Removes the file of this name if [`AppendFile::create_private`] made it and it is empty.
     ///
     /// # Errors
     /// What the file system answers.
@@ -278,10 +280,10 @@ impl AppendFile {
         }
     }
 
-    /// Writes from the front of `bytes`, once; says how many were taken, 0 only if there were none. Not durable on return.
+    /// Writes from the front of `bytes`, once; returns how many were written, 0 only for no bytes. Not durable on return.
     ///
     /// # Errors
-    /// What the file system answers; then none was taken.
+    /// What the file system answers; then no byte was written.
     pub fn append(&self, bytes: &[u8]) -> Result<usize> {
         match retry(|| (&self.file).write(bytes)) {
             Ok(0) if !bytes.is_empty() => Err(io::Error::from(io::ErrorKind::WriteZero)),
@@ -302,7 +304,7 @@ impl AppendFile {
     /// Makes all that was appended durable.
     ///
     /// # Errors
-    /// After an error nothing is known about what was appended since the last sync; it is not tried again.
+    /// After an error the state of what was appended since the last sync is unknown; do not retry.
     pub fn sync(&self, kind: SyncKind) -> Result<()> {
         let (name, answer) = match kind {
             SyncKind::All => ("fsync", retry(|| self.file.sync_all())),
@@ -319,7 +321,7 @@ impl AppendFile {
         FallocateMode::KeepSize.call(&self.file, &self.path, 0, len_bytes)
     }
 
-    /// Gives back what was reserved behind the end. Nobody else may be appending.
+    /// Frees the room that was reserved after the end. No other process may append meanwhile.
     ///
     /// # Errors
     /// What the file system answers.
@@ -329,7 +331,7 @@ impl AppendFile {
     }
 }
 
-/// Lets every other thread go first, from now on: for work of the calling thread that nobody waits for.
+/// Gives the calling thread the lowest priority from now on: for work that no thread waits for.
 ///
 /// # Errors
 /// What the kernel answers.

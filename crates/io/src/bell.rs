@@ -1,10 +1,10 @@
-//! Sleeping until a bell rings, and ringing it for one or for all: a futex on a count of rings.
+//! A bell: threads sleep until it rings, for one or for all. A futex on a count of rings.
 //!
-//! *Owns*: the count and the two system calls. *May not touch*: what is waited for.
+//! *Owns*: the count and the two system calls. *May not touch*: what threads wait for.
 //!
-//! The standard library's condition variable takes its lock again for everybody whom it wakes, one after the other. Who is
-//! woken here looks at what it waits for first, and often needs no lock any more. Ringing changes the count, so a ring
-//! between looking at it and sleeping is not missed.
+//! With the standard library's condition variable, every woken thread takes the lock again, one after the other. A thread that is
+//! woken here first checks its condition, and often needs no lock then. Ringing changes the count, so a ring between reading the
+//! count and sleeping is not missed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -19,13 +19,13 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// How often it has rung, for [`Bell::wait`]; after 2^32 rings it begins again.
+    /// The number of rings, for [`Bell::wait`]; it wraps after 2^32 rings.
     pub fn rings(&self) -> u32 {
         self.rings.load(Ordering::Acquire)
     }
 
-    /// Sleeps until it has rung since `rings` was read, for at most `time`; true if the time is over. It may return early,
-    /// as any wait: look again at what is waited for.
+    /// Sleeps until it has rung since `rings` was read, for at most `time`; true if the time has passed. It may return early,
+    /// like any wait: check the condition again.
     pub fn wait(&self, rings: u32, time: Duration) -> bool {
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let time = Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) };
@@ -33,19 +33,19 @@ impl Bell {
         result == Err(rustix::io::Errno::TIMEDOUT)
     }
 
-    /// Wakes one who sleeps.
+    /// Wakes one sleeping thread.
     pub fn ring_one(&self) {
         self.ring(1);
     }
 
-    /// Wakes all who sleep.
+    /// Wakes all sleeping threads.
     pub fn ring_all(&self) {
         self.ring(i32::MAX as u32);
     }
 
     fn ring(&self, sleepers: u32) {
         self.rings.fetch_add(1, Ordering::Release);
-        // It can only fail for an address that is none.
+        // It can only fail for an invalid address.
         let _ = futex::wake(&self.rings, Flags::PRIVATE, sleepers);
     }
 }

@@ -1,7 +1,7 @@
-//! Memory that O_DIRECT takes: aligned, zeroed, owned, of a size fixed at birth.
+//! Memory for O_DIRECT: aligned, zeroed, owned, of a fixed size.
 //!
-//! *Owns*: the allocation. *May not touch*: files. An engine takes a buffer whole and gives it back with the result, so
-//! that nothing borrowed is ever under the kernel.
+//! *Owns*: the allocation. *May not touch*: files. An engine takes ownership of a buffer and returns it with the result, so the
+//! kernel never works on borrowed memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The alignment that satisfies every device met so far (a logical block is at most a page here).
 pub const BLOCK_BYTES: usize = 4096;
 
-/// What a processor takes from another one at a time.
+/// The size of a cache line.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const CACHE_LINE_BYTES: usize = 64;
 
@@ -35,15 +35,15 @@ impl AlignedBuf {
     /// `len_bytes` zero bytes, aligned to [`BLOCK_BYTES`].
     ///
     /// # Panics
-    /// If `len_bytes` is 0 or no address space could hold it: both are mistakes of the caller, not of a user.
+    /// If `len_bytes` is 0 or larger than any address space: both are bugs of the caller, not errors of a user.
     pub fn zeroed(len_bytes: usize) -> Self {
         Self::zeroed_aligned(len_bytes, BLOCK_BYTES)
     }
 
-    /// As [`AlignedBuf::zeroed`], with an alignment of its own.
+    /// As [`AlignedBuf::zeroed`], with another alignment.
     ///
     /// # Panics
-    /// If `len_bytes` is 0, `align_bytes` is no power of two, or the sum overflows.
+    /// If `len_bytes` is 0, `align_bytes` is not a power of two, or the sum overflows.
     pub fn zeroed_aligned(len_bytes: usize, align_bytes: usize) -> Self {
         assert!(len_bytes > 0, "an aligned buffer of 0 bytes");
         let layout = Layout::from_size_align(len_bytes, align_bytes)
@@ -59,13 +59,12 @@ impl AlignedBuf {
         self.layout.align()
     }
 
-    /// Tells the processor that the bytes `at..at + len` will be written soon; what lies behind the end is left out.
+    /// Prefetches the bytes `at..at + len` for writing; bytes beyond the end are ignored.
     ///
-    /// A buffer that was written to a device may have its cache lines at another processor (the one that served the device;
-    /// in a virtual machine that of the host), and each line that is stored to must be taken back first. Stores wait for
-    /// that aside, but giving a lock back on x86 waits for all stores before it: a producer of small records that locks for
-    /// each waited for two lines a record, and made 10 million a second instead of 20 (docs/performance.md). So this does
-    /// something on x86-64 only.
+    /// After a write to a device the cache lines of a buffer may be at another processor (the one that served the device; in a
+    /// virtual machine that of the host). A store must get its line back first. Stores do not wait for that, but on x86 releasing
+    /// a lock waits for all stores before it: a producer of small records that locks for each one waited for two lines per
+    /// record, and reached 10 million records a second instead of 20 (docs/performance.md). So this has an effect on x86-64 only.
     #[inline]
     pub fn expect_writes(&self, at: usize, len: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -85,15 +84,15 @@ impl AlignedBuf {
         let _ = (at, len);
     }
 
-    /// The number of this allocation, never used again in this process. An address is: who remembers something about
-    /// the *pages* of a buffer (a registration with the kernel pins them) must know it by this number, since another
-    /// buffer at the same address can have other pages.
+    /// The number of this allocation, which is never used again in this process. An address is used again: code that remembers
+    /// the *pages* of a buffer (a registration with the kernel pins them) must use this number, since another buffer at the same
+    /// address can have other pages.
     #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "only registered buffers need it"))]
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// The first byte, for the kernel to read or write. No reference to the bytes is made on the way.
+    /// The address of the first byte, for the kernel. No reference to the bytes is made on the way.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.pointer
     }

@@ -1,7 +1,7 @@
-//! What of a file is in the page cache, and what the kernel is told about reading it: mostly for the lab's arms that read.
+//! How much of a file is in the page cache, and advice to the kernel about reading it: mostly for the lab's read experiments.
 //!
-//! *Owns*: asking (`cachestat`, `mincore`) and advising (`posix_fadvise`, `readahead`, `madvise`). *May not touch*: contents.
-//! Of this the log asks only whether a file is in the cache, to read it the faster way ([`crate::File::is_cached`]).
+//! *Owns*: asking (`cachestat`, `mincore`) and advising (`posix_fadvise`, `readahead`, `madvise`). *May not touch*: contents. The
+//! log only asks whether a file is in the cache, to read it in the faster way ([`crate::File::is_cached`]).
 
 use std::os::fd::AsFd;
 
@@ -30,7 +30,7 @@ pub struct Residency {
     pub resident_pages: u64,
     /// Pages that the file has.
     pub pages: u64,
-    /// The call that told: `cachestat` or `mincore`.
+    /// The call that reported it: `cachestat` or `mincore`.
     pub told_by: &'static str,
 }
 
@@ -47,7 +47,7 @@ impl OsFile {
         }
         match sys::cachestat(self.std_file().as_fd(), 0, len_bytes) {
             Ok(resident_pages) => Ok(Residency { resident_pages, pages, told_by: "cachestat" }),
-            // Not there (ENOSYS), forbidden by a sandbox (EPERM), not on this file system.
+            // It does not exist (ENOSYS), a sandbox forbids it (EPERM), or the file system does not have it.
             Err(_) => self.residency_of_mapping(len_bytes, pages),
         }
     }
@@ -58,7 +58,7 @@ impl OsFile {
         Ok(Residency { resident_pages, pages, told_by: "mincore" })
     }
 
-    /// `posix_fadvise` for the whole file; it holds for this handle.
+    /// `posix_fadvise` for the whole file; it is valid for this handle.
     ///
     /// # Errors
     /// What the kernel answers.
@@ -71,11 +71,11 @@ impl OsFile {
             .map_err(|error| Error::new("posix_fadvise", self.path(), error))
     }
 
-    /// `readahead(2)`: asks for a range to be read into the page cache. The kernel takes no more of one call than the
-    /// device's own read-ahead or largest request; the rest of the range is silently left out.
+    /// `readahead(2)`: asks the kernel to read a range into the page cache. One call reads at most the device's own read-ahead or
+    /// largest request; the kernel silently ignores the rest of the range.
     ///
     /// # Errors
-    /// What the kernel answers; a file system without a page cache has no such call.
+    /// What the kernel answers; a file system without a page cache does not have the call.
     pub fn read_ahead(&self, offset: u64, len: usize) -> Result<()> {
         retry(|| sys::readahead(self.std_file().as_fd(), offset, len))
             .map_err(|source| Error::new("readahead", self.path(), source).at(offset))
@@ -83,7 +83,7 @@ impl OsFile {
 
     /// For access mmap: copies `bytes.len()` bytes at `offset` out of the mapping.
     ///
-    /// A medium's error there is a `SIGBUS` that ends the process: never use it for data that must be told apart from that.
+    /// An error of the medium there is a `SIGBUS` that ends the process: do not use it where an error must be handled.
     ///
     /// # Errors
     /// When nothing is mapped there.
@@ -122,7 +122,7 @@ mod tests {
         OsFile::open(&path, &OpenFile::existing().access(access)).expect("opened")
     }
 
-    /// Beside the test's own program: /tmp may be a tmpfs, which never drops a page.
+    /// In the directory of the test program: /tmp may be a tmpfs, which never drops a page.
     fn directory() -> tempfile::TempDir {
         let program = std::env::current_exe().expect("a program");
         tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory")
@@ -169,7 +169,7 @@ mod tests {
         let file = written(directory.path(), Access::Buffered);
         file.forget_cached().expect("dropped");
         file.read_ahead(0, LEN).expect("asked for");
-        // It is only asked for; how much comes of one call is the kernel's choice.
+        // The call is only advice; the kernel decides how much it reads.
         file.read_at(&mut [0; 4096], 0).expect("read");
         assert!(file.residency().expect("told").resident_pages > 0);
         let (_reader, writer) = std::io::pipe().expect("a pipe");

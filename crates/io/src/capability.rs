@@ -1,12 +1,13 @@
 //! What the file system and the device under a directory can do, found out without I/O.
 //!
-//! *Owns*: the facts and where they are read (statx, statfs, mountinfo, sysfs). *May not touch*: the medium; nothing is
-//! written or synced to learn this. What only a trial can tell (does WRITE_ZEROES really work?) is not here.
+//! *Owns*: the facts and where they are read (statx, statfs, mountinfo, sysfs). *May not touch*: the medium; nothing is written
+//! or synced for this. What only a trial can show (does WRITE_ZEROES really work?) is not here.
 //!
-//! All is asked of the directory's descriptor: its path may have come to lead elsewhere. `/proc` and `/sys` may be missing or
-//! hidden (a chroot, a container): what they would tell is `None` then.
+//! All questions go to the directory's descriptor, since its path may lead elsewhere by now. `/proc` and `/sys` may be missing or
+//! hidden (a chroot, a container): facts from there are `None` then.
 //!
-//! `O_DIRECT`'s alignment is asked of an unnamed temporary file (`O_TMPFILE`): the kernel tells it for files only.
+//! The alignment for `O_DIRECT` is asked for on an unnamed temporary file (`O_TMPFILE`), since the kernel reports it for files
+//! only.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -23,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::held::Held;
 use crate::mount_table::{MountPoint, mount_points};
 
-/// What O_DIRECT asks of memory and offsets here.
+/// The alignment that O_DIRECT needs here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DioAlignment {
     /// Alignments in bytes.
@@ -35,16 +36,16 @@ pub enum DioAlignment {
     },
     /// This file system refuses O_DIRECT, or would serve it through the page cache.
     Refused,
-    /// The kernel does not tell (before Linux 6.1, or this file system does not answer).
+    /// The kernel does not report it (before Linux 6.1, or this file system does not answer).
     NotTold,
 }
 
-/// Whether writing over written blocks puts the data elsewhere.
+/// Whether overwriting written blocks puts the data in a new place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyOnWrite {
-    /// Never: an overwrite stays where it is.
+    /// Never: the file system overwrites in place.
     Never,
-    /// Only blocks shared with another file (reflinks).
+    /// Only for blocks that are shared with another file (reflinks).
     SharedExtents,
     /// Always: preparing blocks gains little.
     Always,
@@ -55,20 +56,20 @@ pub enum CopyOnWrite {
 pub enum Barriers {
     /// Syncs flush the device's cache.
     On,
-    /// Mounted with `nobarrier` or `barrier=0`, or an overlay with `volatile`: a sync does not flush, and a power loss takes
+    /// Mounted with `nobarrier` or `barrier=0`, or an overlay with `volatile`: a sync does not flush, and a power loss can lose
     /// what it acknowledged.
     Off,
-    /// The mount's options are not known, or they do not tell (an overlay's layers have mounts of their own).
+    /// The options of the mount are unknown, or do not show it (the layers of an overlay have their own mounts).
     NotTold,
 }
 
-/// The mount that a directory lies in.
+/// The mount of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountFacts {
-    /// File system: `ext4`. Where the kernel's table of mounts is not to be had, its name by the number that `statfs` gives
-    /// (ext2 and ext3 have ext4's); `file system 0x...` for one that is not known here.
+    /// The file system: `ext4`. Without the kernel's table of mounts, its name by the number from `statfs` (ext2 and ext3 have
+    /// that of ext4); `file system 0x...` for an unknown number.
     pub file_system: String,
-    /// Where it is mounted; `None` where the table of mounts does not show it.
+    /// Where it is mounted; `None` if the table of mounts does not show it.
     pub target: Option<PathBuf>,
     /// What is mounted: `/dev/vda`.
     pub source: Option<String>,
@@ -89,20 +90,20 @@ pub struct DeviceFacts {
     pub number: DeviceNumber,
     /// The device node that the file system is on: `/dev/vda`, `/dev/vda1`.
     pub node: PathBuf,
-    /// The partition's number, where the file system is on one.
+    /// The number of the partition, if the file system is on one.
     pub partition: Option<DeviceNumber>,
-    /// Where that partition begins on the disk, in bytes; 0 without one.
+    /// Where that partition begins on the disk, in bytes; 0 without a partition.
     pub partition_start_bytes: u64,
-    /// Whether it has a volatile write cache (`write back`): only then a flush does anything.
+    /// Whether it has a volatile write cache (`write back`): only then a flush has an effect.
     pub volatile_cache: Option<bool>,
     /// Whether it can write past its cache.
     pub fua: Option<bool>,
-    /// Whether zeros can be written by the device, in the way that `FALLOC_FL_WRITE_ZEROES` needs.
+    /// Whether the device can write zeros by itself, as `FALLOC_FL_WRITE_ZEROES` needs.
     pub write_zeroes: Option<bool>,
     /// The scheduler in use.
     pub scheduler: Option<String>,
-    /// How many queues the kernel hands requests to it by; each has one flush under way at most. `None` where the kernel shows none
-    /// (devices made of others).
+    /// The number of queues through which the kernel sends requests; each has at most one flush in flight. `None` if the kernel
+    /// shows none (devices made of others).
     pub hardware_queues: Option<u32>,
     /// Whether it spins.
     pub rotational: Option<bool>,
@@ -112,9 +113,9 @@ pub struct DeviceFacts {
     pub logical_block_bytes: Option<u32>,
     /// Physical block in bytes.
     pub physical_block_bytes: Option<u32>,
-    /// Of a loop device: the file behind it.
+    /// For a loop device: its backing file.
     pub loop_backing: Option<PathBuf>,
-    /// Of a loop device: whether it opens that file with O_DIRECT.
+    /// For a loop device: whether it opens that file with O_DIRECT.
     pub loop_direct: Option<bool>,
 }
 
@@ -127,16 +128,16 @@ pub struct Capabilities {
     pub mount: MountFacts,
     /// Its device; `None` for file systems in memory, on the network, or over several devices.
     pub device: Option<DeviceFacts>,
-    /// What O_DIRECT needs.
+    /// The alignment that O_DIRECT needs.
     pub direct: DioAlignment,
-    /// Whether overwrites move.
+    /// Whether overwrites go to a new place.
     pub copy_on_write: CopyOnWrite,
     /// Whether the file system is in memory: nothing there is durable.
     pub in_memory: bool,
     /// ext4: whether it has a journal. `None` elsewhere.
     pub journal: Option<bool>,
-    /// The file system's own number (`f_fsid`), made from its UUID on ext4 and btrfs and from its device's number on xfs:
-    /// another file system on the same device has another. `None` where there is none.
+    /// The file system's own number (`f_fsid`), made from its UUID on ext4 and btrfs and from its device's number on xfs: another
+    /// file system on the same device has a different one. `None` if there is none.
     pub file_system_id: Option<u64>,
 }
 
@@ -144,13 +145,13 @@ impl Capabilities {
     /// Finds out about the disk under `directory`.
     ///
     /// # Errors
-    /// When the directory is missing or may not be searched. A fact that is not told is `None`.
+    /// When the directory is missing or may not be searched. An unknown fact is `None`.
     pub fn of(directory: &Path) -> Result<Self> {
         Self::of_held(&Held::open(directory)?)
     }
 
     pub(crate) fn of_held(held: &Held) -> Result<Self> {
-        // Without /proc, and where this mount lies outside of what the process may see, there is none.
+        // Without /proc, and if the process cannot see this mount, there is none.
         let points = mount_points().unwrap_or_default();
         let mount = mount_of(held, points);
         let file_system = match &mount {
@@ -178,8 +179,8 @@ impl Capabilities {
         })
     }
 
-    /// What in the chain below is memory, if anything is: the file system itself, a RAM disk, or the file system of a loop
-    /// device's backing file. Whatever a sync says, nothing there survives a power loss.
+    /// The layer below that is in memory, if there is one: the file system itself, a RAM disk, or the file system of a loop
+    /// device's backing file. Nothing there survives a power loss, whatever a sync returns.
     pub fn memory_below(&self) -> Option<String> {
         if self.in_memory {
             return Some(self.mount.file_system.clone());
@@ -217,7 +218,7 @@ pub(crate) fn free_bytes_of(directory: impl AsFd, path: &Path) -> Result<u64> {
     Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
 }
 
-/// Its path without links, where that still leads to it.
+/// Its path without links, if that still leads to it.
 fn absolute(held: &Held) -> PathBuf {
     let leads_here = |path: &PathBuf| {
         let (there, here) = (fs::metadata(path).ok(), fstat(held).ok());
@@ -226,8 +227,8 @@ fn absolute(held: &Held) -> PathBuf {
     held.path().canonicalize().ok().filter(leads_here).unwrap_or_else(|| held.path().to_path_buf())
 }
 
-/// The mount that the directory was opened in: by its number, or (before Linux 5.8) the one with the longest target above its
-/// path, the last one of those, as it covers the others.
+/// The mount in which the directory was opened: by its number or, before Linux 5.8, the mount with the longest target above its
+/// path, and of several the last one, which covers the others.
 fn mount_of(held: &Held, points: Vec<MountPoint>) -> Option<MountPoint> {
     let answer = statx(held, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok();
     let told = answer.filter(|answer| answer.stx_mask & StatxFlags::MNT_ID.bits() != 0);
@@ -290,7 +291,7 @@ fn mount_facts(mount: Option<MountPoint>, file_system: String) -> MountFacts {
     let has = |name: &str| options.split(',').any(|option| option == name);
     let barriers = match file_system.as_str() {
         _ if has("nobarrier") || has("barrier=0") => Barriers::Off,
-        // Linux shows the first word as the second one since it has both.
+        // Linux that has both words shows the first one as the second.
         "overlay" if has("volatile") || has("fsync=volatile") => Barriers::Off,
         "overlay" => Barriers::NotTold,
         _ => Barriers::On,
@@ -323,7 +324,7 @@ fn copy_on_write(mount: &MountFacts) -> CopyOnWrite {
     }
 }
 
-/// The block device's number. btrfs shows an anonymous one, so the mount's source is asked there.
+/// The number of the block device. btrfs shows an anonymous number, so the source of the mount is used there.
 fn device_number_of(held: &Held, mount: Option<&MountPoint>) -> Option<DeviceNumber> {
     let own = fstat(held).ok().map(|facts| DeviceNumber::from_st_dev(facts.st_dev));
     let shown = mount.map(|mount| mount.device);
@@ -368,12 +369,12 @@ fn device_facts(number: DeviceNumber) -> Option<DeviceFacts> {
     })
 }
 
-/// The kernel shows a directory for each journal under way: `/proc/fs/jbd2/vda-8`.
+/// The kernel shows a directory for each active journal: `/proc/fs/jbd2/vda-8`.
 fn has_journal(device: &DeviceFacts) -> Option<bool> {
     let own = format!("{}-", device.node.file_name()?.to_string_lossy());
     let entries = match fs::read_dir("/proc/fs/jbd2") {
         Ok(entries) => entries,
-        // No journal of anybody, or no /proc to look into.
+        // There is no journal at all, or no /proc.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Path::new("/proc/fs").exists().then_some(false);
         }
@@ -456,7 +457,7 @@ mod tests {
         let found = Capabilities::of(directory.path()).expect("capabilities");
         assert!(!found.mount.file_system.is_empty());
         let again = Capabilities::of(directory.path()).expect("capabilities");
-        assert_eq!(again, found, "nothing in it changes from one look to the next");
+        assert_eq!(again, found, "two calls give the same facts");
         assert!(Capabilities::of(&directory.path().join("missing")).is_err());
     }
 }

@@ -1,13 +1,13 @@
-//! Descriptors with numbers of their own: never 0, 1 or 2.
+//! Descriptors never have the numbers 0, 1 or 2.
 //!
 //! *Owns*: that one step of every opening. *May not touch*: what is opened.
 //!
-//! A program that has closed its stderr (daemons do) gives the number 2 to whoever opens something next. Were that a segment,
-//! every warning of a library and the message of every panic would be written into it. A descriptor that has moved away is
-//! safe also from a later `dup2` onto the three.
+//! In a program that has closed its stderr (daemons do), the next opened file gets the number 2. If that were a segment, every
+//! warning of a library and every panic message would be written into it. A descriptor with a higher number is also safe from a
+//! later `dup2` onto the three.
 //!
-//! For the moment between the two calls the low number is there, open. What another thread writes to it in that moment lies at the
-//! front of the file, where a header is written afterwards, or has two copies.
+//! Between the two calls the low number is open for a moment. Bytes that another thread writes to it then land at the front of
+//! the file, where a header is written afterwards, or has two copies.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -17,7 +17,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 /// The first number that is not stdin's, stdout's or stderr's.
 pub(crate) const FIRST_NUMBER: RawFd = 3;
 
-/// What was just opened, under a number that is not one of the first three. It costs a system call only where it was.
+/// Moves a new descriptor to a number above the first three. Costs a system call only if it has one of them.
 pub(crate) fn above_standard<T: From<OwnedFd> + Into<OwnedFd>>(opened: T) -> io::Result<T> {
     let opened = opened.into();
     if opened.as_raw_fd() >= FIRST_NUMBER {
@@ -43,7 +43,7 @@ mod tests {
             .collect()
     }
 
-    /// Says on the parent's stderr, which is what `said` was cloned from, what has taken one of the three.
+    /// Reports on the parent's stderr, of which `said` is a clone, what has taken one of the three.
     fn check(said: &std::fs::File, what: &str) {
         let taken = standard();
         if !taken.is_empty() {
@@ -58,7 +58,7 @@ mod tests {
         let said = std::io::stderr();
         let said = std::fs::File::from(std::os::fd::AsFd::as_fd(&said).try_clone_to_owned().expect("cloned"));
         let code = in_forked_child(|| {
-            // Reading from it needs one that is there: the two pipes' ends could only be 1 and 2.
+            // Opening the input needs stdin to be open: the two ends of a pipe could only be 1 and 2.
             // SAFETY: as in `close_standard_descriptors`.
             unsafe { (libc::close(1), libc::close(2)) };
             let input = Input::stdin().expect("stdin");
@@ -72,7 +72,7 @@ mod tests {
                 let by_name = directory.open(&name, &OpenFile::new_file());
                 open.push(by_name.expect("created"));
                 open.last().expect("one").prepare(Preparation::Zeros, 4096).expect("prepared");
-                // Where there is no O_DIRECT, it is not opened.
+                // Without O_DIRECT the file is not opened.
                 open.extend(directory.open(&name, &OpenFile::existing().access(*access)));
                 open.extend(OsFile::open(
                     &directory.path().join(&name),
@@ -99,7 +99,7 @@ mod tests {
             directory.capabilities().expect("asked");
             open.iter().for_each(|file| drop(file.sync(SyncKind::All)));
             check(&said, "what is open for a moment");
-            // One that this machine or build has not is not opened.
+            // Engines that this machine or build does not have are not opened.
             let engines: Vec<_> =
                 EngineKind::ALL.iter().filter_map(|kind| OsEngine::open(*kind, 2).ok()).collect();
             check(&said, "engine");

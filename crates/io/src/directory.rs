@@ -1,7 +1,7 @@
-//! A directory of the operating system behind the seam.
+//! A directory of the operating system.
 //!
-//! *Owns*: a directory held open, who may open what is created in it, and the refusal of every change in a forked child.
-//! *May not touch*: what files hold. Its path is for messages: after the opening no call goes by it.
+//! *Owns*: a directory that is held open, the permissions of files created in it, and the refusal of every change in a forked
+//! child. *May not touch*: what files hold. Its path is for messages: after the opening no call uses it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use crate::seam::{Directory, OpenFile};
 use crate::strategy::EngineKind;
 use crate::transfer::retry;
 
-/// Files that are created are their owner's alone, unless somebody says otherwise.
+/// By default only the owner may read and write the files that are created.
 pub const FILE_MODE: u32 = 0o600;
 
-/// What a directory is, whatever path leads to it. The first two alone do not tell: both are used again, by the next file system
-/// that is mounted and the next directory that is made.
+/// The identity of a directory, whatever path leads to it. The first two numbers are not enough: both are used again, by the next
+/// file system that is mounted and the next directory that is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectoryIdentity {
     /// The number of its file system, while that is mounted.
     pub device: u64,
     /// Its own number there.
     pub inode: u64,
-    /// When it was made, in nanoseconds since 1970; 0 where that cannot be told.
+    /// When it was made, in nanoseconds since 1970; 0 if that is unknown.
     pub born_nanos: u64,
     /// The file system's own number (`f_fsid`), which many make from its UUID; 0 where it has none.
     pub system: u64,
 }
 
-/// A directory of the operating system, held open: it may be renamed, its path may come to lead elsewhere, something may be
-/// mounted over it, the process may change its working directory, and every call still goes to the directory that was opened.
+/// A directory of the operating system, held open. Every call goes to the directory that was opened, even if it is renamed, its
+/// path leads elsewhere by now, another file system is mounted over it, or the process changes its working directory.
 #[derive(Debug)]
 pub struct OsDirectory {
     held: Arc<Held>,
@@ -46,25 +46,25 @@ pub struct OsDirectory {
 }
 
 impl OsDirectory {
-    /// An existing directory.
+    /// Opens an existing directory.
     ///
     /// # Errors
-    /// When it is missing, no directory, or may not be searched.
+    /// When it is missing, is not a directory, or may not be searched.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         Self::of(Held::open(&path.into())?)
     }
 
-    /// A directory that is created, with its missing parents, if it is not there: for its owner alone (mode 0700). Each
-    /// creation is durable on return.
+    /// Opens a directory, and creates it with its missing parents, for its owner alone (mode 0700). Each creation is durable on
+    /// return.
     ///
     /// # Errors
-    /// A part of the path is no directory, or could not be created or synced. What was created before stays.
+    /// A part of the path is not a directory, or could not be created or synced. What was created before stays.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         Self::create_with_mode(path, FILE_MODE)
     }
 
-    /// As [`OsDirectory::create`], for files of this mode ([`OsDirectory::file_mode`]). The directories that are created may
-    /// be searched by whoever may read such files: 0640 gives 0750.
+    /// As [`OsDirectory::create`], for files of this mode ([`OsDirectory::file_mode`]). Users who may read such files may search
+    /// the created directories: 0640 gives 0750.
     ///
     /// # Errors
     /// As [`OsDirectory::create`].
@@ -74,8 +74,8 @@ impl OsDirectory {
             .map(|directory| directory.file_mode(file_mode))
     }
 
-    /// The permissions of the files that are created from here on, 0600 by default: the nine bits of `chmod`, from which
-    /// the process's umask takes away as usual. Files that are there keep theirs.
+    /// The permissions of the files that are created from now on, 0600 by default: the nine bits of `chmod`, of which the umask
+    /// of the process clears some as usual. Existing files keep theirs.
     #[must_use]
     pub fn file_mode(self, file_mode: u32) -> Self {
         Self { file_mode: file_mode & 0o777, ..self }
@@ -85,19 +85,19 @@ impl OsDirectory {
         Ok(Self { held: Arc::new(held), mark: ForkMark::new()?, file_mode: FILE_MODE })
     }
 
-    /// Whether it was removed since it was opened: then nothing can be created in it, and nothing will be found by its path.
+    /// Whether it was removed since it was opened: then nothing can be created in it, and its path does not lead to it.
     pub fn is_removed(&self) -> bool {
         self.held.is_removed()
     }
 
-    /// What it is, whatever path leads to it.
+    /// Its identity, whatever path leads to it.
     ///
     /// # Errors
     /// What the file system answers.
     pub fn identity(&self) -> Result<DirectoryIdentity> {
         let facts = rustix::fs::fstat(&*self.held);
         let facts = facts.map_err(|error| Error::new("fstat", self.held.path(), error))?;
-        // A sandbox may refuse either: then it does for every process of the log.
+        // A sandbox may refuse either call: then it does so for every process of the log.
         let born = statx(&*self.held, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok();
         let born =
             born.filter(|born| StatxFlags::from_bits_retain(born.stx_mask).contains(StatxFlags::BTIME));
@@ -122,7 +122,7 @@ impl OsDirectory {
         self.file_mode
     }
 
-    /// Refuses a change in a forked child, and a name that leads elsewhere.
+    /// Refuses a change in a forked child, and a name that leads out of the directory.
     pub(crate) fn check_change(&self, operation: &'static str, name: &str) -> Result<()> {
         if self.mark.is_child() {
             return Err(Error::forked(operation, self.held.join(name)));
@@ -208,7 +208,7 @@ impl Directory for OsDirectory {
 
     fn random_bytes(&self) -> Result<[u8; 16]> {
         let mut bytes = [0; 16];
-        // So few bytes come whole, or not at all.
+        // This few bytes come complete, or not at all.
         retry(|| {
             rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()).map_err(Into::into)
         })

@@ -1,16 +1,16 @@
-//! The one error of this crate: what was attempted, on which path and offset, what the kernel said, what to do.
+//! The error of this crate: what was attempted, on which path and offset, what the kernel answered, what to do.
 //!
-//! It is `Clone`, because the error of one sync belongs to every waiter of its group.
+//! It is `Clone`, because every waiter of a group gets the error of its sync.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The result of everything here that can fail.
+/// The result of every call of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failed operation with its place and, where one is known, its cure.
+/// A failed operation with its place and, if known, what to do about it.
 #[derive(Debug, Clone)]
 pub struct Error {
     inner: Arc<Inner>,
@@ -27,7 +27,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `operation` on `path`; add the offset and the advice with the methods below.
+    /// An error of `operation` on `path`; the methods below add the offset and the advice.
     pub fn new(operation: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {
         let inner = Inner {
             operation,
@@ -45,33 +45,33 @@ impl Error {
         Self::new(operation, path, io::Error::new(io::ErrorKind::InvalidInput, why.into()))
     }
 
-    /// The error of something that this kernel, file system or build does not have.
+    /// The error of a function that this kernel, file system or build does not have.
     pub fn unsupported(operation: &'static str, path: impl AsRef<Path>, why: impl Into<String>) -> Self {
         Self::new(operation, path, io::Error::new(io::ErrorKind::Unsupported, why.into()))
     }
 
-    /// The error of a call that would change something, in a process that was forked after the file or directory was opened:
-    /// it belongs to the parent, and nothing was done.
+    /// The error of a call that would change a file or directory, in a process that was forked after it was opened: it belongs to
+    /// the parent process, and nothing was done.
     pub fn forked(operation: &'static str, path: impl AsRef<Path>) -> Self {
         let source = io::Error::other("this process was forked after it was opened; it belongs to the parent process");
         let error = Self::new(operation, path, source).advise("open it again in this process");
         error.change(|inner| inner.is_forked = true)
     }
 
-    /// Says at which byte of the file it happened.
+    /// Adds the byte of the file at which it happened.
     #[must_use]
     pub fn at(self, offset: u64) -> Self {
         self.change(|inner| inner.offset = Some(offset))
     }
 
-    /// Says what the reader can do about it: one sentence, no full stop.
+    /// Adds what the user can do about it: one sentence, no full stop.
     #[must_use]
     pub fn advise(self, advice: impl Into<String>) -> Self {
         self.change(|inner| inner.advice = Some(advice.into()))
     }
 
     fn change(self, change: impl FnOnce(&mut Inner)) -> Self {
-        // Still unshared in practice: an error gets its details before anybody clones it.
+        // Unshared in practice: an error gets its details before it is cloned.
         let mut inner = Arc::try_unwrap(self.inner).unwrap_or_else(|shared| Inner {
             operation: shared.operation,
             path: shared.path.clone(),
@@ -104,12 +104,12 @@ impl Error {
         self.inner.source.kind()
     }
 
-    /// The kernel's error number, where it came from the kernel.
+    /// The kernel's error number, if the error came from the kernel.
     pub fn raw_os_error(&self) -> Option<i32> {
         self.inner.source.raw_os_error()
     }
 
-    /// Whether this is an answer of "not here" (`EOPNOTSUPP`, `ENOSYS`, or this build lacks it), not a failure.
+    /// Whether the function is not available here (`EOPNOTSUPP`, `ENOSYS`, or missing in this build), rather than failed.
     pub fn is_unsupported(&self) -> bool {
         self.kind() == io::ErrorKind::Unsupported
             || matches!(self.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))

@@ -1,7 +1,7 @@
-//! Where a file's blocks lie and in which state, by FIEMAP.
+//! The places and states of a file's blocks, by FIEMAP.
 //!
-//! *Owns*: the map. *May not touch*: the file's content; asking first makes the file system write delayed data out.
-//! This is how the lab checks that a cell's file is in the state that the cell claims.
+//! *Owns*: the map. *May not touch*: the file's content; asking makes the file system write delayed data out first. The lab uses
+//! it to check that a cell's file is in the state that the cell claims.
 
 use std::fs::File;
 use std::io;
@@ -18,11 +18,11 @@ use crate::transfer::retry;
 pub enum ExtentState {
     /// Blocks that hold what was written.
     Written,
-    /// Blocks reserved, read as zeros; the first write converts them and so changes metadata.
+    /// Reserved blocks, which read as zeros; the first write converts them and so changes metadata.
     Unwritten,
-    /// Not allocated yet: the data is still only in memory.
+    /// Not allocated yet: the data is only in memory.
     Delayed,
-    /// Stored in another form (compressed, encrypted, inline): its place says nothing.
+    /// Stored in another form (compressed, encrypted, inline): its place has no meaning.
     Encoded,
 }
 
@@ -37,7 +37,7 @@ pub struct Extent {
     pub len_bytes: u64,
     /// Its state.
     pub state: ExtentState,
-    /// Whether other files share these blocks: a write goes elsewhere.
+    /// Whether other files share these blocks: a write goes to a new place.
     pub shared: bool,
 }
 
@@ -67,7 +67,7 @@ impl ExtentMap {
     /// Asks the file system.
     ///
     /// # Errors
-    /// `is_unsupported()` where it has no FIEMAP (tmpfs); else what the kernel answers.
+    /// `is_unsupported()` if it has no FIEMAP (tmpfs); else what the kernel answers.
     pub fn of(file: &File, path: &Path) -> Result<Self> {
         let mut extents = Vec::new();
         walk(file, path, sys::FIEMAP_FLAG_SYNC, |batch| {
@@ -99,7 +99,7 @@ impl ExtentMap {
         coverage
     }
 
-    /// The device's byte ranges that hold this file, where they can be known.
+    /// The byte ranges of the device that hold this file, as far as they are known.
     pub fn physical_ranges(&self) -> Vec<Range<u64>> {
         let known = |extent: &&Extent| matches!(extent.state, ExtentState::Written | ExtentState::Unwritten);
         self.extents
@@ -110,16 +110,16 @@ impl ExtentMap {
     }
 }
 
-/// What a file's extents are, taken together; all false where the file system does not tell.
+/// Which kinds of extents a file has; all false if the file system does not report them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Kinds {
-    /// Another file has some of the blocks too.
+    /// Another file shares some of the blocks.
     pub(crate) shared: bool,
     /// Some blocks are reserved and were never written.
     pub(crate) unwritten: bool,
 }
 
-/// Which kinds of extents a file has. Delayed data stays where it is: an extent that it is about to leave may still count.
+/// The kinds of extents of a file. Delayed data is not written out: an extent that it is about to replace may still count.
 pub(crate) fn kinds(file: &File, path: &Path) -> Result<Kinds> {
     let mut kinds = Kinds::default();
     let walked = walk(file, path, 0, |batch| {
@@ -134,7 +134,7 @@ pub(crate) fn kinds(file: &File, path: &Path) -> Result<Kinds> {
     }
 }
 
-/// Gives `visit` the extents of the file batch by batch, for as long as it wants more.
+/// Calls `visit` with the extents of the file, batch by batch, until it wants no more.
 fn walk(
     file: &File,
     path: &Path,

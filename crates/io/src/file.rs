@@ -1,7 +1,7 @@
 //! A file of the operating system, opened for one way of access and durability.
 //!
-//! *Owns*: the descriptor and, for the lab's arms, the mapping or the C stream over it. *May not touch*: what the bytes
-//! mean; who calls from which thread (engines do that).
+//! *Owns*: the descriptor and, for the lab, the mapping or the C stream over it. *May not touch*: what the bytes mean; which
+//! thread calls (engines decide that).
 
 use std::fs::File as StdFile;
 use std::io::{self, Write as _};
@@ -36,7 +36,8 @@ const XFS: FsWord = 0x5846_5342;
 const F2FS: FsWord = 0xF2F5_2010_u32 as FsWord;
 const TMPFS: FsWord = 0x0102_1994;
 
-/// Those in which a sync of a new file is known to be one (ext2 and ext3 have the number of ext4). Below an overlay there can be any.
+/// File systems that are known to really sync a new file (ext2 and ext3 have the number of ext4). Below an overlay there can be
+/// any.
 const SYNCS_NEW_FILES: [FsWord; 4] = [EXT4, XFS, F2FS, TMPFS];
 
 /// The open flags that access and durability need.
@@ -50,22 +51,22 @@ fn flags_of(how: &OpenFile) -> i32 {
     direct | sync
 }
 
-/// A file of the operating system. In a process that was forked after it was opened it can be read, and every change is
-/// refused ([`Error::is_forked`]).
+/// A file of the operating system. A process that was forked after the file was opened can read it, but every change is refused
+/// ([`Error::is_forked`]).
 #[derive(Debug)]
 pub struct OsFile {
     file: StdFile,
     path: PathBuf,
     how: OpenFile,
     way: Way,
-    /// The directory and the name that it was opened by, where it was not by its path.
+    /// The directory and the name by which it was opened; `None` if it was opened by its path.
     place: Option<(Arc<Held>, String)>,
     mark: ForkMark,
-    /// Which file system it is in, asked for when that matters.
+    /// Its file system, asked for when it matters.
     file_system: OnceLock<FsWord>,
 }
 
-/// What stands between `write_at` and the descriptor.
+/// What is between `write_at` and the descriptor.
 #[derive(Debug)]
 enum Way {
     Offset,
@@ -74,7 +75,7 @@ enum Way {
     Stream(Mutex<CStream>),
 }
 
-/// Of a C stream that gathers: several commits, and less than any device writes at once.
+/// The buffer of a C stream that gathers: several commits, and less than any device writes at once.
 const GATHER_BYTES: usize = 64 << 10;
 
 /// A lock whose holder panicked guards no invariant here that a later writer could break further.
@@ -82,22 +83,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error of an opening that failed, with what to do where that is known.
+/// The error of a failed opening, with what to do if that is known.
 fn explained(error: Error, how: &OpenFile) -> Error {
     let refused = how.access == Access::Direct && error.raw_os_error() == Some(libc::EINVAL);
     if refused { error.advise("this file system has no O_DIRECT: use access buffered") } else { error }
 }
 
-/// What an error of a sync means in a file system that is read-only. Those without any writing (squashfs, erofs, iso9660)
-/// have no sync and answer `EINVAL`; bcachefs answers `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS`
-/// only after an error has *turned* them read-only: then what memory shows may never have reached the device.
+/// Whether a failed sync on a read-only file system means that nothing is dirty. File systems that never write (squashfs, erofs,
+/// iso9660) have no sync and answer `EINVAL`; bcachefs answers `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS`
+/// only after an error has *turned* them read-only: then pages in memory may never have reached the device.
 fn says_nothing_is_dirty(code: i32, file_system: FsWord) -> bool {
     let turns_read_only = [EXT4, BTRFS];
     code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
 }
 
-/// Whether this answer to a sync of what is open there only means that the file system is mounted read-only, so that nothing is
-/// dirty.
+/// Whether this answer to a sync only means that the file system is mounted read-only, so that nothing is dirty.
 pub(crate) fn is_clean_by_mount(open: impl AsFd, answer: &io::Error) -> bool {
     let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
     let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&open), rustix::fs::fstatfs(&open)) else {
@@ -107,7 +107,7 @@ pub(crate) fn is_clean_by_mount(open: impl AsFd, answer: &io::Error) -> bool {
     is_read_only && says_nothing_is_dirty(code, kind.f_type)
 }
 
-/// What O_DIRECT needs of this file.
+/// The alignment that O_DIRECT needs for this file.
 pub(crate) fn dio_alignment(file: &StdFile) -> DioAlignment {
     let Ok(answer) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
         return DioAlignment::NotTold;
@@ -121,9 +121,9 @@ pub(crate) fn dio_alignment(file: &StdFile) -> DioAlignment {
     }
 }
 
-/// Why blocks of [`BLOCK_BYTES`] cannot be read or written past the page cache, if they cannot, although the kernel has opened the
-/// file with `O_DIRECT`: it tells at the first transfer only, or uses the page cache without a word. The latter matters to who
-/// only reads, and does it past the cache to see what the medium has.
+/// Why blocks of [`BLOCK_BYTES`] cannot be transferred past the page cache, although the kernel has opened the file with
+/// `O_DIRECT`; `None` if they can. The kernel fails only at the first transfer, or silently uses the page cache. The latter
+/// matters for a reader that reads past the cache to see what is on the medium.
 fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
     const BLOCK: u32 = BLOCK_BYTES as u32;
     let too_large =
@@ -134,7 +134,7 @@ fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
             too_large(&format!("an alignment of {memory} bytes in memory and {offset} in the file"))
         }
         DioAlignment::Refused => read_only.then(|| "O_DIRECT is served through the page cache here".into()),
-        // btrfs tells nothing and takes every alignment.
+        // btrfs reports nothing and accepts every alignment.
         DioAlignment::NotTold if file_system_of(file) == Some(BTRFS) => None,
         DioAlignment::NotTold => {
             let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
@@ -155,9 +155,9 @@ impl OsFile {
     /// its directory. A log opens its files by [`crate::OsDirectory`].
     ///
     /// # Errors
-    /// What the kernel answers; where `O_DIRECT` is refused, that it was `O_DIRECT`. Where blocks of [`BLOCK_BYTES`] cannot be
-    /// transferred so (larger sectors), or, for reading only, would come from the page cache all the same (ext4 with data=journal),
-    /// it is [unsupported](Error::is_unsupported).
+    /// What the kernel answers; if it refuses `O_DIRECT`, the error says so. If `O_DIRECT` cannot transfer blocks of
+    /// [`BLOCK_BYTES`] (larger sectors) or, for reading only, would serve them from the page cache (ext4 with data=journal), the
+    /// error is [unsupported](Error::is_unsupported).
     pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
         let mut options = StdFile::options();
         options.read(true).write(!how.read_only).create_new(how.create_new).custom_flags(flags_of(how));
@@ -219,22 +219,22 @@ impl OsFile {
 
     /// Changes the file's times, and so its inode.
     fn set_times_to_now(&self) -> Result<()> {
-        // Both to now, or only the file's owner might.
+        // Both to now: any other time may be set by the file's owner only.
         let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
         match rustix::fs::futimens(&self.file, &times) {
-            // It goes by who asks now, and a daemon that opened the file may have given up root since. What changes the times too
-            // and goes by the descriptor, as writing does, is setting the size that the file has.
+            // The kernel checks the present user, and a daemon that opened the file may have given up root since. Setting the
+            // size to the present size changes the times too, and needs only the descriptor, like writing.
             Err(Errno::ACCESS | Errno::PERM) => self.set_len(self.len_bytes()?),
             answer => answer.map_err(|error| Error::new("futimens", &self.path, error)),
         }
     }
 
-    /// Has btrfs sync a file that was created through this handle. Linux 6.18 takes it for synced already, and answers yes
-    /// without doing anything, if its directory was synced since and the last to come before that was a write with `O_DIRECT`
-    /// beside another file's sync (docs/powerloss.md, "The sync that btrfs skips"). A change of its inode, after which comes
-    /// no write, is always seen. An overlay over btrfs does the same under another name, so all are helped but those that are
-    /// known not to need it. Labs, which open by a path, measure the bare sync.
+    /// Makes btrfs sync a file that was created through this handle. Linux 6.18 takes the file for synced already and reports
+    /// success without doing anything, if its directory was synced since, and the last change before that was a write with
+    /// `O_DIRECT` beside another file's sync (docs/powerloss.md, "The sync that btrfs skips"). It always notices a change of the
+    /// inode that no write follows. An overlay over btrfs behaves in the same way under another name, so this is done on every
+    /// file system that is not known to be without the fault. Labs, which open files by path, measure the bare sync.
     fn change_what_was_created(&self) -> Result<()> {
         let is_created = self.how.create_new && self.place.is_some();
         if is_created && !SYNCS_NEW_FILES.contains(&self.file_system()) {
@@ -269,7 +269,7 @@ impl OsFile {
         self.mark.is_child()
     }
 
-    /// Refuses a change in a forked child: the file is its parent's.
+    /// Refuses a change in a forked child: the file belongs to the parent process.
     #[inline]
     pub(crate) fn check_change(&self, operation: &'static str) -> Result<()> {
         if self.is_forked() { Err(Error::forked(operation, &self.path)) } else { Ok(()) }
@@ -293,7 +293,7 @@ impl OsFile {
     /// For access mmap: maps the first `len_bytes`, which the file must already have.
     ///
     /// # Errors
-    /// When the access is another one, the file is shorter, or the kernel refuses.
+    /// When the file has another access or is shorter, or the kernel refuses.
     pub fn map(&self, len_bytes: u64) -> Result<()> {
         self.check_change("mmap")?;
         let Way::Map(mapping) = &self.way else {
@@ -318,10 +318,10 @@ impl OsFile {
         self.with_mapping("msync", offset, |mapping| mapping.sync(offset, len))
     }
 
-    /// For access stream: `fflush`. What was buffered in the process is in the kernel then, and not on the medium.
+    /// For access stream: `fflush`. It moves what the process has buffered into the kernel, not onto the medium.
     ///
     /// # Errors
-    /// When the access is another one, or what the kernel answers.
+    /// When the file has another access, or what the kernel answers.
     pub fn flush_buffered(&self) -> Result<()> {
         self.check_change("fflush")?;
         match &self.way {
@@ -330,8 +330,8 @@ impl OsFile {
         }
     }
 
-    /// `sync_file_range`: hands a range of the page cache to the device and waits until it has taken it. Nothing is durable by
-    /// this: neither metadata nor the device's cache is flushed.
+    /// `sync_file_range`: passes a range of the page cache to the device and waits until the device has accepted it. This makes
+    /// nothing durable: it flushes neither metadata nor the device's cache.
     ///
     /// # Errors
     /// What the kernel answers.
@@ -394,8 +394,8 @@ impl OsFile {
         answer.map(drop).map_err(|source| Error::new("write", &self.path, source).at(offset))
     }
 
-    /// Reads as the file's access has it: `lseek` and `read`, `fread`, or `pread` with the others. Gives the bytes read: fewer at the end
-    /// of the file.
+    /// Reads by the file's access: `lseek` and `read`, `fread`, or `pread` otherwise. Returns the number of bytes: fewer at the
+    /// end of the file.
     ///
     /// # Errors
     /// What the kernel answers, with the offset.
@@ -420,7 +420,7 @@ impl OsFile {
     fn write_stream(&self, stream: &Mutex<CStream>, bytes: &[u8], offset: u64) -> Result<()> {
         let mut stream = lock(stream);
         stream.write(bytes, offset).map_err(|source| Error::new("fwrite", &self.path, source).at(offset))?;
-        // With O_SYNC or O_DSYNC it is the write call that is durable, and a buffered fwrite makes none.
+        // With O_SYNC or O_DSYNC the write call makes bytes durable, and a buffered fwrite does not make one.
         if self.how.durability.with_the_write() { self.flush_stream(&mut stream) } else { Ok(()) }
     }
 
@@ -435,7 +435,7 @@ impl File for OsFile {
     }
 
     fn len_bytes(&self) -> Result<u64> {
-        // Its size alone: who asks for the time stamps makes the next write change them, which a sync may wait for.
+        // Its size alone: asking for the time stamps makes the next write change them, and a sync may wait for that.
         let answer = statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::SIZE)
             .map_err(|error| Error::new("statx", &self.path, error))?;
         Ok(answer.stx_size)
@@ -456,13 +456,13 @@ impl File for OsFile {
     fn check_takes_changes(&self) -> Result<()> {
         self.check_change("futimens")?;
         if self.file_system() == XFS {
-            // Once it is shut down, xfs answers nothing at all, and it is shut down before anybody stops waiting for its journal.
-            // Nothing is asked for: a change of the time stamp would have the next sync wait for the journal.
+            // After a shutdown xfs answers nothing at all, and it shuts down before any wait for its journal ends. No field is
+            // asked for: a change of the time stamp would make the next sync wait for the journal.
             return statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
                 .map(drop)
                 .map_err(|error| Error::new("statx", &self.path, error));
         }
-        // Twice: ext4 learns from the first that its journal was aborted, and tells nobody; it refuses the second.
+        // Twice: the first call lets ext4 notice that its journal was aborted, without an error; it refuses the second.
         for _ in 0..2 {
             self.set_times_to_now()?;
         }
@@ -482,7 +482,7 @@ impl File for OsFile {
     }
 
     fn is_cached(&self) -> Result<bool> {
-        // An eighth may be missing: it is read in passing.
+        // An eighth may be missing: it is read on the way.
         let most = |found: Residency| found.resident_pages >= found.pages - found.pages / 8;
         Ok(self.residency().is_ok_and(most))
     }
@@ -491,7 +491,7 @@ impl File for OsFile {
         let len = buffer.len();
         Transfer::new(len)
             .run(Direction::Read, |done| {
-                // Not by the C library, which asks at each call whether the thread is to be cancelled.
+                // Not through the C library, which checks at each call whether the thread is to be cancelled.
                 Ok(rustix::io::pread(&self.file, &mut buffer[done..], offset + done as u64)?)
             })
             .map_err(|source| Error::new("pread", &self.path, source).at(offset))
@@ -502,7 +502,7 @@ impl File for OsFile {
         match &self.way {
             Way::Offset => prepare::write_all(&self.file, &self.path, bytes, offset),
             Way::Seek(turn) => {
-                // The position belongs to the descriptor: two threads must not move it between each other's calls.
+                // The position belongs to the descriptor: no other thread may move it between the two calls.
                 let _turn = lock(turn);
                 self.write_seeking(bytes, offset)
             }
@@ -517,8 +517,8 @@ impl File for OsFile {
             self.flush_stream(&mut lock(stream))?;
         }
         self.change_what_was_created()?;
-        // Never again after an error: a second sync can succeed over pages that were lost. EINTR is the exception, as
-        // the kernel gives it before it starts.
+        // Never again after an error: a second sync can succeed over pages that were lost. EINTR is the exception: the kernel
+        // returns it before it starts.
         let (name, answer) = match kind {
             SyncKind::All => ("fsync", retry(|| self.file.sync_all())),
             SyncKind::Data => ("fdatasync", retry(|| self.file.sync_data())),

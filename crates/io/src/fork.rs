@@ -1,14 +1,13 @@
-//! Whether this process was forked since something was opened, asked without a system call.
+//! Detects, without a system call, whether this process was forked since something was opened.
 //!
-//! *Owns*: one page for the process, which the kernel wipes in a child (`MADV_WIPEONFORK`), and the handlers that the C
-//! library calls around `fork`. *May not touch*: what a child then does; locks have a table of their own
-//! (`lock_table.rs`).
+//! *Owns*: one page for the process, which the kernel wipes in a child (`MADV_WIPEONFORK`), and the handlers that the C library
+//! calls around `fork`. *May not touch*: what a child does then; locks have their own table (`lock_table.rs`).
 //!
-//! A child of `fork` has one thread and every lock in the state it had: it must not take a lock that another thread of the
-//! parent may have held. The number of the process would tell a child from its parent too, but asking costs a system call.
+//! A child of `fork` has one thread, and every lock in the state at the fork: it must not take a lock that another thread of the
+//! parent may have held. The process id would tell a child from its parent too, but asking for it costs a system call.
 //!
-//! The page holds the number of this process among its ancestors: each that opens something takes the next one, and what
-//! it opens remembers it. So a child can open things of its own, and *its* child is a stranger to them again.
+//! The page holds the number of this process among its ancestors: a process takes the next number when it first opens something,
+//! and what it opens remembers the number. So a child can open things of its own, and *its* child detects a fork for them again.
 
 use std::io;
 use std::path::Path;
@@ -22,11 +21,11 @@ use crate::lock_table;
 
 /// The page, once there is one; never unmapped.
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
-/// The last number that this process or an ancestor took: a child goes on from its parent's.
+/// The last number that this process or an ancestor took: a child continues from that of its parent.
 static LAST: AtomicU64 = AtomicU64::new(0);
 static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 
-/// Remembers which process made it. Copies are the same mark.
+/// Remembers the process that made it. Copies are the same mark.
 #[derive(Debug, Clone, Copy)]
 pub struct ForkMark {
     word: &'static AtomicU64,
@@ -58,7 +57,7 @@ impl ForkMark {
     }
 }
 
-/// The process's page. No lock: a child forked while another thread held it would wait for ever.
+/// The page of the process. Without a lock: a child that was forked while another thread held it would wait forever.
 fn page() -> io::Result<&'static AtomicU64> {
     let mut page = PAGE.load(Ordering::Acquire);
     if page.is_null() {
@@ -66,7 +65,7 @@ fn page() -> io::Result<&'static AtomicU64> {
         page = match PAGE.compare_exchange(page, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => made,
             Err(others) => {
-                // SAFETY: mapped by `new_page` with this length, and nobody else has come to know it.
+                // SAFETY: mapped by `new_page` with this length, and no other code knows it.
                 let _ = unsafe { munmap(made.cast(), rustix::param::page_size()) };
                 others
             }
@@ -82,17 +81,17 @@ fn new_page() -> io::Result<NonNull<AtomicU64>> {
     let page = unsafe {
         mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
     }?;
-    // Where the kernel lacks it (before 4.14, and some that only look like Linux), the handler in the child does it.
+    // On kernels without it (before 4.14, and some that only look like Linux), the handler in the child does it.
     // Miri knows neither such advice nor forks.
     if !cfg!(miri) {
-        // SAFETY: the page is the whole mapping made above, and nobody else knows it.
+        // SAFETY: the page is the whole mapping made above, and no other code knows it.
         let _ = unsafe { madvise(page, bytes, Advice::LinuxWipeOnFork) };
     }
     NonNull::new(page.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))
 }
 
-/// Asks the C library to call the handlers below around each `fork`. Two threads that come at once install them twice;
-/// each pair is called together or not at all, so that this is harmless.
+/// Asks the C library to call the handlers below around each `fork`. Two threads at the same time install them twice, which is
+/// harmless: each pair is called together or not at all.
 fn install_handlers() -> io::Result<()> {
     if HAS_HANDLERS.load(Ordering::Acquire) {
         return Ok(());

@@ -1,7 +1,7 @@
-//! A directory held open, and the calls relative to it: the files that were meant are met wherever it is moved, and
-//! whatever its path leads to by then.
+//! A directory that is held open, and the calls relative to it: they reach the same files wherever it is moved, and whatever its
+//! path leads to by then.
 //!
-//! *Owns*: the descriptor, and the calls on names in it. *May not touch*: what the names mean; the path but for messages.
+//! *Owns*: the descriptor, and the calls on names in it. *May not touch*: what the names mean; the path, except for messages.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::file::is_clean_by_mount;
 use crate::transfer::retry;
 
-/// The directory part of what an opened file may be asked for again.
+/// The flags with which a directory is opened.
 const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 /// A directory held open.
@@ -27,7 +27,7 @@ pub(crate) struct Held {
     descriptor: OwnedFd,
     /// As it was opened.
     path: PathBuf,
-    /// It may be listed and synced: whoever may only search it has a descriptor that can neither.
+    /// It may be listed and synced. A user who may only search it has a descriptor that can do neither.
     is_readable: bool,
 }
 
@@ -35,7 +35,7 @@ impl Held {
     /// Opens a directory.
     ///
     /// # Errors
-    /// It is missing, no directory, or may not be searched.
+    /// It is missing, is not a directory, or may not be searched.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         Self::open_at(CWD, path, path)
     }
@@ -55,16 +55,16 @@ impl Held {
         }
     }
 
-    /// Opens a directory, creating it, and what is missing above it, with this mode (less the umask). From the top down,
-    /// each durable before the next is made, and each in the very directory that is then synced.
+    /// Opens a directory, and creates it and its missing parents with this mode (less the umask). From the top down, each is
+    /// durable before the next is made, and each is made in the very directory that is then synced.
     ///
-    /// So a directory that is found has durable parents, and only its own name may still wait for a sync: of a creator that
-    /// is at it right now, or was killed between its two calls. That sync is made here.
+    /// So an existing directory has durable parents, and only its own name may still wait for a sync, if its creator is at work
+    /// right now or was killed between its two calls. This call makes that sync.
     ///
     /// # Errors
-    /// A part of the path is no directory, or could not be created or synced. What was created before stays.
+    /// A part of the path is not a directory, or could not be created or synced. What was created before stays.
     pub(crate) fn create(path: &Path, mode: u32, sync: &mut impl FnMut(&Self) -> Result<()>) -> Result<Self> {
-        // `/`, and what ends with `..`: nothing that could be created by that name.
+        // `/`, and paths that end with `..`: they cannot be created.
         let Some(name) = path.file_name() else { return Self::open(path) };
         let above = match path.parent() {
             Some(above) if !above.as_os_str().is_empty() => above,
@@ -83,11 +83,11 @@ impl Held {
                 opened
             }
             (Err(_), Ok(opened)) => match sync(&parent) {
-                // Whoever may not look into the parent, or not write there, has not created anything in it.
+                // This user may not read the parent or not write there, so it has not created anything in it.
                 Err(error) if may_not_write(&error) => Ok(opened),
                 synced => synced.map(|()| opened),
             },
-            // It is there, and that is not what is wrong: too many files are open, or it is none that may be searched.
+            // It exists, so the error of the opening counts: too many files are open, or it may not be searched.
             (Err(source), Err(error)) if source.kind() == ErrorKind::AlreadyExists => Err(error),
             (Err(source), Err(_)) => Err(could_not_create(path, &Error::new("mkdir", path, source))),
         }
@@ -97,12 +97,12 @@ impl Held {
         &self.path
     }
 
-    /// Where a name in it lies, for messages.
+    /// The path of a name in it, for messages.
     pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// An error about a name in it, which says so when the directory itself is gone.
+    /// An error about a name in it; the error says so if the directory itself was removed.
     pub(crate) fn failed(&self, operation: &'static str, name: &str, source: io::Error) -> Error {
         let is_missing = source.kind() == ErrorKind::NotFound;
         let error = Error::new(operation, self.join(name), source);
@@ -115,29 +115,29 @@ impl Held {
         }
     }
 
-    /// It has no name any more: nothing can be created in it.
+    /// Whether it was removed: nothing can be created in it then.
     pub(crate) fn is_removed(&self) -> bool {
         fstat(&self.descriptor).is_ok_and(|facts| facts.st_nlink == 0)
     }
 
-    /// Opens or creates a plain file in it. A link is not followed, and whatever else has that name is refused, without
-    /// waiting for the other end of a pipe.
+    /// Opens or creates a plain file in it. Does not follow a link, and refuses anything else of that name, without waiting for the
+    /// other end of a pipe.
     pub(crate) fn open_file(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
         self.open_plain(name, flags | OFlags::NOFOLLOW, mode)
     }
 
-    /// As [`Held::open_file`], but for a link, which is followed.
+    /// As [`Held::open_file`], but follows a link.
     pub(crate) fn open_plain(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
         let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let open = |flags| retry(|| above_standard(openat(&self.descriptor, name, flags, mode)?));
         let file = match open(flags | OFlags::NONBLOCK) {
-            // A file that somebody has leased: the kernel has asked for it back, and a plain opening waits for it.
+            // Another process has a lease on the file. The kernel has asked for its release, and a blocking opening waits for that.
             Err(error) if error.kind() == ErrorKind::WouldBlock && self.is_file(name)? => open(flags)?,
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
                 return Err(no_file("a symbolic link"));
             }
-            // Of a pipe that nobody reads, and a socket.
+            // The answer for a pipe without a reader, and for a socket.
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
                 return Err(no_file("a pipe or socket"));
             }
@@ -149,24 +149,24 @@ impl Held {
             FileType::Fifo => return Err(no_file("a pipe")),
             _ => return Err(no_file("a device or socket")),
         }
-        // It was for the opening only: io_uring would not wait for such a file.
+        // The flag was for the opening only: io_uring would not wait for such a file.
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
         Ok(file.into())
     }
 
-    /// Whether the name is a plain file's; a link is not followed.
+    /// Whether the name is that of a plain file; a link is not followed.
     pub(crate) fn is_file(&self, name: &str) -> io::Result<bool> {
         let facts = retry(|| Ok(statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW)?))?;
         Ok(FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile)
     }
 
-    /// Renames within it, replacing what has the new name.
+    /// Renames within it, and replaces a file of the new name.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         retry(|| Ok(renameat(&self.descriptor, from, &self.descriptor, to)?))
             .map_err(|source| self.failed("rename", from, source))
     }
 
-    /// Renames within it; a file that has the new name already is an error (`AlreadyExists`), and both stay.
+    /// Renames within it. If a file of the new name exists, that is an error (`AlreadyExists`), and both stay.
     pub(crate) fn rename_new(&self, from: &str, to: &str) -> Result<()> {
         let here = &self.descriptor;
         let failed = |source: io::Error| {
@@ -179,7 +179,7 @@ impl Held {
             }
         };
         match retry(|| Ok(renameat_with(here, from, here, to, RenameFlags::NOREPLACE)?)) {
-            // A file system without the flag: look first.
+            // A file system without the flag: check first.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
                 match statat(here, to, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(_) => Err(failed(ErrorKind::AlreadyExists.into())),
@@ -196,24 +196,24 @@ impl Held {
             .map_err(|source| self.failed("unlink", name, source))
     }
 
-    /// The same directory through a descriptor of its own, for reading.
+    /// The same directory through a new descriptor, for reading.
     fn fresh(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OPEN;
         retry(|| above_standard(openat(&self.descriptor, ".", flags, Mode::empty())?))
     }
 
-    /// The names of its plain files, sorted. Each listing has a position of its own.
+    /// The names of its plain files, sorted. Each listing has its own position.
     pub(crate) fn list(&self) -> Result<Vec<String>> {
         let failed = |source| self.failed("list directory", "", source);
         let entries = Dir::new(self.fresh().map_err(failed)?).map_err(|error| failed(error.into()))?;
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| failed(error.into()))?;
-            // A name that is no UTF-8 is none of ours.
+            // A name that is not UTF-8 is not one of ours.
             let Ok(name) = entry.file_name().to_str() else { continue };
             let is_file = match entry.file_type() {
                 FileType::RegularFile => true,
-                // Some file systems do not tell here; it may be gone by now.
+                // Some file systems do not report the type here. The file may be gone by now.
                 FileType::Unknown => self.is_file(name).unwrap_or(false),
                 _ => false,
             };
@@ -221,7 +221,7 @@ impl Held {
                 names.push(name.to_owned());
             }
         }
-        // The kernel says that it is missing, which looks like its end.
+        // For a removed directory the kernel returns an error that looks like the end of the list.
         if names.is_empty() && self.is_removed() {
             return Err(failed(ErrorKind::NotFound.into()));
         }
@@ -229,13 +229,12 @@ impl Held {
         Ok(names)
     }
 
-    /// Makes creations, renames and removals in it durable. Always through the one descriptor: it has been there since
-    /// before the changes, so that the kernel gives it every error that they met. In a file system mounted read-only there is
-    /// nothing to do.
+    /// Makes creations, renames and removals in it durable. Always through the same descriptor: it was open before the changes,
+    /// so the kernel reports every error of theirs to it. On a file system that is mounted read-only there is nothing to do.
     pub(crate) fn sync(&self) -> Result<()> {
         let failed = |source| self.failed("fsync directory", "", source);
         if !self.is_readable {
-            // It fails as it would have at the first opening, or may be read by now.
+            // This fails as the first opening did, or the directory may be read by now.
             let opened = self.fresh().map_err(failed)?;
             return retry(|| Ok(rustix::fs::fsync(&opened)?)).map_err(failed);
         }
@@ -285,9 +284,9 @@ mod tests {
             Ok(())
         };
         Held::create(&path, 0o700, &mut sync).expect("created");
-        // Again: the last name could be of somebody who has not come to the sync yet.
+        // Again: the last name could be that of a creator that has not made its sync yet.
         Held::create(&path, 0o700, &mut sync).expect("found");
-        // The one above was found before the first was made in it.
+        // The directory above existed before the first was made in it.
         let expected = [("", 1), ("a", 2), ("a/b", 3), ("a/b", 3)]
             .map(|(parent, made)| (above.path().join(parent), made));
         assert_eq!(synced.len(), 4, "{synced:?}");

@@ -1,5 +1,5 @@
-//! Whether this process ignores a signal: its parent may have said so, and a handler would undo it. And having signals wait while
-//! handlers are set up.
+//! Whether this process ignores a signal: its parent may have asked for that, and a handler would undo it. And holding signals back
+//! while handlers are set up.
 //!
 //! *Owns*: asking, holding back. *May not touch*: what is done with a signal.
 
@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-/// Whether a signal is ignored just now. At the start of a process that is its parent's wish (`nohup`, a shell's `&`). False
-/// for a number that is no signal's.
+/// Whether a signal is ignored now. At the start of a process that is the choice of its parent (`nohup`, a shell's `&`). False
+/// for a number that is not a signal.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all zeros are a valid `sigaction`; without a new action the call only writes the present one into it.
     let (answer, action) = unsafe {
@@ -18,18 +18,18 @@ pub fn is_ignored(signal: i32) -> bool {
     answer == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Has all signals wait that come to this thread, until it is dropped there. While no other thread runs, that is all that come to
-/// the process: one that comes between two steps of setting up its handlers is not lost.
+/// Holds back all signals to this thread until it is dropped there. While no other thread runs, these are all signals to the
+/// process: one that comes between two steps of setting up its handlers is not lost.
 #[derive(Debug)]
 #[must_use = "signals wait until this is dropped"]
 pub struct WaitingSignals {
     before: libc::sigset_t,
-    /// Of this thread.
+    /// It belongs to this thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl WaitingSignals {
-    /// From here on. A thread that is started meanwhile has them wait for ever.
+    /// From now on. A thread that is started meanwhile holds them back forever.
     pub fn here() -> Self {
         let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();

@@ -1,9 +1,9 @@
-//! Standard input whose reader another thread can stop, waiting for pipes, and until a stopped output takes bytes again.
+//! Standard input whose reader another thread can stop; waiting for pipes, and for an output that takes bytes again.
 //!
-//! *Owns*: waiting for bytes, for room or for the wish to stop. *May not touch*: what is read or written.
+//! *Owns*: waiting for bytes, for room or for the request to stop. *May not touch*: what is read or written.
 //!
-//! A read of a pipe that is idle returns when somebody writes, which may be never. So each read waits first, for the input and
-//! for a pipe of its own whose other end is closed to stop it.
+//! A read of an idle pipe returns when a process writes, which may be never. So each read first waits, for the input and for a
+//! pipe of its own; closing the other end of that pipe stops it.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -35,19 +35,19 @@ pub struct InputStop {
     _open: PipeWriter,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Got {
-    /// So many bytes, not 0.
+    /// This many bytes, not 0.
     Bytes(usize),
     /// The end of the input.
     End,
-    /// Nothing: reading was stopped, or nothing was there and the call does not wait.
+    /// Nothing: reading was stopped, or there was nothing to read and the call does not wait.
     Nothing,
 }
 
 impl Input {
-    /// Standard input, and what stops reading it.
+    /// Standard input, and the handle that stops its reader.
     ///
     /// # Errors
     /// There is no descriptor left.
@@ -63,12 +63,12 @@ impl Input {
         made().map_err(|source: io::Error| Error::new("open", STDIN, source))
     }
 
-    /// Whether it is a pipe or a socket: there is a process at its other end, whose bytes go with it.
+    /// Whether it is a pipe or a socket: a process is at its other end, and unread bytes are lost when it is closed.
     pub fn is_stream(&self) -> bool {
         self.is_stream
     }
 
-    /// Waits for bytes, the end, or the wish to stop, which goes before bytes.
+    /// Waits for bytes, the end, or the request to stop, which comes before bytes.
     ///
     /// # Errors
     /// What the kernel answers.
@@ -86,7 +86,7 @@ impl Input {
         }
     }
 
-    /// Reads what is there, without waiting; also after the wish to stop.
+    /// Reads what is there, without waiting; also after the request to stop.
     ///
     /// # Errors
     /// What the kernel answers.
@@ -100,22 +100,22 @@ impl Input {
         match retry(|| self.file.read(into)) {
             Ok(0) => Ok(Got::End),
             Ok(count) => Ok(Got::Bytes(count)),
-            // Somebody else who reads from the same place was faster.
+            // Another reader of the same input was faster.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Got::Nothing),
             Err(source) => Err(Error::new("read", STDIN, source)),
         }
     }
 
-    /// How many bytes are there to be read without waiting.
+    /// How many bytes can be read without waiting.
     ///
     /// # Errors
-    /// The kernel cannot say it of this kind of file.
+    /// The kernel does not report it for this kind of file.
     pub fn waiting_bytes(&self) -> Result<u64> {
         ioctl_fionread(&self.file).map_err(|error| Error::new("ioctl FIONREAD", STDIN, error))
     }
 }
 
-/// Sleeps until a file takes bytes, or will answer with an error: for one that was made not to wait by somebody else.
+/// Sleeps until a file takes bytes or a write would return an error: for a file that another process has made non-blocking.
 ///
 /// # Errors
 /// What the kernel answers.
@@ -123,25 +123,25 @@ pub fn wait_to_write(file: &File) -> Result<()> {
     wait(&mut [PollFd::new(file, PollFlags::OUT)], None)
 }
 
-/// Sleeps until there is something to read in one of the pipes, or it is time. Gives the first of them that has something; `None`: it
-/// is time.
+/// Sleeps until one of the pipes has something to read, or the time has passed. Returns the first pipe that has something; `None`
+/// if the time has passed.
 ///
 /// # Errors
 /// What the kernel answers.
 pub fn wait_to_read(pipes: &[&PipeReader], at_most: Option<Duration>) -> Result<Option<usize>> {
     let mut waited: Vec<_> = pipes.iter().map(|pipe| PollFd::new(*pipe, PollFlags::IN)).collect();
-    // More than the kernel counts is for ever.
+    // A longer time than the kernel can count is forever.
     let at_most = at_most.and_then(|at_most| Timespec::try_from(at_most).ok());
     wait(&mut waited, at_most.as_ref())?;
     Ok(waited.iter().position(|pipe| !pipe.revents().is_empty()))
 }
 
-/// Whether a pipe, socket or terminal still has somebody who reads. A file always has.
+/// Whether a pipe, socket or terminal still has a reader. A file always counts as having one.
 ///
 /// # Errors
 /// What the kernel answers.
 pub fn has_reader(file: &File) -> Result<bool> {
-    // The kernel tells of errors without being asked for anything.
+    // The kernel reports errors without being asked.
     let mut asked = [PollFd::new(file, PollFlags::empty())];
     wait(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
     Ok(!asked[0].revents().contains(PollFlags::ERR))
@@ -215,7 +215,7 @@ mod tests {
             let got = input.read(&mut [0; 16]).expect("asked");
             (input, got)
         });
-        // Whether it waits already or not yet: it ends.
+        // The read ends whether it is waiting already or not yet.
         drop(stop);
         let (mut input, got) = waits.join().expect("a thread");
         assert_eq!(got, Got::Nothing);

@@ -1,15 +1,15 @@
 //! What a log needs of the system: its system calls, and the `unsafe` code for them.
 //!
-//! *Owns*: aligned buffers, making a file's blocks ready, the ways of writing and syncing a file, engines, directories,
-//! extents, and what this file system and device can do.
-//! *May not touch*: records, LSNs, groups, segments. It knows files and bytes, nothing of a log.
+//! *Owns*: aligned buffers, preparing the blocks of a file, the ways of writing and syncing a file, engines, directories,
+//! extents, and what a file system and a device can do. *May not
+//! touch*: records, LSNs, groups, segments. It knows files and bytes, nothing about a log.
 //!
-//! The seam that the log stands on is three traits in [`seam`]: a [`Directory`] of [`File`]s and an [`Engine`] that takes
-//! owned buffers and gives them back with the result. [`OsDirectory`] implements them over Linux; a simulated disk can
-//! implement the same three, and nothing above can tell.
+//! The log is written over three traits in [`seam`]: a [`Directory`] of [`File`]s, and an [`Engine`] that takes owned buffers and
+//! returns them with the result. [`OsDirectory`] implements them over Linux. A simulated disk can implement the same three, and the
+//! code above them runs unchanged.
 //!
-//! Every error names the operation, the path, the offset where there is one, and often what to do. `EINTR` and short
-//! transfers are handled in one place, [`transfer`], whatever the engine.
+//! Every error names the operation, the path, the offset if there is one, and often what to do. [`transfer`] handles `EINTR` and
+//! short transfers for all engines.
 
 mod append_file;
 mod bell;

@@ -1,11 +1,11 @@
-//! The exclusive lock on a file, by open file description: whoever has it, in whichever process or thread.
+//! The exclusive lock on a file, by open file description: one holder among all processes and threads.
 //!
 //! *Owns*: the lock file's descriptor and the note in it. *May not touch*: other files; whether a lock means a writer.
 //!
-//! A lock of the older kind belongs to the process and is lost when the process closes *any* descriptor of the file;
-//! `flock` is emulated by the other kind on some network file systems. A lock of the open file description has neither
-//! flaw, and `F_OFD_GETLK` asks for it without taking it. A forked child would keep it, were its copy of the descriptor not
-//! replaced (`lock_table.rs`).
+//! A traditional record lock belongs to the process and is lost when the process closes *any* descriptor of the file; `flock` is
+//! emulated by record locks on some network file systems. A lock of the open file description has neither flaw, and `F_OFD_GETLK`
+//! asks for its holder without taking it. A forked child would keep it if its copy of the descriptor were not replaced
+//! (`lock_table.rs`).
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -23,19 +23,19 @@ use crate::size_signal::NoSizeSignal;
 use crate::sys;
 use crate::transfer::retry;
 
-/// As much of a note as is read.
+/// The longest note that is read.
 const NOTE_MAX_BYTES: usize = 100;
-/// What is said of a holder who left no note.
+/// The text for a holder that left no note.
 const NO_NOTE: &str = "another process";
 
 /// The exclusive lock on a file; released when dropped.
 #[derive(Debug)]
 pub struct OsLock {
-    // Dropped after the entry is forgotten.
+    // Dropped after the entry was removed from the table.
     file: File,
     path: PathBuf,
     entry: Entry,
-    /// A child that was forked must not give its parent's lock back.
+    /// A forked child must not release its parent's lock.
     mark: ForkMark,
 }
 
@@ -45,7 +45,7 @@ impl OsLock {
         &self.path
     }
 
-    /// `None` if somebody else has it.
+    /// `None` if another holder has it.
     pub(crate) fn take(held: &Held, name: &str, mode: u32, mark: ForkMark) -> Result<Option<Self>> {
         let lock = while_no_fork(|| Self::try_take(held, name, mode, mark))?;
         if let Some(lock) = &lock {
@@ -62,7 +62,7 @@ impl OsLock {
         })?;
         let entry = Entry::of(file.as_raw_fd());
         let lock = Self { file, path: held.join(name), entry, mark };
-        // Dropped below, it unlocks what it does not have, which does nothing.
+        // Dropped below, it unlocks a lock that it does not hold, which does nothing.
         match retry(|| sys::set_description_lock(lock.file.as_fd(), libc::F_WRLCK)) {
             Ok(()) => Ok(Some(lock)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(None),
@@ -70,8 +70,8 @@ impl OsLock {
         }
     }
 
-    /// For people only, so it may fail: on a full disk there is no block for it. Then nobody else's note is to stay; but what is
-    /// no note at all is somebody's, and a lock needs no bytes.
+    /// The note is for people only, so writing it may fail: a full disk has no block for it. Then an old note is removed. Other
+    /// content belongs to the user and stays; a lock needs no bytes.
     fn leave_note(&self) {
         if !matches!(content(&self.file), Content::Nothing | Content::Note(_)) {
             return;
@@ -80,24 +80,24 @@ impl OsLock {
         let note = format!("process {}\n", std::process::id());
         let is_left = retry(|| self.file.write_all_at(note.as_bytes(), 0)).is_ok();
         let len = if is_left { note.len() as u64 } else { 0 };
-        // Written first, cut after: who reads in between finds the note in the first line.
+        // Written first, shortened after that: a reader in between finds the note in the first line.
         let _ = retry(|| self.file.set_len(len));
     }
 }
 
 impl Drop for OsLock {
     fn drop(&mut self) {
-        // In a child the descriptor means nothing any more, and its entry may be a lock's that the child took itself.
+        // In a child the descriptor is not that of the lock any more, and its entry may belong to a lock of the child.
         if self.mark.is_child() {
             return;
         }
-        // Closing is not enough: a process that was made without the C library's fork may have the open file description too.
+        // Closing is not enough: a process that was made without the C library's `fork` may share the open file description.
         let _ = retry(|| sys::set_description_lock(self.file.as_fd(), libc::F_UNLCK));
         self.entry.forget();
     }
 }
 
-/// Who holds the lock on the file, in words; `None` if nobody.
+/// The holder of the lock on the file, in words; `None` if it is free.
 pub(crate) fn holder(held: &Held, name: &str) -> Result<Option<String>> {
     let file = match held.open_file(name, OFlags::RDONLY, 0) {
         Ok(file) => file,
@@ -113,7 +113,7 @@ pub(crate) fn holder(held: &Held, name: &str) -> Result<Option<String>> {
     Ok(in_the_way.map(|lock| in_words(&file, &held.join(name), lock)))
 }
 
-/// No log takes a lock for reading, nor one of the older kind: then the note is somebody else's.
+/// The holder in words. A log takes neither a read lock nor a traditional record lock: then the note is not that of the holder.
 fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
     let sys::LockInTheWay { is_to_read, process } = lock;
     if !is_to_read && process.is_none() {
@@ -126,7 +126,7 @@ fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
 
 /// What a lock file holds.
 enum Content {
-    /// No bytes, or only zeros: a power cut leaves those where a note was not written back.
+    /// No bytes, or only zeros, which a power cut leaves if a note was not written back.
     Nothing,
     Note(String),
     SomebodysOwn,
@@ -142,7 +142,7 @@ fn content(file: &File) -> Content {
     if bytes.iter().all(|byte| *byte == 0) {
         return Content::Nothing;
     }
-    // Behind it may stand the end of a longer one: of a process that was killed before it could cut the file.
+    // After it may be the end of a longer note, of a process that was killed before it could shorten the file.
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
     let is_note = line.strip_prefix("process ").is_some_and(|number| number.parse::<u32>().is_ok());
@@ -153,7 +153,7 @@ fn content(file: &File) -> Content {
     }
 }
 
-/// What is in the file may be anybody's: nothing but a note is shown.
+/// The file may hold anything: only a note is shown.
 fn note_in(file: &File) -> String {
     match content(file) {
         Content::Note(note) => note,

@@ -1,16 +1,15 @@
-//! The descriptors of this process's locks, so that a forked child gives up its copies of them.
+//! The descriptors of this process's locks, so that a forked child closes its copies of them.
 //!
 //! *Owns*: the table, and what the handlers of `fork` do with it. *May not touch*: taking locks (`lock.rs`).
 //!
-//! The lock of an open file description lives until its last descriptor is closed, in whichever process: a child that lives
-//! on would keep the lock of a parent that has died. So in the child each of these numbers is made to mean something
-//! harmless before `fork` returns there. The number stays taken, so that dropping the lock in the child closes nothing of
-//! anybody else's.
+//! The lock of an open file description lives until its last descriptor is closed, in any process: a child would keep the lock of
+//! a parent that has died. So before `fork` returns in the child, each of these descriptor numbers is given to something
+//! harmless. The number stays in use, so that dropping the lock in the child closes no other file.
 //!
-//! Between opening a lock file and noting its descriptor here, a fork on another thread would go unseen: [`while_no_fork`]
-//! throws such an attempt away and makes it again.
+//! A fork on another thread between opening a lock file and noting its descriptor here would be missed: [`while_no_fork`] drops
+//! such an attempt and repeats it.
 //!
-//! Only atomics and system calls: a child has no other threads, and must not wait for what they held.
+//! Only atomics and system calls: a child has no other threads, and must not wait for locks that they held.
 
 use std::os::fd::RawFd;
 use std::ptr::null_mut;
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const CHUNK_ENTRIES: usize = 64;
 
-/// Descriptors, each plus one; 0 is a vacant entry.
+/// Descriptor numbers plus one; 0 is a free entry.
 struct Chunk {
     entries: [AtomicI32; CHUNK_ENTRIES],
     next: AtomicPtr<Chunk>,
@@ -55,11 +54,11 @@ impl Chunk {
 }
 
 static FIRST: Chunk = Chunk::new();
-/// How many forks have begun, and how many of those have ended in the parent.
+/// How many forks have begun, and how many of them have ended in the parent.
 static FORKS_BEGUN: AtomicU64 = AtomicU64::new(0);
 static FORKS_ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// A process that was made by a raw `clone` while another thread forked would wait for that fork's end for ever.
+/// A process that was made by a raw `clone` while another thread forked would wait forever for the end of that fork.
 const FORK_TAKES_AT_MOST: Duration = Duration::from_secs(10);
 
 /// The place of one descriptor in the table.
@@ -81,17 +80,17 @@ impl Entry {
         }
     }
 
-    /// Forgets it. To be called before the descriptor is closed: from then on its number may be another file's.
+    /// Removes it. Call this before the descriptor is closed: after that its number may belong to another file.
     pub(crate) fn forget(&self) {
         self.0.store(0, Ordering::Release);
     }
 }
 
-/// Calls `attempt` until no fork was under way while it ran, for ten seconds at most; what earlier attempts gave is dropped.
+/// Calls `attempt` until no fork was in progress while it ran, for ten seconds at most; drops the results of earlier attempts.
 pub(crate) fn while_no_fork<T>(mut attempt: impl FnMut() -> T) -> T {
     let until = Instant::now() + FORK_TAKES_AT_MOST;
     loop {
-        // In this order: equal then means that none was under way at the second look.
+        // In this order: if both are equal, no fork was in progress at the second load.
         let ended = FORKS_ENDED.load(Ordering::SeqCst);
         let begun = FORKS_BEGUN.load(Ordering::SeqCst);
         let is_late = Instant::now() >= until;
@@ -115,7 +114,7 @@ pub(crate) fn after_fork() {
 }
 
 pub(crate) fn let_go_in_child() {
-    // Forks of other threads that were under way are not, here.
+    // Forks of other threads that were in progress do not exist in the child.
     FORKS_BEGUN.store(0, Ordering::SeqCst);
     FORKS_ENDED.store(0, Ordering::SeqCst);
     let mut chunk = Some(&FIRST);
@@ -130,9 +129,9 @@ pub(crate) fn let_go_in_child() {
     }
 }
 
-/// Makes the descriptor mean an eventfd that nobody knows.
+/// Replaces the descriptor by an eventfd that no code uses.
 fn replace(descriptor: RawFd) {
-    // Closed first, so that there is a number to be had where all were taken.
+    // Closed first, so that a number is free even if all were in use.
     // SAFETY: the number is that of a lock which this process copied from its parent; its owner closes it at most once
     // more, when it means the eventfd. All four calls may be made in a child of `fork`.
     unsafe {

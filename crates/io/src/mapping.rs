@@ -1,8 +1,8 @@
-//! A shared, writable mapping of a file, for the lab's mmap arms.
+//! A shared, writable mapping of a file, for the lab's mmap experiments.
 //!
-//! *Owns*: the mapping. *May not touch*: the file's size; the caller sets it first.
-//! The log never uses this: a medium's error under a mapping is a `SIGBUS`, not an error value. So is a full disk under
-//! a sparse file, which is why the lab checks for room before it maps one.
+//! *Owns*: the mapping. *May not touch*: the file's size; the caller sets it first. The log never uses this: an error of the
+//! medium under a mapping is a `SIGBUS`, not an error value. So is a full disk under a sparse file; the lab checks for room
+//! before it maps one.
 
 use std::fs::File;
 use std::io;
@@ -43,7 +43,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Copies bytes out; whoever writes to the file meanwhile may be seen half.
+    /// Copies bytes out; a concurrent write to the file may be seen in part.
     pub(crate) fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         let at = self.checked(offset, bytes.len())?;
         // SAFETY: `checked` made sure that the range lies inside the mapping, and the target is an exclusive slice of ours
@@ -61,7 +61,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// How many of its pages are in memory, by `mincore`. The kernel tells that only of files that the caller may write to.
+    /// How many of its pages are in memory, by `mincore`. The kernel reports that only for files to which the caller may write.
     pub(crate) fn resident_pages(&self) -> io::Result<u64> {
         let mut states = vec![0_u8; self.len.div_ceil(rustix::param::page_size())];
         // SAFETY: the range is the mapping, and there is a byte for each of its pages.

@@ -1,10 +1,11 @@
-//! Memory cut into buffers of one size, each with a few words beside it: of this process alone, or shared with a file.
+//! Memory that is divided into buffers of one size, each with a few words beside it: private to this process, or mapped from a
+//! file.
 //!
 //! *Owns*: the mapping, and that no two buffers overlap. *May not touch*: what the words mean.
 //!
-//! Mapped over a file in memory (tmpfs), what was put into a buffer is still there when the process is killed: the stores
-//! *are* the file. A word is stored after the bytes it speaks of, so a killed process leaves no word about bytes that are
-//! not there. Over a file on a disk this would make writers wait for write-back, so only [`crate::StageFile`] maps one.
+//! If a file in memory (tmpfs) is mapped, the contents of a buffer survive a kill of the process: the stores *are* the file. A
+//! word is stored after the bytes that it describes, so a killed process leaves no word about missing bytes. With a file on a
+//! disk writers would wait for write-back, so only [`crate::StageFile`] maps one.
 
 use std::fs::File;
 use std::io;
@@ -22,10 +23,10 @@ pub const STAGE_WORDS: usize = 8;
 const PAGE: usize = 4096;
 const WORDS_BYTES: usize = STAGE_WORDS * 8;
 
-/// Where everything is: a head for the caller, the words of all buffers, the buffers.
+/// The layout: a head for the caller, the words of all buffers, the buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StageLayout {
-    /// Bytes in front that are no buffer's; a multiple of 4096.
+    /// Bytes of the head; a multiple of 4096.
     pub head_bytes: usize,
     /// Bytes of one buffer; a multiple of 4096.
     pub buffer_bytes: usize,
@@ -49,7 +50,7 @@ impl StageLayout {
         self.head_bytes.checked_add(words)?.checked_add(data).filter(|len| isize::try_from(*len).is_ok())
     }
 
-    /// All of it, in bytes; 0 when it is not sound.
+    /// The total size in bytes; 0 if the layout is not sound.
     pub fn len_bytes(&self) -> usize {
         self.checked_len().unwrap_or(0)
     }
@@ -102,8 +103,8 @@ pub fn buffers_in_memory(layout: StageLayout) -> Result<Vec<StageBuffer>> {
     cut(path, start.map_err(|error| failed(path, error))?.cast(), layout)
 }
 
-/// Buffers whose memory is the file's, which has the layout's size, is in memory and is nobody else's. A child does not
-/// inherit the mapping.
+/// Buffers in a file, which has the layout's size, is in memory and is used by this process alone. A child does not inherit the
+/// mapping.
 pub(crate) fn buffers_in_file(file: &File, path: &Path, layout: StageLayout) -> Result<Vec<StageBuffer>> {
     check(path, layout)?;
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
@@ -126,7 +127,7 @@ fn check(path: &Path, layout: StageLayout) -> Result<()> {
     Err(Error::invalid("map buffers in", path, why))
 }
 
-/// Cuts a fresh mapping of the layout's length into its buffers: each place is given out once.
+/// Divides a fresh mapping of the layout's length into its buffers: each part is used once.
 fn cut(path: &Path, start: *mut u8, layout: StageLayout) -> Result<Vec<StageBuffer>> {
     let start =
         NonNull::new(start).ok_or_else(|| failed(path, io::Error::other("mmap answered with address 0")))?;
@@ -140,7 +141,7 @@ fn cut(path: &Path, start: *mut u8, layout: StageLayout) -> Result<Vec<StageBuff
     Ok((0..layout.buffers).map(buffer).collect())
 }
 
-/// One buffer: bytes are put behind each other, and can be read back.
+/// One buffer: bytes are appended, and can be read back.
 #[derive(Debug)]
 pub struct StageBuffer {
     words: NonNull<u64>,
@@ -163,7 +164,7 @@ impl StageBuffer {
         self.capacity
     }
 
-    /// How many bytes were put in.
+    /// How many bytes it holds.
     #[inline]
     pub fn len(&self) -> usize {
         self.used
@@ -174,30 +175,30 @@ impl StageBuffer {
         self.used == 0
     }
 
-    /// How many more it takes.
+    /// How many more bytes fit.
     #[inline]
     pub fn room(&self) -> usize {
         self.capacity - self.used
     }
 
-    /// Puts bytes behind those that are there, and publishes them.
+    /// Appends bytes, and publishes them.
     ///
     /// # Panics
-    /// If there is no room: the caller asks first.
+    /// If there is no room: the caller checks first.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         self.put(bytes);
         self.publish();
     }
 
-    /// Puts bytes behind those that are there; a killed process leaves them out until [`StageBuffer::publish`].
+    /// Appends bytes; a kill of the process loses them until [`StageBuffer::publish`].
     ///
     /// # Panics
-    /// If there is no room: the caller asks first.
+    /// If there is no room: the caller checks first.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.room(), "no room in the buffer");
-        // SAFETY: the range lies inside this buffer (asserted), which nobody else reads or writes while it is borrowed
+        // SAFETY: the range lies inside this buffer (asserted), which no other code reads or writes while it is borrowed
         // exclusively; a caller's slice cannot overlap it for the same reason.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.as_ptr().add(self.used), bytes.len())
@@ -205,7 +206,7 @@ impl StageBuffer {
         self.used += bytes.len();
     }
 
-    /// Says, in the first word, how many bytes are there.
+    /// Stores the number of bytes in the first word.
     #[inline]
     pub fn publish(&mut self) {
         self.set_word(0, self.used as u64);
@@ -217,7 +218,7 @@ impl StageBuffer {
         self.publish();
     }
 
-    /// What was put in.
+    /// The bytes that it holds.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: these bytes were written by `put`, and change only through `&mut self`. A file under the mapping is
         // locked, of this user alone, and not mapped by a forked child.

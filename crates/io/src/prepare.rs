@@ -1,8 +1,7 @@
-//! Making a file's blocks ready: every mode of fallocate, and zeros really written.
+//! Prepares the blocks of a file: every mode of fallocate, and zeros that are really written.
 //!
-//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the log and the lab decide that.
-//! Only blocks that are *written* can be overwritten without a metadata change: fallocate reserves them unwritten
-//! (docs/lab.md shows what that costs on this disk).
+//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the log and the lab decide that. Only *written*
+//! blocks can be overwritten without a metadata change: fallocate reserves them unwritten (docs/lab.md shows what that costs).
 
 use std::fs::File;
 use std::io;
@@ -27,11 +26,11 @@ named_choice! {
     FallocateMode, "fallocate mode" {
         Plain = "mode-0", "reserve blocks, grow the file";
         KeepSize = "keep-size", "reserve blocks, keep the size";
-        PunchHole = "punch-hole", "give blocks back, read as zeros";
-        CollapseRange = "collapse-range", "cut a range out, the rest moves down";
+        PunchHole = "punch-hole", "free blocks, read as zeros";
+        CollapseRange = "collapse-range", "remove a range, the rest moves down";
         ZeroRange = "zero-range", "read as zeros, blocks reserved";
         ZeroRangeKeepSize = "zero-range-keep-size", "read as zeros, keep the size";
-        InsertRange = "insert-range", "push a range in, the rest moves up";
+        InsertRange = "insert-range", "insert a range, the rest moves up";
         UnshareRange = "unshare-range", "copy shared blocks so that writing cannot fail for room";
         WriteZeroes = "write-zeroes", "zeros written by the device (Linux 6.17)";
         Posix = "posix-fallocate", "posix_fallocate of the C library";
@@ -57,7 +56,7 @@ impl FallocateMode {
     /// Makes the call on `offset..offset + len_bytes` of `file`.
     ///
     /// # Errors
-    /// What the file system answers: `is_unsupported()` where it lacks the mode, `ENOSPC` with advice when full.
+    /// What the file system answers: `is_unsupported()` if it lacks the mode, `ENOSPC` with advice if it is full.
     pub fn call(self, file: &File, path: &Path, offset: u64, len_bytes: u64) -> Result<()> {
         let answer = match self.flags() {
             Some(flags) => retry(|| fallocate(file, flags, offset, len_bytes).map_err(io::Error::from)),
@@ -75,8 +74,8 @@ impl FallocateMode {
     }
 }
 
-/// Makes the first `len_bytes` of the file ready; the ways in steps do nothing here. `again` opens the same file for writing
-/// with the flags given.
+/// Prepares the first `len_bytes` of the file; preparations in steps do nothing here. `again` opens the same file for writing
+/// with the given flags.
 pub(crate) fn prepare(
     file: &File,
     path: &Path,
@@ -112,8 +111,8 @@ pub(crate) fn extend(file: &File, path: &Path, way: Preparation, offset: u64, le
 
 /// Writes zeros over the first `len_bytes` and syncs once.
 ///
-/// Through a descriptor of its own: on one opened with `O_DSYNC` each piece would be synced by itself. In the file's
-/// own access mode: after direct zeros the page cache is cold, and a small buffered overwrite would have to read.
+/// Through a new descriptor: one that was opened with `O_DSYNC` would sync each piece. In the file's own access mode: after
+/// direct zeros the page cache is cold, and a small buffered overwrite would have to read first.
 fn write_zeros(
     path: &Path,
     access: Access,

@@ -1,6 +1,6 @@
-//! The signal that a write beyond the greatest size of a file raises (SIGXFSZ, `ulimit -f`): it ends the process, unless it is kept away.
+//! The signal of a write beyond the limit on file sizes (SIGXFSZ, `ulimit -f`): it ends the process unless it is blocked.
 //!
-//! *Owns*: keeping it from one thread; what the limit is. *May not touch*: what the process does with its signals.
+//! *Owns*: blocking it in one thread; the limit. *May not touch*: what the process does with its signals.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -8,22 +8,23 @@ use std::ptr::null_mut;
 
 use rustix::process::{Resource, getrlimit};
 
-/// How large files this process may write (`ulimit -f`), in bytes: also over bytes that a file has behind that, no write is taken.
+/// The largest size to which this process may write a file (`ulimit -f`), in bytes. The kernel refuses writes beyond it even over
+/// existing bytes.
 pub fn file_bytes_max() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Keeps SIGXFSZ from the calling thread until it is dropped there: a write beyond the limit is an error (`EFBIG`) and nothing else.
+/// Blocks SIGXFSZ in the calling thread until it is dropped there: a write beyond the limit is only an error (`EFBIG`).
 #[derive(Debug)]
 #[must_use = "it is kept away until this is dropped"]
 pub struct NoSizeSignal {
     was_let_in: bool,
-    /// Of this thread.
+    /// It belongs to this thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl NoSizeSignal {
-    /// From here on. It is sent to the thread that writes, so no other is concerned.
+    /// From now on. The kernel sends the signal to the thread that writes, so no other thread is concerned.
     pub fn here() -> Self {
         let signal = set();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
@@ -45,7 +46,7 @@ impl Drop for NoSizeSignal {
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the set and the time live as long as the calls, which may be told to give no details, and no old set.
         unsafe {
-            // One that waits was raised by a write of ours.
+            // A pending one was raised by a write of ours.
             while libc::sigtimedwait(&raw const signal, null_mut(), &raw const at_once) == libc::SIGXFSZ {}
             libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const signal, null_mut());
         }
@@ -76,7 +77,7 @@ mod tests {
             // SAFETY: the limit lives as long as the call, and both calls concern this child alone.
             unsafe {
                 libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
-                // A test's runner may ignore it.
+                // The test runner may ignore it.
                 libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
             }
             let blocked = NoSizeSignal::here();

@@ -1,11 +1,11 @@
-//! A file in memory (tmpfs) that keeps a process's buffers when it is killed.
+//! A file in memory (tmpfs) that keeps a process's buffers when the process is killed.
 //!
-//! *Owns*: opening it safely in a directory that everybody may write to, its lock, its blocks. *May not touch*: what is in
-//! it: [`crate::StageBuffer`]s and their user.
+//! *Owns*: opening it safely in a directory that every user may write to, its lock, its blocks. *May not touch*: what is in it:
+//! that belongs to [`crate::StageBuffer`]s and their user.
 //!
-//! Its lock is the process's (`F_SETLK`), not the open file's: a forked child that lives on does not keep it, so the next
-//! start of a killed process finds it free. Such a lock does not keep a process from itself, hence the list of those that
-//! this process has (`stage_list.rs`); nothing else here opens a stage file, as closing any descriptor of it would give the lock back.
+//! Its lock belongs to the process (`F_SETLK`), not to the open file: a forked child does not keep it, so after a kill the next
+//! start finds it free. Such a lock does not exclude the process itself, hence the list of the stages that this process has
+//! (`stage_list.rs`). No other code here opens a stage file, since closing any descriptor of it would release the lock.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
@@ -26,12 +26,12 @@ use crate::transfer::retry;
 
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
-/// A file is opened, locked, and may be gone by then; it is made again this often.
+/// A file may be removed between opening and locking it; it is made again at most this often.
 const TRIES: u32 = 100;
-/// Names that a user's directory may have: others may have taken some of them.
+/// Names that a user's directory may have: other users may have taken some of them.
 const DIRECTORIES_MAX: u32 = 16;
 
-/// A locked file in memory; the lock is given back when it is dropped, or by the end of the process.
+/// A locked file in memory; the lock is released when it is dropped, or when the process ends.
 #[derive(Debug)]
 pub struct StageFile {
     file: Option<File>,
@@ -41,7 +41,7 @@ pub struct StageFile {
 }
 
 impl StageFile {
-    /// Opens or creates it, for this user alone (mode 0600), and locks it; `None` when somebody else holds it.
+    /// Opens or creates it, for this user alone (mode 0600), and locks it; `None` if another holder has the lock.
     ///
     /// # Errors
     /// It is not in memory, not a plain file of this user alone, or could not be opened or locked.
@@ -58,19 +58,19 @@ impl StageFile {
     }
 
     /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which is created if it is missing:
-    /// `inkstone-UID`, or where something of somebody else's has that name, `inkstone-UID.1` and so on. One of them that has the
-    /// file already comes first.
+    /// `inkstone-UID`, or, if another user has that name, `inkstone-UID.1` and so on. A directory that has the file already comes
+    /// first.
     ///
     /// # Errors
-    /// Others have all those names, or it cannot be created; as [`StageFile::open`].
+    /// Other users have all those names, or the directory cannot be created; as [`StageFile::open`].
     pub fn open_below(parent: &Path, name: &str) -> Result<Option<Self>> {
         for _ in 0..TRIES {
             let Some((directory, elsewhere)) = own_directory(parent, name)? else { continue };
             match Self::open(&directory.join(name)) {
-                // Another start, which came to nothing, has removed it in between.
+                // Another start, which failed, has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    // Not left behind where it is of no use; it stays if anything is in it.
+                    // It is not left behind without use; it stays if there is anything in it.
                     let _ = std::fs::remove_dir(&directory);
                     return Err(error);
                 }
@@ -85,7 +85,7 @@ impl StageFile {
         Err(Error::invalid("open stage directory", path, "it was removed each time it was made"))
     }
 
-    /// Why it is not where it would be, if others have the name of this user's directory.
+    /// Why it is not in the usual place, if another user has the name of this user's directory.
     pub fn elsewhere(&self) -> Option<&Error> {
         self.elsewhere.as_ref()
     }
@@ -99,7 +99,7 @@ impl StageFile {
         self.file.as_ref().expect("a file until it is dropped")
     }
 
-    /// All that is in it.
+    /// Its contents.
     ///
     /// # Errors
     /// What the file system answers.
@@ -111,7 +111,7 @@ impl StageFile {
         Ok(bytes)
     }
 
-    /// Changes bytes that are there.
+    /// Overwrites bytes.
     ///
     /// # Errors
     /// What the file system answers.
@@ -128,11 +128,11 @@ impl StageFile {
         retry(|| self.file().set_len(0)).map_err(|source| Error::new("ftruncate stage", &self.path, source))
     }
 
-    /// Empties it, gives it all the memory that the layout needs (so that a full tmpfs is an error here and not a signal
-    /// later), puts `head` in front and maps its buffers. From here on the file can only be removed.
+    /// Empties it, allocates all memory that the layout needs (so that a full tmpfs is an error here and not a signal later),
+    /// writes `head` at the front and maps its buffers. After that the file can only be removed.
     ///
     /// # Errors
-    /// The layout is not sound, the head is longer than its place, or there is no room; then it is removed.
+    /// The layout is not sound, the head is longer than its place, or there is no room; then the file is removed.
     pub fn into_buffers(self, layout: StageLayout, head: &[u8]) -> Result<(StageLock, Vec<StageBuffer>)> {
         self.check_head(head, layout.head_bytes)?;
         self.clear()?;
@@ -157,7 +157,7 @@ impl StageFile {
         Err(Error::invalid("write stage", &self.path, why))
     }
 
-    /// Gives it another name beside its own, which is free then; says where it is. Nothing in it is changed.
+    /// Renames it to another name in the same directory and returns its path. Its contents do not change.
     ///
     /// # Errors
     /// What the file system answers.
@@ -166,7 +166,7 @@ impl StageFile {
         aside.push(format!(".aside.{}", std::process::id()));
         let mut to = PathBuf::from(&aside);
         let mut number = 0_u64;
-        // The directory is this user's alone, and whoever has the stage open is the only one to take such a name.
+        // The directory belongs to this user alone, and only the process that has the stage open takes such a name.
         while retry(|| std::fs::symlink_metadata(&to)).is_ok() {
             number += 1;
             to = PathBuf::from(&aside).with_added_extension(number.to_string());
@@ -181,7 +181,7 @@ impl StageFile {
     /// # Errors
     /// What the file system answers.
     pub fn remove(self) -> Result<()> {
-        // By its path there may be another one's by now.
+        // Another file may have its path by now.
         if self.file().metadata().is_ok_and(|facts| facts.nlink() == 0) {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl StageLock {
         self.file.path()
     }
 
-    /// Puts another head in front: what is in the buffers is to be known by that from now on.
+    /// Writes another head, which describes the buffers from now on.
     ///
     /// # Errors
     /// The head is longer than its place, or what the file system answers.
@@ -211,12 +211,12 @@ impl StageLock {
         self.file.write_at(head, 0)
     }
 
-    /// Whether somebody has removed it: the next start will not find what is in it, and nothing keeps another writer away.
+    /// Whether it was removed: the next start will not find its contents, and nothing keeps another writer away.
     pub fn is_removed(&self) -> bool {
         self.file.file().metadata().is_ok_and(|facts| facts.nlink() == 0)
     }
 
-    /// Removes the file: nothing in it is needed any more. Buffers that are still there keep their memory.
+    /// Removes the file: nothing in it is needed any more. Existing buffers keep their memory.
     ///
     /// # Errors
     /// What the file system answers.
@@ -227,7 +227,7 @@ impl StageLock {
 
 impl Drop for StageFile {
     fn drop(&mut self) {
-        // Closed before it leaves the list: the closing gives the lock back, also one that was taken in between.
+        // Closed before it leaves the list: closing releases the lock, also one that was taken meanwhile.
         drop(self.file.take());
         // A forked child has a list of its own, and may have a stage of this name in it.
         if !self.mark.is_child() {
@@ -241,7 +241,7 @@ fn directory_name(number: u32) -> String {
     if number == 0 { format!("inkstone-{mine}") } else { format!("inkstone-{mine}.{number}") }
 }
 
-/// Whose a name is.
+/// The owner of a name.
 enum Whose {
     Nobodys,
     /// A directory of this user alone.
@@ -250,7 +250,7 @@ enum Whose {
 }
 
 impl Whose {
-    /// Everybody may write to a directory in memory: what is below it must be ours, and no link to anywhere else.
+    /// Every user may write to a directory in memory: a name below it must belong to this user, and must not be a link.
     fn of(path: &Path) -> Result<Self> {
         let facts = match retry(|| std::fs::symlink_metadata(path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobodys),
@@ -265,20 +265,20 @@ impl Whose {
             mode if mode & 0o077 != 0 => "other users may look into it",
             _ => "its mode does not let this user use it",
         };
-        // Passed over, it would keep what a killed process left.
+        // If it were skipped, the contents that a killed process left would be lost.
         Err(Error::invalid("open stage directory", path, why).advise("give it the mode 0700 again"))
     }
 }
 
-/// Whether the kernel takes this user for the owner. Numbers do not tell: in a user namespace every user that it does not know has
-/// the number of `nobody`, which the process itself may have, too. Only an owner may give a directory the time that it has.
+/// Whether the kernel takes this user for the owner. User numbers are not enough: in a user namespace every unknown user has the
+/// number of `nobody`, which may also be that of the process. Only the owner may set the time of a directory.
 fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
     let accessed = Timespec { tv_sec: facts.atime(), tv_nsec: facts.atime_nsec() as _ };
     let modified = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
     let times = Timestamps { last_access: accessed, last_modification: modified };
     match retry(|| utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)) {
         Ok(()) => Ok(true),
-        // Gone by now: it was of no use to anybody.
+        // It is gone by now, so it was not in use.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOENT)) => {
             Ok(false)
         }
@@ -286,8 +286,8 @@ fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
     }
 }
 
-/// The directory for a stage of this name, and why it is not the first one; `None` if somebody was faster. A user's number may be
-/// that of another user in another container, and anybody may make a directory of any name: so one name is not enough.
+/// The directory for a stage of this name, and why it is not the first one; `None` if another process was faster. A user number may
+/// belong to another user in another container, and every user may make a directory of any name: so one name is not enough.
 fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Error>)>> {
     let (mut own, mut free, mut others) = (None, None, None);
     for path in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
@@ -325,11 +325,11 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Er
     Ok(Some((path, others)))
 }
 
-/// An error is not taken for a stage that is not there: it would not be found again.
+/// Whether the stage exists. An error is returned, not taken for "no": the stage would not be found again.
 fn is_there(path: &Path) -> Result<bool> {
     match retry(|| std::fs::symlink_metadata(path)) {
         Ok(_) => Ok(true),
-        // A name that no file can have: the opening says so.
+        // No file can have this name: the opening returns the error.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENAMETOOLONG)) => Ok(false),
         Err(source) => Err(Error::new("stat stage", path, source)),
     }
@@ -359,7 +359,7 @@ fn open_locked(path: &Path) -> Result<Option<File>> {
             }
             Err(source) => return Err(Error::new("lock stage", path, source)),
         }
-        // Whoever had it may have removed it between the two calls.
+        // The former holder may have removed it between the two calls.
         let held = file.metadata().map_err(|source| Error::new("stat stage", path, source))?;
         if std::fs::symlink_metadata(path).is_ok_and(|named| named.ino() == held.ino()) {
             return Ok(Some(file));
@@ -368,7 +368,7 @@ fn open_locked(path: &Path) -> Result<Option<File>> {
     Err(Error::invalid("open stage", path, "it was removed each time it was made"))
 }
 
-/// A directory in memory is everybody's: the file must be what this crate makes.
+/// Every user may write to a directory in memory: checks that the file is one that this crate makes.
 fn check(file: &File, path: &Path) -> Result<()> {
     let facts = file.metadata().map_err(|source| Error::new("stat stage", path, source))?;
     let mine = rustix::process::geteuid().as_raw();

@@ -2,9 +2,9 @@
 //!
 //! *Owns*: the list, one for each process. *May not touch*: the files.
 //!
-//! A child of `fork` has its parent's list, and its lock in the state that it had: held for ever by a thread that is not there,
-//! perhaps. What is in that list is not the child's, either: its parent has those files, or nobody any more. So each process makes
-//! a list of its own when it comes to need one, and leaves the one of its parent alone.
+//! A child of `fork` has a copy of its parent's list, with its lock in the state at the fork: perhaps held forever by a thread
+//! that does not exist in the child. The entries are not those of the child either. So each process makes its own list when it
+//! needs one, and leaves that of its parent alone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ struct List {
     paths: Mutex<BTreeSet<PathBuf>>,
 }
 
-/// The last one that was made. None is ever freed: a child may be looking whose it is.
+/// The last list that was made. A list is never freed: a child may be checking whose it is.
 static LIST: AtomicPtr<List> = AtomicPtr::new(null_mut());
 
 fn list() -> Result<MutexGuard<'static, BTreeSet<PathBuf>>> {
@@ -32,18 +32,18 @@ fn list() -> Result<MutexGuard<'static, BTreeSet<PathBuf>>> {
         }
         let made = Box::into_raw(Box::new(List { mark: ForkMark::new()?, paths: Mutex::default() }));
         if LIST.compare_exchange(last, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: made above, and not put where others could see it.
+            // SAFETY: made above, and not stored where other threads could see it.
             drop(unsafe { Box::from_raw(made) });
         }
     }
 }
 
-/// Takes it for this process; false if this process has it.
+/// Enters the stage into this process's list; false if it is there already.
 pub(crate) fn take(path: &Path) -> Result<bool> {
     Ok(list()?.insert(path.to_path_buf()))
 }
 
-/// This process has it no longer.
+/// Removes the stage from this process's list.
 pub(crate) fn give_back(path: &Path) {
     if let Ok(mut list) = list() {
         list.remove(path);

@@ -1,7 +1,7 @@
-//! The words for a way of writing: preparation x reuse x access x durability x engine, and which of them go together.
+//! The ways of writing: preparation x reuse x access x durability x engine, and which of them can be combined.
 //!
-//! *Owns*: the names and the rule that refuses a contradiction with its reason. *May not touch*: files.
-//! The lab measures these, the log chooses among them: both by the same names.
+//! *Owns*: the names, and the rule that refuses a contradiction with its reason. *May not touch*: files. The lab measures these
+//! ways and the log chooses among them, by the same names.
 
 use std::fmt;
 
@@ -22,8 +22,8 @@ pub trait NamedChoice: Sized + Copy + 'static {
     }
 }
 
-/// Defines an enum whose every variant has a name that people type and a line that says what it is; see
-/// [`NamedChoice`]. The line is the variant's documentation too.
+/// Defines an enum whose variants each have a name that people type and a line that describes it; see [`NamedChoice`]. The line
+/// is also the documentation of the variant.
 #[macro_export]
 macro_rules! named_choice {
     ($(#[$doc:meta])* $type:ident, $what:literal { $($variant:ident = $name:literal, $summary:literal;)+ }) => {
@@ -80,14 +80,14 @@ named_choice! {
 }
 
 impl Preparation {
-    /// Whether the blocks are asked for a step at a time, while the writer writes.
+    /// Whether the blocks are reserved one step at a time, while the writer writes.
     pub fn in_steps(self) -> bool {
         matches!(self, Self::FallocateSteps | Self::KeepSizeSteps)
     }
 }
 
 named_choice! {
-    /// Whose blocks are written.
+    /// Which blocks are written.
     Reuse, "reuse" {
         New = "new", "a file that did not exist";
         Reuse = "reuse", "an old file of the same size, written before";
@@ -95,7 +95,7 @@ named_choice! {
 }
 
 named_choice! {
-    /// The way bytes get into the file.
+    /// The way in which bytes get into the file.
     Access, "access" {
         Buffered = "buffered", "pwrite through the page cache";
         Seek = "seek", "lseek then write, through the page cache";
@@ -123,7 +123,7 @@ named_choice! {
 }
 
 impl Durability {
-    /// Whether the way *claims* that a write is on the medium once it is acknowledged.
+    /// Whether this *claims* that an acknowledged write is on the medium.
     pub fn claims_durable(self) -> bool {
         self != Self::None
     }
@@ -135,7 +135,7 @@ impl Durability {
 }
 
 named_choice! {
-    /// Who makes the system calls.
+    /// What makes the system calls.
     EngineKind, "engine" {
         Caller = "caller", "the calling thread itself";
         Pool = "pool", "a pool of threads doing blocking calls";
@@ -153,18 +153,18 @@ impl EngineKind {
     }
 }
 
-/// One way of writing durably, whole.
+/// One complete way of writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Strategy {
     /// What is done to the blocks beforehand.
     pub preparation: Preparation,
-    /// Whose blocks are written.
+    /// Which blocks are written.
     pub reuse: Reuse,
-    /// The way bytes get into the file.
+    /// The way in which bytes get into the file.
     pub access: Access,
     /// What makes a write durable.
     pub durability: Durability,
-    /// Who makes the system calls.
+    /// What makes the system calls.
     pub engine: EngineKind,
 }
 

@@ -1,6 +1,6 @@
-//! The C library's own buffered stream (`fopen`, `fwrite`, `fflush`), for the lab's stream arms.
+//! The C library's own buffered stream (`fopen`, `fwrite`, `fflush`), for the lab's stream experiments.
 //!
-//! *Owns*: the `FILE`. *May not touch*: durability; bytes that sit in its buffer are not even in the kernel yet.
+//! *Owns*: the `FILE`. *May not touch*: durability; bytes in its buffer are not even in the kernel yet.
 
 use std::fs::File;
 use std::io;
@@ -15,9 +15,9 @@ pub(crate) struct CStream {
     stream: NonNull<libc::FILE>,
     position: u64,
     mark: ForkMark,
-    /// Whether the last call was a write: C wants a seek between that and a read, and the other way round.
+    /// Whether the last call was a write: C demands a seek between a write and a read, in both directions.
     was_write: bool,
-    /// What the stream gathers in, where it was given memory of its own. It is in use until the stream is closed.
+    /// The buffer of the stream, if it was given one. It is in use until the stream is closed.
     buffer: Option<Box<[u8]>>,
 }
 
@@ -33,7 +33,7 @@ impl CStream {
             Some(stream) => Ok(Self { stream, position: 0, mark, was_write: true, buffer: None }),
             None => {
                 let error = io::Error::last_os_error();
-                // SAFETY: `fdopen` failed, so the descriptor is still ours, and nobody else has its number.
+                // SAFETY: `fdopen` failed, so the descriptor is still ours, and no other code has its number.
                 unsafe { libc::close(descriptor) };
                 Err(error)
             }
@@ -43,8 +43,8 @@ impl CStream {
     /// Gives the stream, which has done nothing yet, a buffer of this size instead of the C library's own.
     pub(crate) fn gathering(mut self, buffer_bytes: usize) -> io::Result<Self> {
         let mut buffer = vec![0; buffer_bytes].into_boxed_slice();
-        // SAFETY: the stream is open, exclusively ours and unused. The buffer's memory does not move when its box does, and lives until
-        // `drop` has closed the stream.
+        // SAFETY: the stream is open, exclusively ours and unused. The buffer's memory does not move when its box does, and lives
+        // until `drop` has closed the stream.
         let answer = unsafe {
             libc::setvbuf(self.stream.as_ptr(), buffer.as_mut_ptr().cast(), libc::_IOFBF, buffer.len())
         };
@@ -67,9 +67,9 @@ impl CStream {
         Ok(())
     }
 
-    /// `fread`, after an `fseek` when the stream stands elsewhere. Gives the bytes read: fewer at the end of the file.
+    /// `fread`, after an `fseek` if the stream is elsewhere. Returns the number of bytes: fewer at the end of the file.
     pub(crate) fn read(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        // Where it stands at the beginning it has written nothing, and may read.
+        // At the beginning it has written nothing, and may read.
         self.was_write &= self.position != 0;
         self.seek(offset, false)?;
         // SAFETY: `bytes` is valid for writes of its length, and the stream is open and exclusively borrowed.
@@ -82,8 +82,8 @@ impl CStream {
         Ok(read)
     }
 
-    /// `fwrite`, after an `fseek` when the stream stands elsewhere. The C library repeats short and interrupted writes
-    /// only in part, so a short count is an error here.
+    /// `fwrite`, after an `fseek` if the stream is elsewhere. The C library repeats short and interrupted writes only in part, so
+    /// a short count is an error here.
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.seek(offset, true)?;
         // SAFETY: `bytes` is valid for its length, and the stream is open and exclusively borrowed.
@@ -92,7 +92,7 @@ impl CStream {
         if written == bytes.len() { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// `fflush`: what was buffered is in the kernel now; not on the medium.
+    /// `fflush`: moves what was buffered into the kernel, not onto the medium.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         // SAFETY: the stream is open and exclusively borrowed.
         if unsafe { libc::fflush(self.stream.as_ptr()) } == 0 {
@@ -105,7 +105,7 @@ impl CStream {
 
 impl Drop for CStream {
     fn drop(&mut self) {
-        // It would write what its parent has buffered, once more. The stream stays open, and its buffer with it.
+        // A child would write once more what its parent has buffered. The stream stays open, with its buffer.
         if self.mark.is_child() {
             std::mem::forget(self.buffer.take());
             return;
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(len(), 64 << 10);
         file.flush_buffered().expect("flushed");
         assert_eq!(len(), 17 * 4096);
-        // Elsewhere, and what was there is read through the same stream.
+        // At another place; what was there before is read through the same stream.
         file.write_at(&[9; 100], 5000).expect("written");
         let mut found = vec![0; 4096];
         assert_eq!(file.read_by_access(&mut found, 4096).expect("read"), 4096);

@@ -1,4 +1,4 @@
-//! Constants that the build machine's headers may lack, and the calls that rustix has no safe form for.
+//! Constants that the build machine's headers may lack, and calls for which rustix has no safe form.
 //!
 //! *Owns*: the numbers (from the kernel's uapi headers, 6.18). *May not touch*: policy; each function here is one call.
 
@@ -90,7 +90,7 @@ fn whole_file(lock_type: libc::c_int) -> libc::flock {
     lock
 }
 
-/// Takes (`F_WRLCK`) or gives back (`F_UNLCK`) the open file description's lock on the whole file; never waits.
+/// Takes (`F_WRLCK`) or releases (`F_UNLCK`) the open file description's lock on the whole file; never waits.
 pub(crate) fn set_description_lock(fd: BorrowedFd<'_>, lock_type: libc::c_int) -> io::Result<()> {
     let lock = whole_file(lock_type);
     // SAFETY: the descriptor is open for as long as it is borrowed; `lock` lives through the call, which only reads it.
@@ -100,16 +100,16 @@ pub(crate) fn set_description_lock(fd: BorrowedFd<'_>, lock_type: libc::c_int) -
     }
 }
 
-/// A lock of somebody else's.
+/// A lock of another holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LockInTheWay {
-    /// It only keeps others from writing.
+    /// It is a read lock, which only keeps others from writing.
     pub(crate) is_to_read: bool,
-    /// Whose it is, if it is a process's; the lock of an open file description is nobody's.
+    /// Its process; `None` for the lock of an open file description, which belongs to no process.
     pub(crate) process: Option<u32>,
 }
 
-/// Whether somebody else's lock is in the way of an exclusive one on the whole file, and which. Takes nothing.
+/// The lock that is in the way of an exclusive lock on the whole file, if there is one. Takes no lock.
 pub(crate) fn lock_in_the_way(fd: BorrowedFd<'_>) -> io::Result<Option<LockInTheWay>> {
     let mut lock = whole_file(libc::F_WRLCK);
     // SAFETY: the descriptor is open for as long as it is borrowed; `lock` is a live, exclusively borrowed `struct flock`.
@@ -122,7 +122,7 @@ pub(crate) fn lock_in_the_way(fd: BorrowedFd<'_>) -> io::Result<Option<LockInThe
     }
 }
 
-/// `sync_file_range` with all three flags: starts writing a range back and waits until the device has taken it. It flushes no
+/// `sync_file_range` with all three flags: starts writing a range back and waits until the device has accepted it. It flushes no
 /// device and writes no metadata.
 pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
@@ -137,7 +137,7 @@ pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::
     }
 }
 
-/// Number of `cachestat` (Linux 6.5); new calls have one number on all architectures but alpha.
+/// The number of `cachestat` (Linux 6.5); new calls have the same number on all architectures but alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat_range`.

@@ -1,7 +1,7 @@
 //! `EINTR` and short transfers, in one place: what to do after the kernel has answered one attempt.
 //!
-//! *Owns*: the decision. *May not touch*: files; the caller's thread, io_uring and Linux AIO all make the attempts in
-//! their own way and ask this state machine what comes next.
+//! *Owns*: the decision. *May not touch*: files; the caller's thread, io_uring and Linux AIO each make the attempts in their own
+//! way and ask this state machine for the next step.
 
 use std::io;
 
@@ -21,7 +21,7 @@ pub enum Next {
     Done,
     /// A read met the end of the file here.
     End,
-    /// Give up with this error.
+    /// Stop with this error.
     Fail(io::Error),
 }
 
@@ -35,7 +35,7 @@ pub enum Direction {
 }
 
 impl Transfer {
-    /// A transfer of `len` bytes of which none is done.
+    /// A transfer of `len` bytes that has not begun.
     pub fn new(len: usize) -> Self {
         Self { done: 0, len }
     }
@@ -52,7 +52,7 @@ impl Transfer {
 
     /// Takes the kernel's answer to one attempt.
     ///
-    /// `EAGAIN` is tried again too: a blocking file gives it only where an engine could not finish at once.
+    /// `EAGAIN` is retried too: a blocking file returns it only if an engine could not finish at once.
     pub fn advance(&mut self, direction: Direction, answer: io::Result<usize>) -> Next {
         match answer {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Next::Again,
@@ -72,7 +72,7 @@ impl Transfer {
         }
     }
 
-    /// Runs `attempt(done)` until all is transferred, the file ends, or an error stays. Returns the bytes transferred.
+    /// Runs `attempt(done)` until all is transferred, the file ends, or an error must be returned. Returns the bytes transferred.
     pub fn run(
         mut self,
         direction: Direction,

@@ -111,7 +111,7 @@ fn more_requests_than_the_depth_are_carried_out_too() {
     }
 }
 
-/// Whoever reads is given the bytes before the completion is there, and as many as were read; nobody when none could be.
+/// The work on a read gets its bytes before the completion comes, and as many as were read; it is not called if the read fails.
 #[test]
 fn what_is_to_be_done_with_bytes_is_done_before_their_completion() {
     let directory = directory();

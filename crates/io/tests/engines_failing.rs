@@ -137,7 +137,7 @@ impl SmallTmpfs {
     }
 
     fn unmount(self) {
-        // A worker of the kernel may let go of the file a moment after it has posted its answer: that is no leak.
+        // A worker of the kernel may release the file a moment after it has posted its answer: that is not a leak.
         let unmount = || Command::new("umount").arg(self.directory.path()).output().unwrap().status.success();
         let in_time = (0..50).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));

@@ -203,7 +203,7 @@ fn a_lock_dies_with_its_owner_though_children_live_on() {
     parent.wait().unwrap();
     let names = (0..LOCKS).map(|number| format!("lock{number}")).chain(["first".to_owned()]);
     let mut kept: Vec<_> = names.collect();
-    // A child that has not come out of fork yet has not let go.
+    // A child that has not returned from fork yet still holds it.
     let until = Instant::now() + Duration::from_secs(20);
     while !kept.is_empty() && Instant::now() < until {
         kept.retain(|name| directory.lock(name).unwrap().is_none());
@@ -240,7 +240,7 @@ fn a_lock_that_no_log_takes_is_told_as_what_it_is() {
     );
     drop(reading);
     assert_eq!(directory.locked_by("lock").unwrap(), None);
-    // One of the older kind is a process's, and told by the kernel.
+    // A traditional record lock belongs to a process, and the kernel reports which.
     let child = in_forked_child(|| {
         let file = fs::File::open(&path).unwrap();
         take(&file, libc::F_SETLK, libc::F_RDLCK);

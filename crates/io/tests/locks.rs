@@ -146,7 +146,7 @@ fn a_note_that_says_nothing_is_another_process() {
         fs::write(lock.path(), note).unwrap();
         assert_eq!(directory.locked_by("lock").unwrap().as_deref(), Some(words));
     }
-    // A longer note of somebody else does not show behind ours, nor do the zeros that a power cut may leave.
+    // The rest of a longer, older note does not show after ours, nor do the zeros that a power cut may leave.
     drop(lock);
     for left in ["process 7\n345\n", "\0\0\0\0"] {
         fs::write(directory.path().join("lock"), left).unwrap();
@@ -282,7 +282,7 @@ fn a_size_can_be_set_both_ways() {
 /// How many pages of the file are in the page cache.
 fn cached_pages(file: &OsFile) -> usize {
     let len = file.len_bytes().unwrap() as usize;
-    // SAFETY: a fresh mapping of an open file, read by nobody, only asked about and unmapped again; one byte per page.
+    // SAFETY: a fresh mapping of an open file, which is not read, only asked about and unmapped again; one byte per page.
     unsafe {
         let flags = rustix::mm::MapFlags::SHARED;
         let file = file.std_file();
@@ -404,7 +404,7 @@ fn a_read_only_mount_can_be_asked_and_synced_until_an_error_made_it_so() {
     OsDirectory::create(made.target()).unwrap();
     drop(file);
     run("mount", &["-o", "remount,rw", target]);
-    // What the error leaves dirty is lost, and a sync must say so, whoever asks.
+    // What the error leaves dirty is lost, and a sync through any handle must report it.
     let file = directory.open("a", &OpenFile::existing()).unwrap();
     file.write_at(b"lost", 0).unwrap();
     run("mount", &["-o", "remount,abort", target]);
@@ -421,7 +421,7 @@ fn a_read_only_file_system_that_has_no_sync_is_clean() {
         return;
     }
     let work = WorkDir::create(temporary()).unwrap();
-    // Of what any kernel has, procfs stands for squashfs: its files have no sync either.
+    // procfs, which every kernel has, stands in for squashfs: its files have no sync either.
     for (options, is_clean) in [("ro", true), ("rw", false)] {
         let target = work.path().join(options);
         fs::create_dir(&target).unwrap();

@@ -1,10 +1,10 @@
 //! A writer and a follower in two processes: `cargo run --release -p inkstone --example follow_a_minute -- 60 [DIR]`.
 //!
-//! *Owns*: a run as long as one likes, with small segments that are cut off, given up and used again under the follower,
-//! which checks every byte of every record, and that they are dense. *May not touch*: the crate's insides.
+//! *Owns*: a run of any length, with small segments that are truncated at both ends and used again under the follower, which checks
+//! every byte of every record, and that LSNs are dense. *May not touch*: the crate's insides.
 //!
-//! The writer is opened again once a second. The follower rests now and then, so that it comes too late; beside it
-//! another reader opens the log from scratch again and again. Ends with 1 on any mismatch.
+//! The writer is opened again once a second. The follower pauses now and then, so that it comes too late; beside it another reader
+//! opens the log from scratch again and again. Ends with 1 on any mismatch.
 
 use std::error::Error as StdError;
 use std::path::{Path, PathBuf};

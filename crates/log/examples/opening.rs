@@ -4,7 +4,7 @@
 //! cargo run --release -p inkstone --example opening -- [DIR] [GIB]
 //! ```
 //!
-//! Cold means that the kernel dropped its caches (as root; said if not). The log is removed at the end.
+//! Cold means that the kernel dropped its caches (as root; otherwise it reports that it did not). The log is removed at the end.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -4,10 +4,10 @@
 //! cargo run --release -p inkstone --example replay -- [DIR] [MIB] [ROUNDS]
 //! ```
 //!
-//! A log of records of 256 bytes is written, closed and opened again for each figure. Every record is handed out, and so
-//! all checksums are verified. *Warm*: the bare read goes through the page cache in pieces of 1 MiB. *Cold*: the kernel
-//! dropped its caches before each (as root; said if not), and the bare read goes past the cache with four reads of 1 MiB
-//! in flight. Rounds are interleaved; ratios are of one round. The log is removed at the end.
+//! A log of records of 256 bytes is written, closed and opened again for each figure. Every record is handed out, so all checksums are
+//! checked. *Warm*: the bare read goes through the page cache in pieces of 1 MiB. *Cold*: the kernel dropped its caches before each
+//! (as root; otherwise it reports that it did not), and the bare read goes past the cache with four reads of 1 MiB in flight. Rounds
+//! are interleaved; a ratio is that of one round. The log is removed at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

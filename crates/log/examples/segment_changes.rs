@@ -26,7 +26,7 @@ fn main() -> Result<ExitCode> {
         while log.stats().segments == begun {
             log.append_durable(&record)?;
         }
-        // What is older than a few segments is given up, so that blocks are used again.
+        // Records older than a few segments are truncated, so that blocks are used again.
         let keep = 4 * (segment_kib << 10) / 4096;
         log.truncate_before(Lsn::new(log.last().get().saturating_sub(keep).max(1)))?;
         if log.stats().segments.is_multiple_of(changes.div_ceil(10)) {

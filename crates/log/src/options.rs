@@ -116,8 +116,8 @@ impl Options {
         Self { segment_bytes: bytes, ..self }
     }
 
-    /// The size of the largest record, and of the largest batch (the sum of its records, plus 24 bytes and padding for each): 16 MiB
-    /// by default. It must fit in a segment of full size.
+    /// The size of the largest record, and of the largest batch (the sum of its records, plus 24 bytes and padding for each): 16
+    /// MiB by default. It must fit in a segment of full size.
     pub fn record_bytes_max(self, bytes: usize) -> Self {
         Self { record_bytes_max: bytes, ..self }
     }
@@ -139,8 +139,8 @@ impl Options {
         Self { expect_durable: lsn, ..self }
     }
 
-    /// The LSN of the first record of a *new* log, 1 by default; a copy of a log uses it to keep the LSNs. An existing log continues
-    /// after its last record. [`Lsn::ZERO`] is refused: it means "before the first record".
+    /// The LSN of the first record of a *new* log, 1 by default; a copy of a log uses it to keep the LSNs. An existing log
+    /// continues after its last record. [`Lsn::ZERO`] is refused: it means "before the first record".
     pub fn begin_at(self, lsn: Lsn) -> Self {
         Self { begin_at: lsn, ..self }
     }
@@ -179,8 +179,8 @@ impl Options {
     }
 
     /// Whether the log has a thread of its own, the committer (the default). It commits records that no thread waits for, wakes
-    /// futures, and writes the last promise when the log is idle. Without it only callers commit: by waiting, by `sync`, by `close`,
-    /// or by filling a buffer; a future becomes ready when some caller has committed.
+    /// futures, and writes the last promise when the log is idle. Without it only callers commit: by waiting, by `sync`, by
+    /// `close`, or by filling a buffer; a future becomes ready when some caller has committed.
     pub fn own_thread(self, own_thread: bool) -> Self {
         Self { own_thread, ..self }
     }
@@ -253,10 +253,10 @@ impl Options {
         Self { file_mode: mode, ..self }
     }
 
-    /// A function that is called with every [`Event`] of the log. It runs on the thread where the event happened, while no lock of the
-    /// log is held: it may use the log, and may cause further events. While it runs on one of the log's own threads, that thread does
-    /// no other work, so it should be quick. If it panics on a caller's thread, the panic reaches that caller; on one of the log's own
-    /// threads it poisons the log. If it forks, it must not return in the child.
+    /// A function that is called with every [`Event`] of the log. It runs on the thread where the event happened, while no lock
+    /// of the log is held: it may use the log, and may cause further events. While it runs on one of the log's own threads, that
+    /// thread does no other work, so it should be quick. If it panics on a caller's thread, the panic reaches that caller; on one
+    /// of the log's own threads it poisons the log. If it forks, it must not return in the child.
     pub fn listener(self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Listener(Arc::new(listener))), ..self }
     }

@@ -9,8 +9,9 @@ use crate::stats::{COUNTS, GAUGES, QUANTILES, Stats, TIMES, Times};
 
 impl Stats {
     /// Gives every number to the recorder of the `metrics` crate, with the label `log`. Call it as often as the numbers are
-    /// collected, from any thread; it does not slow appending down. Counters are set to their value (`absolute`). Each histogram gives
-    /// its quantiles as gauges in seconds with the label `quantile`, its sum and its count. Without a recorder nothing happens.
+    /// collected, from any thread; it does not slow appending down. Counters are set to their value (`absolute`). Each histogram
+    /// gives its quantiles as gauges in seconds with the label `quantile`, its sum and its count. Without a recorder nothing
+    /// happens.
     pub fn publish(&self, log: &str) {
         let log = log.to_owned();
         for (name, help, value) in COUNTS {

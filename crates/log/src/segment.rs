@@ -53,8 +53,9 @@ impl<F: inkstone_io::File> Segment<F> {
         self.shared_handle(&self.file, directory, how)
     }
 
-    /// Its file, open for reading records that are known to be durable: always through the page cache. Such records have been written,
-    /// so the kernel shows them there; only bytes that were never durable can be wrong in the cache (docs/durability.md).
+    /// Its file, open for reading records that are known to be durable: always through the page cache. Such records have been
+    /// written, so the kernel shows them there; only bytes that were never durable can be wrong in the cache
+    /// (docs/durability.md).
     pub(crate) fn cached_file<D: Directory<File = F>>(&self, directory: &D) -> Result<Arc<F>> {
         self.shared_handle(&self.cached, directory, &OpenFile::existing().read_only())
     }

@@ -141,7 +141,7 @@ fn who_follows_a_log_to_its_end_gives_back_what_that_took() {
         "kept at the end: {bytes} bytes, {} threads",
         reading_threads()
     );
-    // It goes on, through a segment that is whole by then.
+    // It continues, through a segment that is full by then.
     let (shown, segments) = (cursor.next_lsn(), log.stats().segments);
     while log.stats().segments < segments + 2 {
         drop(log.append(&[8; 4096]).unwrap());

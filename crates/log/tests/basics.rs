@@ -149,7 +149,7 @@ fn an_owned_handle_goes_anywhere_and_outlives_the_log() {
     assert!(matches!(error, Error::Closed), "{error}");
 }
 
-/// Who held the timer of one group and was still asleep kept the next group's first arrival from taking one: everybody
+/// A waiter that held the timer of one group and was still asleep kept the first waiter of the next group from taking one: all threads
 /// slept until a fallback of a second woke them.
 #[test]
 fn nobody_who_waits_is_forgotten() {

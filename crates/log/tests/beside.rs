@@ -1,6 +1,6 @@
 //! Readers beside a writer, on real directories: in this process, opened separately, and in another one.
 //!
-//! *Owns*: followers under which segments are begun, cut off, given up and used again. What a crash may leave is in
+//! *Owns*: followers under which segments are begun, truncated at both ends and used again. What a crash may leave is in
 //! `beside_sim.rs`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
@@ -45,7 +45,7 @@ struct Followed {
 fn follow(cursor: &mut Cursor, last: u64, cuts: u64) -> Followed {
     let mut followed = Followed { by_lsn: vec![None; last as usize + 1], ..Followed::default() };
     let mut expected = cursor.next_lsn().get();
-    // Not a limit of time that anything is held to: a test that waits for ever says less.
+    // Not a time limit for the log: a test that waits forever reports less.
     let mut patience = 600;
     loop {
         match cursor.next_within(Duration::from_millis(100)) {
@@ -84,8 +84,8 @@ fn follow(cursor: &mut Cursor, last: u64, cuts: u64) -> Followed {
     }
 }
 
-/// Appends, gives up, cuts and rolls; ends with record `last`, after `last / 250` cuts, and closes. Gives the log as it
-/// must be found.
+/// Appends, truncates at both ends and rolls; ends with record `last`, after `last / 250` cuts, and closes. Returns the log as it must be
+/// found.
 fn write(path: &Path, options: Options, last: u64, with_cuts: bool) -> Vec<(u64, u64)> {
     let mut log = Log::open(path, options.clone()).unwrap();
     let mut model: Vec<(u64, u64)> = Vec::new();
@@ -148,7 +148,7 @@ fn a_follower_in_this_process_sees_everything_or_is_told() {
         });
         assert!(is_recycled(path));
         assert!(followed.records + followed.given_up > 0, "{followed:?}");
-        // Whatever was missed was given up; whatever was shown last is what the log holds.
+        // Every missed record was truncated; what was shown last is what the log holds.
         for (lsn, cuts) in model.iter().filter(|(lsn, _)| *lsn <= last) {
             let shown = followed.by_lsn[*lsn as usize];
             assert!(shown.is_none_or(|shown| shown == *cuts), "LSN {lsn}: {shown:?} for {cuts}");
@@ -279,7 +279,7 @@ fn a_cursor_gets_on_while_another_of_the_same_reader_polls() {
                 let _ = tell.send(record.map(|record| record.lsn.get()));
             }
         });
-        // Each for itself: a slow machine is no defect, a cursor that stands still is one.
+        // Each by itself: a slow machine is not a defect, a cursor without progress is one.
         let told = || told.recv_timeout(Duration::from_secs(30));
         let read = std::iter::from_fn(|| told().ok()).inspect(|record| assert!(record.is_ok())).count();
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);

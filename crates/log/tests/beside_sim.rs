@@ -38,7 +38,7 @@ fn append(log: &Log<SimDirectory>, lsns: std::ops::RangeInclusive<u64>, salt: u6
     }
 }
 
-/// Everything that a cursor shows from where it stands.
+/// Everything that a cursor shows from its position on.
 fn shown<D: Directory>(cursor: &mut Cursor<D>) -> Vec<(u64, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(record) = cursor.next().unwrap() {
@@ -127,7 +127,7 @@ fn reading_writes_nothing_and_costs_nothing_while_nothing_happens() {
     assert!(disk.image() == image);
 }
 
-/// A killed writer left a group that nobody has synced: who shows it has synced it.
+/// A killed writer left a group that was never synced: a reader that shows it has synced it.
 #[test]
 fn what_a_killed_writer_left_is_shown_only_when_it_is_durable() {
     for seed in seeds(1, 12) {

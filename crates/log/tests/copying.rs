@@ -1,4 +1,4 @@
-//! A copy that does not end: nobody takes it for a log.
+//! A copy that does not finish is never taken for a log.
 //!
 //! *Owns*: power cuts, failures and a second copy at every moment of a copy. *May not touch*: the crate's insides.
 
@@ -125,7 +125,7 @@ enum Shows {
 
 const SHOWS: [Shows; 4] = [Shows::Reader, Shows::Verify, Shows::Dump, Shows::FirstToKeep];
 
-/// Looks at the copy; if something of it was shown, it is there after any crash. Gives whether it was.
+/// Inspects the copy; if any of it was shown, it is there after any crash. Returns whether it was shown.
 fn check_what_is_shown(disk: &SimDisk, by: Shows, what: &str) -> bool {
     let directory = disk.directory(NEW);
     let shown = match by {
@@ -147,7 +147,7 @@ fn check_what_is_shown(disk: &SimDisk, by: Shows, what: &str) -> bool {
     }
 }
 
-/// With somebody who looks before each step of a copy, beside it, and after one that was killed.
+/// With an inspection before each step of a copy, beside it, and after one that was killed.
 #[test]
 fn what_is_shown_of_a_copy_is_there_after_a_power_cut() {
     let old = old();
@@ -238,7 +238,7 @@ fn a_second_copy_into_the_same_directory_leaves_the_first_alone() {
         seen.set(1);
         Ok(Arc::new(disk.directory(NEW)))
     };
-    // What a killed one has left, and nobody has locked, is begun anew.
+    // The copy that was killed, and whose lock is free, starts over.
     copy_in(Arc::clone(&old), new, &small(), &stop).unwrap();
     assert!(is_whole(&disk, "the first") && seen.get() == 1);
 }

@@ -52,7 +52,7 @@ fn must_hold(
     }
 }
 
-/// A test that looks at less than it says is no test.
+/// A test that checks fewer states than it claims is no test.
 fn at_least(minimum: u64, states: u64) {
     assert!(states >= minimum || std::env::var(SEED_VARIABLE).is_ok(), "{states} states, not {minimum}");
 }
@@ -316,8 +316,8 @@ fn a_rename_that_fails_is_tried_again_with_the_next_append() {
     }
 }
 
-/// A device that fails a flush may have dropped what the log's own writes have put into its cache: the next flush says
-/// nothing about those. That the flush was one of a file that nobody relies on yet does not matter. A full disk does.
+/// A device that fails a flush may have dropped the log's own writes from its cache, and the next flush reports nothing about them. It does
+/// not matter that the flush was for a file that nothing relies on yet. It does matter whether the disk was only full.
 #[test]
 fn a_failed_sync_of_a_file_made_ahead_poisons_and_a_full_disk_does_not() {
     for (errno, poisons) in [(errno::EIO, true), (errno::ENOSPC, false)] {

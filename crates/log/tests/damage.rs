@@ -142,8 +142,8 @@ fn every_length_of_every_file() {
     }
 }
 
-/// Zeros from every eighth byte to the end: every promise that could tell is gone too, so what is left before is shown;
-/// but who knows better than the log is not told that all is well.
+/// Zeros from every eighth byte to the end: every promise that could show the loss is gone too, so what is left before is shown. But an
+/// opening with `expect_durable` does not report that all is well.
 #[test]
 fn every_tail_that_became_zeros() {
     let cut = every_kind().power_cut();

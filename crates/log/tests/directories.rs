@@ -1,7 +1,7 @@
-//! Whole files that are wrong, and records whose bytes are pieces of the log itself: what an opening makes of them.
+//! Whole files that are wrong, and records whose bytes are pieces of the log itself: how an opening judges them.
 //!
-//! *Owns*: files of other logs, renamed, missing, empty, blank and foreign files, a version that is not known, records
-//! that hold a raw segment. Damage to bytes is `damage.rs`.
+//! *Owns*: files of other logs, renamed, missing, empty, blank and foreign files, an unknown version, records that hold a raw
+//! segment. Damage to bytes is in `damage.rs`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -97,7 +97,7 @@ fn a_missing_segment_is_refused_wherever_it_was() {
         disk.directory(LOG).remove(&name(missing)).unwrap();
         refused(&disk, Reason::MissingSegment);
     }
-    // All of them are gone: nobody but the caller can tell.
+    // All of them are gone: only the caller can know it.
     let disk = long();
     (1..=segments).for_each(|number| disk.directory(LOG).remove(&name(number)).unwrap());
     let expecting = small().expect_durable(Lsn::new(400));
@@ -105,8 +105,8 @@ fn a_missing_segment_is_refused_wherever_it_was() {
     assert!(open(&disk, small()).unwrap().recovery().created);
 }
 
-/// Two segments that both have the records from LSN 2 on: what was cut off, and what was appended instead. No crash leaves
-/// that; found by the fuzzer, which makes the sums of what it changes right.
+/// Two segments that both have the records from LSN 2 on: the truncated ones, and those that were appended instead. No crash leaves
+/// that; the fuzzer found it, which corrects the sums of what it changes.
 #[test]
 fn an_end_that_is_named_too_late_shows_nothing_that_was_cut_off() {
     let disk = SimDisk::new(3, DiskOptions::default());
@@ -184,7 +184,7 @@ fn foreign_names_are_left_alone() {
     }
 }
 
-/// Nobody calls it damaged, or a file that is not in use, and nobody changes anything.
+/// No call reports damage or an unused file, and none changes anything.
 #[track_caller]
 fn refused_as_unknown(disk: &SimDisk, name: &str) {
     let before = files(disk);
@@ -307,7 +307,7 @@ fn a_raw_segment_as_the_torn_last_record_never_comes_to_light() {
     assert!(states > 2000 && whole < states / 2, "{whole} of {states}");
 }
 
-/// What was made durable by opening it with a small segment size goes on with a large one and back.
+/// A log that was written with a small segment size continues with a large one, and back.
 #[test]
 fn sizes_change_between_openings() {
     let disk = SimDisk::new(9, DiskOptions::default());

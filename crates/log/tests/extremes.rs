@@ -1,5 +1,4 @@
-//! What a caller may ask for at the ends of every range: each is done, or an error of its own. Nothing panics, nothing hangs,
-//! and the log goes on.
+//! Calls at the ends of every range: each succeeds, or returns its own error. Nothing panics, nothing hangs, and the log continues.
 //!
 //! *Owns*: the extremes. *May not touch*: what is in between.
 
@@ -56,7 +55,7 @@ impl AsRef<[u8]> for Nothing {
 #[test]
 fn a_record_or_a_batch_of_any_size_is_taken_or_refused() {
     let log = Log::open_in(directory(), quiet()).unwrap();
-    // Zeros that nobody touches take no memory, and what is too large is refused before it is summed.
+    // Untouched zeros use no memory, and a record that is too large is refused before its sum is computed.
     let large = vec![0; RECORD_BYTES_MAX + (1 << 20)];
     let bytes = large.len() as u64;
     is_too_large(log.append(&large), bytes);
@@ -183,7 +182,7 @@ fn no_time_is_too_long_or_too_short() {
             for _ in 0..3 {
                 assert!(cursor.next_within(time.max(Duration::from_secs(9))).unwrap().is_some());
             }
-            // The log's own thread is asleep for as long as it was told by now.
+            // By now the log's own thread sleeps, with its timer set.
             std::thread::sleep(Duration::from_millis(5));
             log.close().unwrap();
         }

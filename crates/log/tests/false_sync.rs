@@ -1,8 +1,8 @@
-//! A file system whose journal fails may call a sync a success that waited for it (docs/assumptions.md, A13). Nothing of that is
-//! acknowledged, wherever the log can know it.
+//! A file system whose journal fails may report success for a sync that waited for it (docs/assumptions.md, A13). The log does not
+//! acknowledge such a sync wherever it can detect it.
 //!
-//! *Owns*: two ways of knowing: another thread's sync failed meanwhile, and the file system takes no more changes. *May not
-//! touch*: the crate's insides. On real file systems: the example `false_sync` of `inkstone-powerloss`.
+//! *Owns*: two ways of detecting it: another thread's sync failed meanwhile, and the file system refuses changes. *May not touch*: the
+//! crate's insides. On real file systems: the example `false_sync` of `inkstone-powerloss`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -67,8 +67,8 @@ fn append_while_the_journal_fails(log: &Log<GateDirectory>, disk: &SimDisk) -> R
     appended
 }
 
-/// Reserved blocks are metadata on every file system. Written ones are where blocks may be shared (xfs: somebody's `cp
-/// --reflink` of the segment), and wherever nothing is known: below an overlay, or without a table of mounts.
+/// A write to reserved blocks changes metadata on every file system. A write to written blocks does where blocks may be shared (xfs: a
+/// `cp --reflink` of the segment), and possibly where nothing is known: below an overlay, or without a table of mounts.
 #[test]
 fn a_sync_that_may_have_waited_for_metadata_is_not_believed_when_changes_are_refused() {
     let (reserved, written) = (Preparation::Fallocate, Preparation::Zeros);

@@ -115,7 +115,7 @@ fn a_log_on_sectors_larger_than_its_blocks_is_written_and_read() {
     assert!(refused.contains("16384 in the file, and groups are aligned to 4096"), "{refused}");
     let refused = Reader::open(&path, &direct).unwrap_err().to_string();
     assert!(refused.contains("16384") && refused.contains("buffered"), "{refused}");
-    // And by the layer below, for whoever opens a file of that kind without asking first.
+    // The layer below refuses it too, for code that opens such a file without asking first.
     let refused = OsFile::open(&a_segment(&path), &OpenFile::existing().access(Access::Direct)).unwrap_err();
     assert!(refused.is_unsupported() && refused.to_string().contains("16384"), "{refused}");
     made.remove();
@@ -210,7 +210,7 @@ fn a_log_whose_bytes_go_through_a_journal_is_asked_and_read_past_the_cache() {
         return;
     }
     let mut made = FileSystem::unmounted("ext4", 64, EXT4);
-    // So set, it does not stand in the table of mounts.
+    // If set in this way, the option is not in the table of mounts.
     host_support::run("tune2fs", &["-o", "journal_data", made.device.path().to_str().unwrap()]);
     made.mount("ext4", "noatime");
     let path = made.target().join("log");
@@ -246,7 +246,7 @@ fn each_real_file_system_is_asked_as_far_as_it_is_known() {
     }
 }
 
-/// Somebody's `cp --reflink` of the segment that is written: its overwrites then need metadata, and stay right.
+/// A `cp --reflink` of the segment in use: its overwrites then need metadata, and stay correct.
 #[test]
 fn a_reflink_of_the_active_segment_changes_nothing() {
     if !can_run("reflink", &["mkfs.xfs", "cp"]) {

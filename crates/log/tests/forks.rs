@@ -1,4 +1,4 @@
-//! Processes that fork while they have a log open: the child touches nothing, and the parent goes on as if there were no child.
+//! Processes that fork while they have a log open: the child touches nothing, and the parent continues as if there were no child.
 
 #[path = "support/watch.rs"]
 mod watch;

@@ -77,7 +77,7 @@ fn full_disk(kind: &str, mib: usize, args: &[&str]) {
     assert_eq!(log.durable().get(), last, "nothing is lost and nothing poisoned");
     check(&log, 1, last);
     log.close().unwrap();
-    // With no byte free it opens, is read, is truncated, and goes on in the blocks that this has freed.
+    // With no byte free it can be opened, read and truncated, and continues in the blocks that this has freed.
     assert!(free_bytes(made.target()).unwrap() < 4 << 20);
     for round in 0..3 {
         let log = Log::open(&path, options()).unwrap();
@@ -195,7 +195,7 @@ fn a_name_that_needs_room_on_a_full_xfs_stops_nobody() {
             let reader = log.reader();
             let mut records = reader.records(log.first());
             records.next().unwrap().unwrap();
-            // What a reader holds is given up when the log is closed.
+            // Files that a reader holds are released when the log is closed.
             log.truncate_before(last).unwrap_or_else(|why| panic!("{others}: {why}"));
         }
         log.close().unwrap_or_else(|why| panic!("{others}: {why}"));

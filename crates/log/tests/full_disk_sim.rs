@@ -90,7 +90,7 @@ fn check(log: &Log<SimDirectory>, first: u64, last: u64) {
     assert_eq!(next, last + 1);
 }
 
-/// After any crash now, full as it is, the log opens, shows this, and goes on when there is room.
+/// After any crash now, with the disk full, the log opens, shows this, and continues when there is room.
 fn check_crashes(disk: &SimDisk, options: &Options, first: u64, last: u64) {
     for sample in 0..SAMPLES {
         let found = disk.crash(sample);
@@ -138,7 +138,7 @@ fn a_log_on_a_full_copy_on_write_disk_is_opened_read_and_shortened() {
     }
 }
 
-/// Nothing is kept, nothing can be written: all can be read, what would write is refused, and then it goes on.
+/// No room is reserved and nothing can be written: all can be read, writes are refused, and later the log continues.
 #[test]
 fn a_log_without_any_room_is_read_and_goes_on_when_there_is_some() {
     for (number, options) in ways().into_iter().enumerate() {
@@ -236,7 +236,7 @@ fn names_that_need_room_stop_nobody() {
             log.truncate_before(Lsn::new(200)).unwrap_or_else(|why| panic!("{number}: {why}"));
             check(&log, 200, RECORDS);
             fill(&disk);
-            // Held until now by the reader: they are given up by the closing.
+            // The reader held them until now: closing releases them.
             drop(records);
             drop(reader);
             log.close().unwrap_or_else(|why| panic!("{number}: {why}"));
@@ -307,7 +307,7 @@ fn room_that_is_kept_takes_no_segment_from_the_budget() {
     assert!(disk.directory(history::LOG).list().unwrap().contains(&ROOM.to_owned()));
 }
 
-/// A log that was moved from a file system where overwrites need room, and one whose file of room somebody made larger.
+/// A log that was moved from a file system where overwrites need room, and one whose file of reserved room was made larger.
 #[test]
 fn room_that_is_not_needed_is_given_back() {
     let room_bytes = |disk: &SimDisk| {

@@ -17,7 +17,7 @@ use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 use wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
 use watch::{ENOUGH, becomes, must_end};
 
-/// A listener that, for each event, asks the log and lets another thread append before it goes on.
+/// A listener that, for each event, calls the log and lets another thread append before it continues.
 fn meddling(
     log: &Arc<OnceLock<Weak<Log<SimDirectory>>>>,
     is_inside: &Arc<AtomicBool>,
@@ -132,7 +132,7 @@ fn a_future_is_woken_when_the_logs_own_thread_ends_by_a_panic() {
         let options = options.listener(move |event: &Event| {
             let is_own = std::thread::current().name() == Some("inkstone");
             if is_own && matches!(event, Event::SlowCommit { .. }) {
-                // Nobody but this thread would commit it, and this thread is about to end.
+                // Only this thread would commit it, and this thread is about to end.
                 let log = theirs.get().and_then(Weak::upgrade).expect("the log is open");
                 let (waker, count) = counting();
                 let _ = left.lock().expect("sound").send((pending(&log, &waker), count));

@@ -1,5 +1,5 @@
-//! Looking at logs whose files were damaged in every way: nothing is taken for sound that is not, nothing sound is lost
-//! that need not be, and the log that is looked at is never changed.
+//! Inspecting logs whose files were damaged in every way: nothing damaged is taken for sound, nothing sound is lost that need not
+//! be, and the inspected log is never changed.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -27,7 +27,7 @@ fn make(disk: &SimDisk) -> Arc<SimDirectory> {
     let directory = Arc::new(disk.directory("log"));
     let log = Log::open_in(Arc::clone(&directory), options()).unwrap();
     for lsn in 1..=LAST + 40 {
-        // What will be cut off has another content than what takes its place.
+        // The records that will be truncated have other contents than those that replace them.
         let append = log.append(&record(if lsn > LAST - 20 { lsn + 1000 } else { lsn })).unwrap();
         if lsn % 10 < 3 {
             append.wait().unwrap();
@@ -136,7 +136,7 @@ fn one_changed_byte_is_found_and_costs_one_record_at_most() {
         let damaged = verify(&directory);
         let lost = salvage(&directory, &what);
         if damaged.is_intact() {
-            // The last group has nothing behind it that promises it; and what was given up is not needed.
+            // No later group promises the last one, and truncated records are not needed.
             assert!(lost.is_empty() && damaged.last.get() >= LAST, "{what}: {damaged:?}");
         } else {
             found += 1;
@@ -190,7 +190,7 @@ fn whatever_is_done_to_the_files_nothing_wrong_is_saved_and_nothing_is_lost_sile
         let opened = Log::open_in(Arc::new(clone_of(&directory)), options().create(false));
         match (&result, &opened) {
             (Ok(report), Ok(_)) => {
-                // An opening looks at the last segment only.
+                // An opening reads the last segment only.
                 let _ = report;
             }
             (Ok(report), Err(error)) => {

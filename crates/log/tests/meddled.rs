@@ -95,17 +95,17 @@ enum Deed {
     Comes,
     /// Comes, appends, closes.
     ComesAndGoes,
-    /// Comes, appends what nobody syncs, and is killed.
+    /// Comes, appends without a sync, and is killed.
     ComesUnsynced,
-    /// The one who is there is killed.
+    /// The present writer is killed.
     Dies,
-    /// The one who is there closes.
+    /// The present writer closes the log.
     Closes,
-    /// Gives up nearly everything, and uses all its segments again.
+    /// Truncates nearly everything from the front, and uses all its segments again.
     Recycles,
-    /// Takes off a third, and goes on.
+    /// Truncates a third from the end, and continues.
     Cuts,
-    /// Dies, and another goes on.
+    /// Dies, and another writer continues.
     Follows,
 }
 
@@ -174,7 +174,7 @@ fn act(deed: Deed, disk: &SimDisk, held: &Held) {
     }
 }
 
-/// Reads from `from` to the end, being told of what is gone; gives the last LSN.
+/// Reads to the end, with an error for each truncation; returns the last LSN.
 fn read_on<D: Directory>(cursor: &mut inkstone::Cursor<D>) -> u64 {
     let mut expected = cursor.next_lsn().get();
     loop {
@@ -274,7 +274,7 @@ fn nasty(seed: u64) -> DiskOptions {
     }
 }
 
-/// A random history with a reader that looks after every deed, and power losses after every look.
+/// A random history with a reader that reads after every step, and power losses after every read.
 fn history(seed: u64) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
     let disk = SimDisk::new(seed, nasty(seed));

@@ -107,8 +107,7 @@ fn segments(disk: &SimDisk) -> usize {
     names.iter().filter_map(|name| name.strip_suffix(".ink")?.parse().ok()).max().unwrap()
 }
 
-/// A bit that rots, or a write that the device lost, below what was acknowledged: an opening must refuse, not go on
-/// with less.
+/// A bit that rots, or a write that the device lost, below what was acknowledged: an opening must refuse, not continue with less.
 fn damage_below_a_promise(mistake: Option<Mistake>, seed: u64) -> Result<(), String> {
     let (disk, options) = (disk(seed), with(mistake).pad_groups(seed.is_multiple_of(2)));
     let log = open(&disk, options.clone()).unwrap();
@@ -363,10 +362,10 @@ fn preparing_ahead_takes_more_than_the_budget() {
     });
 }
 
-/// A full buffer is left to the log's own thread. Who waits for a record behind it must not be told before it is written:
-/// with the turn free it would lead the next group itself, and mostly before the other thread is awake. Then a cut leaves a
-/// hole, which opening refuses, or reading, if its segment was sealed by then; where the other thread has written before
-/// the cut, its group's last block lies over the beginning of the one that was told, and that one is gone without a word.
+/// A full buffer is left to the committer. A waiter for a record after it must not return before the buffer is written: if the turn
+/// were free, the waiter would lead the next group itself, mostly before the committer is awake. Then a power cut leaves a hole, which
+/// an opening refuses, or a reader, if its segment was sealed by then. If the committer has written before the power cut, the last
+/// block of its group overwrites the beginning of the acknowledged group, which is silently lost.
 #[test]
 fn a_turn_that_is_not_handed_over_acknowledges_what_lies_behind_a_hole() {
     caught_in_any_way(Mistake::TurnNotHanded, &[REFUSES, UNREADABLE, LOST], |mistake, seed| {

@@ -72,7 +72,7 @@ fn a_caller_who_knows_more_is_not_asked() {
     });
 }
 
-/// The group of a truncation is lost; that of the next one has the promise that tells.
+/// The group of a truncation is lost; the promise in the group of the next truncation shows it.
 #[test]
 fn a_promise_of_bytes_is_not_looked_at() {
     caught(Mistake::PromisedBytesIgnored, &[BACK], |mistake, seed| {
@@ -105,8 +105,8 @@ fn a_close_that_says_ok_after_a_failure_loses_what_was_let_go() {
     });
 }
 
-/// The first copy of a header reaches the page cache, and then the write fails; before another segment is begun, something
-/// is given up in the old one.
+/// The first copy of a header reaches the page cache, and then the write fails; before another segment is begun, records are truncated
+/// in the old one.
 #[test]
 fn a_header_that_is_tried_again_elsewhere_hides_what_the_old_segment_takes() {
     caught(Mistake::HeaderFailureRetried, &[BACK], |mistake, seed| {

@@ -1,5 +1,4 @@
-//! A log whose path comes to lead elsewhere while it is open: it goes on in the directory that was opened, and touches no
-//! other.
+//! A log whose path leads elsewhere while it is open: it continues in the directory that was opened, and touches no other.
 //!
 //! *Owns*: directories below cargo's temporary directory, and for one test a mount, for which it must be root.
 
@@ -74,8 +73,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Opens the log `a` at `path`, calls `turn`, after which the path leads to `b`, and goes on. Whatever is in `b`, and whatever
-/// it is, must stay as it is.
+/// Opens the log `a` at `path`, calls `turn`, after which the path leads to `b`, and continues. `b` and its contents must not change.
 fn goes_on_in_its_own(path: &Path, turn: impl FnOnce(), a: &Path, b: &Path) {
     let log = Log::open(path, options()).unwrap();
     append(&log, b'a', 30);
@@ -245,7 +243,7 @@ fn a_file_that_has_the_next_segments_name_stays_and_its_number_is_passed_over() 
         check_shown(&log.reader(), b'a', 60);
         log.close().unwrap();
         if is_another_logs {
-            // It is nobody's to remove but a person's.
+            // Only a person may remove it.
             let error = Log::open(&wal, options()).expect_err("a segment of another log");
             assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains(".ink"), "{error}");
             taken.iter().for_each(|path| fs::remove_file(path).unwrap());

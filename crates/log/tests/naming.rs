@@ -1,9 +1,9 @@
-//! The order in which a file becomes a segment: its name is durable before anybody can write into it.
+//! The order in which a file becomes a segment: its name is durable before anything is written into it.
 //!
-//! *Owns*: looking on while a log changes segments. *May not touch*: the crate's insides.
+//! *Owns*: watching a log that changes segments. *May not touch*: the crate's insides.
 //!
-//! More hangs on the order than the name: on btrfs the sync of a file that was synced and renamed before may be skipped if its directory is
-//! synced after a write into it (docs/powerloss.md, "The sync that btrfs skips").
+//! The order matters not only for the name: on btrfs the sync of a file that was synced and renamed before may be skipped if its
+//! directory is synced after a write into it (docs/powerloss.md, "The sync that btrfs skips").
 
 #[path = "support/history.rs"]
 mod history;

@@ -20,7 +20,7 @@ use inkstone_sim::{DiskOptions, SimDisk};
 const BLOCK: u64 = 4096;
 const SEGMENT: u64 = 64 << 10;
 
-/// A simulated disk, what was appended to the log on it, and what is told of it.
+/// A simulated disk, what was appended to the log on it, and the events of the log.
 struct Scene {
     disk: SimDisk,
     gate: Arc<Gate>,
@@ -175,7 +175,7 @@ fn padding_that_is_turned_on_leaves_the_block_alone_in_which_the_log_ended() {
             }
             assert_eq!(written_again(&scene.gate.writes(), before), [""; 0], "fills {fills}");
             assert_eq!(scene.sealed.lock().unwrap().len(), sealed + 1, "the old segment's end was told");
-            // Whoever turns it off again gets what they had.
+            // Turning it off again works as before.
             let log = scene.open(unpadded).unwrap();
             scene.append(&log, 50).unwrap();
             scene.check(&log);

@@ -138,7 +138,7 @@ fn warn_on_a_closed_stderr(role: &str) -> ! {
     }
     for lsn in 1..=MANY {
         assert_eq!(log.append_durable(&[7; 20_000]).expect("durable"), Lsn::new(lsn));
-        // Whatever is said when nobody hears it.
+        // Messages that no process receives.
         for _ in 0..100 {
             let said = std::io::stderr()
                 .write_all(b"warning: a library has something to say, and says it on stderr\n");

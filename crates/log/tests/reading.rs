@@ -276,8 +276,8 @@ fn a_get_that_sums_nothing_shows_what_was_never_appended() {
     });
 }
 
-/// On real threads, in the page cache and past it. A flipped bit is told in the place where `verify` finds it, by whoever
-/// sums; and the threads that read do sum, as what they leave out nobody else does.
+/// On real threads, in the page cache and past it. A flipped bit is reported at the place where `verify` finds it, whichever thread
+/// checks the sum. And the threads that read do check sums: if they leave one out, it is checked nowhere.
 #[test]
 fn reading_ahead_without_sums_shows_what_was_never_appended() {
     const LAST: u64 = 2500;

@@ -163,7 +163,7 @@ fn who_listens_is_told_and_a_sealed_segment_that_is_held_is_not_used_again() {
     assert!(disk.image().iter().all(|(other, _)| *other != path), "let go, it is used again");
 }
 
-/// Where a thread makes files ready it writes the seals too: no commit waits for one, and when it is told of it is durable.
+/// The preparer writes the seals too: no commit waits for one, and a seal is durable when its event is sent.
 #[test]
 fn a_segment_that_is_told_of_has_its_seal_on_the_medium() {
     let disk = disk();
@@ -203,7 +203,7 @@ fn periodic_acknowledges_at_once_and_what_is_left_after_a_crash_is_a_prefix() {
     }
     let groups = log.stats().groups;
     assert!(groups < 500, "{groups} commits for 1000 records: nobody waited");
-    // Nobody asks for anything more, and the log's own thread commits.
+    // No call follows, and the log's own thread commits.
     while log.durable().get() < 1000 {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -73,7 +73,7 @@ fn segments_of_both_versions_are_read_as_one_log() {
     let found = versions(&disk);
     assert!(!found.is_sorted() && found.len() > 4, "{found:?}");
     shows(&Reader::open_in(directory(&disk), small()).unwrap(), 150, 500);
-    // What does not begin a segment goes on in the version of the last one.
+    // An opening that begins no segment continues in the version of the last one.
     let log = open(&disk, options(Version::One)).unwrap();
     append_to(&log, 503);
     shows(&log.reader(), 150, 503);
@@ -174,7 +174,7 @@ fn a_crash_during_the_upgrade_loses_nothing() {
     }
 }
 
-/// The follower is of an older program than whoever goes on with the log.
+/// The program of the follower is older than the one that continues the log.
 #[test]
 fn a_follower_is_told_when_a_newer_program_goes_on() {
     let disk = disk(3);

@@ -122,7 +122,7 @@ fn a_waker_may_ask_the_log_poll_inline_and_drop_other_handles() {
     }
 }
 
-/// A waker whose cloning and dropping ask the log.
+/// A waker that calls the log when it is cloned and when it is dropped.
 struct Asking {
     log: Weak<Log<SimDirectory>>,
     dropped: Arc<AtomicUsize>,

@@ -199,7 +199,7 @@ impl Writer {
         }
     }
 
-    /// Goes on in a next segment: its header, then the seal of this one.
+    /// Continues in a next segment: its header, then the seal of this one.
     pub fn roll(&mut self, recycled: Option<Vec<u8>>) {
         let header = self.next_header(Roll::Full, Position { segment: self.header.number, byte: self.at });
         self.control(&Control::Seal(header.number));

@@ -89,7 +89,7 @@ impl Aio {
         Ok(Self { context, backlog: VecDeque::new(), refused: Vec::new(), with_the_kernel: 0 })
     }
 
-    /// Hands one entry over, or keeps it where the kernel has no room now.
+    /// Submits one entry, or keeps it if the kernel has no room now.
     ///
     /// # Safety
     /// The memory that the entry names must stay valid until its answer.
@@ -105,14 +105,14 @@ impl Aio {
         let code = if answer == 0 { Some(libc::EAGAIN) } else { io::Error::last_os_error().raw_os_error() };
         match code {
             Some(libc::EAGAIN | libc::EINTR) => self.backlog.push_front(entry),
-            // Whatever else it says is about this entry: a bad descriptor, a misaligned direct write.
+            // Any other error is about this entry: a bad descriptor, a misaligned direct write.
             code => {
                 self.refused.push(Answer::one(entry.data as usize, -i64::from(code.unwrap_or(libc::EIO))))
             }
         }
     }
 
-    /// Hands over the backlog for as long as the kernel takes it.
+    /// Submits the backlog as far as the kernel accepts it.
     fn hand_over_backlog(&mut self) {
         while let Some(entry) = self.backlog.pop_front() {
             let left = self.backlog.len();
@@ -196,7 +196,7 @@ impl Kernel for Aio {
             if answers.is_empty() && self.with_the_kernel > 0 {
                 self.events(answers)?;
             } else if answers.is_empty() {
-                // Nothing of ours is with the kernel, and yet it has no room: other contexts have it all.
+                // The kernel has no entry of ours, and yet no room: other contexts use all of it.
                 std::thread::yield_now();
             }
         }
@@ -232,7 +232,7 @@ fn explain(source: io::Error, depth: usize) -> Error {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: the context is ours and is destroyed once; the call waits for entries that are still under way.
+        // SAFETY: the context is ours and is destroyed once; the call waits for entries that are still in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }

@@ -1,7 +1,7 @@
-//! The engine that has no thread: the caller itself makes the call, inside `submit`.
+//! The engine without threads: the caller's thread makes the call, inside `submit`.
 //!
-//! *Owns*: the completions not yet taken. Also the one place that says how a request becomes blocking calls on a file;
-//! the pool's threads use it too.
+//! *Owns*: the completions that were not taken yet; how a request becomes blocking calls on a file, also for the threads of the
+//! pool.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ impl Engine for Caller {
     }
 }
 
-/// Carries a request out with blocking calls, on the thread that is said.
+/// Carries out a request with blocking calls; `on` says on which kind of thread.
 pub(crate) fn carry_out(request: Request<OsFile>, on: ThenOn) -> Completion {
     let Request { token, file, operation } = request;
     match operation {

@@ -1,23 +1,23 @@
-//! The engines of the operating system: who makes the calls.
+//! The engines of the operating system, which make the system calls.
 //!
 //! *Owns*: threads, rings, AIO contexts. *May not touch*: what is written, or when; an engine carries out requests.
-//! [`OsEngine::open`] gives one by its kind; all of them answer alike (see [`crate::seam::Engine`]).
+//! [`OsEngine::open`] opens one by its kind; all of them behave alike (see [`crate::seam::Engine`]).
 //!
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|
-//! | `caller` | `pwrite`, `pwritev2(RWF_DSYNC)` | `pread` | `fsync`, `fdatasync` | the two calls, here and now |
+//! | `caller` | `pwrite`, `pwritev2(RWF_DSYNC)` | `pread` | `fsync`, `fdatasync` | the two calls, at once |
 //! | `pool` | as `caller`, on one of its threads | same | same | the two calls, on one thread |
 //! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | an entry each, the second after the first |
 //! | `uring-registered` | `WRITE_FIXED` on a registered file | `READ_FIXED` | as `uring` | as `uring` |
 //! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
 //! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | an entry each |
 //!
-//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once) and [`Engine::complete`] one
-//! more if nothing is there yet; [`Engine::run`] is one for both. A request beyond the depth waits inside `submit`
-//! (`pool` queues it, and who waits for completions lends a hand). What follows an answer (the rest of a short write, an
-//! unlinked sync) starts inside `complete`, or `submit`.
+//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once), and [`Engine::complete`] is one more if
+//! there is no completion yet; [`Engine::run`] is one for both. A request beyond the depth waits inside `submit` (`pool` queues
+//! it, and a thread that waits for completions helps). The next step after an answer (the rest of a short write, an unlinked
+//! sync) starts inside `complete` or `submit`.
 //!
-//! The engines that talk to the kernel by entries take only files of access `buffered` or `direct`.
+//! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
 
 mod aio;
 mod caller;
@@ -37,16 +37,16 @@ use crate::fork::ForkMark;
 use crate::seam::{Completion, Engine, Request};
 use crate::strategy::{EngineKind, NamedChoice};
 
-/// More requests in flight than any device has use for; it bounds threads, rings and the machine's AIO entries.
+/// More requests in flight than any device can use; it bounds threads, rings and the machine's AIO entries.
 pub const MAX_DEPTH: usize = 1024;
 
-/// An engine for [`OsFile`]s. Its threads, rings and contexts stay behind in a forked child, which gets an error from it
+/// An engine for [`OsFile`]s. A forked child does not have its threads, rings and contexts, and gets an error from it
 /// ([`Error::is_forked`]); only engine `caller` can still read there.
 #[derive(Debug)]
 pub struct OsEngine {
     kind: EngineKind,
     mark: ForkMark,
-    /// Not dropped in a forked child: it would wait for threads that are not there, or use its parent's ring.
+    /// Not dropped in a forked child: it would wait for threads that do not exist there, or use the ring of its parent.
     inner: ManuallyDrop<Inner>,
 }
 
@@ -59,7 +59,7 @@ enum Inner {
     Uring(Box<queue::Queue<uring::Ring>>),
 }
 
-/// The one place that knows every engine: `$call` on the one that this is.
+/// Makes `$call` on the engine that this is: the one place that knows every engine.
 macro_rules! each {
     ($inner:expr, $engine:ident => $call:expr) => {
         match $inner {
@@ -73,12 +73,11 @@ macro_rules! each {
 }
 
 impl OsEngine {
-    /// An engine of this kind that has up to `depth` requests in flight, at least one (the caller's thread has one at
-    /// a time whatever the depth).
+    /// An engine of this kind with up to `depth` requests in flight, at least one (the caller's thread always has one at a time).
     ///
     /// # Errors
-    /// When this kernel, sandbox or build does not have it: the message names the likely cause and the cure. When
-    /// `depth` is above [`MAX_DEPTH`].
+    /// When this kernel, sandbox or build does not have it: the message names the likely cause and the remedy. When `depth` is
+    /// above [`MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
         if depth > MAX_DEPTH {
             let why = format!("a depth of {depth} is above the limit of {MAX_DEPTH}");
@@ -106,9 +105,8 @@ impl OsEngine {
         Ok(())
     }
 
-    /// What this engine was asked for and had to do without, if anything: the first buffer or file that the kernel
-    /// would not register, say. Such a request is carried out all the same, only not in the way that the engine is
-    /// named for.
+    /// The first thing that the engine could not do in its own way, for example a buffer or file that the kernel did not
+    /// register. Such a request is carried out all the same, in another way.
     pub fn notice(&self) -> Option<&Error> {
         match &*self.inner {
             Inner::Caller(_) | Inner::Pool(_) => None,
@@ -152,7 +150,7 @@ impl Engine for OsEngine {
         each!(&*self.inner, engine => engine.in_flight())
     }
 
-    // Passed on, since a ring does it in one system call.
+    // Passed on, since a ring needs only one system call for it.
     fn run(&mut self, request: Request<OsFile>) -> Result<Completion> {
         self.check_not_forked("run")?;
         each!(&mut *self.inner, engine => engine.run(request))
@@ -162,7 +160,7 @@ impl Engine for OsEngine {
 impl Drop for OsEngine {
     fn drop(&mut self) {
         if !self.mark.is_child() {
-            // SAFETY: this is the only place that drops it, and nobody uses it after a drop.
+            // SAFETY: this is the only place that drops it, and no code uses it after that.
             unsafe { ManuallyDrop::drop(&mut self.inner) };
         }
     }

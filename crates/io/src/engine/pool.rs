@@ -1,10 +1,11 @@
-//! A pool of threads, each of which does blocking calls.
+//! A pool of threads that make blocking calls.
 //!
-//! *Owns*: the threads and the queue between them and the caller. *May not touch*: how a request becomes calls; that
-//! is [`super::caller::carry_out`]. No lock is held across a call.
+//! *Owns*: the threads and the queue between them and the caller. *May not touch*: how a request becomes calls; that is
+//! [`super::caller::carry_out`]. No lock is held across a call.
 //!
-//! Who waits for a completion while more is in flight than there are threads carries out what nobody has begun: asleep it
-//! would have to be woken, and where there is a thread for each processor but its own, that one would have nothing to do.
+//! If more requests are in flight than there are threads, a caller that waits for a completion carries out a request that no
+//! thread has begun. Asleep, it would have to be woken; and if there is one thread for each other processor, its own processor
+//! would be idle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +27,7 @@ pub(crate) struct Pool {
     in_flight: usize,
 }
 
-/// How a worker carries out a request. A parameter only so that a test can panic in it.
+/// How a worker carries out a request. It is a parameter only so that a test can panic in it.
 type Work = fn(Request<OsFile>) -> Completion;
 
 #[derive(Debug, Default)]
@@ -57,7 +58,7 @@ impl Pool {
         for number in 0..depth {
             let name = format!("inkstone-pool-{number}");
             let shared = Arc::clone(&pool.shared);
-            // On failure `pool` is dropped, which ends the threads that there are.
+            // On failure `pool` is dropped, which ends the threads that were started.
             let thread = Builder::new().name(name.clone()).spawn(move || shared.serve(work)).map_err(|source| {
                 Error::new("start thread", &name, source)
                     .advise("a smaller depth needs fewer threads; see `ulimit -u` and the container's limit of processes")
@@ -69,12 +70,12 @@ impl Pool {
 }
 
 impl Shared {
-    /// Nothing can panic while the lock is held, so a poisoned lock guards sound queues.
+    /// No code can panic while the lock is held, so a poisoned lock guards sound queues.
     fn lock(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker's life: requests until the pool closes *and* none is left.
+    /// A worker's loop: requests until the pool closes *and* none is left.
     fn serve(&self, work: Work) {
         while let Some(request) = self.next_request() {
             let completion = carry_out_whatever_happens(work, request);
@@ -96,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Waits for one; `helps`: or makes one, by carrying out what nobody has begun.
+    /// Waits for a completion; with `helps` it may instead carry out a request that no thread has begun.
     fn next_completion(&self, helps: Option<Work>) -> Completion {
         let mut queues = self.lock();
         loop {
@@ -114,13 +115,13 @@ impl Shared {
     }
 }
 
-/// A panic becomes the request's error: the caller waits for a completion, and a thread that died would never give
-/// it. The buffer is gone with the stack that held it.
+/// Turns a panic into the request's error: the caller waits for a completion, which a dead thread would never return. The buffer
+/// is lost with the stack that held it.
 fn carry_out_whatever_happens(work: Work, request: Request<OsFile>) -> Completion {
     let token = request.token;
     let file = Arc::clone(&request.file);
-    // Unwind safety: all that the panic could leave half done is the request, which nobody sees again, and the file,
-    // whose locks recover from a panicked holder.
+    // Unwind safety: the panic can leave half done only the request, which no code sees again, and the file, whose locks recover
+    // from a panicked holder.
     catch_unwind(AssertUnwindSafe(|| work(request))).unwrap_or_else(|payload| {
         let text = payload
             .downcast_ref::<&str>()
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!((failed, pool.in_flight()), (5, 0));
     }
 
-    /// Says on which thread it was carried out.
+    /// Returns the name of the thread that carried it out.
     fn name(request: Request<OsFile>) -> Completion {
         let name = std::thread::current().name().unwrap_or_default().to_owned();
         Completion { token: request.token, buffer: None, result: Err(Error::invalid("name", name, "")) }
@@ -233,14 +234,14 @@ mod tests {
             pool.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
         };
         let by = |completion: Completion| completion.result.unwrap_err().path().to_owned();
-        // There is one thread: somebody else must begin the other.
+        // There is one thread: the caller must begin the other.
         let mut pool = Pool::open_with(1, paired).unwrap();
         (1..=2).for_each(|token| submit(&mut pool, token));
         let who = [pool.complete().unwrap().unwrap(), pool.complete().unwrap().unwrap()].map(by);
         assert!(pool.complete().unwrap().is_none());
         let helped = who.iter().filter(|name| !name.starts_with("inkstone-pool-0")).count();
         assert_eq!(helped, 1, "{who:?}");
-        // As many threads as requests: they do it all.
+        // There are as many threads as requests: the threads do all of the work.
         let mut pool = Pool::open_with(2, name).unwrap();
         for token in 0..200 {
             (0..2).for_each(|more| submit(&mut pool, 2 * token + more));

@@ -1,9 +1,9 @@
-//! From a request through its attempts to its completion: the one state machine of the engines that talk to the
-//! kernel by entries (io_uring, Linux AIO).
+//! From a request through its attempts to its completion: the state machine of the engines that submit entries to the kernel
+//! (io_uring, Linux AIO).
 //!
-//! *Owns*: the request while it is under way: its buffer, its file, how far it has come, what is to be attempted
-//! next. *May not touch*: the kernel; an engine makes the attempt and brings the answer here. `EINTR` and short
-//! transfers are decided by [`Transfer`], as for every other engine.
+//! *Owns*: the request while it is in flight: its buffer, its file, its progress, the next attempt. *May not touch*: the kernel;
+//! an engine makes the attempt and brings the answer here. [`Transfer`] handles `EINTR` and short transfers, as for every other
+//! engine.
 
 use std::io;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::seam::{Completion, File, Operation, Persist, Request, SyncKind, Then,
 use crate::strategy::{Access, EngineKind};
 use crate::transfer::{Direction, Next, Transfer};
 
-/// No attempt is longer than this. The kernel would cut one at `MAX_RW_COUNT` (2 GiB less a page) and an entry's
-/// length is 32 bits; a round number below both keeps the rest of a direct write aligned.
+/// The longest attempt. The kernel shortens one to `MAX_RW_COUNT` (2 GiB less a page), and the length in an entry has 32 bits; a
+/// round number below both keeps the rest of a direct write aligned.
 const MAX_ATTEMPT_BYTES: usize = 1 << 30;
 
-/// What an engine calls its calls in error messages.
+/// The names of an engine's calls in error messages.
 #[derive(Debug)]
 pub(crate) struct CallNames {
     pub(crate) engine: EngineKind,
@@ -41,7 +41,7 @@ pub(crate) struct Progress {
     offset: u64,
     transfer: Transfer,
     phase: Phase,
-    /// What is done with the bytes of a read.
+    /// The work on the bytes of a read.
     then: Option<Then>,
 }
 
@@ -78,18 +78,18 @@ pub(crate) struct Span {
     pub(crate) offset: u64,
 }
 
-/// What the kernel said about the attempt of a [`Step`].
+/// The kernel's answer to the attempt of a [`Step`].
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// About the one entry of the step.
+    /// That of the one entry of the step.
     One(io::Result<usize>),
-    /// About the write and the sync that was linked to it.
+    /// Those of the write and of the sync that was linked to it.
     #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "only io_uring links"))]
     Linked { write: io::Result<usize>, sync: io::Result<usize> },
 }
 
 impl Progress {
-    /// Takes a request. One that cannot work is finished at once, with its error.
+    /// Takes a request. An impossible request is finished at once, with its error.
     pub(crate) fn new(request: Request<OsFile>, names: &'static CallNames) -> Self {
         let Request { token, file, operation } = request;
         let mut then = None;
@@ -217,21 +217,21 @@ impl Progress {
         };
         self.advance_one(write);
         match (&self.phase, &sync) {
-            // The write failed; what the sync said adds nothing.
+            // The write failed, so the answer of the sync does not matter.
             (Phase::Finished(_), _) => {}
-            // All was written, and the sync that started after it has answered. `ECANCELED` leaves the sync to be
+            // All was written, and this is the answer of the sync that started after it. After `ECANCELED` the sync is still to be
             // done.
             (Phase::Sync(_), _) => self.advance_sync(kind, sync),
-            // A short or interrupted write broke the chain: the sync was cancelled, and comes again with the rest.
-            // One that *failed* instead is this request's failure all the same: a later sync could hide it.
+            // A short or interrupted write broke the chain: the sync was cancelled, and follows after the rest. If the sync
+            // *failed* instead, the request has failed: a later sync could hide it.
             (Phase::Write(_), Err(error)) if !is_not_started(error) => self.advance_sync(kind, sync),
             (Phase::Write(_), _) => {}
             (Phase::Read, _) => unreachable!("a write became a read"),
         }
     }
 
-    /// A sync is tried again only where it did not start (`EINTR`, as in [`File::sync`], and `ECANCELED`): after any
-    /// other error a second one could succeed over pages that were lost.
+    /// A sync is retried only if it did not start (`EINTR`, as in [`File::sync`], and `ECANCELED`): after any other error a
+    /// second sync could succeed over pages that were lost.
     fn advance_sync(&mut self, kind: SyncKind, answer: io::Result<usize>) {
         match answer {
             Ok(_) => self.finish(),
@@ -250,7 +250,7 @@ impl Progress {
         self.phase = Phase::Finished(Ok(self.transfer.done()));
     }
 
-    /// The offset is the request's own, as with every other engine: the caller knows the write by it.
+    /// The offset in the error is that of the request, as with every other engine: the caller knows the write by it.
     fn fail_transfer(&mut self, name: &'static str, error: io::Error) {
         self.phase = Phase::Finished(Err(Error::new(name, self.file.path(), error).at(self.offset)));
     }
@@ -271,8 +271,8 @@ impl Progress {
     }
 }
 
-/// `ECANCELED` comes from io_uring alone, for an entry that never ran: the chain before it broke, or the thread that
-/// had submitted it ended.
+/// Only io_uring returns `ECANCELED`, for an entry that never ran: the chain before it broke, or the thread that submitted it has
+/// ended.
 fn is_not_started(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted || error.raw_os_error() == Some(libc::ECANCELED)
 }

@@ -1,8 +1,8 @@
-//! What io_uring and Linux AIO have in common: requests in numbered slots, attempts handed to the kernel, answers
-//! brought back, completions in the order in which they were finished.
+//! The common part of io_uring and Linux AIO: requests in numbered slots, attempts submitted to the kernel, their answers,
+//! completions in the order in which they were finished.
 //!
-//! *Owns*: the requests in flight, hence their buffers and files: nothing that the kernel may still read or write is
-//! freed, not even when the engine is dropped or fails. *May not touch*: the kernel; that is [`Kernel`], one a way.
+//! *Owns*: the requests in flight, and so their buffers and files: memory that the kernel may still read or write is not freed,
+//! not even when the engine is dropped or fails. *May not touch*: the kernel; each implementation of [`Kernel`] does that.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,35 +13,34 @@ use crate::file::OsFile;
 use crate::seam::{Completion, Engine, Request};
 use crate::strategy::NamedChoice;
 
-/// A way of handing attempts to the kernel.
+/// A way of submitting attempts to the kernel.
 pub(crate) trait Kernel: Send {
-    /// What its calls are named in errors.
+    /// The names of its calls in errors.
     fn names(&self) -> &'static CallNames;
 
-    /// Starts an attempt of `step`, the next step of `progress` (never [`Step::Finished`]). It may stay on this side
-    /// until [`Kernel::flush`] or [`Kernel::wait`]. There is one attempt a slot at a time, and slots are below the
-    /// depth.
+    /// Starts an attempt of `step`, the next step of `progress` (never [`Step::Finished`]). It may stay in user space until
+    /// [`Kernel::flush`] or [`Kernel::wait`]. Each slot has one attempt at a time, and slot numbers are below the depth.
     ///
     /// # Errors
-    /// When the engine cannot go on at all; a refusal of this attempt is its answer.
+    /// When the engine is not usable any more; a refusal of this attempt is its answer.
     ///
     /// # Safety
     /// `progress` must live, with its buffer untouched, until [`Kernel::wait`] has given the answer for this slot.
     unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()>;
 
-    /// Hands over what was started and is still on this side, without waiting.
+    /// Submits started attempts that are still in user space, without waiting.
     ///
     /// # Errors
-    /// When the engine cannot go on at all.
+    /// When the engine is not usable any more.
     fn flush(&mut self) -> Result<()>;
 
-    /// Hands over the same, waits until at least one attempt is answered, and appends every answer there is.
+    /// Does the same, waits until at least one attempt is answered, and appends every answer there is.
     ///
     /// # Errors
-    /// When the engine cannot go on at all.
+    /// When the engine is not usable any more.
     fn wait(&mut self, answers: &mut Vec<Answer>) -> Result<()>;
 
-    /// What this engine was asked for and had to do without, if anything.
+    /// The first thing that this engine could not do in its own way.
     fn notice(&self) -> Option<&Error> {
         None
     }
@@ -55,7 +54,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The answer to an attempt of one entry, as the kernel gives it: bytes, or a negated error number.
+    /// The kernel's answer to an attempt of one entry: bytes, or a negated error number.
     pub(crate) fn one(slot: usize, result: i64) -> Self {
         Self { slot, outcome: Outcome::One(answer_of(result)) }
     }
@@ -67,15 +66,15 @@ pub(crate) fn answer_of(result: i64) -> io::Result<usize> {
         .map_err(|_| io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EIO)))
 }
 
-/// Requests under way by way of `K`.
+/// Requests in flight through `K`.
 pub(crate) struct Queue<K: Kernel> {
-    // First, so that it is dropped first: whatever it still has of the buffers ends before they do.
+    // The first field, so that it is dropped first: it ends its use of the buffers before they are freed.
     kernel: K,
     slots: Vec<Option<Progress>>,
     vacant: Vec<usize>,
     done: VecDeque<Completion>,
     answers: Vec<Answer>,
-    /// The kernel's side failed: some slots may never get an answer, so that nobody may wait for one.
+    /// The engine failed: some slots may never get an answer, so no code may wait for one.
     is_broken: bool,
 }
 
@@ -94,8 +93,8 @@ impl<K: Kernel> Queue<K> {
         self.slots.len() - self.vacant.len()
     }
 
-    /// Puts the request into a slot and starts its first attempt. With every slot taken it waits for one: the depth
-    /// bounds what the kernel holds.
+    /// Puts the request into a slot and starts its first attempt. If every slot is in use it waits for one: the depth bounds what
+    /// the kernel holds.
     fn take(&mut self, request: Request<OsFile>) -> Result<()> {
         let progress = Progress::new(request, self.kernel.names());
         if progress.next_step() == Step::Finished {
@@ -121,15 +120,15 @@ impl<K: Kernel> Queue<K> {
                 Ok(())
             }
             step => {
-                // SAFETY: `progress` stays in its slot, and nobody touches its buffer, until its step is `Finished`,
-                // which takes the answer to this very attempt. If that never comes, `drop` leaks the slots.
+                // SAFETY: `progress` stays in its slot, and no code touches its buffer, until its step is `Finished`, which needs
+                // the answer to this very attempt. If that never comes, `drop` leaks the slots.
                 let started = unsafe { self.kernel.start(slot, progress, step) };
                 self.note(started)
             }
         }
     }
 
-    /// Waits for answers and starts what follows from them.
+    /// Waits for answers and starts the next attempts.
     fn wait(&mut self) -> Result<()> {
         let mut answers = std::mem::take(&mut self.answers);
         let waited = self.kernel.wait(&mut answers);
@@ -152,7 +151,7 @@ impl<K: Kernel> Queue<K> {
         answer
     }
 
-    /// An engine that failed says so again instead of waiting for answers that may never come.
+    /// An engine that failed returns an error again instead of waiting for answers that may never come.
     fn check_not_broken(&self, operation: &'static str) -> Result<()> {
         if self.is_broken {
             let source = io::Error::other("the engine failed before: open a new one");
@@ -181,7 +180,7 @@ impl<K: Kernel> Engine for Queue<K> {
             has_waited = true;
         }
         if has_waited {
-            // The rests of other requests must not lie here until the caller comes again.
+            // The next attempts of other requests must not stay here until the caller's next call.
             self.flush()?;
         }
         Ok(self.done.pop_front())
@@ -191,7 +190,7 @@ impl<K: Kernel> Engine for Queue<K> {
         self.with_the_kernel() + self.done.len()
     }
 
-    /// One request alone needs no flush of its own: handing it over and waiting for it are one call.
+    /// A single request needs no separate flush: submitting it and waiting for it are one call.
     fn run(&mut self, request: Request<OsFile>) -> Result<Completion> {
         assert_eq!(self.in_flight(), 0, "run() with requests in flight");
         self.check_not_broken("run")?;
@@ -201,7 +200,8 @@ impl<K: Kernel> Engine for Queue<K> {
 }
 
 impl<K: Kernel> Drop for Queue<K> {
-    /// Carries out all that was taken. What cannot be waited for is leaked: the kernel may still write to its memory.
+    /// Completes all requests that were taken. Requests that will get no answer are leaked: the kernel may still write to their
+    /// memory.
     fn drop(&mut self) {
         while self.with_the_kernel() > 0 && !self.is_broken {
             // A failure is noted in `is_broken`.

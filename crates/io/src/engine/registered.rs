@@ -1,13 +1,13 @@
-//! What a ring has registered: buffers whose pages the kernel has pinned, files whose references it holds.
+//! The registrations of a ring: buffers whose pages the kernel has pinned, files whose references it holds.
 //!
-//! *Owns*: the two tables, which entry of the kernel's each is, and who is evicted for a newcomer. *May not touch*:
-//! submissions; [`super::uring`] asks for an index and uses it.
+//! *Owns*: the two tables, which entry of the kernel each is, and which is evicted for a new one. *May not touch*: submissions;
+//! [`super::uring`] asks for an index and uses it.
 //!
-//! Two dangers shape this. A registration pins *pages*: after a buffer was freed and its address given to another,
-//! the old registration would write the old pages' bytes. So a buffer is known by [`AlignedBuf::id`], which is never
-//! used twice, and never by its address; a stale registration is found by nobody and at last evicted. And a
-//! registration keeps a *file* open: a closed and unlinked segment would keep its blocks. So a file is known by a
-//! [`Weak`], which keeps its identity but not the file, and every newcomer first evicts the dead.
+//! Two dangers shape this. A registration pins *pages*: after a buffer is freed and its address is used again, the old
+//! registration would write the bytes of the old pages. So a buffer is identified by [`AlignedBuf::id`], which is never used
+//! twice, and never by its address; a stale registration is never found again and finally evicted. And a registration keeps a
+//! *file* open: a closed and unlinked segment would keep its blocks. So a file is identified by a [`Weak`], which keeps its
+//! identity but not the file, and each new registration first evicts those of closed files.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,13 +24,13 @@ use crate::seam::File;
 const BUFFER_SLOTS: u32 = 64;
 /// Entries in the table of files: below the usual limit of open files, which `register` enforces.
 const FILE_SLOTS: u32 = 64;
-/// Pages pinned by one ring, at most: stale registrations among them.
+/// The limit of pages pinned by one ring, including stale registrations.
 const PINNED_MAX_BYTES: usize = 256 << 20;
 
 const _: () = assert!(BUFFER_SLOTS <= u16::MAX as u32, "a buffer's index is 16 bits in an entry");
 const _: () = assert!(PINNED_MAX_BYTES <= 1 << 30, "the kernel registers at most 1 GiB in one piece");
 
-/// The indices that one attempt uses; absent where it goes by address or descriptor.
+/// The indices that one attempt uses; `None` where it uses the address or the descriptor.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Used {
     pub(crate) buffer: Option<u16>,
@@ -59,17 +59,15 @@ impl Registered {
         Ok(Self { buffers: Table::new(BUFFER_SLOTS), files: Table::new(FILE_SLOTS), notice: None })
     }
 
-    /// The first registration that the kernel refused: such a buffer or file goes unregistered, which is right but
-    /// slower.
+    /// The first registration that the kernel refused: such a buffer or file is used unregistered, which is correct but slower.
     pub(crate) fn notice(&self) -> Option<&Error> {
         self.notice.as_ref()
     }
 
-    /// The indices of a file and a buffer, registered now if they were not. Give them back with
-    /// [`Registered::release`].
+    /// The indices of a file and a buffer, registered now if they were not. Release them with [`Registered::release`].
     ///
     /// # Safety
-    /// The buffer must live until the indices are given back.
+    /// The buffer must live until the indices are released.
     pub(crate) unsafe fn acquire(
         &mut self,
         ring: &Submitter<'_>,
@@ -88,7 +86,7 @@ impl Registered {
         Used { buffer: buffer_index.and_then(|index| u16::try_from(index).ok()), file: file_index }
     }
 
-    /// Gives the indices of one attempt back, after its answer.
+    /// Releases the indices of one attempt, after its answer.
     pub(crate) fn release(&mut self, used: Used) {
         if let Some(index) = used.buffer {
             self.buffers.release(u32::from(index));
@@ -124,7 +122,7 @@ impl Registered {
     }
 
     /// # Safety
-    /// The buffer must live until the use of the index ends. The registration may outlive it, see the module's words.
+    /// The buffer must live until the use of the index ends. The registration may outlive it, see the head of this file.
     unsafe fn buffer(&mut self, ring: &Submitter<'_>, buffer: &AlignedBuf, file: &OsFile) -> Option<u32> {
         if let Some(index) = self.buffers.find(|known| known.id == buffer.id()) {
             return Some(index);
@@ -234,7 +232,7 @@ impl<K> Table<K> {
         self.entries.iter().flatten().map(|entry| &entry.key)
     }
 
-    /// Where a newcomer goes: a vacant entry, else the oldest that nobody uses; `None` when all are in use.
+    /// The place for a new registration: a free entry, else the oldest that is not in use; `None` if all are in use.
     fn place(&self) -> Option<u32> {
         let vacant =
             self.entries.iter().position(Option::is_none).and_then(|position| u32::try_from(position).ok());

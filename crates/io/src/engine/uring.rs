@@ -1,16 +1,15 @@
 //! io_uring: one entry for the write, one for the sync; in a mode of its own, over registered buffers and files, or
 //! with the sync linked to its write.
 //!
-//! *Owns*: the ring, and which entries of a slot are still out. *May not touch*: requests; [`super::queue`] keeps
-//! them and their buffers for as long as the kernel has an entry of theirs.
+//! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests; [`super::queue`] keeps them and their
+//! buffers for as long as the kernel has an entry of theirs.
 //!
-//! An engine is `Send`, and whoever leads a commit uses it, so that submitting and waiting happen on changing
-//! threads. Hence the setup flags: not `SINGLE_ISSUER`, which binds the ring to the task that submits first (any
-//! other one gets `EEXIST`), and so not `DEFER_TASKRUN`, which needs it and would let completions wait for that one
-//! task. No registered ring descriptor either: it belongs to a thread. `COOP_TASKRUN` is right: it only spares the
-//! interrupt that makes a task in user space run its completions at once, and ours runs them on its way into the
-//! kernel to wait. If the submitter is another thread, sleeping, it is woken for it; running, it does so at its next
-//! entry to the kernel or timer tick.
+//! An engine is `Send`, and the thread that leads a commit uses it, so submitting and waiting happen on changing threads. Hence
+//! the setup flags: not `SINGLE_ISSUER`, which binds the ring to the task that submits first (any other one gets `EEXIST`), and
+//! so not `DEFER_TASKRUN`, which needs it and would make completions wait for that one task. No registered ring descriptor
+//! either: it belongs to a thread. `COOP_TASKRUN` is right: it only avoids the interrupt that makes a task in user space run its
+//! completions at once; ours runs them when it enters the kernel to wait. If the submitter is another thread, the kernel wakes it
+//! if it sleeps; if it runs, it handles them at its next entry to the kernel or timer tick.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -77,7 +76,7 @@ pub(crate) struct Ring {
     slots: Vec<Slot>,
 }
 
-/// What is out of a slot's present attempt, and what came back.
+/// The entries of a slot's present attempt that are in flight, and the answers so far.
 #[derive(Debug, Default)]
 struct Slot {
     /// Entries that the kernel has not answered.
@@ -85,15 +84,15 @@ struct Slot {
     is_linked: bool,
     /// The kernel may have seen the sync without its link to the write; see [`Ring::enter`].
     is_doubtful: bool,
-    /// The thread that handed the entries over; see [`Slot::judge`].
+    /// The thread that submitted the entries; see [`Slot::judge`].
     submitter: Option<ThreadId>,
     first: Option<io::Result<usize>>,
     sync: Option<io::Result<usize>>,
     used: Used,
 }
 
-/// Builds an entry on the registered file if there is one, else on the descriptor. A macro since the two are
-/// different types under a sealed trait.
+/// Builds an entry on the registered file if there is one, else on the descriptor. A macro, since the two have different types
+/// under a sealed trait.
 macro_rules! on_file {
     ($used:expr, $progress:expr, $file:ident => $entry:expr) => {
         match $used.file {
@@ -110,8 +109,7 @@ macro_rules! on_file {
 }
 
 impl Ring {
-    /// A ring for `depth` requests of up to two entries each; its completion queue has twice that many, so that it
-    /// cannot overflow.
+    /// A ring for `depth` requests of up to two entries each. Its completion queue has twice as many places, so it cannot overflow.
     pub(crate) fn open(mode: Mode, depth: usize) -> Result<Self> {
         let failed = |source| explain(source, mode);
         let entries =
@@ -139,7 +137,7 @@ impl Ring {
     unsafe fn push(&mut self, entries: &[Entry]) -> Result<()> {
         // SAFETY: handed on.
         let pushed = unsafe { self.ring.submission().push_multiple(entries) };
-        // Two entries a slot is what the queue was made for; more of them would be a mistake in this file.
+        // The queue was made for two entries per slot; more would be a bug of this file.
         pushed.map_err(|_| {
             Error::new(
                 "io_uring submit",
@@ -149,12 +147,12 @@ impl Ring {
         })
     }
 
-    /// Hands over what was pushed and waits until `wanted` entries are answered, or less: the caller looks.
+    /// Submits what was pushed and waits until `wanted` entries are answered; it may return earlier, so the caller checks.
     fn enter(&mut self, wanted: usize) -> Result<()> {
         match self.ring.submit_and_wait(wanted) {
             Ok(_) => {}
             Err(error) => match error.raw_os_error() {
-                // A signal: nothing was taken, or the wait ended early.
+                // A signal: nothing was submitted, or the wait ended early.
                 Some(libc::EINTR) => {}
                 // No memory for a request now, or completions to be fetched first.
                 Some(libc::EAGAIN | libc::EBUSY) => std::thread::yield_now(),
@@ -162,9 +160,9 @@ impl Ring {
             },
         }
         if !self.ring.submission().is_empty() {
-            // Taken in part (the kernel had no memory for the next request). A link does not reach over two
-            // submissions: a sync whose write was the last taken would run by itself, and early. Which one it was is
-            // not worth knowing; no linked sync that is out now is believed.
+            // Submitted in part (the kernel had no memory for the next request). A link does not span two submissions: if a write
+            // was the last one submitted, its sync would run by itself, and too early. Rather than find out which one it was,
+            // this believes no linked sync that is in flight now.
             for slot in &mut self.slots {
                 slot.is_doubtful |= slot.is_linked;
             }
@@ -172,7 +170,7 @@ impl Ring {
         Ok(())
     }
 
-    /// How many entries must be answered before a request can be: two where a linked pair is all that is out.
+    /// How many entries must be answered before a request can be: two if only a linked pair is in flight.
     fn wanted(&self) -> usize {
         self.slots.iter().map(|slot| slot.outstanding).filter(|&count| count > 0).min().unwrap_or(0)
     }
@@ -228,10 +226,9 @@ impl Slot {
         Outcome::Linked { write: first, sync }
     }
 
-    /// An entry that the kernel meant to go on with after its submitter had ended (the sync behind a write, a direct
-    /// write that must be handed to a worker) is answered `EFAULT`, or `ECANCELED`, without having run. Our memory is
-    /// valid, so that from another thread's submission `EFAULT` means just that; the next attempt is this thread's
-    /// own.
+    /// If the submitter of an entry has ended before the kernel could continue with it (the sync after a write, a direct write
+    /// that needs a worker), the kernel answers `EFAULT` or `ECANCELED` without having run it. Our memory is valid, so `EFAULT`
+    /// for a submission of another thread means just that; the next attempt is this thread's own.
     fn judge(&self, answer: Option<io::Result<usize>>) -> io::Result<usize> {
         let answer = answer
             .unwrap_or_else(|| Err(io::Error::other("the ring answered one entry twice, another never")));
@@ -302,9 +299,8 @@ impl Kernel for Ring {
 }
 
 impl Drop for Ring {
-    /// The kernel tears a ring down some time *after* its descriptor is closed; until then files registered with it
-    /// stay open, which an unmount right afterwards would meet. Unregistering happens now. A failure changes nothing
-    /// else.
+    /// The kernel destroys a ring some time *after* its descriptor is closed; until then its registered files stay open, and an
+    /// unmount right after that would fail. Unregistering takes effect now. A failure changes nothing else.
     fn drop(&mut self) {
         if self.registered.is_some() {
             let _ = self.ring.submitter().unregister_buffers();
@@ -353,7 +349,8 @@ fn memory(progress: &Progress, span: Span) -> (*mut u8, u32) {
     (buffer.start().as_ptr().wrapping_add(span.start), len)
 }
 
-/// A ring with a number of its own ([`crate::descriptor`]): those with low ones take up their places until one has another.
+/// A ring whose descriptor is above the first three ([`crate::descriptor`]): rings with low numbers keep those in use until one has
+/// another number.
 fn set_up(entries: u32) -> io::Result<IoUring> {
     let mut low = Vec::new();
     loop {
@@ -371,11 +368,11 @@ fn build(entries: u32) -> io::Result<IoUring> {
     loop {
         let mut builder = IoUring::builder();
         if wanted > 0 {
-            // Linux 5.18: a refused entry does not end the submission of those behind it.
+            // Linux 5.18: a refused entry does not end the submission of those after it.
             builder.setup_submit_all();
         }
         if wanted > 1 {
-            // Linux 5.19; see the module's words.
+            // Linux 5.19; see the head of this file.
             builder.setup_coop_taskrun();
         }
         match builder.build(entries) {

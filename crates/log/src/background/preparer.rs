@@ -3,10 +3,10 @@
 //! *Owns*: when files are prepared, how fast, and how many; that seals are written. *May not touch*: how (`segment/`,
 //! `change/seal.rs`), or anything that a commit waits for: it never takes the turn.
 //!
-//! **Pace.** Zeros compete with commits for the device. The preparer writes them in pieces and pauses after each, for as long as the
-//! time until the file is needed allows: it hardly disturbs a log that fills slowly, and has the file in time for one that fills
-//! fast. Where groups are large, or the last segment change found no file, it only reserves blocks: zeros would be a second write of
-//! every byte, and pay only where many small groups share a block's metadata.
+//! **Pace.** Zeros compete with commits for the device. The preparer writes them in pieces and pauses after each, for as long as
+//! the time until the file is needed allows: it hardly disturbs a log that fills slowly, and has the file in time for one that
+//! fills fast. Where groups are large, or the last segment change found no file, it only reserves blocks: zeros would be a second
+//! write of every byte, and pay only where many small groups share a block's metadata.
 
 use std::time::Duration;
 

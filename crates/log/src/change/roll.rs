@@ -3,10 +3,10 @@
 //! *Owns*: the order of durability when the segment changes. *May not touch*: how a group is written (`commit/group.rs`), where
 //! files come from (`segment/pool.rs`), why the segment changes (`control.rs`, `truncate.rs`).
 //!
-//! The order of a roll: everything in the old segment becomes durable; then a file with the new segment's name; then its header; then
-//! the first group is written. After a crash between any two of these steps, an opening finds the same records. A seal in the old
-//! segment names the new one, at any time after the header is durable: with a background thread, commits do not wait for the seal
-//! (`seal.rs`).
+//! The order of a roll: everything in the old segment becomes durable; then a file with the new segment's name; then its header;
+//! then the first group is written. After a crash between any two of these steps, an opening finds the same records. A seal in
+//! the old segment names the new one, at any time after the header is durable: with a background thread, commits do not wait for
+//! the seal (`seal.rs`).
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The last group of a full segment: the seal, a frame that names the next segment.
 //!
-//! *Owns*: seals that wait to be written, and writing them. *May not touch*: the segment in use, or the turn. No other thread writes
-//! into a full segment, so a seal needs neither.
+//! *Owns*: seals that wait to be written, and writing them. *May not touch*: the segment in use, or the turn. No other thread
+//! writes into a full segment, so a seal needs neither.
 //!
 //! The next segment's header says all that a seal says, so no commit waits for a seal, and a crash or a poison may leave it out. It
 //! lets an archiver see the end of a segment from the segment alone.
@@ -31,8 +31,8 @@ impl<D: Directory> Shared<D> {
     /// A write or a sync failed: nothing was lost, but the device cannot be trusted any more.
     pub(crate) fn write_seals(&self) -> Result<bool> {
         let mut count = 0;
-        // One at a time: the listener may end the log, which writes the other seals and releases the lock. After that nothing may be
-        // written here.
+        // One at a time: the listener may end the log, which writes the other seals and releases the lock. After that nothing may
+        // be written here.
         while let Some(Seal { segment, file, memory, offset, last }) = self.take_seal() {
             let mut engine = self.directory.engine(EngineKind::Caller, 1)?;
             let len = memory.len();

@@ -1,7 +1,7 @@
 //! The gathering: the group that is being gathered, in the buffer from which it will be written.
 //!
-//! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same bytes), then the group. *May not touch*:
-//! files, locks, waiters.
+//! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same bytes), then the group. *May not
+//! touch*: files, locks, waiters.
 
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, HEADER_BYTES};
 use inkstone_format::{
@@ -153,7 +153,8 @@ impl Gathering {
         self.is_held = is_held;
     }
 
-    /// Adds records, all or none; several are a batch. If they are too large for the buffer and the group is empty, the buffer grows.
+    /// Adds records, all or none; several are a batch. If they are too large for the buffer and the group is empty, the buffer
+    /// grows.
     pub(crate) fn records(&mut self, payloads: &[(&[u8], PayloadSum)]) -> Result<Lsn, EncodeError> {
         let version = self.coded.version;
         let needed: usize = payloads.iter().map(|(payload, _)| version.frame_bytes(payload.len())).sum();
@@ -200,8 +201,8 @@ impl Gathering {
         self.encoder.control(&mut self.memory[self.prefix..], control)
     }
 
-    /// This group is the last one before the log is closed. A crash may have left bytes in the block after it, which the next opening
-    /// would take for the beginning of a torn group.
+    /// This group is the last one before the log is closed. A crash may have left bytes in the block after it, which the next
+    /// opening would take for the beginning of a torn group.
     pub(crate) fn clear_behind(&mut self) {
         self.clears_behind = true;
     }

@@ -1,10 +1,10 @@
 //! Group commit: how a group gets from its buffer to the disk, and what is known after that.
 //!
-//! *Owns*: closing a group, writing it, moving the watermark. *May not touch*: waiting for a group (`turn.rs`, `wait.rs`), the calls
-//! to the file system (`writer.rs`).
+//! *Owns*: closing a group, writing it, moving the watermark. *May not touch*: waiting for a group (`turn.rs`, `wait.rs`), the
+//! calls to the file system (`writer.rs`).
 //!
-//! The thread that has the turn writes the group: a waiter that leads, or the committer. A caller that finds the buffer full
-//! and does not wait for its records *hands the group over*: it closes the group, leaves it to the committer together with the turn,
+//! The thread that has the turn writes the group: a waiter that leads, or the committer. A caller that finds the buffer full and
+//! does not wait for its records *hands the group over*: it closes the group, leaves it to the committer together with the turn,
 //! and continues in the other buffer. So gathering and writing overlap, and still only one group is in flight at a time.
 
 use inkstone_format::limits::HEADER_BYTES;

@@ -1,17 +1,17 @@
 //! What a log does where overwriting its own blocks needs room that the disk may not have.
 //!
-//! *Owns*: when reserved room is released, and what happens to a control group or a header without room. *May not touch*: records: a
-//! group with records that finds no room poisons the log, like any other failure.
+//! *Owns*: when reserved room is released, and what happens to a control group or a header without room. *May not touch*:
+//! records: a group with records that finds no room poisons the log, like any other failure.
 //!
 //! On a file system that writes every block to a new place (btrfs), even an overwrite can fail with ENOSPC. Opening, reading and
-//! truncating from the front must work all the same. So the log reserves room in a file of unused blocks, and removes the file when a
-//! control group finds no room; removing a file needs none. Then it writes the group again, the same bytes to the same place. That is
-//! sound because the *write* was refused, before any sync: such a group is written and synced in two steps, even if the log's usual
-//! way is one. A sync that fails is never tried again.
+//! truncating from the front must work all the same. So the log reserves room in a file of unused blocks, and removes the file
+//! when a control group finds no room; removing a file needs none. Then it writes the group again, the same bytes to the same
+//! place. That is sound because the *write* was refused, before any sync: such a group is written and synced in two steps, even
+//! if the log's usual way is one. A sync that fails is never tried again.
 //!
-//! If there is still no room, an opening holds its epoch group back. The log shows what it found, which was synced and read from the
-//! medium before, and writes nothing, so no crash can take that back. The epoch group remains the first group to be written: appending
-//! and truncating try to write it, and return [`Error::NoRoom`] as long as that fails.
+//! If there is still no room, an opening holds its epoch group back. The log shows what it found, which was synced and read from
+//! the medium before, and writes nothing, so no crash can take that back. The epoch group remains the first group to be written:
+//! appending and truncating try to write it, and return [`Error::NoRoom`] as long as that fails.
 
 use std::sync::Arc;
 

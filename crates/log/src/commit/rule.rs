@@ -2,9 +2,9 @@
 //!
 //! *Owns*: the counts, and what follows from them. *May not touch*: locks, threads, the clock.
 //!
-//! *Gathering by expectation*: the waiter that completes the expected number writes the group. Expected are the waiters of the group
-//! that was just acknowledged and those that were waiting already. The first waiter of a group holds a timer of about one commit,
-//! in case the others do not come. A lone waiter expects only itself, and never waits for others.
+//! *Gathering by expectation*: the waiter that completes the expected number writes the group. Expected are the waiters of the
+//! group that was just acknowledged and those that were waiting already. The first waiter of a group holds a timer of about one
+//! commit, in case the others do not come. A lone waiter expects only itself, and never waits for others.
 
 use std::time::Duration;
 

@@ -1,17 +1,18 @@
 //! What all users of one open log share: the state, the turn, the watermark, the poison.
 //!
-//! *Owns*: the state's lock and the order of locks, the durable watermark, notifying threads, sending events. *May not touch*: how a
-//! group is written (`group.rs`), waiting (`turn.rs`, `wait.rs`), segment changes (`change/`), reading (`read/`).
+//! *Owns*: the state's lock and the order of locks, the durable watermark, notifying threads, sending events. *May not touch*:
+//! how a group is written (`group.rs`), waiting (`turn.rs`, `wait.rs`), segment changes (`change/`), reading (`read/`).
 //!
 //! **Commit.** The waiter that leads takes the *turn*: it freezes the group, writes it and makes it durable without holding the
 //! state's lock, moves the watermark, and notifies that group's waiters. Meanwhile other threads fill the next group. The gathering
 //! rule decides which waiter leads (`rule.rs`).
 //!
-//! **Results.** No flag of success exists that a later group could overwrite. The watermark only rises, by groups that are durable.
-//! The poison is set once, and the watermark never moves after that: a group in flight when another thread's sync fails is not
-//! acknowledged, whatever its own sync returns (a file system that has just failed one sync may report success for the other:
-//! docs/assumptions.md, A13). A record at or below the watermark is durable; a record above it in a poisoned log is never acknowledged.
-//! After a cut LSNs are given again; a record from before the cut was durable before it, so its handle returns `Ok`.
+//! **Results.** No flag of success exists that a later group could overwrite. The watermark only rises, by groups that are
+//! durable. The poison is set once, and the watermark never moves after that: a group in flight when another thread's sync fails
+//! is not acknowledged, whatever its own sync returns (a file system that has just failed one sync may report success for the
+//! other: docs/assumptions.md, A13). A record at or below the watermark is durable; a record above it in a poisoned log is never
+//! acknowledged. After a cut LSNs are given again; a record from before the cut was durable before it, so its handle returns
+//! `Ok`.
 //!
 //! **Locks**, in this order: `state`, `writer` (held by the thread that has the turn), `segments`. Only `writer` is held across a
 //! system call, and no thread waits for `writer`, because it waits for the turn first. User code (wakers, the listener) runs while
@@ -61,9 +62,9 @@ pub(crate) struct Shared<D: Directory> {
     /// A number that changes with each truncation: readers check it for each record, without a lock. It is odd while a cut is
     /// changing the state.
     changes: AtomicU64,
-    /// A record of the gathering was polled or its handle dropped: the committer is to commit it. Cleared with the lock held when a
-    /// group is frozen. `Relaxed` is enough: a thread sets it for a record after it held the lock since the group before that record
-    /// was frozen, so a `true` that is seen here was set for this group or a later one.
+    /// A record of the gathering was polled or its handle dropped: the committer is to commit it. Cleared with the lock held when
+    /// a group is frozen. `Relaxed` is enough: a thread sets it for a record after it held the lock since the group before that
+    /// record was frozen, so a `true` that is seen here was set for this group or a later one.
     pub(crate) unclaimed: AtomicBool,
     /// The writer's lock is or will soon be released, so the files of segments are not kept any more. Stored with `Release` before
     /// that, loaded with `Acquire`.
@@ -74,8 +75,8 @@ pub(crate) struct Shared<D: Directory> {
 }
 
 /// Held by the thread that has the turn. If it is dropped without [`Shared::end_turn`] (by a panic), it poisons the log, whose
-/// state may be half changed. The unwinding thread may hold the state's lock itself; if it cannot lock, it only leaves a mark, and the
-/// next thread that locks poisons the log.
+/// state may be half changed. The unwinding thread may hold the state's lock itself; if it cannot lock, it only leaves a mark,
+/// and the next thread that locks poisons the log.
 pub(crate) struct Turn<'a, D: Directory> {
     shared: &'a Shared<D>,
     is_back: bool,
@@ -183,9 +184,9 @@ impl<D: Directory> Shared<D> {
         self.directory.is_forked() && !self.options.makes(Mistake::ForkMarkNotAsked)
     }
 
-    /// Waits for the lock. Beside a producer that drops its handles, the thread yields and tries again first: if it slept, the producer
-    /// would have to wake it by a system call again and again, and two producers would reach half the rate (docs/performance.md). If all
-    /// threads wait for their records, the lock is soon free for long, and sleeping is better.
+    /// Waits for the lock. Beside a producer that drops its handles, the thread yields and tries again first: if it slept, the
+    /// producer would have to wake it by a system call again and again, and two producers would reach half the rate
+    /// (docs/performance.md). If all threads wait for their records, the lock is soon free for long, and sleeping is better.
     #[cold]
     fn lock_contended(&self) -> MutexGuard<'_, State> {
         for _ in 0..self.options.yields {
@@ -202,7 +203,8 @@ impl<D: Directory> Shared<D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to sleep sees the mark or hears the bell.
+    /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to sleep sees the mark or hears the
+    /// bell.
     fn mark_panic(&self) {
         self.panicked.store(true, Ordering::Release);
         let marked = self.state.try_lock().ok().map(|state| self.mind_panic(Guard::new(state)));

@@ -1,7 +1,7 @@
 //! Threads that sleep until a state under a lock changes.
 //!
-//! *Owns*: their count. *May not touch*: what they wait for. Waking costs no system call if no thread sleeps; a commit wakes on half a
-//! dozen of these.
+//! *Owns*: their count. *May not touch*: what they wait for. Waking costs no system call if no thread sleeps; a commit wakes on
+//! half a dozen of these.
 
 use std::time::Duration;
 
@@ -26,9 +26,9 @@ impl Sleepers {
         Self { looks_late: options.makes(Mistake::WakeUpLost), ..Self::default() }
     }
 
-    /// Releases the lock and sleeps until woken, or for `time`; true if the time has passed. Yields first, up to `yields` times. Does not
-    /// sleep if `is_over` is true after the bell was read: so no change is missed that is made without the lock and followed by
-    /// [`Sleepers::ring`].
+    /// Releases the lock and sleeps until woken, or for `time`; true if the time has passed. Yields first, up to `yields` times.
+    /// Does not sleep if `is_over` is true after the bell was read: so no change is missed that is made without the lock and
+    /// followed by [`Sleepers::ring`].
     pub(crate) fn sleep<G>(&self, guard: G, time: Duration, yields: u32, is_over: impl Fn() -> bool) -> bool {
         self.count.fetch_add(1, Ordering::Relaxed);
         let mut rings = self.bell.rings();

@@ -1,7 +1,7 @@
 //! The state under an open log's lock, and the guard of that lock.
 //!
-//! *Owns*: the fields, the questions that they alone answer, and that wakers run after the lock is released. *May not touch*: files;
-//! the order of changes (`group.rs`, `change/`).
+//! *Owns*: the fields, the questions that they alone answer, and that wakers run after the lock is released. *May not touch*:
+//! files; the order of changes (`group.rs`, `change/`).
 
 use std::ops::{Deref, DerefMut};
 use std::task::Waker;

@@ -1,7 +1,7 @@
 //! Waiting for the turn, and committing with it.
 //!
-//! *Owns*: how threads sleep, the log's own and its callers'; taking the turn; writing the gathering, or a group that was handed over.
-//! *May not touch*: which record a caller waits for (`wait.rs`).
+//! *Owns*: how threads sleep, the log's own and its callers'; taking the turn; writing the gathering, or a group that was handed
+//! over. *May not touch*: which record a caller waits for (`wait.rs`).
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ impl<D: Directory> Shared<D> {
         (self.lock(), timed_out)
     }
 
-    /// A waker or listener on the committer's thread may append and wait there. If a group was handed to the committer meanwhile, this
-    /// writes it first, since no other thread would. `None` if there was one.
+    /// A waker or listener on the committer's thread may append and wait there. If a group was handed to the committer meanwhile,
+    /// this writes it first, since no other thread would. `None` if there was one.
     fn write_what_is_handed_here<'a>(&'a self, state: Guard<'a>) -> Option<Guard<'a>> {
         if !state.is_handed_here() {
             return Some(state);
@@ -44,8 +44,9 @@ impl<D: Directory> Shared<D> {
         None
     }
 
-    /// As [`Shared::sleep_for`]; returns `None`, without taking the lock again, if the record is durable by then. So the waiters that a
-    /// group wakes need not queue for the lock. (A cut that lowers the watermark makes everything before it durable first.)
+    /// As [`Shared::sleep_for`]; returns `None`, without taking the lock again, if the record is durable by then. So the waiters
+    /// that a group wakes need not queue for the lock. (A cut that lowers the watermark makes everything before it durable
+    /// first.)
     pub(super) fn sleep_for_durable<'a>(
         &'a self,
         on: &Sleepers,

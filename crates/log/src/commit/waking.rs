@@ -1,7 +1,7 @@
 //! Futures that wait, and waking them.
 //!
-//! *Owns*: the one rule about wakers: they are cloned, woken and dropped while no lock of the log is held, since they are user code.
-//! *May not touch*: which future is woken when (`state.rs`).
+//! *Owns*: the one rule about wakers: they are cloned, woken and dropped while no lock of the log is held, since they are user
+//! code. *May not touch*: which future is woken when (`state.rs`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;

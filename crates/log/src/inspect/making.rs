@@ -3,10 +3,10 @@
 //! *Owns*: the file `inkstone.incomplete` (the mark), and what is removed when a copy fails. *May not touch*: which records the
 //! copy has.
 //!
-//! The order of the steps, so that a power cut at any moment does no harm: take the lock; create the mark and make its name durable;
-//! write the log and close it, so that all of it is durable; write the file beside it, durably; remove the mark, durably. While the
-//! mark exists, every opening and every inspection returns [`Error::Incomplete`]. The lock is held throughout, so that a second
-//! copy into the same directory cannot take a running copy for one that was killed.
+//! The order of the steps, so that a power cut at any moment does no harm: take the lock; create the mark and make its name
+//! durable; write the log and close it, so that all of it is durable; write the file beside it, durably; remove the mark,
+//! durably. While the mark exists, every opening and every inspection returns [`Error::Incomplete`]. The lock is held throughout,
+//! so that a second copy into the same directory cannot take a running copy for one that was killed.
 //!
 //! The mark is created only in a directory without any file of a name that is removed here ([`is_made_here`]). So files of such
 //! names beside a mark whose lock is free were left by a copy that was killed, and the next copy into the directory removes
@@ -195,8 +195,8 @@ fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
     }
 }
 
-/// Whether the file with the mark's name is a mark. Its text may be missing in part or whole: a full disk has no block for it, and a
-/// power cut may leave zeros.
+/// Whether the file with the mark's name is a mark. Its text may be missing in part or whole: a full disk has no block for it,
+/// and a power cut may leave zeros.
 fn is_mark<D: Directory>(directory: &D) -> Result<bool> {
     let mut bytes = [0; NOTE_BEGINS.len()];
     let file = directory.open(names::INCOMPLETE, &OpenFile::existing().read_only())?;

@@ -2,8 +2,8 @@
 //!
 //! *Owns*: the way from a size, a count or an age to the first record to keep. *May not touch*: the log; the caller truncates.
 //!
-//! By bytes and by age only whole segments are truncated, since only whole files free space, and only files have times. At least what
-//! was asked for is kept. The last segment always stays.
+//! By bytes and by age only whole segments are truncated, since only whole files free space, and only files have times. At least
+//! what was asked for is kept. The last segment always stays.
 //!
 //! **Times.** Appends go forward: a record is not younger than the last change of its segment's file, nor than that of any later
 //! segment, nor than now. A clock may have been wrong, so a file's time is used only if nothing contradicts it:

@@ -2,10 +2,10 @@
 //!
 //! *Owns*: which records count as readable, and how old LSNs become new ones. *May not touch*: the damaged log.
 //!
-//! **What is saved.** Every record of a whole group. Of a damaged group that was promised to be durable, each record whose frame and
-//! payload are sound: they were acknowledged. Nothing of a torn tail. What is left of a damaged batch is saved; the gaps show
-//! the rest. Where a file was shortened, its promises are lost with its end: there every whole record is saved, since
-//! each may have been acknowledged.
+//! **What is saved.** Every record of a whole group. Of a damaged group that was promised to be durable, each record whose frame
+//! and payload are sound: they were acknowledged. Nothing of a torn tail. What is left of a damaged batch is saved; the gaps show
+//! the rest. Where a file was shortened, its promises are lost with its end: there every whole record is saved, since each may
+//! have been acknowledged.
 //!
 //! **What is unknown.** The number of lost records is known only as far as a remaining promise or header names a higher LSN. If
 //! the last segment or its end is missing, nothing does: [`Salvage::unknown_behind`].

@@ -60,8 +60,8 @@ pub fn look_in<D: Directory>(directory: &D) -> Result<Report> {
     steady(directory, Depth::Ends, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
 }
 
-/// Surveys the directory. Beside a living writer files come, go and grow while they are read, so damage counts only when two surveys
-/// in a row find it in the same places.
+/// Surveys the directory. Beside a living writer files come, go and grow while they are read, so damage counts only when two
+/// surveys in a row find it in the same places.
 pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let mut before = None;
     let mut looks = 1;

@@ -105,8 +105,8 @@ impl<D: Directory> Cursor<D> {
     /// The next record; `None` when it is not durable yet. Call again later, or use [`Cursor::next_within`].
     ///
     /// # Errors
-    /// [`Error::TruncatedBefore`] when `truncate_before` has truncated the record (seek to continue); [`Error::TruncatedAfter`] when
-    /// `truncate_after` has truncated records before this position (the next call continues after the last one left);
+    /// [`Error::TruncatedBefore`] when `truncate_before` has truncated the record (seek to continue); [`Error::TruncatedAfter`]
+    /// when `truncate_after` has truncated records before this position (the next call continues after the last one left);
     /// [`Error::Corrupt`]; [`Error::Forked`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
@@ -115,8 +115,8 @@ impl<D: Directory> Cursor<D> {
         Ok(Some(Record { lsn: found.lsn, bytes: place.walk.payload(found.at, found.payload_bytes) }))
     }
 
-    /// Walks to the next record if it is durable. If a cut changed the log meanwhile, or another reader observed it again, the result
-    /// may mix old and new, so the walk is repeated.
+    /// Walks to the next record if it is durable. If a cut changed the log meanwhile, or another reader observed it again, the
+    /// result may mix old and new, so the walk is repeated.
     fn find_undisturbed(&mut self) -> Result<Option<RecordAt>> {
         loop {
             let Some((mut version, durable)) = self.ask()? else { return Ok(None) };
@@ -132,8 +132,8 @@ impl<D: Directory> Cursor<D> {
         }
     }
 
-    /// Whether a record that was found during a change is what the log has there now: there was no cut since this cursor last asked, and
-    /// the record lies between the first one and the watermark. So a reader makes progress beside endless changes.
+    /// Whether a record that was found during a change is what the log has there now: there was no cut since this cursor last
+    /// asked, and the record lies between the first one and the watermark. So a reader makes progress beside endless changes.
     fn is_still_there(&self, found: &Result<Option<RecordAt>>) -> bool {
         let Ok(Some(found)) = found else { return false };
         let version = self.source.version();
@@ -182,9 +182,9 @@ impl<D: Directory> Cursor<D> {
         Ok(true)
     }
 
-    /// Walks to the next record. If another process writes, files may be used again under this cursor. So after a failed read the log
-    /// is observed and read again before the failure is believed; `version` becomes that of the last observation. `None` if the log
-    /// does not have the record after all.
+    /// Walks to the next record. If another process writes, files may be used again under this cursor. So after a failed read the
+    /// log is observed and read again before the failure is believed; `version` becomes that of the last observation. `None` if
+    /// the log does not have the record after all.
     fn find_or_observe_again(&mut self, durable: Lsn, version: &mut u64) -> Result<Option<RecordAt>> {
         let mut durable = durable;
         let mut pauses = Pauses::new();

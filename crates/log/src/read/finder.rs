@@ -4,9 +4,9 @@
 //! failed read means: it returns nothing then, and a cursor finds out.
 //!
 //! A *mark* is the place of a record. A search for a record after the last mark steps from header to header and notes a mark
-//! every few KiB. Between marks with frames of one size only the first and the last mark are kept; a record there is read alone, at
-//! its computed place. A mark is never trusted: the checksum of every header on the way covers segment, position, epoch and LSN, and
-//! that of the record its bytes. So a stale mark costs time and nothing else.
+//! every few KiB. Between marks with frames of one size only the first and the last mark are kept; a record there is read alone,
+//! at its computed place. A mark is never trusted: the checksum of every header on the way covers segment, position, epoch and
+//! LSN, and that of the record its bytes. So a stale mark costs time and nothing else.
 //!
 //! Only durable records are searched, and every header on the way was durable before them. So the bytes that are read here do not
 //! change any more, and the page cache has them right (docs/durability.md).

@@ -106,8 +106,8 @@ impl<D: Directory> Reader<D> {
     /// the guess was wrong. Each calling thread keeps memory for one such record.
     ///
     /// # Errors
-    /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when the log does not have the record; [`Error::Corrupt`] when the log should
-    /// have it and it cannot be read; [`Error::Forked`].
+    /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when the log does not have the record; [`Error::Corrupt`] when the log
+    /// should have it and it cannot be read; [`Error::Forked`].
     pub fn get(&self, lsn: Lsn) -> Result<Vec<u8>> {
         self.source.check_process()?;
         if let Some(record) = self.finder.find(&self.source, lsn)? {

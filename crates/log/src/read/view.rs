@@ -3,11 +3,11 @@
 //! *Owns*: the records that were shown as durable, the segments that hold them, and when to observe the log again. *May not
 //! touch*: the files; what an observation may believe (`recovery/beside.rs`); how records are found (`cursor.rs`).
 //!
-//! The watermark of a view only rises, except by a cut. Records that this view has called durable are in segments up to its head, so
-//! a later segment that begins at or below the watermark proves that they were truncated.
+//! The watermark of a view only rises, except by a cut. Records that this view has called durable are in segments up to its head,
+//! so a later segment that begins at or below the watermark proves that they were truncated.
 //!
-//! For the next observation the view keeps only what was *durable* in the head: if the writer's sync failed, whole groups after that
-//! may be gone, and other groups written in their place.
+//! For the next observation the view keeps only what was *durable* in the head: if the writer's sync failed, whole groups after
+//! that may be gone, and other groups written in their place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,8 +184,8 @@ impl<D: Directory> View<D> {
         Ok(())
     }
 
-    /// What was seen is no longer true. Called with the lock held, before the state changes. (A risen watermark is no change, nor is
-    /// an observation without news: otherwise one polling reader would make the others begin again and again.)
+    /// What was seen is no longer true. Called with the lock held, before the state changes. (A risen watermark is no change, nor
+    /// is an observation without news: otherwise one polling reader would make the others begin again and again.)
     fn note_change(&self) {
         self.version.fetch_add(2, Ordering::AcqRel);
     }

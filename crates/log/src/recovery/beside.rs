@@ -3,15 +3,15 @@
 //! *Owns*: what a reader may believe of files that another process may be writing: it asks whether a writer lives, and reads
 //! accordingly. *May not touch*: the files: it reads them and syncs them; locks: it only asks who holds one.
 //!
-//! **Without a writer** an observation is recovery (`recover.rs`): sync, read past the cache, verdict. It asks for the lock's holder
-//! before and after. A writer may come *and go* in between, unnoticed by both questions, and leave bytes that recovery read although
-//! they were never synced. So the observation syncs once more what it has read, and then reads the end of the log again, where every
-//! opening writes first, or begins a segment. If anything has changed, the observation starts over.
+//! **Without a writer** an observation is recovery (`recover.rs`): sync, read past the cache, verdict. It asks for the lock's
+//! holder before and after. A writer may come *and go* in between, unnoticed by both questions, and leave bytes that recovery
+//! read although they were never synced. So the observation syncs once more what it has read, and then reads the end of the log
+//! again, where every opening writes first, or begins a segment. If anything has changed, the observation starts over.
 //!
-//! **Beside a writer** there is no verdict: a group after the last whole one may be in flight. What is *promised* is durable, whatever
-//! happened to its writer: a promise was true when it was built, and only a cut revokes it, whose header lies in a segment with a
-//! higher number. So no second question is needed. If the observation fails, the writer may have changed the files meanwhile; the
-//! failure is believed after [`TRIES`] tries.
+//! **Beside a writer** there is no verdict: a group after the last whole one may be in flight. What is *promised* is durable,
+//! whatever happened to its writer: a promise was true when it was built, and only a cut revokes it, whose header lies in a
+//! segment with a higher number. So no second question is needed. If the observation fails, the writer may have changed the files
+//! meanwhile; the failure is believed after [`TRIES`] tries.
 //!
 //! A segment that a cut has begun counts once it has a whole group: its header was durable before that. Until then a crash may undo
 //! the cut.
@@ -303,8 +303,9 @@ fn beside<D: Directory>(
     }
 }
 
-/// The first blocks of all segments. Known segments with a successor are not read: a number is not used again, so a file with that
-/// name is the segment. (The number of a head may be used again if its header never became durable.) Files that vanish are left out.
+/// The first blocks of all segments. Known segments with a successor are not read: a number is not used again, so a file with
+/// that name is the segment. (The number of a head may be used again if its header never became durable.) Files that vanish are
+/// left out.
 fn first_blocks<D: Directory>(
     directory: &D,
     options: &Options,

@@ -174,8 +174,8 @@ impl<'d, D: Directory> Headers<'d, D> {
         Ok((scans.iter().any(|scan| scan.evidence().later), dirty))
     }
 
-    /// Asks which log this is, which segment is its head, and what the files above the head are, in this order. `None` if there is no
-    /// log. Faults go to `fault`, which returns an error to end, or `Ok` to continue without an answer.
+    /// Asks which log this is, which segment is its head, and what the files above the head are, in this order. `None` if there
+    /// is no log. Faults go to `fault`, which returns an error to end, or `Ok` to continue without an answer.
     pub(crate) fn ask(&self, fault: &mut dyn FnMut(Error) -> Result<()>) -> Result<Option<Judged>> {
         let head = match self.head() {
             Ok(head) => head,

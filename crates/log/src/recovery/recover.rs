@@ -1,8 +1,8 @@
 //! Recovers the log of a directory: finds its end, or the reason why there is none.
 //!
-//! *Owns*: reading the head, the verdict on its end, explaining damage. *May not touch*: the files: it reads them. It only syncs the
-//! last segment before it shows anything of it: what a killed writer left in memory or in the device's cache is not yet on the
-//! medium, and what one opening has shown must not be missing in the next.
+//! *Owns*: reading the head, the verdict on its end, explaining damage. *May not touch*: the files: it reads them. It only syncs
+//! the last segment before it shows anything of it: what a killed writer left in memory or in the device's cache is not yet on
+//! the medium, and what one opening has shown must not be missing in the next.
 
 use std::sync::Arc;
 

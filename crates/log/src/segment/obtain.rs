@@ -24,8 +24,8 @@ use crate::sync::lock;
 const PASSED_OVER_MAX: u32 = 1000;
 
 impl<D: Directory> Pool<D> {
-    /// The next file of `bytes` bytes with a durable segment's name: a prepared one, else one with old blocks, else a new one, whose
-    /// blocks are made as the options say, or with `reserve` only reserved if the file system can do that.
+    /// The next file of `bytes` bytes with a durable segment's name: a prepared one, else one with old blocks, else a new one,
+    /// whose blocks are made as the options say, or with `reserve` only reserved if the file system can do that.
     pub(crate) fn obtain(&self, bytes: u64, options: &Options, reserve: bool) -> Obtained<Ready<D::File>> {
         check_limit(self.directory.as_ref(), bytes).map_err(ObtainError::Retry)?;
         if let Some(ready) = self.take_ready(bytes) {
@@ -107,8 +107,8 @@ impl<D: Directory> Pool<D> {
         Ok(())
     }
 
-    /// Gives a file the next segment's name, durably. The caller holds `naming`. If that fails, the file becomes a free one again or
-    /// is removed.
+    /// Gives a file the next segment's name, durably. The caller holds `naming`. If that fails, the file becomes a free one again
+    /// or is removed.
     fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready<D::File>> {
         let mut passed_over = 0;
         let (number, name) = loop {
@@ -127,8 +127,8 @@ impl<D: Directory> Pool<D> {
             }
         };
         if !options.makes(Mistake::NoDirectorySync) {
-            // Before the file is opened for writing. This is not only for the name: btrfs may skip the sync of a file whose directory
-            // is synced after a write into it, and if the file is not new, nothing else helps (docs/powerloss.md).
+            // Before the file is opened for writing. This is not only for the name: btrfs may skip the sync of a file whose
+            // directory is synced after a write into it, and if the file is not new, nothing else helps (docs/powerloss.md).
             self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
         }
         let file = match self.directory.open(&name, &open_for_groups(options)) {
@@ -168,10 +168,10 @@ impl<D: Directory> Pool<D> {
         Ok(next)
     }
 
-    /// A free file of exactly this size whose blocks no other file shares. A file that does not fit is marked for removal: sizes change
-    /// only in a young log or with the options, and a file with other links or shared extents is a backup of the user. A file
-    /// that is marked for removal and still complete can be used too: otherwise a log that changes segments fast would make new files
-    /// faster than the old ones are removed.
+    /// A free file of exactly this size whose blocks no other file shares. A file that does not fit is marked for removal: sizes
+    /// change only in a young log or with the options, and a file with other links or shared extents is a backup of the user. A
+    /// file that is marked for removal and still complete can be used too: otherwise a log that changes segments fast would make
+    /// new files faster than the old ones are removed.
     fn take_free(&self, bytes: u64, options: &Options) -> Option<Spare> {
         loop {
             let mut spare = {

@@ -1,8 +1,8 @@
 //! The pool of files for segments: prepared ahead of time, handed out, taken back.
 //!
-//! *Owns*: how a file becomes that of a segment, how many wait, how much of the disk they may use. *May not touch*: what is in them:
-//! headers and groups belong to the writer. *When* files are prepared is up to the preparer (`background/preparer.rs`), or, without
-//! one, to the thread that changes the segment.
+//! *Owns*: how a file becomes that of a segment, how many wait, how much of the disk they may use. *May not touch*: what is in
+//! them: headers and groups belong to the writer. *When* files are prepared is up to the preparer (`background/preparer.rs`), or,
+//! without one, to the thread that changes the segment.
 //!
 //! A file gets a segment's name when its full size and its blocks are durable; the name is durable before the file is handed
 //! out. Numbers only rise, so prepared files are handed out in their order.
@@ -191,8 +191,8 @@ impl<D: Directory> Pool<D> {
         }
     }
 
-    /// Takes a segment's name from a file. If that fails the name stays, which is harmless: without a header it is not a segment, and
-    /// the next opening takes it back.
+    /// Takes a segment's name from a file. If that fails the name stays, which is harmless: without a header it is not a segment,
+    /// and the next opening takes it back.
     pub(super) fn free_again(&self, number: SegmentNumber, bytes: u64) {
         if self.directory.rename_new(&names::segment(number), &names::free(number)).is_ok() {
             lock(&self.files).free.push(Spare::new(number, bytes));
@@ -214,8 +214,8 @@ impl<D: Directory> Pool<D> {
     pub(crate) fn retire(&self, number: SegmentNumber, bytes: u64, options: &Options) -> Result<()> {
         let name = names::segment(number);
         match self.directory.rename_new(&name, &names::free(number)) {
-            // Another program has put a file there, which stays; or a full file system has no room for another name. The segment's own
-            // file is removed: nothing in it is needed, and removing a name needs no room.
+            // Another program has put a file there, which stays; or a full file system has no room for another name. The
+            // segment's own file is removed: nothing in it is needed, and removing a name needs no room.
             Err(error) if error.kind() == ErrorKind::AlreadyExists || is_full(&error) => {
                 self.directory.remove(&name)?;
                 let mut files = lock(&self.files);

@@ -67,8 +67,8 @@ impl<D: Directory> Pool<D> {
         Ok(true)
     }
 
-    /// Releases unused blocks because room is needed elsewhere: files that are marked for removal, else the reserved room, else free and
-    /// prepared files. `false` if there is nothing left.
+    /// Releases unused blocks because room is needed elsewhere: files that are marked for removal, else the reserved room, else
+    /// free and prepared files. `false` if there is nothing left.
     pub(crate) fn give_up_some(&self) -> bool {
         if self.remove_doomed() {
             return true;

@@ -2,8 +2,8 @@
 //!
 //! *Owns*: the bell and the clock of an explored log. *May not touch*: which interleavings are explored.
 //!
-//! **Time.** A timer may end at any moment, since no code may rely on how long things take. A sleep without a timer (an hour or more)
-//! never ends by itself, so a forgotten wake-up is a deadlock, which the explorer reports.
+//! **Time.** A timer may end at any moment, since no code may rely on how long things take. A sleep without a timer (an hour or
+//! more) never ends by itself, so a forgotten wake-up is a deadlock, which the explorer reports.
 
 use std::cell::Cell;
 use std::io;
@@ -27,8 +27,8 @@ pub(crate) const FALLBACK: Duration = FOREVER;
 const FOREVER: Duration = Duration::from_secs(3600);
 
 std::thread_local! {
-    /// Nanoseconds. All threads of one exploration, and successive explorations, run on one thread of the system: the clock only goes
-    /// forward.
+    /// Nanoseconds. All threads of one exploration, and successive explorations, run on one thread of the system: the clock only
+    /// goes forward.
     static CLOCK: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -1,11 +1,11 @@
 //! Reads ahead, with several reads in flight: large ones in the order of the segments, and the first blocks of many segments.
 //!
-//! *Owns*: the reads and their buffers. *May not touch*: what was read. One read at a time leaves the device idle between two reads;
-//! several keep it busy. Cached bytes are copied while the checksums of earlier ones are computed.
+//! *Owns*: the reads and their buffers. *May not touch*: what was read. One read at a time leaves the device idle between two
+//! reads; several keep it busy. Cached bytes are copied while the checksums of earlier ones are computed.
 //!
-//! Reading begins small and without threads, since most readers want one record and not the log. A reader that continues gets larger
-//! pieces, then several at once, then the first pieces of the next segment while the last ones of this segment are in flight. A
-//! failed read is reported when its piece is asked for, so that everything before it is shown.
+//! Reading begins small and without threads, since most readers want one record and not the log. A reader that continues gets
+//! larger pieces, then several at once, then the first pieces of the next segment while the last ones of this segment are in
+//! flight. A failed read is reported when its piece is asked for, so that everything before it is shown.
 //!
 //! The thread that reads a piece also checks its sums, while the bytes are in that processor's cache, so that the thread that hands
 //! records out need not. It must know where the first header in its piece is. The thread with the piece before finds that out
@@ -247,8 +247,8 @@ impl<D: Directory> Ahead<D> {
         Ok(())
     }
 
-    /// Releases the threads and the memory. Nothing is read ahead where a log still grows, and a follower may stay there for good. A
-    /// reader that comes to a whole segment again gets them again.
+    /// Releases the threads and the memory. Nothing is read ahead where a log still grows, and a follower may stay there for
+    /// good. A reader that comes to a whole segment again gets them again.
     fn let_go(&mut self) {
         if self.means.is_some() {
             (self.engine, self.threads, self.whole) = (None, 0, None);
@@ -325,8 +325,9 @@ impl<D: Directory> Pieces<D::File> for Ahead<D> {
     }
 }
 
-/// The number of threads for cached files, where only processors limit the speed: one for each processor but that of the thread that
-/// hands records out. Where that thread would have to wait, it does work that the others have not begun (docs/performance.md).
+/// The number of threads for cached files, where only processors limit the speed: one for each processor but that of the thread
+/// that hands records out. Where that thread would have to wait, it does work that the others have not begun
+/// (docs/performance.md).
 fn copying_threads() -> usize {
     available_parallelism().map_or(1, |processors| processors.get() - 1).clamp(1, DEPTH)
 }
@@ -339,8 +340,8 @@ fn at_once(prover: Prover) -> Receiver<Prover> {
     given
 }
 
-/// The thread that reads the next piece, which begins at byte `at`, checks its sums once the headers of the piece before were walked:
-/// `prover` receives the prover of that piece, and from then on that of this one.
+/// The thread that reads the next piece, which begins at byte `at`, checks its sums once the headers of the piece before were
+/// walked: `prover` receives the prover of that piece, and from then on that of this one.
 ///
 /// No prover comes if something before was not sound or could not be read, or not yet, on a thread that may not wait. Then nothing
 /// more is proven until reading starts over or another segment begins.

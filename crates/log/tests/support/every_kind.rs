@@ -13,7 +13,7 @@ use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 use crate::history::{LOG, name, open, read_file, small};
 
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
-/// The first record that was not given up, and the last.
+/// The first record that was not truncated, and the last.
 pub(crate) const FIRST: u64 = 3;
 pub(crate) const LAST: u64 = 104;
 /// The segments.

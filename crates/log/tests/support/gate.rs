@@ -1,7 +1,7 @@
-//! A simulated directory whose engine can be held in the middle of a write, so that two threads overlap as a test wants
-//! them to, and not as the scheduler does. It remembers every write.
+//! A simulated directory whose engine can be held in the middle of a write, so that two threads overlap as the test wants, not as the
+//! scheduler decides. It remembers every write.
 //!
-//! *Owns*: the gate. *May not touch*: what is written; it all goes on to the simulated disk.
+//! *Owns*: the gate. *May not touch*: what is written; all of it is passed on to the simulated disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,7 +12,7 @@ use inkstone_io::{
 };
 use inkstone_sim::{SimDirectory, SimEngine, SimFile, SimLock};
 
-/// Holds the next write that was submitted until it is let go.
+/// Holds the next submitted write until it is released.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     state: Mutex<State>,
@@ -46,7 +46,7 @@ impl Gate {
         self.set(State::Shut);
     }
 
-    /// What is held goes on, and everything after it.
+    /// Releases the held write and all later ones.
     pub(crate) fn let_go(&self) {
         self.set(State::Open);
     }

@@ -1,4 +1,4 @@
-//! Logs on a simulated disk that commit only when somebody waits, wakers that do something, and polling by hand.
+//! Logs on a simulated disk that commit only when a caller waits, wakers that do something, and polling by hand.
 //!
 //! *Owns*: how a test polls a future. *May not touch*: what is tested.
 
@@ -26,7 +26,7 @@ pub(crate) fn failing_write() -> Fault {
     Fault::new(Effect::Error(5)).on(OperationKind::Write)
 }
 
-/// Nothing is committed but by who waits, syncs, cuts or closes.
+/// Only waiting, syncing, truncating and closing commit.
 pub(crate) fn patient() -> Options {
     Options::small().linger(HOUR).idle(HOUR)
 }

@@ -5,7 +5,7 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long anything here may take: a busy machine is slow, a dead-lock takes for ever.
+/// How long anything here may take: a busy machine is slow, a deadlock takes forever.
 pub(crate) const ENOUGH: Duration = Duration::from_secs(30);
 
 /// Runs it on a thread of its own.
@@ -28,7 +28,7 @@ pub(crate) fn must_end(what: &str, run: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Looks again and again until it is so; false if it never is.
+/// Checks again and again until it is true; false if it never is.
 pub(crate) fn becomes(is_so: impl Fn() -> bool) -> bool {
     let until = Instant::now() + ENOUGH;
     while !is_so() {

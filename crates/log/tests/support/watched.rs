@@ -1,6 +1,6 @@
-//! A directory in which somebody may look on, or meddle: before each of its calls that are about names.
+//! A directory with a hook before each call that is about names.
 //!
-//! *Owns*: passing the calls on. *May not touch*: what the onlooker does.
+//! *Owns*: passing the calls on. *May not touch*: what the hook does.
 
 use std::path::Path;
 
