@@ -61,8 +61,8 @@ fn one(out: &mut String, answer: &Answer, style: &TableStyle) {
     out.push('\n');
 }
 
-/// `1.85 [1.49..2.03] times`, `2.02 metadata writes a commit`.
-fn figure(found: &Found) -> String {
+/// The figure of a claim: `1.85 [1.49..2.03] times`, `2.02 metadata writes a commit`.
+pub fn figure(found: &Found) -> String {
     if found.low == found.high {
         format!("{} {}", sig3(found.value), found.unit)
     } else {

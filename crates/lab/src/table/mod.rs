@@ -26,7 +26,7 @@ pub use aa::{render_aa, render_twins};
 pub use asked::render_asked;
 pub use bench::{bill_text, render_bench};
 pub use bill::render_bill;
-pub use claims::render_claims;
+pub use claims::{figure, render_claims};
 pub use experiment::render_experiment;
 pub use fallocate::render_fallocate;
 pub use timeline::render_timeline;

@@ -8,6 +8,7 @@ use inkstone_lab::claims::Answer;
 use inkstone_lab::experiment::{Experiment, ExperimentRow};
 use inkstone_lab::result::{CellResult, LabResult, Outcome, Relative, Run};
 use inkstone_lab::stats::{median, per_commit_ns};
+use inkstone_lab::table::figure;
 
 use super::Part;
 use super::effort::human_s;
@@ -147,9 +148,8 @@ fn answers(seen: &Seen<'_>, out: &mut String) {
         out.push_str("\n| claim | source | holds at | seen | answer |\n|---|---|---|---|---|\n");
     }
     for claim in &seen.claims {
-        let found = claim.found.as_ref().map(|found| serde_json::to_string(found).unwrap_or_default());
+        let found = claim.found.as_ref().map(|found| format!("{} ({})", figure(found), found.of));
         let found = found.unwrap_or_else(|| claim.reason.clone().unwrap_or_default());
-        let verdict = serde_json::to_string(&claim.verdict).unwrap_or_default();
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} | {} |",
@@ -157,7 +157,7 @@ fn answers(seen: &Seen<'_>, out: &mut String) {
             claim.source,
             claim.band,
             escaped(&found),
-            verdict.trim_matches('"')
+            claim.verdict.words()
         );
     }
 }
