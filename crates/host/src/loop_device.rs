@@ -302,7 +302,9 @@ fn detach(path: &Path, file: File, place: &Path, backing: &Path) -> Result<()> {
 
 /// Detaches a loop device of a dead process, if it still has that file.
 pub(super) fn detach_by_path(path: &Path, backing: &Path) -> Result<()> {
-    let Some(name) = path.file_name() else { return Err(Error::invalid("detach", path, "it is not a loop device")) };
+    let Some(name) = path.file_name() else {
+        return Err(Error::invalid("detach", path, "it is not a loop device"));
+    };
     let place = Path::new("/sys/block").join(name).join("loop/backing_file");
     let file = retry(|| File::open(path)).map_err(|error| Error::new("open", path, error))?;
     // Opened first and checked then: an open device is not attached to another file.

@@ -96,8 +96,9 @@ impl Mount {
         match unmount(&self.target, BUSY_FOR) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 detach(&self.target)?;
-                Err(error
-                    .advise("it was detached: a process has files open in it, and it goes when they are closed"))
+                Err(error.advise(
+                    "it was detached: a process has files open in it, and it goes when they are closed",
+                ))
             }
             answer => answer,
         }

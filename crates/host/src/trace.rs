@@ -163,8 +163,7 @@ fn cpus_of(instance: &Instance) -> Result<Vec<String>> {
 fn page_layout(instance: &Instance) -> Result<PageLayout> {
     let name = "events/header_page";
     PageLayout::parse(&instance.read(name)?).ok_or_else(|| {
-        let what =
-            io::Error::new(io::ErrorKind::InvalidData, "its description of a trace page is unknown");
+        let what = io::Error::new(io::ErrorKind::InvalidData, "its description of a trace page is unknown");
         Error::new("read", instance.file(name), what)
     })
 }

@@ -53,7 +53,8 @@ impl Error {
     /// The error of a call that would change a file or directory, in a process that was forked after it was opened: it belongs to
     /// the parent process, and nothing was done.
     pub fn forked(operation: &'static str, path: impl AsRef<Path>) -> Self {
-        let source = io::Error::other("this process was forked after it was opened; it belongs to the parent process");
+        let source =
+            io::Error::other("this process was forked after it was opened; it belongs to the parent process");
         let error = Self::new(operation, path, source).advise("open it again in this process");
         error.change(|inner| inner.is_forked = true)
     }

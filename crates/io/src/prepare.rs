@@ -123,7 +123,11 @@ fn write_zeros(
     let flags = if direct { libc::O_DIRECT } else { 0 };
     let file = again(flags).map_err(|source| Error::new("open to write zeros", path, source))?;
     if direct && !len_bytes.is_multiple_of(512) {
-        return Err(Error::invalid("write zeros", path, format!("{len_bytes} bytes are not a multiple of 512")));
+        return Err(Error::invalid(
+            "write zeros",
+            path,
+            format!("{len_bytes} bytes are not a multiple of 512"),
+        ));
     }
     let chunk = ZEROS_CHUNK_BYTES.min(len_bytes.max(1));
     let zeros = AlignedBuf::zeroed(chunk as usize);

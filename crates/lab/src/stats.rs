@@ -313,8 +313,10 @@ mod tests {
     /// Seen in ten runs of `lab read`: eleven rounds of two equal rows lay close together on one side.
     #[test]
     fn few_rounds_do_not_answer_a_thousand_questions() {
-        let ratios: [f64; 17] =
-            [0.93, 0.95, 0.82, 0.87, 0.93, 0.92, 0.91, 0.92, 0.93, 0.73, 0.96, 0.93, 0.94, 0.9, 0.92, 0.91, 0.93];
+        let ratios: [f64; 17] = [
+            0.93, 0.95, 0.82, 0.87, 0.93, 0.92, 0.91, 0.92, 0.93, 0.73, 0.96, 0.93, 0.94, 0.9, 0.92, 0.91,
+            0.93,
+        ];
         let verdict = |count: usize, questions| {
             let base: Vec<Round> = (0..count).map(|number| round(number as u32, 1e6)).collect();
             let arm: Vec<Round> =

@@ -173,7 +173,8 @@ fn warnings(found: &Capabilities) -> Vec<String> {
         ));
     }
     if let Some(memory) = found.memory_below() {
-        warnings.push(format!("this file system is in memory ({memory}): nothing here survives a power loss"));
+        warnings
+            .push(format!("this file system is in memory ({memory}): nothing here survives a power loss"));
     }
     warnings
 }
