@@ -151,7 +151,7 @@ fn trim(site: &Site, session: &Session<'_>) -> Result<u64, CellError> {
 const NOTTY: i32 = 25;
 
 impl Preconditioned {
-    /// For people: `before each round 1.2 GiB of free space were written and given back`.
+    /// For people: `precondition fill: before each round up to 1.2 GiB of free space were filled and freed`.
     pub fn words(&self) -> String {
         let most = crate::table::numbers::bytes(self.bytes.iter().copied().max().unwrap_or(0) as f64);
         match self.kind.as_str() {
