@@ -1,7 +1,7 @@
-//! `inkstone tee` beside a service at full speed, killed and ended by signals again and again: each byte that the service handed
-//! over is in the log, or lost exactly as the table "What is kept" in docs/text-log.md says.
+//! `inkstone tee` beside a service at full speed, killed and told to end again and again: each byte that the service handed
+//! over is in the log, or lost as the table "What is kept" in docs/text-log.md says, exactly.
 //!
-//! It makes a few rounds each way; for more:
+//! A few rounds each way; as many as asked:
 //! `INKSTONE_TEE_ROUNDS=300 cargo test --release -p inkstone-cli --test tee_rounds -- --nocapture --test-threads 1`
 //!
 //! The service is this program again. Before each write of at most a page (which is atomic in a pipe) it stores its position after

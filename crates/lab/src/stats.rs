@@ -179,7 +179,7 @@ fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize, level: &Leve
     (low.min(centre), high.max(centre))
 }
 
-/// The Hodges-Lehmann centre of values; 0 if there are none.
+/// The Hodges-Lehmann centre of values; 0 where there are none.
 pub(crate) fn hodges_lehmann_of(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { hodges_lehmann(values, &mut Vec::new()) }
 }
@@ -224,7 +224,7 @@ impl Level {
         Self { tail: TAIL / comparisons.max(1) as f64 }
     }
 
-    /// Student's t with this probability above it.
+    /// Student's t that leaves this much in its upper tail.
     fn t(&self, degrees: usize) -> f64 {
         if self.tail >= TAIL { t_975(degrees) } else { t_of_tail(self.tail, degrees) }
     }

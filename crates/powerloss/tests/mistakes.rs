@@ -1,4 +1,4 @@
-//! The table of mistakes is true: every mistake has a row, and the labs and tests in its row catch it.
+//! The table of mistakes is true: every mistake has a row, and what its row says catches it.
 //!
 //! *Owns*: comparing docs/powerloss.md with the labs. *May not touch*: the labs.
 
@@ -11,7 +11,7 @@ use inkstone_io::NamedChoice;
 use inkstone_powerloss::mistakes::{Bound, EXPLORED, Lab, STARTS, THREADS, hunt};
 
 const PAGE: &str = include_str!("../../../docs/powerloss.md");
-/// The page with the table of the explorer, which is run by itself.
+/// Its table is that of the explorer, which is run by itself.
 const EXPLORER: &str = include_str!("../../../docs/interleavings.md");
 /// Where the directed tests are.
 const DIRECTED: [&str; 3] = [
