@@ -1,4 +1,4 @@
-//! Clocks that were wrong for a time, and periods that no clock will see the end of.
+//! Clocks that were wrong for a time, and periods that never end.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn a_clock_that_was_ahead_does_not_stop_rotation_by_time_nor_mix_up_the_order() 
     put("in 2099\n");
     clock.store(IN_2099 + 60, Ordering::Relaxed);
     put("a minute later\n");
-    // Put right.
+    // Corrected.
     clock.store(NOW, Ordering::Relaxed);
     put("today\n");
     assert_eq!(names(directory.path()).len(), 2, "a clock that goes back is no reason to rotate");

@@ -16,7 +16,7 @@ use inkstone_io::is_root;
 
 const DISK_BYTES: u64 = 32 << 20;
 
-/// A small disk of its own, taken back when it is dropped: unmounted, detached, removed.
+/// A small disk of its own. Dropping it unmounts, detaches and removes it.
 struct SmallDisk {
     mount: Option<Mount>,
     device: LoopDevice,
@@ -68,7 +68,7 @@ impl SmallDisk {
         self.mount = Some(mount.expect("mounted"));
     }
 
-    /// Leaves about so many bytes free.
+    /// Leaves about this many bytes free.
     fn fill(&self, free_bytes: u64) -> PathBuf {
         let filler = self.path().join("filler");
         let mut file = std::fs::File::create(&filler).expect("created");
@@ -82,7 +82,7 @@ impl SmallDisk {
     }
 }
 
-/// Rotated files, however many forms each has.
+/// Rotated files; a file and its compressed form count once.
 fn rotated(folder: &Path) -> std::collections::BTreeSet<String> {
     let entries = std::fs::read_dir(folder).expect("a directory").flatten();
     let names = entries.map(|entry| entry.file_name().into_string().expect("text"));
@@ -92,8 +92,8 @@ fn rotated(folder: &Path) -> std::collections::BTreeSet<String> {
         .collect()
 }
 
-/// A log in files of 1 MiB of which two are kept, compressed where that is built; with what it has told, and the most files that
-/// there ever were.
+/// A log in files of 1 MiB of which two are kept, compressed if that is built in; with its events, and the largest number of
+/// files seen.
 fn rotating(path: &Path) -> (Builder, Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>) {
     let (told, most) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
     let (theirs, seen) = (Arc::clone(&told), Arc::clone(&most));
@@ -174,7 +174,7 @@ fn a_disk_that_becomes_read_only_is_told_and_no_line_is_lost() {
     let trigger = PathBuf::from(format!("/sys/fs/ext4/{name}/trigger_fs_error"));
     let path = disk.path().join("a.log");
     let (builder, told, _) = rotating(&path);
-    // What was written and not synced goes with the disk's own trouble, and is no line that waits.
+    // Written but unsynced lines are lost with the disk, and do not count as waiting.
     let builder = builder.survive(Survive::PowerLoss(LONG)).drain_timeout(Duration::from_millis(1));
     let (log, guard) = builder.keep(Keep::new()).open().expect("opened");
     put(&log, 0..1000);
@@ -257,7 +257,7 @@ fn listening(path: &Path) -> (Builder, Arc<Mutex<Vec<String>>>) {
     (builder.on_event(move |event| theirs.lock().expect("no panic").push(event.to_string())), told)
 }
 
-/// Neither the next file nor the link can be made: lines go on in the old file.
+/// Neither the next file nor the link can be created: lines continue in the old file.
 #[test]
 fn a_start_that_can_make_no_file_goes_on_in_the_old_one() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -293,7 +293,7 @@ fn a_start_that_can_make_no_file_goes_on_in_the_old_one() {
     }
 }
 
-/// Room comes back in the very moment in which the log has given up to make the file like the one before.
+/// Room comes back at the moment in which the log has stopped trying to create the file like the one before.
 #[derive(Clone)]
 struct Freeing(PathBuf);
 
@@ -324,7 +324,7 @@ fn a_file_that_is_made_when_there_is_room_again_is_like_the_one_before() {
     let (mut log, guard) = builder.open_on(Freeing(filler.clone())).expect("opened");
     std::fs::rename(&path, disk.path().join("a.log.1")).expect("moved");
     log.reopen();
-    // The first of them may still go to the file of before.
+    // The first of them may still go to the old file.
     wait_until("a failure", || {
         log.write_all(b"line\n").expect("accepted");
         log.stats().write_errors > 0 || path.exists()

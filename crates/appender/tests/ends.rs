@@ -1,4 +1,5 @@
-//! A file that ends in the middle of a buffer: it may grow no more, or was moved away while its disk is full. And what is counted then.
+//! A file that ends in the middle of a buffer, because it may not grow any more, or was moved away while its disk was full. And the
+//! counts in that case.
 
 mod common;
 
@@ -18,11 +19,11 @@ use inkstone_host::in_forked_child;
 
 const ENOSPC: i32 = 28;
 const EFBIG: i32 = 27;
-/// So many bytes a bounded file takes.
+/// The most bytes of a bounded file.
 const BOUND: u64 = 1000;
 
-/// Files that take [`BOUND`] bytes each, and then fail with the error number that this says of the first, the second and so on; those
-/// without one take all.
+/// Files that take [`BOUND`] bytes each, and then fail with the error number for the first, the second and so on; files
+/// without an error number take everything.
 #[derive(Clone)]
 struct BoundedDisk {
     code_of: fn(usize) -> Option<i32>,
@@ -113,8 +114,8 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
     names(folder).into_iter().map(read).collect()
 }
 
-/// Each line is there whole, once and in order; what else there is are beginnings of lines, each at the end of a file, and the line stands
-/// whole at the beginning of the next one.
+/// Each line is there whole, once and in order. Apart from that there are only beginnings of lines, each at the end of a file, with
+/// the whole line at the beginning of the next one.
 fn check(folder: &Path, count: u64) {
     let mut whole = Vec::new();
     let (mut texts, mut half): (Vec<_>, Option<String>) = (files(folder).into_iter().collect(), None);
@@ -143,7 +144,7 @@ fn check(folder: &Path, count: u64) {
     assert!(whole == expected, "{} of {count}: {whole:#?}", whole.len());
 }
 
-/// `ulimit -f`: a file that may grow no more is ended, where files are rotated.
+/// `ulimit -f`: a file that may not grow any more is ended, if files are rotated.
 #[test]
 fn a_file_at_its_limit_is_rotated_and_the_line_that_it_cut_is_whole_in_the_next() {
     for rotation in
@@ -166,7 +167,7 @@ fn a_file_at_its_limit_is_rotated_and_the_line_that_it_cut_is_whole_in_the_next(
     }
 }
 
-/// Whoever moves it away while it takes nothing more wants lines to go on.
+/// A user who moves away a full file wants the lines to continue in a new one.
 #[test]
 fn a_file_that_takes_no_more_ends_when_it_was_moved_away_and_is_opened_again() {
     let full = BoundedDisk::new(|file| (file == 0).then_some(ENOSPC));
@@ -187,7 +188,7 @@ fn a_file_that_takes_no_more_ends_when_it_was_moved_away_and_is_opened_again() {
     }
 }
 
-/// What has no beginning in any buffer goes on where it was cut: each byte is there once.
+/// A line whose beginning is in no buffer continues where it was cut: each byte is there once.
 #[test]
 fn a_line_longer_than_a_buffer_goes_on_in_the_next_file() {
     for is_rotated in [true, false] {
@@ -218,14 +219,14 @@ fn a_line_longer_than_a_buffer_goes_on_in_the_next_file() {
         let count = |byte: char| all.chars().filter(|found| *found == byte).count();
         let (whole, extra) = (['a', 'd'].map(count), ['b', 'c'].map(count));
         assert_eq!(whole, [800, 100]);
-        // The beginning that a file had room for behind other lines is there twice.
+        // A beginning that fitted into a file after other lines is there twice.
         assert!((9000..10_000).contains(&extra[0]) && (3000..4000).contains(&extra[1]), "{extra:?}");
         assert!(files(folder).values().all(|text| text.len() as u64 <= BOUND) || !is_rotated);
         assert_eq!((log.stats().written_lines, log.stats().written_bytes), (4, log.stats().bytes));
     }
 }
 
-/// Nothing that it could be ended for: it is a failure as any other.
+/// There is no next file, so this is a failure like any other.
 #[test]
 fn a_file_at_its_limit_stays_where_nobody_wants_another() {
     let (directory, path) = place();
@@ -241,7 +242,7 @@ fn a_file_at_its_limit_stays_where_nobody_wants_another() {
     drop(directory);
 }
 
-/// A process that puts these lines, and is killed when the disk takes no more of them.
+/// A process that puts these lines, and is killed when the disk accepts no more.
 fn killed(path: &Path, disk: &BoundedDisk, rotation: Rotation) {
     let code = in_forked_child(|| {
         let builder = builder(path).0.survive(Survive::Kill).rotate(rotation);
@@ -254,7 +255,8 @@ fn killed(path: &Path, disk: &BoundedDisk, rotation: Rotation) {
     assert_eq!(code.expect("a child"), 1);
 }
 
-/// Lines of a killed process for a file that may grow no more: a start that rotates ends it; one that finds it moved away needs not.
+/// Lines of a killed process for a file that may not grow any more: a start that rotates ends it; if it was moved away, that is not
+/// needed.
 #[test]
 fn a_start_with_lines_for_a_file_at_its_limit_goes_on_in_the_next_one() {
     let Some(_turn) = turn("lines for a file at its limit") else { return };
@@ -277,7 +279,7 @@ fn a_start_with_lines_for_a_file_at_its_limit_goes_on_in_the_next_one() {
     }
 }
 
-/// Killed behind the end of a file in the middle of a buffer: what the file before has is not there again.
+/// Killed after the end of a file in the middle of a buffer: the bytes in the previous file are not written again.
 #[test]
 fn a_kill_behind_such_an_end_doubles_no_line() {
     let Some(_turn) = turn("a kill behind a file that ended within a buffer") else { return };
@@ -289,7 +291,7 @@ fn a_kill_behind_such_an_end_doubles_no_line() {
     check(path.parent().expect("a directory"), 100);
 }
 
-/// Counted are exactly those lines whose last byte is not in the file; all of them, where a call is not a line.
+/// Exactly those lines count whose last byte is not in the file, even if a call is not a line.
 #[test]
 fn lines_of_a_buffer_that_was_written_in_part_are_counted_by_their_last_byte() {
     let of_several = "one call\nof two lines\n";

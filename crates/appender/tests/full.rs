@@ -1,4 +1,4 @@
-//! A disk that does not keep up: nobody waits while there is room, then the policy holds, and reported == lost.
+//! A disk that does not keep up: nobody waits while there is room, then the policy applies, and reported == lost.
 
 mod common;
 
@@ -103,7 +103,7 @@ fn drop_newest_keeps_what_was_there_first() {
 fn drop_oldest_keeps_what_came_last() {
     let scene = scene(|builder| builder.when_full(WhenFull::DropOldest).flush_every(LONG));
     scene.put(0..100);
-    // One buffer is in the disk's hands, and not to be dropped any more.
+    // The disk is writing one buffer, which can no longer be dropped.
     scene.disk.wait_for_calls(1);
     scene.put(100..2000);
     let (lines, notices, stats) = scene.end();
@@ -213,7 +213,7 @@ fn a_notice_says_which_of_the_lines_were_too_long() {
     assert_eq!((stats.told_lines, stats.told_bytes), (stats.dropped_lines, stats.dropped_bytes));
 }
 
-/// Whoever asks for the closing's answer, and who is told of events, learns of what the file does not say.
+/// The result of the closing and the events report what the file does not.
 #[test]
 fn dropped_lines_are_told_when_closing_fails() {
     for is_asked in [true, false] {
@@ -254,7 +254,7 @@ fn a_notice_does_not_wait_for_the_next_line() {
     let scene =
         scene(|builder| builder.when_full(WhenFull::DropNewest).flush_every(Duration::from_millis(1)));
     scene.disk.set(Mood::Works);
-    // Long enough for the back thread to fall asleep.
+    // Long enough for the background thread to fall asleep.
     std::thread::sleep(Duration::from_millis(20));
     (&scene.log).write_all(&[b'x'; 100_000]).expect("dropped");
     while !std::fs::read_to_string(&scene.path).expect("text").contains("1 lines dropped") {

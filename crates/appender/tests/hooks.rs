@@ -1,5 +1,5 @@
-//! The caller's own code: hooks, disks and values that panic, and destructors that log. None of it ends the process, or has
-//! others wait for ever.
+//! The caller's own code: hooks, disks and values that panic, and destructors that log. None of it ends the process or makes
+//! other threads wait for ever.
 
 mod common;
 
@@ -24,7 +24,7 @@ struct LogsWhenDropped(LogWriter, &'static str);
 impl Drop for LogsWhenDropped {
     fn drop(&mut self) {
         writeln!(self.0, "{} {}", self.1, 7).expect("accepted");
-        // Longer than all buffers: the way on which it is asked whose thread this is.
+        // Longer than all buffers: on this path the log checks which thread this is.
         self.0.write_all(&[b'x'; 100_000]).expect("dropped");
     }
 }
@@ -39,7 +39,7 @@ fn a_destructor_of_a_thread_local_logs_whatever_was_destroyed_before() {
     let builder = LogWriter::builder(&path).buffers_bytes(16 << 10).buffer_bytes(4 << 10);
     let builder = builder.when_full(WhenFull::DropNewest);
     let (log, guard) = builder.open().expect("opened");
-    // Destructors run in the order in which values came to be, or the other way round.
+    // Destructors run in the order of creation, or in reverse order.
     for is_first in [true, false] {
         let mut log = log.clone();
         let thread = std::thread::spawn(move || {
@@ -113,7 +113,7 @@ fn an_event_hook_that_panics_is_counted() {
     assert!(log.stats().hook_panics >= 1);
 }
 
-/// A disk of the caller's that panics when it is told to.
+/// A disk of the caller that panics on demand.
 #[derive(Clone, Default)]
 struct PanickyDisk(Arc<AtomicBool>);
 
@@ -218,12 +218,12 @@ fn a_value_that_cannot_be_formatted_is_an_error_within_another_too() {
     assert_eq!(std::fs::read_to_string(&path).expect("text"), "outer\n");
 }
 
-/// A log whose janitor has something to tell as soon as it starts, and what the hook does then.
+/// A log whose janitor has an event as soon as it starts, for which the hook does this.
 fn with_janitor(
     path: &std::path::Path,
     hook: impl Fn() + Send + Sync + 'static,
 ) -> inkstone_appender::Builder {
-    // So much no disk has.
+    // More than any disk has.
     let rotation = Rotation::new().at_bytes(1 << 62).allocate_ahead();
     let builder = LogWriter::builder(path).buffers_bytes(8 << 10).buffer_bytes(4 << 10).rotate(rotation);
     builder.drain_timeout(Duration::from_millis(50)).on_event(move |_| {
@@ -242,14 +242,14 @@ fn taken<T>(from: &Mutex<Option<T>>) -> T {
     }
 }
 
-/// Asks for the end of the closing, which may never come.
+/// Waits for the end of the closing, which may never come.
 fn closes(guard: inkstone_appender::Guard) -> std::io::Result<()> {
     let (ended, has_ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || drop(ended.send(guard.close())));
     has_ended.recv_timeout(LONG).expect("the closing ends")
 }
 
-/// It would wait for room that nobody makes, and the closing for it.
+/// It would wait for room that nobody frees, and the closing would wait for it.
 #[test]
 fn a_hook_in_the_janitors_thread_that_logs_holds_no_closing_up() {
     let (_directory, path) = place();
@@ -268,7 +268,7 @@ fn a_hook_in_the_janitors_thread_that_logs_holds_no_closing_up() {
     assert_eq!((log.stats().dropped_lines, log.stats().waits), (1, 0), "as in the back thread");
 }
 
-/// Its own end it cannot wait for: in whichever thread of the log.
+/// No thread of the log can wait for its own end.
 #[test]
 fn a_hook_that_closes_the_log_gets_an_error_and_the_log_ends_by_itself() {
     for is_janitors in [true, false] {
@@ -302,7 +302,7 @@ fn a_hook_that_closes_the_log_gets_an_error_and_the_log_ends_by_itself() {
             while log.stats().write_errors == 0 {
                 std::thread::yield_now();
             }
-            // It may have been told before there was a guard.
+            // The event may have come before there was a guard.
             disk.set(Mood::Works);
             let _ = log.flush_within(LONG);
         }
@@ -321,7 +321,7 @@ fn a_hook_that_closes_the_log_gets_an_error_and_the_log_ends_by_itself() {
     }
 }
 
-/// Not a test by itself: what is started with a stderr that nobody reads.
+/// Not a test by itself: the process that is started with a stderr that nobody reads.
 #[test]
 fn victim() {
     let Some(path) = std::env::var_os(VICTIM) else { return };

@@ -16,7 +16,7 @@ use inkstone_appender::{LogWriter, Survive};
 const PATH: &str = "INKSTONE_TEST_VICTIM";
 const FIRST: &str = "INKSTONE_TEST_VICTIM_FIRST";
 
-/// Not a test by itself: what is started and killed.
+/// Not a test by itself: the process that is started and killed.
 #[test]
 fn victim() {
     let Some(path) = std::env::var_os(PATH) else { return };

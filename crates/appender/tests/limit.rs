@@ -1,4 +1,4 @@
-//! The greatest size of a file (`ulimit -f`): a write beyond it raises a signal that ends a process, and is no reason to end one here.
+//! The largest size of a file (`ulimit -f`): a write beyond it raises a signal that ends a process by default, but must not end it here.
 //!
 //! This program starts itself with such a limit.
 
@@ -30,7 +30,7 @@ fn small(path: &Path, memory: impl Into<PathBuf>) -> Builder {
     builder.flush_every(Duration::from_millis(1)).drain_timeout(Duration::from_millis(50))
 }
 
-/// Not a test by itself: what is started with a limit.
+/// Not a test by itself: the process that is started with a limit.
 #[test]
 fn victim() {
     let Some(word) = std::env::var_os(VICTIM) else { return };
@@ -40,7 +40,7 @@ fn victim() {
     let is_limit =
         |error: String| assert!(error.contains("os error 27") && error.contains("a.log"), "{error}");
     match word {
-        // Told on a stderr that is too large itself.
+        // Reported on a stderr that is too large itself.
         "back-thread" => {
             let (mut log, guard) = small(path, memory).open().expect("opened");
             log.write_all(&[b'x'; 4000]).expect("accepted");
@@ -65,7 +65,7 @@ fn victim() {
             let error = small(path, memory).survive(Survive::Kill).open().expect_err("the log is too large");
             is_limit(error.to_string());
         }
-        // The file has not room for one byte; the next one has.
+        // The file has no room for even one byte; the next one has.
         "rotation" | "bringing-back-rotated" => {
             let builder =
                 small(path, memory).survive(Survive::Kill).rotate(Rotation::new().at_bytes(1 << 30));

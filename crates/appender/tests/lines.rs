@@ -33,8 +33,8 @@ fn four_threads_lose_nothing_and_mix_nothing() {
     assert_eq!(stats.written_bytes, std::fs::metadata(&path).expect("there").len());
 }
 
-/// What was accepted up to the very end is in the file: the buffer that was being filled when the log was closed too.
-/// Fails if the back thread does not look once more after it saw that the log is closed.
+/// Everything accepted up to the end is in the file, including the buffer that was being filled when the log was closed.
+/// Fails if the background thread does not check once more after it saw that the log is closed.
 #[test]
 fn closing_at_full_speed_loses_no_accepted_line() {
     for round in 0..30 {
@@ -105,7 +105,7 @@ fn a_line_goes_to_the_file_by_itself_also_after_a_rest() {
     let builder = LogWriter::builder(&path).flush_every(Duration::from_millis(5));
     let (mut log, guard) = builder.open().expect("opened");
     for round in 1..=3 {
-        // Long enough for the back thread to fall asleep for good.
+        // Long enough for the background thread to fall asleep for good.
         std::thread::sleep(Duration::from_millis(40));
         log.write_all(b"line\n").expect("written");
         while std::fs::metadata(&path).expect("there").len() < 5 * round {

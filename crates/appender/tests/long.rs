@@ -1,4 +1,4 @@
-//! Lines that come in pieces, as they are too long for memory.
+//! Lines that come in pieces because they are too long for memory.
 
 mod common;
 
@@ -55,11 +55,11 @@ fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("listed").map(|entry| entry.expect("an entry").path());
     let mut paths: Vec<_> = entries.collect();
     paths.sort();
-    // One that is just being renamed is there the next time.
+    // A file that is just being renamed is found the next time.
     paths.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect()
 }
 
-/// What is due while a line goes on is done when it has ended: a reopening, a period that is over.
+/// What becomes due within a line is done when the line has ended: a reopening, the end of a period.
 #[test]
 fn no_file_ends_within_a_line_whatever_is_due_meanwhile() {
     const BUFFER: usize = 4 << 10;
@@ -146,7 +146,7 @@ fn a_policy_that_drops_drops_it_whole_and_it_is_told() {
     }
 }
 
-/// Whoever puts it may wait for its next piece for ever: what is there is the line, and is written.
+/// The next piece may never come: the pieces so far are the line, and are written.
 #[test]
 fn closing_ends_a_line_whose_next_piece_does_not_come() {
     let (_directory, path) = place();
@@ -171,7 +171,7 @@ fn closing_ends_a_line_whose_next_piece_does_not_come() {
     assert_eq!((log.stats().lines, log.stats().written_lines), (2, 2));
 }
 
-/// One that waits for room, when the log is closed on a disk that fails.
+/// A writer waits for room, and the log is closed on a disk that fails.
 #[test]
 fn nobody_waits_for_ever_for_a_disk_that_fails() {
     let (_directory, path) = place();

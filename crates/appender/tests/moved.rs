@@ -1,5 +1,5 @@
-//! A log's directory that is moved away, and another one in its place: rotating and removing stay where the log is, until
-//! somebody asks for it to be opened again by its name.
+//! A log's directory that is moved away, with another one in its place: rotating and removing stay where the log is, until it
+//! is reopened by its name.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn another_logs_files_in_its_old_place_are_not_touched() {
     let texts = std::fs::read_dir(&old).expect("listed").map(|entry| entry.expect("listed").path());
     let mut texts = texts.filter_map(|path| std::fs::read_to_string(path).ok());
     assert!(texts.any(|text| text.ends_with(&line(0, 999, LINE))), "the last line is nowhere");
-    // Asked to, it goes by its name.
+    // Reopened, it follows its name.
     log.reopen();
     let since = std::time::Instant::now();
     // The janitor is in this directory now, and removes what has the names of older files. Only the log itself stays.

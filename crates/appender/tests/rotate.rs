@@ -1,4 +1,4 @@
-//! Rotation, retention, compression, the link, opening again.
+//! Rotation, retention, compression, the link, reopening.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn only_the_newest_files_stay_and_others_are_not_touched() {
     assert_eq!(kept, (3000 - kept.len() as u64..3000).collect::<Vec<u64>>(), "the newest, without a hole");
 }
 
-/// Somebody's file has the last name that there is, or the one before it.
+/// A file of another program has the last possible name, or the one before it.
 #[test]
 fn a_file_behind_which_there_is_no_name_ends_nothing() {
     for number in [u32::MAX, u32::MAX - 1] {
@@ -253,8 +253,8 @@ fn rotated_files_are_compressed_by_zstd() {
     });
 }
 
-/// At full speed, with files that compress slower than they are written. Looked at whenever a file was rotated, by the thread
-/// that rotates.
+/// At full speed, with files that compress slower than they are written. The thread that rotates checks after each
+/// rotation.
 #[cfg(feature = "gzip")]
 #[test]
 fn there_are_never_more_files_than_asked_for_however_slow_compressing_is() {
@@ -317,7 +317,7 @@ fn a_rotation_that_cannot_be_done_is_told_once() {
     guard.close().expect("closed");
 }
 
-/// However often it is tried, and by whom.
+/// However often it is tried, by any thread.
 #[test]
 fn a_file_that_cannot_be_removed_is_told_once() {
     let (directory, path) = place();

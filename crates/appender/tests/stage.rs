@@ -1,4 +1,4 @@
-//! What a killed process left, and others who did something meanwhile: to the log, to the stage, beside it.
+//! What a killed process left, and what others did meanwhile: to the log, to the stage, beside it.
 //!
 //! A kill is a forked child that ends without closing its log. This program also starts itself, in mount namespaces.
 
@@ -23,7 +23,7 @@ fn builder(path: &Path) -> Builder {
     LogWriter::builder(path).survive(Survive::Kill).flush_every(Duration::from_millis(1))
 }
 
-/// A process that puts the text, is killed when the disk has done to it what it does, and never closes.
+/// A process that puts the text on a disk of this mood, is killed, and never closes.
 fn killed(path: &Path, mood: Mood, text: &str) {
     let code = in_forked_child(|| {
         let builder = builder(path).on_event(|_| {});
@@ -36,7 +36,7 @@ fn killed(path: &Path, mood: Mood, text: &str) {
     assert_eq!(code.expect("a child"), 1);
 }
 
-/// The next start: what it has to tell, and the whole log.
+/// The next start: its report, and the whole log.
 fn next_start(path: &Path) -> (Option<Recovery>, String) {
     let (_log, guard) = builder(path).open().expect("opened");
     let recovery = guard.recovery().cloned();
@@ -83,7 +83,7 @@ fn a_line_that_others_cut_is_whole_behind_them() {
     }
 }
 
-/// What is there is not appended again, whoever wrote what behind it.
+/// Bytes that are there are not appended again, whatever follows them.
 #[test]
 fn a_buffer_that_is_there_whole_is_not_there_twice() {
     let Some(_turn) = turn("a whole buffer") else { return };
@@ -95,7 +95,7 @@ fn a_buffer_that_is_there_whole_is_not_there_twice() {
     assert_eq!((text, recovery), (format!("{LINES}somebody's\n"), None));
 }
 
-/// Killed before anything of it was written: it has no place yet. What its own process has put in several calls is one line.
+/// Killed before anything of it was written: it has no place yet. What one process has put in several calls is one line.
 #[test]
 fn a_line_that_was_not_begun_does_not_go_behind_the_half_of_another() {
     let Some(_turn) = turn("a line that was not begun") else { return };
@@ -146,7 +146,7 @@ fn another_file_with_the_logs_number_is_not_taken_for_it() {
     assert_eq!(text, LINES);
 }
 
-/// Somebody has moved the log away and compressed it: nobody can tell any more what of the last buffer it has.
+/// The log was moved away and compressed: it is unknown how much of the last buffer it has.
 #[test]
 fn lines_that_were_going_to_a_file_that_is_not_there_are_doubtful() {
     let Some(_turn) = turn("a file that is not there") else { return };
@@ -168,7 +168,7 @@ fn lines_that_were_going_to_a_file_that_is_not_there_are_doubtful() {
     assert!(recovery.and_then(|recovery| recovery.doubt).is_some());
 }
 
-/// The directory is moved away, or removed, and another one is in its place: lines that go there are kept for there.
+/// The directory is moved away or removed, and another one is in its place: new lines are kept for the new one.
 #[test]
 fn a_directory_that_is_replaced_takes_the_stage_with_it() {
     let Some(_turn) = turn("a replaced directory") else { return };
@@ -215,7 +215,7 @@ fn a_directory_that_is_replaced_takes_the_stage_with_it() {
     }
 }
 
-/// With `PowerLoss` what is brought back is durable, or it is told.
+/// With `PowerLoss` recovered lines are durable, or an event reports it.
 #[test]
 fn lines_that_are_brought_back_are_synced() {
     let Some(_turn) = turn("lines brought back") else { return };
@@ -235,12 +235,12 @@ fn lines_that_are_brought_back_are_synced() {
     assert!(guard.flush(LONG).is_err() && guard.close().is_err());
 }
 
-/// systemd's `RemoveIPC`, a cleaner of `/dev/shm`: the stage is made anew with all that waits in it, and keeps others out again.
+/// systemd's `RemoveIPC`, or a cleaner of `/dev/shm`: the stage is created again with all waiting lines, and locks others out again.
 #[test]
 fn a_stage_that_is_removed_while_running_is_made_anew() {
     let Some(_turn) = turn("a removed stage") else { return };
     let (_directory, path) = place();
-    // A part of it waits in the disk's hands, a part behind that, a part is put afterwards.
+    // A part is being written, a part waits after it, a part is put afterwards.
     let code = in_forked_child(|| {
         let told = Arc::new(Mutex::new(Vec::new()));
         let theirs = Arc::clone(&told);
@@ -309,7 +309,7 @@ fn lines_of_a_log_that_is_gone_go_into_no_other() {
     let before = numbers();
     killed(&path, Mood::Fails(EIO), LINES);
     drop(mount);
-    // Whoever else mounts something may have got the number, and gives it back.
+    // Another mount may have got the number, and frees it again.
     let again = (0..100).find_map(|_| {
         let again =
             Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", "size=1048576").expect("mounted");
@@ -391,7 +391,7 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     drop(mount);
 }
 
-/// Not a test by itself: what is started in a namespace, and killed or told to end by its input.
+/// Not a test by itself: the process that is started in a namespace, and killed, or ended by its input.
 #[test]
 fn victim() {
     let Some(word) = std::env::var_os(VICTIM) else { return };

@@ -1,4 +1,4 @@
-//! The order of an opening: the file is looked at, room is made, lines are brought back, what is due is begun. And what it leaves.
+//! The order of an opening: it checks the file, makes room, recovers lines, and begins what is due. And what it leaves.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn kept(path: &Path) -> Builder {
     builder(path).0.survive(Survive::Kill)
 }
 
-/// A process that puts the lines, and is killed when the disk has not taken them.
+/// A process that puts the lines, and is killed before the disk has accepted them.
 fn killed(builder: Builder) {
     let code = in_forked_child(|| {
         let (mut log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
@@ -62,7 +62,7 @@ fn make_old(path: &Path) {
     file.set_modified(SystemTime::now() - 3 * DAY).expect("dated");
 }
 
-/// Takes nothing while this file is there, and so many times after that.
+/// Accepts nothing while this file is there, and for a number of calls after that.
 #[derive(Clone)]
 struct FullDisk {
     because_of: PathBuf,
@@ -114,7 +114,7 @@ impl LogFile for FullFile {
     }
 }
 
-/// A file that is above the limit by now keeps no start from its lines; nor does room that takes its time.
+/// Neither a file that is above the limit by now nor room that comes late keeps a start from its lines.
 #[test]
 fn a_start_on_a_full_disk_makes_room_and_tries_again() {
     let Some(_turn) = turn("a start on a full disk") else { return };
@@ -136,7 +136,7 @@ fn a_start_on_a_full_disk_makes_room_and_tries_again() {
     }
 }
 
-/// Takes no file, or nothing into any.
+/// Refuses to create files, or to write into them.
 #[derive(Debug, Clone, Copy)]
 struct Refusing(i32);
 
@@ -149,7 +149,7 @@ impl Disk for Refusing {
     }
 }
 
-/// It is no start that wants room.
+/// Such a start does not need room.
 #[test]
 fn a_start_that_is_refused_removes_no_rotated_file() {
     let Some(_turn) = turn("a refused start") else { return };
@@ -176,7 +176,7 @@ fn a_start_that_is_refused_removes_no_rotated_file() {
     }
 }
 
-/// A link that cannot be made is reported, and the start goes on.
+/// A link that cannot be created is reported, and the start continues.
 #[test]
 fn a_link_that_cannot_be_made_refuses_no_start() {
     let Some(_turn) = turn("a link that cannot be made") else { return };
@@ -199,7 +199,7 @@ fn a_file_that_a_waiting_start_makes_is_like_the_one_before() {
     let (directory, path) = place();
     fs::write(&path, "").expect("written");
     fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("mode");
-    // In several buffers: the first of them waits, the others come to the file when it was moved.
+    // In several buffers: the first of them waits, the others are written after the file was moved.
     let code = in_forked_child(|| {
         let builder = kept(&path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
         let (log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
@@ -234,7 +234,7 @@ fn a_file_that_a_waiting_start_makes_is_like_the_one_before() {
     assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o640);
 }
 
-/// Nothing is lost where no room comes.
+/// Nothing is lost if no room comes.
 #[test]
 fn a_start_on_a_disk_that_stays_full_is_refused_and_its_lines_stay() {
     let Some(_turn) = turn("a start on a disk that stays full") else { return };
@@ -250,14 +250,14 @@ fn a_start_on_a_disk_that_stays_full_is_refused_and_its_lines_stay() {
     assert_eq!(read(&path), LINES);
 }
 
-/// A running log reports the failed rotation and goes on in the same file; so does a start.
+/// A running log reports the failed rotation and continues in the same file; so does a start.
 #[test]
 fn a_rotation_that_cannot_be_done_at_the_start_is_told_and_lines_go_on() {
     for rotation in [Rotation::new().at_start(), Rotation::new().every(DAY)] {
         let (directory, path) = place();
         fs::write(&path, "before\n").expect("written");
         make_old(&path);
-        // Behind the last two names that there are is none.
+        // There is no name after the last two.
         let last = [u32::MAX, u32::MAX - 1].map(|number| format!("a.log.99991231T235959Z.{number}"));
         for name in &last {
             fs::write(directory.path().join(name), "").expect("written");
@@ -308,7 +308,7 @@ fn a_file_that_is_missing_at_the_start_is_made_like_the_newest_rotated_one() {
     }
 }
 
-/// Whoever may put files there would have the log given to him, or to everybody.
+/// A user who may create files there would get access to the log, or give it to everybody.
 #[test]
 fn a_file_that_is_missing_is_like_no_rotated_one_that_others_could_have_put_there() {
     for mode in [0o777, 0o1777, 0o775] {
@@ -345,7 +345,7 @@ fn lines_that_are_brought_back_keep_no_file_from_the_rotation_that_is_due() {
     assert_eq!(read(&directory.path().join(&names[1])), format!("old\n{LINES}"));
 }
 
-/// A stage holds its memory for as long as it is there.
+/// A stage keeps its memory as long as it exists.
 #[test]
 fn an_opening_that_fails_leaves_a_stage_only_where_lines_are_in_it() {
     let Some(_turn) = turn("stages of openings that fail") else { return };
@@ -408,7 +408,7 @@ fn a_child_opens_the_log_that_its_parent_has_closed() {
     assert_eq!(read(&path), "the parent's\nthe child's\n");
 }
 
-/// What an earlier process had reserved, and this one does not want.
+/// An earlier process reserved it, and this one does not need it.
 #[test]
 fn a_file_made_ahead_goes_with_a_start_that_makes_none() {
     for is_rotated in [false, true] {
@@ -423,7 +423,7 @@ fn a_file_made_ahead_goes_with_a_start_that_makes_none() {
         guard.close().expect("closed");
         let names = names(directory.path());
         assert_eq!(names.len(), 1 + usize::from(is_rotated), "{names:?}");
-        // Somebody's of that name is left alone.
+        // A foreign file of that name is left alone.
         fs::write(directory.path().join(".a.log.inkstone-next"), "somebody's\n").expect("written");
         let (_log, guard) = builder(&path).0.open().expect("opened");
         guard.close().expect("closed");
@@ -459,7 +459,7 @@ fn the_first_line_stands_behind_the_half_of_another_on_a_line_of_its_own() {
     log.write_all(b", whole\n").expect("accepted");
     guard.flush(LONG).expect("flushed");
     assert_eq!(read(&path), "half a line\nfirst\nsecond, whole\n");
-    // Another file that ends so.
+    // Another file with such an end.
     let moved = directory.path().join("moved");
     fs::rename(&path, &moved).expect("moved");
     fs::write(&path, "another's half").expect("written");
@@ -471,7 +471,7 @@ fn the_first_line_stands_behind_the_half_of_another_on_a_line_of_its_own() {
     });
     assert!(read(&path).starts_with("another's half\nlast\n"), "{}", read(&path));
     guard.close().expect("closed");
-    // A disk that takes half of what it is given, and then nothing.
+    // A disk that writes half of the bytes, and then nothing.
     let (_directory, path) = place();
     fs::write(&path, "half a line").expect("written");
     let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));

@@ -53,7 +53,7 @@ fn no_allocation() {
     }
 }
 
-/// What is traced: between two files that are looked for and are not there, it writes lines.
+/// The traced process: it writes lines between two marks, which are lookups of missing files.
 #[test]
 fn traced() {
     let Some(path) = std::env::var_os(VICTIM) else { return };
@@ -96,7 +96,7 @@ fn no_system_call_but_one_wake_up_for_each_buffer() {
     let (yields, others): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|call| call.contains("sched_yield("));
     assert!(others.is_empty(), "{others:?}");
-    // One to wake the back thread for each buffer, and a few because it held the lock just then: it lets the other run, up to
+    // One to wake the background thread for each buffer, and a few because that held the lock just then: a thread yields up to
     // 32 times, and then sleeps.
     let (futexes, yields) = (futexes.len() as u64, yields.len() as u64);
     assert!(futexes <= 4 * (buffers + 1), "{futexes} futex calls for {buffers} buffers, {LINES} lines");
@@ -110,7 +110,7 @@ fn calls_between(trace: &Path) -> Vec<String> {
     let thread = begin.split(' ').next().expect("a thread");
     let mut own = text.lines().filter(|line| line.split(' ').next() == Some(thread));
     own.by_ref().find(|line| line.contains(BEGIN)).expect("the first mark");
-    // The second half of a call that another thread's came in between is no call of its own.
+    // The second half of an interrupted call is not a call of its own.
     own.take_while(|line| !line.contains(END))
         .filter(|line| !line.contains("<... "))
         .map(str::to_owned)

@@ -1,4 +1,4 @@
-//! What the log's path may lead to, whose the files are, and who moves them meanwhile.
+//! What the log's path may lead to, who owns the files, and files that are moved meanwhile.
 
 mod common;
 
@@ -57,7 +57,7 @@ fn what_is_no_plain_file_is_refused_and_nobody_waits_for_a_pipe() {
     assert!(refused(&own).contains("symbolic links"), "{}", refused(&own));
 }
 
-/// While the log is open: a pipe is tried again until a file is there, a link is followed and it is told that it is not rotated.
+/// While the log is open: a pipe is retried until a file is there; a link is followed, and an event says that it is not rotated.
 #[test]
 fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
     let (directory, path) = place();
@@ -94,7 +94,7 @@ fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
     guard.close().expect("closed");
     assert_eq!(told("symbolic link"), 1, "told, and once");
     let mut text = std::fs::read_to_string(&moved).expect("text");
-    // What was put before the pipe was there may have gone to either.
+    // Lines put before the pipe was there may have gone to either.
     for name in names(directory.path()).iter().filter(|name| name.starts_with("a.log.")) {
         text += &std::fs::read_to_string(directory.path().join(name)).expect("text");
     }
@@ -104,7 +104,7 @@ fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
     assert_eq!(lines[&0], (0..1100).collect::<Vec<u64>>());
 }
 
-/// Whoever may write to the log's directory would have root write anywhere.
+/// A user who may write to the log's directory could make root write anywhere.
 #[test]
 fn a_link_of_another_user_is_not_followed() {
     if !is_root() {
@@ -173,7 +173,7 @@ fn rotation_keeps_owner_and_mode() {
         guard.flush(LONG).expect("flushed");
         #[cfg(feature = "gzip")]
         wait_until("a compressed file", || names(directory.path()).iter().any(|name| name.ends_with(".gz")));
-        // And when somebody else moves it away.
+        // And when another user moves it away.
         std::fs::rename(&path, directory.path().join("moved")).expect("moved");
         log.reopen();
         wait_until("the file", || path.exists());
@@ -186,7 +186,7 @@ fn rotation_keeps_owner_and_mode() {
     }
 }
 
-/// Whoever may write to the log's directory puts something where the next file is made: what it leads to is not given away.
+/// A user who may write to the log's directory puts something where the next file is created: its target does not change owner.
 #[test]
 fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
     for what in ["a symbolic link", "a hard link", "a file with something in it"] {
@@ -211,7 +211,7 @@ fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
             _ => std::fs::rename(&secret, &next).expect("moved"),
         }
         let held = std::fs::File::open(&next).expect("the secret");
-        // The bits that make a program run as another are for no log.
+        // No log gets the setuid and setgid bits.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6640)).expect("mode");
         std::fs::rename(&path, directory.path().join("moved")).expect("moved");
         log.reopen();
@@ -250,17 +250,17 @@ fn logrotate_by_hand_loses_no_line() {
     let mut text = String::new();
     for round in 0..10 {
         put(&log, round * 200..round * 200 + 100);
-        // `create`: moved, a new one made, and a HUP.
+        // `create`: moved away, a new one created, and a HUP.
         let old = directory.path().join("a.log.1");
         std::fs::rename(&path, &old).expect("moved");
         std::fs::File::create(&path).expect("made");
         log.reopen();
-        // It is opened again between two buffers; what was put before may be in either.
+        // It is reopened between two buffers; lines put before may be in either.
         put(&log, round * 200 + 100..round * 200 + 200);
         wait_until("lines in the new file", || std::fs::metadata(&path).is_ok_and(|facts| facts.len() > 0));
         guard.flush(LONG).expect("flushed");
         text += &std::fs::read_to_string(&old).expect("text");
-        // `copytruncate`, while nothing is written: what is written between the copy and the cut is lost to anybody.
+        // `copytruncate`, while nothing is written: bytes written between the copy and the truncation are always lost.
         let copy = directory.path().join("a.log.2");
         std::fs::copy(&path, &copy).expect("copied");
         std::fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");

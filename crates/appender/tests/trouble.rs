@@ -1,4 +1,4 @@
-//! Disks that fail: it is told, lines are kept within the policy, writing goes on by itself. And forks.
+//! Disks that fail: events report it, lines are kept within the policy, writing continues by itself. And forks.
 
 mod common;
 
@@ -89,7 +89,7 @@ fn a_file_that_vanishes_in_the_middle_of_a_buffer_is_written_again_whole() {
     std::fs::remove_file(&path).expect("removed");
     disk.set(Mood::Works);
     guard.close().expect("closed");
-    // What the first buffer held is there from its start; the beginning of a buffer before it went with the file.
+    // The lines of the first buffer are there from its start; the beginning of an earlier buffer was lost with the file.
     let (lines, _) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
     assert_eq!(lines[&0].last(), Some(&99));
     assert_eq!(lines[&0].len(), lines[&0].last().map_or(0, |last| (last - lines[&0][0] + 1) as usize));
@@ -110,7 +110,7 @@ fn closing_on_a_disk_that_fails_says_how_many_lines_it_could_not_write() {
     assert_eq!((stats.lines, stats.written_lines, stats.unwritten_lines), (7, 0, 7));
 }
 
-/// Neither one that waits while the closing gives up, nor one after it.
+/// Neither one that waits when the closing gives up, nor a later one.
 #[test]
 fn no_flush_says_that_lines_are_written_that_the_closing_gave_up() {
     // What was given up stays in the stage.
@@ -192,7 +192,7 @@ fn a_power_loss_log_is_synced_and_a_failed_sync_is_told() {
     assert!(guard.close().is_err(), "not everything is durable");
 }
 
-/// The half of a line stays where it is; behind what somebody else wrote meanwhile it is there whole.
+/// The half of a line stays where it is; the whole line follows what others wrote meanwhile.
 #[test]
 fn a_line_that_others_cut_while_the_disk_was_full_is_whole_behind_them() {
     for theirs in ["\nsomebody's\n", "\nsomebody's"] {
@@ -213,7 +213,7 @@ fn a_line_that_others_cut_while_the_disk_was_full_is_whole_behind_them() {
     }
 }
 
-/// Also where somebody appends to the file while the log is open.
+/// Also if others append to the file while the log is open.
 #[test]
 fn no_line_goes_behind_the_half_of_somebodys() {
     let (_directory, path) = place();
@@ -237,7 +237,7 @@ fn no_line_goes_behind_the_half_of_somebodys_in_a_file_that_was_moved_away() {
         (None, "a.log.1", "one\nhalf\ntwo\nwhole\nthree\n"),
         (Some(""), "a.log.1", "one\nhalf\ntwo\nwhole\nthree\n"),
         (Some("a longer text of another file\n"), "a.log.1", "one\nhalf\ntwo\nwhole\nthree\n"),
-        // There it is not looked for.
+        // It is not checked there.
         (None, "old", "one\nhalf\ntwo\nwhole\n\nthree\n"),
     ] {
         let (_directory, path) = place();
@@ -260,7 +260,7 @@ fn no_line_goes_behind_the_half_of_somebodys_in_a_file_that_was_moved_away() {
     }
 }
 
-/// The kernel tells a failed sync once, and the next one is about other lines.
+/// The kernel reports a failed sync once, and the next sync is about other lines.
 #[test]
 fn after_a_failed_sync_no_flush_and_no_close_says_that_its_lines_are_durable() {
     let (_directory, path) = place();
@@ -365,7 +365,7 @@ fn a_rotation_that_fails_is_told_and_lines_go_on() {
     let (mut log, guard) = builder.open().expect("opened");
     log.write_all(b"first\n").expect("accepted");
     guard.flush(LONG).expect("flushed");
-    // Its name is another file's: whoever did that, the log is not to rename it.
+    // Its name belongs to another file, which the log must not rename.
     let folder = directory.path().join("logs");
     std::fs::rename(&path, folder.join("moved")).expect("moved");
     std::fs::write(&path, "somebody's\n").expect("written");

@@ -43,7 +43,7 @@ fn json_holds_each_row_with_its_floor_and_nothing_is_left() {
         assert!(row["floor"]["ratio"]["low"].as_f64() > Some(0.0), "{row}");
         assert!(row["cpu_ns"].as_u64() > Some(0));
         let commits: u64 = rounds.iter().filter_map(|round| round["commits"].as_u64()).sum();
-        // Who waits is timed, each commit; who does not has no latency.
+        // Each commit with a wait is timed; commits without a wait have no latency.
         let timed = if row["threads"] == 0 { 0 } else { commits };
         assert_eq!(row["latency"]["count"].as_u64(), Some(timed), "{row}");
         assert_eq!(row["log"]["records"].as_u64(), Some(commits), "the log counts the same");
@@ -89,7 +89,7 @@ fn ctrl_c_ends_it_in_order() {
     let directory = directory();
     let mut command = bench(directory.path(), &["--seconds", "60", "--bill-commits", "0", "--threads", "1"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the command runs");
-    // Once its working directory is there it is on its way.
+    // It has begun when its working directory is there.
     while entries(directory.path()).is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -1,4 +1,4 @@
-//! The long scripts of `.ci`: a signal ends all of one, and nothing of it is left.
+//! The long scripts of `.ci`: a signal ends the whole script, and nothing of it is left.
 //!
 //! *Owns*: how they end. *May not touch*: what they measure: `cargo` and `inkstone` are stand-ins here.
 
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use support::{directory, signal, until};
 
-/// Goes on until a signal comes, and ends as the real one does: with 130.
+/// Runs until a signal comes, and ends as the real one does: with 130.
 const HANGS: &str = "#!/usr/bin/env bash
 trap 'exit 130' INT TERM
 echo $$ >>started
@@ -79,7 +79,7 @@ fn a_signal_ends_a_script_and_what_it_runs() {
             } else {
                 signal(&child, name);
             }
-            // The old notebook went on with the next step.
+            // The old notebook continued with the next step.
             until(|| begun(at).len() > 1 || child.try_wait().expect("a state").is_some());
             let steps = begun(at);
             let left: Vec<&String> = steps.iter().filter(|id| !is_gone(id)).collect();

@@ -28,10 +28,10 @@ fn claims_are_run_and_answered_with_figures_or_reasons() {
             other => panic!("{other}"),
         }
     }
-    // Faults are counted without rights, on any file system.
+    // Faults are counted without root, on any file system.
     let faults = claims.iter().find(|claim| claim["id"] == "mmap-fault").expect("the claim");
     assert_ne!(faults["verdict"], "not-run", "{faults}");
-    // What was run stands beside it, as in any result, and nothing else is left.
+    // The measurements are in the result too, and nothing else is left.
     assert!(result["runs"][0]["cells"].as_array().is_some_and(|cells| !cells.is_empty()));
     let left: Vec<_> =
         std::fs::read_dir(at).expect("the directory").flatten().map(|e| e.file_name()).collect();

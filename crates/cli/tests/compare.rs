@@ -40,7 +40,7 @@ fn a_result_is_the_same_as_itself_and_one_slow_cell_is_named() {
     assert_eq!(slower, ["reuse fdatasync"]);
     let back = run(at, &["lab", "compare", "slow.json", "first.json"]);
     assert_eq!(back.status.code(), Some(0), "{}", text(&back.stdout));
-    // One round is too little to tell anything, as it was measured.
+    // One measured round is too little for a verdict.
     assert_eq!(run(at, &["lab", "compare", "result.json", "result.json"]).status.code(), Some(4));
 }
 

@@ -1,4 +1,4 @@
-//! Copies that fail or are killed, with the real program: what they leave is no log, and the next one begins anew.
+//! Copies that fail or are killed, with the real program: what they leave does not count as a log, and the next copy starts over.
 
 mod support;
 
@@ -17,18 +17,18 @@ fn lines(numbers: impl Iterator<Item = u64>) -> String {
     numbers.map(|number| line(number) + "\n").collect()
 }
 
-/// A log of 19 MB, so that there is time to stop who copies it.
+/// A log of 19 MB, so that there is time to stop a copy.
 fn log_in(at: &Path) {
     let arguments = ["append", "log", "-q", "--segment-size", "1MiB"];
     good(at, &arguments, lines(1..=RECORDS).as_bytes());
 }
 
-/// How many segments' files there are; what is no directory yet has none.
+/// How many segment files there are; 0 if the directory does not exist yet.
 fn count(log: &Path) -> usize {
     if log.exists() { segments(log).len() } else { 0 }
 }
 
-/// Nothing takes it for a log, and everything says why.
+/// No command accepts it as a log, and each says why.
 fn is_no_log(at: &Path, name: &str) {
     let mark = format!("{name}/inkstone.incomplete");
     assert!(at.join(mark).exists(), "{:?}", std::fs::read_dir(at.join(name)));
@@ -94,7 +94,7 @@ fn the_first_signal_ends_a_copy_and_nothing_of_it_is_left() {
     let at = directory.path();
     log_in(at);
     for (name, sent) in [("copy", "-INT"), ("salvage", "-INT"), ("copy", "-TERM"), ("salvage", "-TERM")] {
-        // One that had appended everything when it was caught goes on to its end.
+        // A copy that had appended everything when it was caught runs to its end.
         let is_stopped = (0..100).any(|_| {
             let child = caught(at, name, "new", 1);
             signal(&child, sent);
@@ -123,7 +123,7 @@ fn a_copy_that_finds_no_room_leaves_nothing() {
     let at = directory.path();
     log_in(at);
     for name in ["copy", "salvage"] {
-        // Files may have 4 MiB, and a segment would be larger.
+        // Files may have 4 MiB, but a segment would be larger.
         let command = "trap '' XFSZ; ulimit -f 4096; exec \"$@\"";
         let output = std::process::Command::new("bash")
             .current_dir(at)
@@ -160,7 +160,7 @@ fn a_directory_with_other_things_in_it_takes_a_copy_and_keeps_them() {
     let directory = directory();
     let at = directory.path();
     good(at, &["append", "log", "-q"], b"a\nb\n");
-    // As the root of a disk that was mounted for it.
+    // Like the root of a disk that was mounted for it.
     std::fs::create_dir_all(at.join("disk/lost+found")).expect("a directory");
     std::fs::write(at.join("disk/notes"), "mine").expect("a file");
     good(at, &["copy", "log", "disk"], b"");
@@ -178,7 +178,7 @@ fn the_map_of_a_salvaged_log_is_there_before_the_log_is() {
     let at = directory.path();
     log_in(at);
     damage(&segments(&at.join("log"))[1], b"record 005000");
-    // Where the map cannot be written there is no log either.
+    // If the map cannot be written, there is no log either.
     std::fs::create_dir_all(at.join("new/salvage.json")).expect("a directory in its place");
     let output = run(at, &["salvage", "log", "new"]);
     let said = text(&output.stderr);
@@ -208,7 +208,7 @@ fn a_file_that_has_a_name_of_the_copy_is_refused_and_stays() {
     let directory = directory();
     let at = directory.path();
     log_in(at);
-    // What fails later would remove it, or write over it.
+    // A later failure would remove it, or write over it.
     for name in ["salvage.json", "inkstone.room", "00000000000000000003.new"] {
         std::fs::create_dir_all(at.join("new")).expect("a directory");
         std::fs::write(at.join("new").join(name), "mine").expect("a file");
@@ -229,6 +229,6 @@ fn a_file_that_has_a_name_of_the_copy_is_refused_and_stays() {
         }
         std::fs::remove_dir_all(at.join("new")).expect("removed");
     }
-    // With nothing in the way, both go on.
+    // With nothing in the way, both succeed.
     good(at, &["salvage", "log", "new"], b"");
 }

@@ -1,4 +1,4 @@
-//! What a command answers with hardly any descriptors, and with an output that never says that it takes bytes.
+//! How a command ends with hardly any descriptors, and with an output that is never ready for poll.
 //!
 //! *Owns*: such surroundings. *May not touch*: what is in a log.
 
@@ -28,7 +28,7 @@ fn verify_calls_no_log_damaged_for_want_of_descriptors() {
     assert_eq!(answers.last(), Some(&Some(0)), "{answers:?}");
 }
 
-/// The kernel's log takes every write, and poll never says so.
+/// The kernel's log accepts every write, but poll never reports it as ready.
 #[test]
 fn a_device_that_is_no_terminal_is_written_to_without_waiting() {
     let Ok(kernel_log) = File::options().write(true).open("/dev/kmsg") else {

@@ -1,4 +1,4 @@
-//! Every cell of docs/exit-codes.md, with the real program: the page cannot say what is not so.
+//! Every cell of docs/exit-codes.md, with the real program, so the page cannot be wrong.
 
 mod support;
 #[path = "support/exit_codes.rs"]
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use support::{damage, directory, good, inkstone, json, run, segments, side_by_side, signal, text, until};
 use tables::{Out, PAGE, Table, code, compare};
 
-/// A page that has lost most of its table says nothing.
+/// Compares a table, and fails if hardly any cells were run.
 fn compare_all(heading: &str, found: &Table) {
     assert!(found.len() > 40, "{} cells", found.len());
     compare(heading, found, &[]);
@@ -39,7 +39,7 @@ fn states(at: &Path) {
     let info = json(&good(at, &["info", "torn", "--json"], b""));
     let end = info["end"]["byte"].as_u64().expect("a byte") as usize;
     let mut bytes = std::fs::read(&head).expect("the last segment");
-    // A group's beginning with nothing behind it: its frame's header is there and its payload is not.
+    // The beginning of a group: its frame's header is there, but its payload is not.
     let group = bytes[..end].windows(13).rposition(|window| window == b"record 002000").expect("a record");
     let torn = bytes[group - 24..group].to_vec();
     bytes[end + 48..end + 48 + torn.len()].copy_from_slice(&torn);
@@ -60,7 +60,7 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Runs it, and what it says must fit what became of its output.
+/// Runs it; its messages must fit the fate of its output.
 fn output(at: &Path, arguments: &[&str], out: Out) -> Output {
     let mut command = inkstone();
     command.current_dir(at).args(arguments).stdin(Stdio::piped()).stdout(out.stdout()).stderr(Stdio::piped());
@@ -151,14 +151,14 @@ fn every_cell_of_the_commands_on_a_log() {
 /// The code of one cell, whose log is in `place`.
 fn on_a_log(place: &Path, (command, column): (&str, &str), arguments: &[&str], out: Out) -> String {
     let output = output(place, arguments, out);
-    // The change is made, whoever reads of it.
+    // The change is made, although the output failed.
     if output.status.code() == Some(2) && column == "output full" && command == "append" {
         let last = json(&good(place, &["info", "LOG", "--json"], b""))["last"].as_u64();
         assert_eq!(last, Some(2002));
     }
     let new = place.join("NEW");
     assert!(!new.join("inkstone.incomplete").exists(), "{command}, {column}");
-    // The whole, or nothing.
+    // The whole copy, or nothing.
     if new.exists() {
         let is_made = run(place, &["verify", "NEW"]).status.code() == Some(0);
         assert_eq!(is_made, output.status.code() != Some(1), "{command}, {column}");
@@ -173,8 +173,8 @@ fn works(process: u32) -> bool {
     paths.any(|path: PathBuf| path.to_string_lossy().contains("/LOG/") || path.starts_with("/LOG/"))
 }
 
-/// The code with which it ends when SIGTERM comes while it works: SIGINT, which does the same, is ignored in what a shell starts
-/// with `&`, and so in everything that a test starts there. One that had done its work by then is asked again; on a busy machine
+/// The code with which it ends when SIGTERM comes while it works. (SIGINT does the same, but is ignored in processes that a shell
+/// starts with `&`, and so in everything that a test starts there.) If it had finished by then, it is run again; on a busy machine
 /// that may be often.
 fn with_signal(at: &Path, arguments: &[&str]) -> String {
     let mut last = String::new();
@@ -189,7 +189,7 @@ fn with_signal(at: &Path, arguments: &[&str]) -> String {
             is_over = is_over || has_ended(child.id());
             is_over || works(child.id())
         });
-        // A process that nobody has waited for can be sent signals, also when it has ended.
+        // A process that was not reaped can get signals, even when it has ended.
         signal(&child, "-STOP");
         let is_caught = !has_ended(child.id());
         signal(&child, "-TERM");
@@ -283,7 +283,7 @@ fn every_cell_of_the_commands_without_a_log() {
     compare_all("Commands without a log", &found);
 }
 
-/// As it is, but for so long that it is interrupted for sure.
+/// The command, with a run long enough to be interrupted for sure.
 fn interrupted(at: &Path, arguments: &[&str]) -> String {
     let mut arguments = arguments.to_vec();
     for (name, value) in [("--seconds", "600"), ("--rounds", "1000"), ("--seeds", "100000000")] {

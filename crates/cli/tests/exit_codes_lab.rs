@@ -20,9 +20,9 @@ struct Row {
     done: &'static str,
     missing: &'static str,
     unreadable: &'static str,
-    /// As `done`, but for so long that a signal finds it at work.
+    /// As `done`, but long enough that a signal finds it at work.
     long: &'static str,
-    /// It needs root, and what the kernel's labs need.
+    /// It needs root, and whatever the kernel labs need.
     needs_root: bool,
 }
 
@@ -161,7 +161,7 @@ const POWERLOSS: &[Row] = &[
     row("powerloss mistakes", "powerloss mistakes renamed-first", "", "powerloss mistakes"),
 ];
 
-/// Says what it has appended, and goes on behind what is there.
+/// Prints what it has appended, and continues after what is there.
 const WRITER: &str = "n=$(cat {dir}/f 2>/dev/null | wc -l); while :; do n=$((n+1)); echo $n >>{dir}/f; sync {dir}/f; echo $n; done";
 const READER: &str = "cat {dir}/f 2>/dev/null; exit 0";
 
@@ -187,7 +187,7 @@ fn ended(at: &Path, arguments: &[&str], out: Out) -> String {
     code(&child.wait_with_output().expect("an end"))
 }
 
-/// With one SIGTERM as soon as it listens.
+/// The exit code with one SIGTERM as soon as its handler is set.
 fn signalled(at: &Path, arguments: &[&str]) -> String {
     let child = start(at, arguments, Out::Kept);
     until(|| catches_the_end(child.id()));
@@ -242,7 +242,7 @@ fn cells(made: &Path, rows: &[&Row]) -> Table {
     names.zip(codes).collect()
 }
 
-/// Runs those rows that can be run here, says loudly which cannot, and compares.
+/// Runs the rows that can be run here, prints loudly which cannot, and compares.
 fn every_cell(test: &str, heading: &str, rows: &[Row]) {
     let directory = directory();
     let at = directory.path();
@@ -250,7 +250,7 @@ fn every_cell(test: &str, heading: &str, rows: &[Row]) {
         "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet --json first.json";
     assert!(run(at, &words(measured)).status.success());
     let mut result = json(&std::fs::read(at.join("first.json")).expect("a result"));
-    // Nothing is to depend on what else this machine does meanwhile.
+    // The result must not depend on other work of this machine.
     forget_warnings(&mut result);
     std::fs::write(at.join("first.json"), support::with_times(result, Some("new fdatasync")))
         .expect("written");
@@ -268,7 +268,7 @@ fn every_cell(test: &str, heading: &str, rows: &[Row]) {
     compare(heading, &cells(at, &rows), &left_out);
 }
 
-/// A busy machine is warned of, and then less is said of a result.
+/// Removes warnings: on a busy machine they would suppress advice.
 fn forget_warnings(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Object(fields) => {
@@ -351,7 +351,7 @@ fn every_command_of_the_help_has_a_row() {
         let help = text(&good(directory.path(), &arguments, b""));
         let below = listed(&help);
         open.extend(below.iter().map(|name| [&path[..], std::slice::from_ref(name)].concat()));
-        // What can only be run with one of those behind it does nothing by itself.
+        // A command that needs a subcommand does nothing by itself.
         let usage: Vec<&str> = help.lines().skip_while(|line| !line.starts_with("Usage:")).collect();
         let usage = usage.split(|line| line.is_empty()).next().unwrap_or_default();
         let is_group = !below.is_empty() && usage.iter().all(|line| line.trim_end().ends_with("<COMMAND>"));

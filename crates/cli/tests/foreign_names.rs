@@ -1,4 +1,4 @@
-//! Files of somebody's that have a name of ours: nothing writes over them, nothing removes them.
+//! Foreign files with one of our names: nothing overwrites or removes them.
 
 mod support;
 
@@ -101,7 +101,7 @@ fn a_choice_is_not_written_over_what_is_none() {
                 assert!(said.contains(&format!("{name} is in the way")), "{said}");
                 assert_eq!(std::fs::read_to_string(at.join(log).join(name)).expect("text"), OWN);
             });
-            // Its own is replaced, whatever became of it.
+            // Its own file is replaced, whatever its state.
             for (left, text) in ["", "inkstone tuned 99\nedited\n"].into_iter().enumerate() {
                 scope.spawn(move || {
                     let output = tune(&format!("own {number} {left}"), name, text);

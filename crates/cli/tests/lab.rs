@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use support::{directory, inkstone, run, side_by_side, signal, text};
 
-/// Says that a test did not run: past the test harness, which hides what a passing test prints.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -221,7 +221,7 @@ fn a_missing_tool_is_a_row_that_names_its_package() {
         return not_run(test, "it needs root");
     }
     let directory = directory();
-    // Not by `env`, which would not be found either.
+    // Not with `env`, which would not be found either.
     let output = Command::new(env!("CARGO_BIN_EXE_inkstone"))
         .current_dir(directory.path())
         .env("PATH", "/nowhere")
@@ -245,7 +245,7 @@ fn a_missing_tool_is_a_row_that_names_its_package() {
     assert_eq!(traces_of(directory.path()), Vec::<String>::new());
 }
 
-/// As somebody without any right, in a directory of their own.
+/// As a user without any rights, in a directory of its own.
 fn as_nobody(directory: &Path, arguments: &[&str]) -> Option<Output> {
     let made = Command::new("chown").arg("65534:65534").arg(directory).status().ok()?;
     let own = directory.join("inkstone");
@@ -373,7 +373,7 @@ fn zero_range_is_asked_of_each_place_size_sync_and_pass() {
         assert_eq!(told == "cannot-tell", one["reason"].is_string(), "{one}");
         assert!(told == "cannot-tell" || one["relative"]["low"].is_f64(), "{one}");
     }
-    // Fewer rounds than make an interval.
+    // Too few rounds for an interval.
     let mut few = arguments;
     few[4] = "1";
     let few = run(directory.path(), &[&few[..], &["--json", "-"]].concat());

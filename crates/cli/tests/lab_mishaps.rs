@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use support::{directory, run, text};
 
-/// Says that a test did not run: past the test harness, which hides what a passing test prints.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -60,7 +60,7 @@ fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("a lab");
-    // It measures, so that it has looked whether there is room; then somebody else takes all of it.
+    // It measures, so it has checked the free space; then another process takes all of it.
     let begin = Instant::now();
     let measures = || {
         let names = std::fs::read_dir(place.path()).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -71,7 +71,7 @@ fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let mut filler = std::fs::File::create(place.path().join("filler")).expect("a file");
-    // What the lab gives back between two turns is taken as well.
+    // Space that the lab frees between two turns is taken as well.
     let mut full = 0;
     while full < 50 && begin.elapsed() < Duration::from_secs(120) {
         full = if filler.write_all(&[1; 4096]).is_err() { full + 1 } else { 0 };

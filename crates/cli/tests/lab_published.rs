@@ -1,4 +1,4 @@
-//! `inkstone lab published`: what a kill in the middle leaves, and that it goes on where it stopped.
+//! `inkstone lab published`: what a kill in the middle leaves, and that it resumes where it stopped.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn written(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Killed with some parts done: they are not done again, and the others are.
+/// Killed with some parts done: they are not repeated, and the others are run.
 #[test]
 fn a_kill_in_the_middle_loses_only_the_part_that_was_running() {
     let directory = directory();
@@ -97,7 +97,7 @@ fn rows_against_themselves_of_any_experiment() {
     let found = json(&std::fs::read(at.join("aa.json")).expect("a result"));
     let twins = found["twins"].as_array().expect("a list");
     assert_eq!(twins.len(), 2);
-    // Cells have five rounds however slow the disk is, and so has the log itself; what shares the rest of its time may have fewer.
+    // Cells have five rounds on any disk, and so has the log itself; experiments that share the rest of the time may have fewer.
     for (one, (cell, least)) in twins.iter().zip([("wal", 4), ("log", 1)]) {
         assert_eq!(one["cell"], cell);
         let number = |name: &str| one[name].as_u64().expect("a count");
@@ -110,7 +110,7 @@ fn rows_against_themselves_of_any_experiment() {
     assert!(text(&output.stderr).contains("take all, or some of quick"), "{}", text(&output.stderr));
 }
 
-/// Changes a result, and says what `--list` makes of it.
+/// Changes a result, and returns what `--list` prints about it.
 fn listed_after(at: &Path, change: impl FnOnce(&mut serde_json::Value)) -> std::process::Output {
     let path = at.join("results/e6.json");
     let mut result = json(&std::fs::read(&path).expect("a result"));
@@ -203,7 +203,7 @@ fn the_figures_of_an_interrupted_part_are_kept_and_it_is_not_done() {
     assert_eq!(json(&std::fs::read(&kept).expect("the figures"))["interrupted"], true);
     let said = text(&good(at, &["lab", "published", "results", "--small", "--quiet", "--only", "wal"], b""));
     assert!(said.contains("1 of 1 parts are done") && !said.contains("already done"), "{said}");
-    // What is begun and done, and no table.
+    // The parts that begin and end, and no table.
     assert!(said.lines().all(|line| line.contains("wal") || line.contains("parts are done")), "{said}");
     assert!(!kept.exists());
 }

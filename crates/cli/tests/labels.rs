@@ -1,4 +1,4 @@
-//! Every word of a way of writing, held against the system calls that are made: `strace` beside the table that the help prints.
+//! Every word of a way of writing, compared with the actual system calls: `strace` against the table that the help prints.
 
 mod support;
 
@@ -20,7 +20,7 @@ const STEPS: u64 = 16;
 const TRACED: &str = "openat,open,pwrite64,pwritev,pwritev2,write,writev,lseek,fsync,fdatasync,sync_file_range,msync,mmap,fallocate,\
                       ftruncate,io_uring_enter,io_submit";
 
-/// Says that a test did not run: past the test harness, which hides what a passing test prints.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
 fn not_run(what: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {what}: {why}\n").as_bytes());
 }
@@ -58,7 +58,7 @@ fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
     Ok(read(&std::fs::read_to_string(&log).expect("what strace saw")))
 }
 
-/// What follows the opening of the cell's file in its own mode.
+/// The calls after the opening of the cell's file in its own mode.
 fn read(log: &str) -> (String, Seen) {
     // `12 pwrite64(7</dir/.inkstone-lab-1/cell-0>, ...) = 4096`; a call that another thread interrupts has two lines.
     let is_cell = |line: &str| line.contains("/.inkstone-lab-") && line.contains("/arm-");
@@ -76,7 +76,7 @@ fn read(log: &str) -> (String, Seen) {
             continue;
         }
         let engine = matches!(name, "io_uring_enter" | "io_submit" | "msync");
-        // A system that is asked what it has (a probe file) is none of the cell's business.
+        // Calls that probe the system's features (on a probe file) do not belong to the cell.
         if name == "openat" || !engine && !is_cell(arguments) {
             continue;
         }

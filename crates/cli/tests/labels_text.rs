@@ -1,5 +1,5 @@
-//! What `lab text` says of article 1's practice, held against the system calls that are made (`strace`): written files of 1 MiB that are
-//! used again, in multiples of 4,096 bytes, and nothing that takes blocks.
+//! The claims of `lab text` about article 1's practice, compared with the actual system calls (`strace`): written files of 1 MiB are
+//! reused, in multiples of 4,096 bytes, and nothing allocates blocks.
 
 mod support;
 

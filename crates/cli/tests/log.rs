@@ -299,7 +299,7 @@ fn cat_that_was_held_up_goes_on_behind_what_was_given_up() {
     signal(&child, "-STOP");
     append(11..=400);
     log.truncate_before(inkstone::Lsn::new(300)).expect("given up");
-    // The blocks of what was given up are used again.
+    // The blocks of truncated records are reused.
     append(401..=500);
     signal(&child, "-CONT");
     let mut shown = vec![10];
@@ -352,7 +352,7 @@ fn dump_beside_a_writer_calls_nothing_damaged_that_is_sound() {
                     if truncates && number > 1000 && number.is_multiple_of(100) {
                         log.truncate_before(inkstone::Lsn::new(number - 800)).expect("given up");
                     }
-                    // Only so that the log does not outgrow who shows it.
+                    // Only so that the log does not outgrow its reader.
                     std::thread::sleep(Duration::from_millis(5));
                 }
             });
@@ -368,7 +368,7 @@ fn dump_beside_a_writer_calls_nothing_damaged_that_is_sound() {
                 let shown = text(&output.stdout);
                 let bad: Vec<_> = shown.lines().filter(|line| line.contains("corrupt")).collect();
                 assert!(output.status.success(), "truncates: {truncates}: {said}: {bad:?}");
-                // A writer that gives up may be ahead of who shows it, with all that was there.
+                // A writer that truncates may be ahead of the reader, with all records that were there.
                 let records = shown.lines().filter(|line| line.contains("\"record\"")).count();
                 assert!(truncates || records > 1000, "{records} records");
             }
@@ -448,7 +448,7 @@ fn cat_that_follows_ends_when_its_reader_leaves_though_nothing_comes() {
     out.read_line(&mut line).expect("a line");
     assert_eq!(line, "one\n");
     drop(out);
-    // It would go on for ever.
+    // It would never end.
     let since = std::time::Instant::now();
     let ended = loop {
         if let Some(ended) = cat.try_wait().expect("asked") {

@@ -79,7 +79,7 @@ fn a_signal_ends_it_in_order() {
     let directory = directory();
     let asked = ["powerloss", "sim", "--for", "10min", "--class", "torn-512", "--certificate", "c.json"];
     let child = spawn(directory.path(), &asked);
-    // The file is made when the signals are already listened to.
+    // The file is created after the signal handlers are set.
     while !directory.path().join("c.json").exists() {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! `inkstone powerloss any`, with shell scripts for writers and readers: logs that hold, logs that do not, and programs that are none.
+//! `inkstone powerloss any`, with shell scripts as writers and readers: logs that hold, logs that do not, and commands that cannot be used.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::process::Output;
 
 use support::{directory, json, run, text};
 
-/// Durable enough for a kill: each line is written before it is told. A line that a kill has cut is taken off first.
+/// Durable enough for a kill: each line is written before it is reported. A line that a kill has cut is removed first.
 const WRITER: &str = "cd {dir}; touch f; grep -x 'item [0-9]*!' f > g || true; mv g f; n=$(wc -l < f); \
     while :; do n=$((n+1)); echo \"item $n!\" >> f; echo \"item $n!\"; done";
 /// Shows whole lines only.
@@ -50,7 +50,7 @@ fn each_way_not_to_hold_is_found_and_kept() {
     for (writer, reader, words) in [
         (&*told_first, READER, "it was acknowledged, but only"),
         (&from_one, READER, "line "),
-        // Which of its own lines the second writer has reached when it is killed decides what is said.
+        // The message depends on which of its lines the second writer has reached when it is killed.
         (&forgets, READER, "an earlier reading showed it|it was acknowledged"),
         (WRITER, &*twice, "is there twice"),
         (WRITER, &reversed, "instead of \"item 1!\""),

@@ -1,4 +1,4 @@
-//! `inkstone powerloss any --fs`: a program that syncs is found sound when the power goes, and one that does not is found out.
+//! `inkstone powerloss any --fs`: after a power cut a program that syncs is sound, and one that does not is caught.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -9,7 +9,7 @@ use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
 
 const READER: &str = "cat {dir}/items 2>/dev/null || true";
 
-/// Its exit code, and what it said.
+/// Its exit code and its output.
 fn any(kind: FsKind, sync: &str) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
     let writer = format!(
@@ -27,7 +27,7 @@ fn any(kind: FsKind, sync: &str) -> (Option<i32>, String) {
 fn the_power_finds_what_a_kill_cannot() {
     for kind in [FsKind::Ext4, FsKind::Xfs] {
         if let Some(why) = missing().or_else(|| missing_for(kind)) {
-            // Past the test harness, which hides what a passing test prints.
+            // Bypasses the test harness, which hides the output of passing tests.
             let _ = std::io::stderr().write_all(format!("\nNOT RUN: any log on {kind}: {why}\n").as_bytes());
             continue;
         }

@@ -1,4 +1,4 @@
-//! Faults below the file system: each comes to pass, the log keeps its promises, and a log that does not is found out.
+//! Faults below the file system: each occurs, the log keeps its promises, and a log that does not is caught.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -17,10 +17,10 @@ use inkstone_powerloss::kernel::record::Program;
 use inkstone_powerloss::kernel::spec::Way;
 use support::side_by_side;
 
-/// Whether it can run on this file system; if not, that is said loudly.
+/// Whether it can run on this file system; if not, that is printed loudly.
 fn can_run(test: &str, kind: FsKind) -> bool {
     let Some(why) = missing().or_else(|| missing_for(kind)) else { return true };
-    // Past the test harness, which hides what a passing test prints.
+    // Bypasses the test harness, which hides the output of passing tests.
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test} on {kind}: {why}\n").as_bytes());
     false
 }
@@ -64,7 +64,7 @@ fn thirteen_faults_on(kind: FsKind, parent: &Path) {
     assert_eq!(tallies.len(), Fault::ALL.len());
     let mut poisoned = 0;
     for (fault, tally) in &tallies {
-        // A fault that never came to pass would be no evidence; nor would a log that was not in use.
+        // A fault that never occurred would be no evidence; nor would a log that was not in use.
         // Elsewhere may be: data=journal reads nothing back, and btrfs writes each block to a new place.
         let can_pass_by = match fault {
             Fault::ReadData | Fault::FileSystemFull => true,
@@ -72,7 +72,7 @@ fn thirteen_faults_on(kind: FsKind, parent: &Path) {
             _ => false,
         };
         assert!(tally.fired == rounds || can_pass_by, "{kind}, {fault}: {certificate}");
-        // What a disk that drops its cache has lost ends the looking.
+        // A loss by a disk that drops its cache ends the checks of that round.
         let looked = tally.states == 3 * rounds || fault.is_beyond_assumptions();
         assert!(looked && tally.acknowledged >= rounds, "{kind}, {fault}: {certificate}");
         poisoned += tally.outcomes.get("poisoned").copied().unwrap_or(0);
@@ -136,7 +136,7 @@ fn syncs(trace: &str) -> Vec<(String, bool)> {
     seen
 }
 
-/// An independent witness: the log does not ask a file for a sync again once that has refused one, until it is opened again.
+/// An independent witness: after a file has refused a sync, the log does not sync it again until it is reopened.
 #[test]
 fn strace_sees_no_sync_tried_again() {
     let strace = Path::new("/usr/bin/strace");

@@ -1,4 +1,4 @@
-//! `inkstone powerloss kill`: writers that are killed, and the witness that finds out one who lies.
+//! `inkstone powerloss kill`: writers that are killed, and the witness that catches a writer that lies.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn every_promise_holds_through_kills_and_nothing_is_left_behind() {
     assert_eq!(names(directory.path()), ["kill.json"]);
 }
 
-/// The lab can fail: each lie is found out, by what it breaks, and the log is kept as it was.
+/// The lab can fail: each lie is found by what it breaks, and the log is kept as it was.
 #[test]
 fn every_lie_of_a_writer_is_found_out() {
     for (lie, words) in [
@@ -91,7 +91,7 @@ fn what_makes_no_sense_is_refused() {
     let output = run(directory.path(), &["powerloss", "kill", "nowhere"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("nowhere"), "{}", text(&output.stderr));
-    // Hidden, and still a command of its own: it says what it could not do.
+    // It is hidden, but a command of its own: it reports what it could not do.
     let writer = inkstone()
         .args(["powerloss", "kill-writer", "--seed", "1", "/dev/null/log", "1"])
         .output()

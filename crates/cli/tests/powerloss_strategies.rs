@@ -1,4 +1,4 @@
-//! `inkstone powerloss strategies`: what is not durable is found, and what is durable is not, under real file systems.
+//! `inkstone powerloss strategies`: under real file systems it finds losses of strategies that are not durable, and of no others.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -15,11 +15,11 @@ use inkstone_powerloss::strategies::report::{Report, Verdict};
 use support::side_by_side;
 
 fn not_run(test: &str, why: &str) {
-    // Past the test harness, which hides what a passing test prints.
+    // Bypasses the test harness, which hides the output of passing tests.
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
-/// Those of `wanted` that can be made here; what is missing is said.
+/// Those of `wanted` that can be created here; prints what is missing.
 fn here(test: &str, wanted: &[FsKind]) -> Vec<FsKind> {
     if let Some(why) = missing() {
         not_run(test, &why);
@@ -73,7 +73,7 @@ fn each_that_is_not_durable_is_found_and_none_that_is() {
             assert!(looked && agrees, "{row}\n{said}");
             // Article 1 says that fdatasync leaves holes without a journal: where it is asked, the row has its answer.
             assert_eq!(row.holes.is_some(), row.strategy == Plain::AppendBatchFdatasync.name(), "{row}");
-            // What stays in a buffer of the process is gone with the process; nothing else is.
+            // Bytes in a buffer of the process are lost with the process; nothing else is.
             assert_eq!(row.lost_at_kill > 0, row.strategy == Plain::StdioOnly.name(), "{row}");
         }
         let certificates: serde_json::Value =

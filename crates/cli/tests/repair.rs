@@ -1,4 +1,4 @@
-//! The subcommands that look into logs, cut them, copy them and save what is left of them.
+//! The subcommands that examine logs, truncate them, copy them and save what is left of them.
 
 mod support;
 
@@ -89,7 +89,7 @@ fn a_copy_has_the_same_records_under_the_same_lsns() {
     assert_eq!(text(&good(at, &["get", "new", "1234"], b"")), format!("{}\n", line(1234)));
     assert_eq!(good(at, &["append", "new"], b"more\n"), b"2001\n");
     assert!(text(&good(at, &["verify", "new"], b"")).contains("intact: 1302 records"));
-    // An empty one, that begins where the old one would go on.
+    // An empty log, which begins where the old one would continue.
     good(at, &["truncate", "log", "--before", "2001"], b"");
     good(at, &["copy", "log", "none"], b"");
     assert_eq!(good(at, &["append", "none"], b"more\n"), b"2001\n");
@@ -186,7 +186,7 @@ fn the_end_that_was_promised_is_missed_and_a_torn_tail_is_not() {
     let head = segments(&at.join("log")).pop().expect("a segment");
     let end =
         json(&good(at, &["info", "log", "--json"], b""))["end"]["byte"].as_u64().expect("a byte") as usize;
-    // Behind the end: what a crash may leave.
+    // After the end: what a crash may leave.
     let mut bytes = std::fs::read(&head).expect("the head");
     let torn: Vec<u8> = (0..64_u8).map(|byte| byte | 1).collect();
     bytes[end + 48..end + 48 + torn.len()].copy_from_slice(&torn);
@@ -210,7 +210,7 @@ fn verify_counts_what_is_left_and_not_what_was_given_up() {
     let directory = directory();
     let at = directory.path();
     log_in(at);
-    // In the last segment, in the midst of another, and at the first record of one.
+    // In the last segment, in the middle of another, and at the first record of one.
     let info = json(&good(at, &["info", "log", "--json"], b""));
     let third = info["segments"][2]["first"].as_u64().expect("an LSN");
     for before in [third - 20, third, third + 1, 1990] {
@@ -260,7 +260,7 @@ fn what_no_file_tells_of_is_unknown_and_not_nothing() {
     assert!(said.contains(&words), "{said}");
     let map = json(&std::fs::read(at.join("new/salvage.json")).expect("the map"));
     assert_eq!((map["unknown_behind"].as_u64(), map["records"].as_u64()), (Some(kept), Some(kept)));
-    // A damaged record in the midst leaves nothing unknown.
+    // A damaged record in the middle leaves nothing unknown.
     let other = support::directory();
     log_in(other.path());
     damage(&segments(&other.path().join("log"))[0], b"record 00010");
@@ -272,7 +272,7 @@ fn what_no_file_tells_of_is_unknown_and_not_nothing() {
 fn every_whole_record_of_a_file_that_was_cut_short_is_saved() {
     let directory = directory();
     let at = directory.path();
-    // In one group: nothing behind a record promises it.
+    // In one group: nothing after a record promises it.
     let log = inkstone::Log::open(at.join("log"), inkstone::Options::new()).expect("a log");
     let batch: Vec<String> = (1..=1000).map(line).collect();
     log.append_batch(&batch).expect("room").wait().expect("durable");
@@ -304,7 +304,7 @@ fn every_whole_record_of_a_file_that_was_cut_short_is_saved() {
     }
 }
 
-/// Appends record after record, now and then giving up old ones, until told to stop; gives the last LSN.
+/// Appends records, and truncates old ones now and then, until `stop` is set; returns the last LSN.
 fn keep_writing(at: &Path, keep: u64, stop: &std::sync::atomic::AtomicBool) -> u64 {
     let options = inkstone::Options::new().segment_bytes(64 << 10).record_bytes_max(4 << 10);
     let log = inkstone::Log::open(at.join("log"), options).expect("the log");
@@ -334,7 +334,7 @@ fn a_log_that_is_being_written_is_never_called_corrupt() {
         for _ in 0..10 {
             let verified = run(at, &["verify", "log"]);
             let info = run(at, &["info", "log", "--json"]);
-            // A look that failed must not leave the writer running.
+            // A failed check must not leave the writer running.
             stop.store(
                 !verified.status.success() || !info.status.success(),
                 std::sync::atomic::Ordering::Relaxed,

@@ -1,4 +1,4 @@
-//! `inkstone lab report` as people use it: from a result to a page, and what it says of files that are none.
+//! `inkstone lab report` as people use it: from a result to a page, and its errors for other files.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn a_page_from_a_result_beside_it() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    // A directory's name is what users like; the page shows it and is not changed by it.
+    // A directory may have any name; the page shows it and is not changed by it.
     let place = directory.path().join("<img src=x onerror=alert(1)> &amp; <b>bold");
     std::fs::create_dir(&place).expect("a directory with a nasty name");
     let place = place.to_str().expect("UTF-8");

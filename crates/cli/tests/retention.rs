@@ -1,4 +1,4 @@
-//! `inkstone truncate --keep-bytes`, `--keep-records`, `--keep-for`: what is asked for is kept, and what is not needed for it goes.
+//! `inkstone truncate --keep-bytes`, `--keep-records`, `--keep-for`: they keep what the option says, and remove the rest.
 
 mod support;
 
@@ -21,14 +21,14 @@ fn log_in(at: &Path) -> Vec<(u64, u64)> {
     segments.map(|segment| (number(segment, "first"), number(segment, "end"))).collect()
 }
 
-/// What is left, as the command says it, and as it is found then. Nothing is said on stderr.
+/// The first LSN that is left, as the command prints it and as it is found. Nothing is on stderr.
 fn truncate(at: &Path, arguments: &[&str]) -> u64 {
     let (first, said) = truncate_and_say(at, arguments);
     assert_eq!(said, "", "{arguments:?}");
     first
 }
 
-/// The same, and what was said on stderr.
+/// The same, with the text on stderr.
 fn truncate_and_say(at: &Path, arguments: &[&str]) -> (u64, String) {
     let with = |more: &[&'static str]| -> Vec<&str> {
         ["truncate", "log", "--json"]
@@ -77,7 +77,7 @@ fn so_many_records_are_kept_exactly() {
     }
 }
 
-/// Sets when a segment's file was changed last.
+/// Sets the time of a segment's last change.
 fn set_age(file: &Path, days: i32) {
     let span = DAY * days.unsigned_abs();
     let now = SystemTime::now();
@@ -86,7 +86,7 @@ fn set_age(file: &Path, days: i32) {
     file.set_modified(time).expect("a time");
 }
 
-/// The log of [`log_in`] whose last segment was changed so many days ago, the one before it a day earlier, and so on; and its files.
+/// The log of [`log_in`] whose last segment was changed `last_days` days ago, the one before it a day earlier, and so on; and its files.
 fn one_a_day(at: &Path, last_days: i32) -> (Vec<(u64, u64)>, Vec<PathBuf>) {
     let all = log_in(at);
     let files = segments(&at.join("log"));
@@ -103,10 +103,10 @@ fn a_segment_goes_when_its_last_record_is_too_old() {
     // The last was changed today, the one before it a day ago, and so on.
     let (all, files) = one_a_day(at, 0);
     let count = files.len();
-    // A clock was ahead for the time of one segment; those behind it know better.
+    // A clock was ahead during one segment; the later ones have the right time.
     set_age(&files[2], -30_000);
     let hours = format!("{}h", 24 * (count - 2) - 12);
-    // An opening has changed the last: it is of today all the same.
+    // An opening has changed the last segment: it is of today in any case.
     for (keep, first) in [("365d", 1), (&hours, all[2].0), ("60h", all[count - 3].0)] {
         let (left, said) = truncate_and_say(at, &["--keep-for", keep]);
         assert_eq!(left, first, "{keep}");
@@ -124,7 +124,7 @@ fn a_clock_that_was_behind_gives_up_nothing_that_is_younger_than_asked() {
     let at = directory.path();
     let all = log_in(at);
     let files = segments(&at.join("log"));
-    // All but the first were written today, some of them with a clock that had begun at zero.
+    // All except the first were written today, some of them with a clock that had begun at zero.
     set_age(&files[0], 5);
     set_age(&files[3], 20_000);
     set_age(&files[4], 19_999);
@@ -152,7 +152,7 @@ fn a_clock_that_was_ahead_keeps_more_and_not_for_ever() {
     let (all, files) = one_a_day(at, 1);
     let count = files.len();
     set_age(&files[2], 3);
-    // What came behind it and claims to be older is as young as the next that does not.
+    // A later segment that claims to be older counts as young as the next one that does not.
     for (keep, first) in [("80h", all[2].0), ("60h", all[3].0), ("36h", all[count - 1].0)] {
         assert_eq!(truncate(at, &["--keep-for", keep]), first, "{keep}");
     }
@@ -170,7 +170,7 @@ fn beside_a_writer_it_is_refused_with_the_reason_and_the_writer_can_do_it() {
         assert_eq!(refused.status.code(), Some(1), "{said}");
         let process = format!("process {}", std::process::id());
         assert!(said.contains(&process) && said.contains("Log::truncate_before"), "{said}");
-        // To look is allowed.
+        // A dry run is allowed.
         let looked = good(at, &[&["truncate", "log", "--dry-run"][..], &what].concat(), b"");
         assert!(text(&looked).starts_with("would be left: LSN "), "{}", text(&looked));
     }

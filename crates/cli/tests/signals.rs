@@ -17,7 +17,7 @@ fn start(directory: &Path, command: &mut Command) -> (Child, ChildStdin, BufRead
     (child, stdin, stdout)
 }
 
-/// The command behind another word or two, which become it: `nohup`, or a shell that ignores a signal.
+/// The command started by another, which becomes it: `nohup`, or a shell that ignores a signal.
 fn behind(words: &[&str], arguments: &[&str]) -> Command {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_inkstone")).args(arguments);
@@ -51,7 +51,7 @@ const NOHUP: &[&str] = &["nohup"];
 fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let ways: [(&[&str], &str); 3] = [
         (NOHUP, "-HUP"),
-        // As a shell starts what stands before an `&`.
+        // As a shell starts a command that is followed by `&`.
         (&["sh", "-c", "trap '' INT; exec \"$0\" \"$@\""], "-INT"),
         (&["sh", "-c", "trap '' TERM; exec \"$0\" \"$@\""], "-TERM"),
     ];
@@ -76,7 +76,7 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
         drop(to_tee);
         assert_eq!(tee.wait().expect("an end").code(), Some(0), "{name}");
         assert_eq!(std::fs::read_to_string(at.join("s.log")).expect("text"), "line\n");
-        // Any other ends it as ever.
+        // Any other signal ends it as usual.
         signal(&cat, if name == "-INT" { "-TERM" } else { "-INT" });
         assert_eq!(cat.wait().expect("an end").code(), Some(130), "{name}");
     }
@@ -114,7 +114,7 @@ fn without_nohup_a_hangup_ends_a_command_in_order() {
     assert_eq!(good(directory.path(), &["cat", "log"], b""), b"one\n");
 }
 
-/// A tee whose number is in a file; gives it when it listens.
+/// A tee whose process id is in a file; returned when its handlers are set.
 /// SIGTERM is number 15: bit 14 of the signals that it catches.
 fn catches_the_end(process: u32) -> bool {
     let of = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
@@ -124,7 +124,7 @@ fn catches_the_end(process: u32) -> bool {
         && u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << 14 != 0)
 }
 
-/// strace draws the setting up of each handler out, so that the signal comes in the middle of it.
+/// strace delays the setting of each handler, so that the signal comes in the middle of it.
 #[test]
 fn a_signal_that_comes_while_handlers_are_set_up_is_not_lost() {
     let directory = directory();
@@ -170,7 +170,7 @@ fn the_helps_own_example_opens_the_file_again_and_ends_nothing_else() {
     let directory = directory();
     let at = directory.path();
     let help = text(&run(at, &["tee", "--help"]).stdout);
-    // By name it would end every other inkstone command on the machine, those of this machine's user too: so not run.
+    // A kill by name would end every other inkstone command on this machine, so it is not run.
     assert!(!help.contains("pidof") && !help.contains("pkill") && !help.contains("killall"), "{help}");
     let example = help.lines().find(|line| line.trim_start().starts_with("kill -HUP")).expect("an example");
     let example = example.trim().split_once("   ").expect("a command, and what it does").0;
@@ -232,7 +232,7 @@ fn a_pid_file_never_replaces_anything_else() {
         "{told}"
     );
     assert_eq!(std::fs::read_to_string(at.join("notes")).expect("text"), "mine\n");
-    // The number of one that was killed is replaced.
+    // The process id of a killed tee is replaced.
     let (mut tee, _open) = tee_with_pid_file(at, &[]);
     tee.kill().expect("killed");
     tee.wait().expect("an end");
@@ -250,7 +250,7 @@ fn a_pid_file_is_never_the_log_itself() {
     let at = directory.path();
     std::fs::create_dir(at.join("logs")).expect("made");
     std::os::unix::fs::symlink("logs", at.join("alias")).expect("a link");
-    // What is not there yet is not made either; and what is there is left as it is.
+    // Missing files are not created, and existing ones are left as they are.
     for (log, pid_file) in [("n.log", "n.log"), ("logs/n.log", "alias/n.log"), ("new/n.log", "./new/n.log")] {
         let output = run(at, &["tee", log, "--pid-file", pid_file]);
         let told = text(&output.stderr);
@@ -267,7 +267,7 @@ fn a_pid_file_is_never_the_log_itself() {
         assert!(text(&output.stderr).contains("is the log itself: name another file"), "{output:?}");
         assert_eq!(std::fs::read_to_string(at.join(pid_file)).expect("text"), "12\n");
     }
-    // Nor one of somebody else that is empty as yet.
+    // Nor is a foreign file that is still empty.
     std::fs::write(at.join("empty.log"), "").expect("written");
     let output = run(at, &["tee", "n.log", "--pid-file", "empty.log"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -278,7 +278,7 @@ fn a_pid_file_is_never_the_log_itself() {
 fn what_a_killed_tee_has_left_of_its_pid_file_stops_no_start() {
     let directory = directory();
     let at = directory.path();
-    // The shell makes what a process of its number, killed in the middle, would have left; and becomes tee.
+    // The shell creates what a killed process with its id would have left, and then becomes tee.
     let script = "echo $$ >s.pid.$$.new; exec \"$0\" tee s.log --pid-file s.pid";
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).arg(env!("CARGO_BIN_EXE_inkstone"));

@@ -1,4 +1,4 @@
-//! A limit on the size of files (`ulimit -f`, `LimitFSIZE=`): it is a disk that refuses, and ends no command by a signal.
+//! A limit on the size of files (`ulimit -f`, `LimitFSIZE=`): it acts like a full disk, and ends no command by a signal.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use support::{damage, directory, good, run, run_with, segments, text};
 
-/// Runs a line of the shell, in which `$I` is the command, under a limit of so many KiB, without a core.
+/// Runs a line of the shell, in which `$I` is the command, under a limit of this many KiB, without a core.
 fn limited(at: &Path, kib: u32, line: &str, input: &[u8]) -> Output {
     let mut command = Command::new("bash");
     command.current_dir(at).env("I", env!("CARGO_BIN_EXE_inkstone"));
@@ -19,7 +19,7 @@ fn limited(at: &Path, kib: u32, line: &str, input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().expect("a pipe");
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // It may end before it has read all.
+            // It may end before it has read everything.
             let _ = stdin.write_all(input);
         });
         child.wait_with_output().expect("its end")
@@ -33,7 +33,7 @@ fn lines(count: u64) -> Vec<u8> {
 /// Ended by itself with this code, and stderr says why.
 fn ended(what: &str, output: &Output, code: i32) {
     let said = text(&output.stderr);
-    // A shell says 128 + 25 of a command that SIGXFSZ has ended.
+    // A shell returns 128 + 25 for a command that SIGXFSZ has ended.
     assert_eq!((output.status.signal(), output.status.code()), (None, Some(code)), "{what}: {said}");
     assert!(said.to_lowercase().contains("file too large"), "{what}: {said}");
 }
@@ -45,7 +45,7 @@ fn what_cannot_be_written_is_an_error_of_the_command() {
     good(at, &["append", "log", "-q", "--segment-size", "1MiB"], &lines(20_000));
     good(at, &["copy", "log", "corrupt"], b"");
     damage(&segments(&at.join("corrupt"))[0], b"record 000010");
-    // stdout is a file: whatever the answer is, it was not shown.
+    // stdout is a file: the output was not written, whatever it was.
     for line in ["cat log", "verify log", "verify corrupt", "info log", "dump log", "get log 1", "man"] {
         let what = format!("exec \"$I\" {line} >shown");
         ended(line, &limited(at, 0, &what, b""), 2);
@@ -56,7 +56,7 @@ fn what_cannot_be_written_is_an_error_of_the_command() {
     for name in ["copied", "saved"] {
         assert_eq!(segments(&at.join(name)).len(), 0, "{name}");
     }
-    // And what was there is as it was.
+    // And the existing log is as before.
     assert_eq!(run(at, &["verify", "log"]).status.code(), Some(0));
     let output = limited(at, 8, "exec \"$I\" lab write --quiet --rounds 1 --size 64KiB", b"");
     assert!(output.status.code() == Some(1) && text(&output.stdout).contains("File too large"), "{output:?}");
@@ -82,11 +82,11 @@ fn tee_counts_what_it_cannot_write() {
         let [read, lost, bytes] = numbers[..] else { panic!("{said}") };
         assert!(read == count && lost > 0 && bytes > 0, "{said}");
         let written = std::fs::read(at.join("s.log")).expect("text");
-        // A line that is there in part counts as not written, and no other.
+        // A line that is there in part counts as not written, and no other line does.
         assert!(lines(count).starts_with(&written), "{said}");
         let not_written = lines(count).len() as u64 - 14 * (read - lost);
         assert_eq!((written.len() as u64 / 14, bytes), (read - lost, not_written), "{said}");
-        // Without the limit what the stage holds is brought back, and no stage stays behind.
+        // Without the limit the lines in the stage are recovered, and no stage is left.
         let again = run_with(at, &["tee", "s.log", "--survive", survive], b"");
         assert!(again.status.success(), "{again:?}");
         let behind = std::fs::read(at.join("s.log")).expect("text");
@@ -94,7 +94,7 @@ fn tee_counts_what_it_cannot_write() {
     }
 }
 
-/// Files are smaller than was asked for, and each line is whole in one of them.
+/// Files are smaller than configured, and each line is whole in one of them.
 #[test]
 fn tee_that_rotates_goes_on_in_the_next_file() {
     for survive in ["nothing", "kill"] {

@@ -1,4 +1,4 @@
-//! A reader that stands still (a pager, a stopped terminal): the first signal ends every command all the same.
+//! A reader that does not read (a pager, a stopped terminal): the first signal ends every command all the same.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Stdio};
 
 use support::{damage, directory, good, inkstone, run, segments, signal, text, until};
 
-/// A pipe that takes nothing more; its reader is open and does not read.
+/// A full pipe; its reader is open and does not read.
 fn full_pipe() -> (PipeReader, Stdio) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     writer.write_all(&vec![b'x'; 64 << 10]).expect("a pipe holds that");
@@ -22,7 +22,7 @@ fn listens(process: u32) -> bool {
     u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << 14 != 0)
 }
 
-/// Sends one SIGTERM, and gives the code with which it ends.
+/// Sends one SIGTERM, and returns the exit code.
 fn ended_by_one_signal(mut child: Child, what: &[&str]) -> i32 {
     until(|| listens(child.id()) || child.try_wait().expect("asked").is_some());
     assert!(
@@ -114,7 +114,7 @@ fn the_first_signal_ends_every_command_whose_output_is_not_taken() {
             }
         });
     }
-    // What was to be changed has been changed, and is whole.
+    // The changes were made, and are whole.
     for name in ["log", "cut", "other", "copied", "salvaged"] {
         if at.join(name).join("inkstone.lock").exists() {
             let verified = run(at, &["verify", name]);
@@ -148,11 +148,11 @@ fn a_reader_that_stands_still_in_the_middle_is_left_too() {
         assert_eq!(ended_by_one_signal(child, &arguments), 130, "{line}");
         drop(feeding.join().expect("a thread"));
     }
-    // What `append` was given by then is durable, and nothing of it is damaged.
+    // Everything that `append` had read by then is durable and undamaged.
     assert!(text(&good(at, &["verify", "more"], b"")).contains("intact"));
 }
 
-/// A terminal says that it takes bytes when it takes one, and a longer write waits for the rest.
+/// A terminal is ready for poll when it accepts one byte, but a longer write waits for the rest.
 #[test]
 fn a_raw_terminal_that_nobody_reads_makes_no_command_deaf() {
     let directory = directory();
@@ -160,7 +160,7 @@ fn a_raw_terminal_that_nobody_reads_makes_no_command_deaf() {
     made(at);
     let names = ["cat log", "cat log --follow", "dump log", "dump log --payload hex", "append more"];
     good(at, &["append", "log", "-q"], &lines(20_000));
-    // What it has room for at the end differs with what was in it before.
+    // Its room at the end depends on what was in it before.
     let jobs: Vec<_> =
         (0..4_usize).flat_map(|before| names.iter().map(move |line| (*line, before * 1111))).collect();
     for some in jobs.chunks(5) {
@@ -195,7 +195,7 @@ fn written_asleep(process: u32) -> Option<u64> {
     states.all(|state| state.is_ok_and(|state| state.contains(") S "))).then_some(written)
 }
 
-/// Waits until it seems to wait for its output. Were it not so, the test would only show less.
+/// Waits until it seems to wait for its output. If it did not wait, the test would only show less.
 fn until_it_waits(process: u32) {
     let (mut seen, mut same) = (None, 0);
     until(|| {
@@ -236,7 +236,7 @@ fn a_stderr_that_nobody_reads_does_not_make_a_command_deaf() {
     let arguments = ["cat", "missing"];
     let (child, _stdin) = start(at, &arguments, Stdio::null(), told);
     assert_eq!(ended_by_one_signal(child, &arguments), 1);
-    // What the lab has to say while the data goes to stdout.
+    // The lab's messages while the data goes to stdout.
     let (_reader, told) = full_pipe();
     let measure = "lab --json -";
     let arguments: Vec<&str> = measure.split(' ').collect();

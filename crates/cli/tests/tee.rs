@@ -57,7 +57,7 @@ fn a_line_longer_than_all_buffers_is_one_line() {
         let texts = entries.map(|entry| std::fs::read_to_string(entry.path()).expect("text"));
         let is_whole = texts.map(|text| text.contains(&long)).filter(|is_whole| *is_whole).count();
         assert_eq!(is_whole, usize::from(kept), "{when_full}: {told}");
-        // The echo takes such a line as a whole too.
+        // The echo has such a line as a whole too.
         assert!(output.stdout == text.as_bytes(), "{when_full}: {} bytes: {told}", output.stdout.len());
         assert_eq!(told.contains("1 lines were dropped"), !kept, "{told}");
         assert!(!told.contains("not written") && !told.contains("not echoed"), "{told}");

@@ -13,12 +13,12 @@ use with_tee::{said, text, wait_until};
 /// The number of the service inside each of them.
 const NOBODY: u32 = 65_534;
 
-/// Says loudly that a test did not run, past the test harness, which hides what a passing test prints.
+/// Prints loudly that a test did not run, past the test harness, which hides what a passing test prints.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
-/// A `/dev/shm` of the tests' own, which goes with the process that holds it.
+/// A `/dev/shm` for the tests alone; it vanishes with the process that holds it.
 struct Memory(Child);
 
 impl Memory {
@@ -135,7 +135,7 @@ fn services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line
     let program = made.path().join("inkstone");
     std::fs::copy(env!("CARGO_BIN_EXE_inkstone"), &program).expect("copied");
     let containers = [165_534, 265_534].map(|outside| Container::new(&memory, made.path(), outside));
-    // Each is killed with a line that is in its stage alone, and brings that back.
+    // Each is killed with a line that is only in its stage, and recovers it.
     for round in 0..2 {
         let mut running = Vec::new();
         for container in &containers {

@@ -1,5 +1,5 @@
-//! How long `inkstone tee` takes to end after the first signal: one deadline for reading on, a disk that fails, and the echo. And
-//! that it ends in order where no more threads can be made.
+//! How long `inkstone tee` takes to end after the first signal: one deadline for reading the rest, a disk that fails, and the echo.
+//! And that it ends in order if no more threads can be created.
 
 mod support;
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use support::{directory, inkstone, signal, text, until};
 
-/// Says loudly that a test did not run, past the test harness, which hides what a passing test prints.
+/// Prints loudly that a test did not run, past the test harness, which hides what a passing test prints.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -22,20 +22,20 @@ fn len(file: &Path) -> u64 {
     std::fs::metadata(file).map_or(0, |facts| facts.len())
 }
 
-/// The numbers of what stderr says about lines.
+/// The numbers in a message on stderr.
 fn numbers(told: &str, about: &str) -> Vec<u64> {
     let line = told.lines().find(|line| line.contains(about)).unwrap_or_else(|| panic!("{told}"));
     line.split(|other: char| !other.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Waits for its end, and gives how long that took.
+/// Waits for its end, and returns how long that took.
 fn end(child: &mut Child) -> Duration {
     let since = Instant::now();
     until(|| child.try_wait().expect("asked").is_some());
     since.elapsed()
 }
 
-/// A tee that reads more than its disk takes, told to end: how long that took, and what is left of it.
+/// A tee that reads more than its disk accepts, and gets a signal: how long it took to end, and what is left.
 fn end_on_a_full_disk(at: &Path, arguments: &[&str], stdout: Stdio, stderr: Stdio) -> (Duration, Child) {
     // No more than 100 KiB go into a file: a disk that is full.
     let mut tee = Command::new("bash");
@@ -57,7 +57,7 @@ fn end_on_a_full_disk(at: &Path, arguments: &[&str], stdout: Stdio, stderr: Stdi
 fn a_disk_that_fails_gets_what_reading_on_has_left_of_the_deadline() {
     let grace = Duration::from_secs(6);
     let mut took = Vec::new();
-    // Where this machine is too slow to tell once from twice: again.
+    // Repeated if this machine is too slow to distinguish once from twice.
     for _ in 0..3 {
         let directory = directory();
         let (lasted, mut tee) =
@@ -74,19 +74,19 @@ fn a_disk_that_fails_gets_what_reading_on_has_left_of_the_deadline() {
     panic!("with a grace of {grace:?} it took {took:?}");
 }
 
-/// A pipe that takes nothing more; its reader is open and does not read.
+/// A full pipe; its reader is open and does not read.
 fn full_pipe() -> (std::io::PipeReader, Stdio) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     writer.write_all(&vec![b'x'; 64 << 10]).expect("a pipe holds that");
     (reader, writer.into())
 }
 
-/// Beside the grace there is one second for all of it: 10 s after a signal Docker kills.
+/// After the grace there is one second for everything: Docker kills 10 s after a signal.
 #[test]
 fn a_full_disk_a_stuck_echo_and_a_stuck_stderr_share_one_second_behind_the_grace() {
     let grace = Duration::from_secs(2);
     let mut took = Vec::new();
-    // Where this machine is too slow to tell one second from two: again.
+    // Repeated if this machine is too slow to distinguish one second from two.
     for _ in 0..4 {
         let directory = directory();
         let ((_one, out), (_other, told)) = (full_pipe(), full_pipe());
@@ -109,7 +109,7 @@ fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
         command.current_dir(directory.path()).args(["tee", "s.log", "--grace", "0s", "--survive", survive]);
         let mut tee = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("inkstone");
         let mut stdin = tee.stdin.take().expect("a pipe");
-        // It stands still, so that something waits in the pipe; what is handed over is counted by the byte.
+        // It is stopped, so that bytes wait in the pipe; the handed-over bytes are counted.
         let file = directory.path().join("s.log");
         let line = b"one of many lines\n";
         (0..10_000).for_each(|_| stdin.write_all(line).expect("it reads"));
@@ -125,7 +125,7 @@ fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
         assert_eq!((output.status.code(), told.as_str()), (Some(130), ""));
         assert_eq!(len(&file), 11_000 * line.len() as u64, "{lasted:?}");
     }
-    // A disk that is full: nothing is tried again, and everything is counted.
+    // A full disk: nothing is retried, and everything is counted.
     let directory = directory();
     let mut tee = Command::new("bash");
     tee.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$@\"", "bash", env!("CARGO_BIN_EXE_inkstone")]);
@@ -144,7 +144,7 @@ fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
     assert!(counted[2] + len(&directory.path().join("s.log")) >= 500_000, "{}", text(&output.stderr));
 }
 
-/// Whoever moved the file away compresses it as soon as the signal is sent.
+/// logrotate compresses the moved file as soon as the signal is sent.
 #[test]
 fn a_hangup_while_the_log_is_being_closed_sends_what_is_left_to_the_new_file() {
     let directory = directory();
@@ -232,7 +232,7 @@ fn it_ends_in_order_where_no_more_threads_can_be_made() {
     if !inkstone_io::is_root() {
         return not_run(name, "root alone can be another user, whose threads are counted");
     }
-    // Where that user gets to, whatever lies above the target directory.
+    // A place that this user can reach, whatever is above the target directory.
     let directory = tempfile::tempdir().expect("a directory");
     let at = directory.path();
     std::fs::set_permissions(at, std::fs::Permissions::from_mode(0o777)).expect("for everybody");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use with_tee::{said, signal, start, tee, text, wait_until};
 
-/// Does what a service does: says its steps when it is told to end. `$1` is a file that it makes when it could say them all.
+/// Acts like a service: prints its last steps when it gets a signal. It creates the file `$1` when it could print them all.
 const SERVICE: &str = r#"
     steps() { for step in 1 2 3 4 5; do echo "step $step"; sleep 0.1; done; printf unfinished; : >"$1"; exit 0; }
     trap 'steps "$1"' TERM INT
@@ -61,7 +61,7 @@ fn a_group_that_is_signalled_has_the_services_last_lines_in_the_log() {
 
 #[test]
 fn a_signal_that_comes_twice_at_once_is_one() {
-    // As `timeout` sends it: to the process and to its group. Where this machine is too slow to call that one: again.
+    // As `timeout` sends it: to the process and to its group. Repeated if this machine is too slow for the two to count as one.
     for _ in 0..20 {
         let directory = tempfile::tempdir().expect("a directory");
         let (mut tee, mut service) = group(directory.path(), &["--grace", "2m"]);
@@ -129,7 +129,7 @@ fn a_second_signal_ends_reading() {
     });
     let output = tee.wait_with_output().expect("its end");
     assert_eq!((output.status.code(), text(&file).as_str()), (Some(130), "one\ntwo"));
-    // Nothing had run out of time: somebody wanted it so.
+    // Nothing had run out of time: the user wanted it.
     assert_eq!(said(&output), "");
 }
 
@@ -151,7 +151,7 @@ fn a_terminal_had_no_time_to_run_out_of() {
     let mut script = match script.spawn() {
         Ok(script) => script,
         Err(error) => {
-            // Past the test harness, which hides what a passing test prints.
+            // Bypasses the test harness, which hides the output of passing tests.
             let why = format!("\nNOT RUN: a_terminal_had_no_time_to_run_out_of: script: {error}\n");
             return std::io::stderr().write_all(why.as_bytes()).expect("said");
         }
@@ -171,7 +171,7 @@ fn a_terminal_had_no_time_to_run_out_of() {
 
 #[test]
 fn lines_that_were_read_and_cannot_be_written_are_counted() {
-    // However it ends: by the end of its input, or by a signal with lines in its hand that there is no room for.
+    // It may end by the end of its input, or by a signal while it holds lines that there is no room for.
     for is_signalled in [false, true] {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("logs/s.log");
@@ -188,7 +188,7 @@ fn lines_that_were_read_and_cannot_be_written_are_counted() {
             let writer = std::thread::spawn({
                 let behind = behind.to_owned();
                 move || {
-                    // It may end before it has read all.
+                    // It may end before it has read everything.
                     let _ = stdin.write_all(behind.as_bytes());
                     stdin
                 }
@@ -214,7 +214,7 @@ fn lines_that_were_read_and_cannot_be_written_are_counted() {
         let [read, lost, bytes] = numbers[..] else { panic!("{told}") };
         assert_eq!(read - lost, 3, "{told}");
         if is_signalled {
-            // All that was written but for what may be in the pipe.
+            // Everything that was written, except what may be in the pipe.
             assert!(bytes >= 400_000 - 65_536, "{told}");
             assert_eq!(bytes.div_ceil(14), lost, "{told}");
         } else {
@@ -230,12 +230,12 @@ fn nobody_who_reads_stderr_is_no_reason_to_lose_a_line() {
     let mut tee = start(&file, &["--survive", "kill", "--flush-every", "60m", "--echo"]);
     let mut stdin = tee.stdin.take().expect("a pipe");
     stdin.write_all(b"one\n").expect("written");
-    // What is echoed was given to the log before.
+    // Echoed bytes were handed to the log before.
     let mut echoed = [0; 4];
     tee.stdout.take().expect("a pipe").read_exact(&mut echoed).expect("echoed");
     tee.kill().expect("killed");
     tee.wait().expect("its end");
-    // The next one has to say that it wrote this line.
+    // The next start must report that it wrote this line.
     let mut tee = start(&file, &["--survive", "kill"]);
     drop(tee.stderr.take());
     tee.stdin.take().expect("a pipe").write_all(b"two\n").expect("written");
@@ -285,12 +285,12 @@ fn switches(process: u32) -> u64 {
     threads.map(|thread| of(thread.expect("a thread"))).sum()
 }
 
-/// Lines of 100 bytes, so many.
+/// This many lines of 100 bytes.
 fn lines(count: usize) -> String {
     (0..count).map(|line| format!("{line:099}\n")).collect()
 }
 
-/// Lines and bytes that stderr says were not echoed.
+/// The lines and bytes that were not echoed, according to stderr.
 fn not_echoed(told: &str) -> (usize, usize) {
     let line = told.lines().find(|line| line.contains("were not echoed")).unwrap_or_else(|| panic!("{told}"));
     let mut numbers = line.split(|other: char| !other.is_ascii_digit()).filter_map(|word| word.parse().ok());
@@ -340,7 +340,7 @@ fn a_reader_of_the_echo_that_leaves_ends_nothing() {
     assert!(text(&file) == all);
     assert_eq!((output.status.code(), not_echoed(&said(&output))), (Some(1), (100_000, 10_000_000)));
     assert!(said(&output).contains("has gone"), "{}", said(&output));
-    // An output that fails is told as what it is.
+    // A failing output is reported as such.
     let full = std::fs::File::create("/dev/full").expect("/dev/full");
     let mut tee = tee_into(&file, full);
     tee.stdin.take().expect("a pipe").write_all(b"one\ntwo").expect("written");
@@ -364,7 +364,7 @@ fn a_slow_reader_of_the_echo_gets_everything_that_fits() {
     let mut stdin = tee.stdin.take().expect("a pipe");
     stdin.write_all(all.as_bytes()).expect("written");
     let (mut echoed, mut piece) = (Vec::new(), vec![0; 50_000]);
-    // The input stays open meanwhile: at its end a reader that takes nothing for a second would not be waited for.
+    // The input stays open meanwhile: at its end tee would not wait for a reader that takes nothing for a second.
     while echoed.len() < all.len() {
         let count = out.read(&mut piece).expect("read");
         assert!(count > 0, "it ended after {} bytes", echoed.len());

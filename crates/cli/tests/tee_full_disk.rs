@@ -1,7 +1,7 @@
-//! `inkstone tee` at full speed, with rotation and compression, on a small disk that somebody else fills up now and then: never
-//! more files than asked, no line lost, and room comes back by itself. It needs root and a loop device.
+//! `inkstone tee` at full speed, with rotation and compression, on a small disk that another process fills now and then: there are
+//! never more files than configured, no line is lost, and room comes back by itself. It needs root and a loop device.
 //!
-//! A few seconds of it; as long as asked:
+//! It runs for a few seconds; for a longer run:
 //! `INKSTONE_TEE_SECONDS=600 cargo test --release -p inkstone-cli --test tee_full_disk -- --nocapture`
 
 #[path = "support/tee.rs"]
@@ -21,14 +21,14 @@ use support::{LONG, said, tee};
 
 const SECONDS: &str = "INKSTONE_TEE_SECONDS";
 const DISK_BYTES: u64 = 32 << 20;
-/// What the log has of it: the file that grows, three rotated ones, one that is being compressed.
+/// The log's share of the disk: the current file, three rotated ones, one that is being compressed.
 const FREE_BYTES: usize = 20 << 20;
 const KEPT: usize = 3;
 /// The disk is filled up for a tenth of the time.
 const FILL_EVERY: u32 = 10;
 
 fn not_run(why: &str) {
-    // Past the test harness, which hides what a passing test prints.
+    // Bypasses the test harness, which hides the output of passing tests.
     let _ = io::stderr().write_all(format!("\nNOT RUN: tee on a full disk: {why}\n").as_bytes());
 }
 
@@ -69,7 +69,7 @@ impl SmallDisk {
         self.directory.path().join("disk")
     }
 
-    /// Takes all room that there is, again and again, for so long; then gives it back.
+    /// Takes all room, again and again, for this long; then frees it.
     fn stay_full(&self, at_most: Duration) {
         let name = self.path().join("filler");
         let mut filler = File::create(&name).expect("a file");
@@ -87,7 +87,7 @@ impl SmallDisk {
     }
 }
 
-/// The rotated files by name, however many forms each has at this moment.
+/// The rotated files by name; a file and its compressed form count once.
 fn rotated(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).expect("a directory").flatten();
     let names = entries.map(|entry| entry.file_name().into_string().expect("text"));
@@ -109,7 +109,7 @@ fn text(folder: &Path, name: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Each line is the number behind the one before it; gives the last.
+/// Checks that each line is the next number; returns the last.
 fn last_of(text: &str, mut before: Option<u64>) -> Option<u64> {
     for line in text.lines() {
         let number: u64 = line.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
@@ -134,7 +134,7 @@ fn serve(tee: &mut Child, stop: &AtomicBool) -> u64 {
     number
 }
 
-/// The most rotated files at once, and how often that was looked at.
+/// The most rotated files at once, and how often that was checked.
 fn watch(folder: &Path, stop: &AtomicBool) -> (usize, u64) {
     let (mut most, mut looks) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -168,7 +168,7 @@ fn a_small_disk_that_is_full_now_and_then_loses_no_line_and_has_no_file_too_many
                 thread::sleep(round - round / FILL_EVERY);
                 disk.stay_full(round / FILL_EVERY);
             }
-            // The last fifth has ended with a full disk: lines go on by themselves, or the pipe stays full for ever.
+            // The last fifth has ended with a full disk: lines continue by themselves, or the pipe stays full for ever.
             thread::sleep(Duration::from_millis(500));
             stop.store(true, Ordering::Relaxed);
         });

@@ -1,4 +1,4 @@
-//! `inkstone tee` on a disk that does not answer (a frozen file system, as root): signals are heard, and what was read is counted.
+//! `inkstone tee` on a disk that hangs (a frozen file system, as root): signals are handled, and what was read is counted.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_host::{LoopDevice, LoopOptions, Mount};
 
-/// Whether it can run here; that it cannot is said loudly, past the test harness, which hides what a passing test prints.
+/// Whether it can run here; if not, that is printed loudly, bypassing the test harness, which hides the output of passing tests.
 fn can_run(test: &str) -> bool {
     let mut missing: Vec<&str> = Vec::new();
     for name in ["mkfs.ext4", "fsfreeze"] {
@@ -64,7 +64,7 @@ fn signals_end_it_at_once_and_what_was_read_is_counted() {
     let mount = Mount::new(device.path(), &target, "ext4", "").expect("mounted");
     let file = target.join("s.log");
 
-    // The tests themselves may run under `nohup`, and what is ignored stays so.
+    // The tests themselves may run under `nohup`, and ignored signals stay ignored.
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
     command.arg("tee").arg(&file).args(["--grace", "300ms", "--buffers", "64KiB"]);
@@ -77,14 +77,14 @@ fn signals_end_it_at_once_and_what_was_read_is_counted() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let frozen = Frozen::new(target.to_str().expect("plain"));
-    // The buffers have room for the first of them, and not for all.
+    // The buffers have room for some of them, but not for all.
     let lines: String = (0..100_000).map(|line| format!("line {line:08}\n")).collect();
     stdin.write_all(&lines.as_bytes()[..300_000]).expect("written");
     let writer = std::thread::spawn(move || {
         // It ends before it has read all.
         assert!(stdin.write_all(&lines.as_bytes()[300_000..]).is_err());
     });
-    // It is told again and again until it ends; the process is gone only when its disk has answered.
+    // The signal is repeated until it ends; the process is gone only when its disk has answered.
     let number = tee.id().to_string();
     let told = std::thread::spawn({
         let lines = BufReader::new(tee.stderr.take().expect("a pipe")).lines();

@@ -4,8 +4,8 @@
 //! A few rounds each way; as many as asked:
 //! `INKSTONE_TEE_ROUNDS=300 cargo test --release -p inkstone-cli --test tee_rounds -- --nocapture --test-threads 1`
 //!
-//! The service is this program again. Before each write of at most a page (which a pipe takes whole or not at all) it stores how
-//! far it is going to be, and after it how far it is: so what it has handed over is known also when it is killed.
+//! The service is this program again. Before each write of at most a page (which is atomic in a pipe) it stores its position after
+//! the write, and after it that it is there: so what it has handed over is known even when it is killed.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read as _, Write as _};
@@ -55,12 +55,12 @@ impl Lines {
     }
 }
 
-/// So many bytes of it from its beginning.
+/// This many bytes of it from its beginning.
 fn stream(bytes: usize) -> Vec<u8> {
     Lines::default().next(bytes)
 }
 
-/// In the process of its own: the service. It writes to stderr, since the test runner has its own words on stdout.
+/// The service, in a process of its own. It writes to stderr, since the test runner prints to stdout.
 #[test]
 fn service() {
     let Some(path) = std::env::var_os(PROGRESS) else { return };
@@ -96,7 +96,7 @@ struct Pair {
     directory: tempfile::TempDir,
     tee: Child,
     service: Child,
-    /// So that what nobody has read can be looked at; the service meets no closed pipe then.
+    /// Kept open so that unread bytes can be checked, and the service never finds a closed pipe.
     pipe: Option<PipeReader>,
     arguments: Vec<String>,
 }
@@ -106,7 +106,7 @@ fn log(directory: &Path) -> PathBuf {
 }
 
 fn tee(directory: &Path, arguments: &[String], stdin: impl Into<Stdio>) -> Command {
-    // The tests themselves may run under `nohup`, and what is ignored stays so.
+    // The tests themselves may run under `nohup`, and ignored signals stay ignored.
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
     command.arg("tee").arg(log(directory)).args(arguments).stdin(stdin);
@@ -153,7 +153,7 @@ impl Pair {
         self.signal(name, -i64::from(self.tee.id()));
     }
 
-    /// The service's end, in order or not, and from where to where it is that it handed over.
+    /// Whether the service ended in order, and between which positions is the end of what it handed over.
     fn handed_over(&mut self) -> (bool, usize, usize) {
         let ended = self.service.wait().expect("its end");
         let mut progress = [0; 16];
@@ -166,7 +166,7 @@ impl Pair {
         (in_order, number(0), number(8))
     }
 
-    /// How tee ended, and what it said.
+    /// How tee ended, and its output on stderr.
     fn ended(&mut self) -> (Option<i32>, String) {
         let mut told = String::new();
         self.tee.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
@@ -213,7 +213,7 @@ impl Drop for Pair {
     }
 }
 
-/// What a way of ending has shown.
+/// The results of one way of ending.
 #[derive(Default)]
 struct Seen {
     rounds: u32,
@@ -260,7 +260,7 @@ fn options(round: u32) -> Vec<&'static str> {
     options
 }
 
-/// Tee ended without a word. A signal that it had not heard of before its input ended is not in its exit code.
+/// Tee ended without a message. A signal that came only after the end of its input is not in its exit code.
 fn ended_well(pair: &mut Pair) {
     let (code, told) = pair.ended();
     assert!(matches!(code, Some(0 | 130)) && told.is_empty(), "{code:?} {told}");
@@ -350,7 +350,7 @@ fn a_kill_of_the_service_loses_nothing() {
 fn a_hangup_of_both_or_of_the_service_loses_nothing() {
     let mut seen = Seen::default();
     for round in 0..rounds() {
-        // A hangup ends the service, which has not asked for anything else, and opens the log again.
+        // A hangup ends the service, which has no handler for it, and makes tee reopen the log.
         let mut pair = Pair::start(&options(round), false);
         if round % 2 == 0 {
             pair.signal_both("-HUP")
@@ -389,14 +389,14 @@ fn hangups_of_tee_lose_nothing() {
     seen.tell("HUP to tee, three times");
 }
 
-/// What nobody has read, when no writer is left.
+/// The unread bytes, when no writer is left.
 fn rest_of(pipe: Option<PipeReader>) -> Vec<u8> {
     let mut rest = Vec::new();
     pipe.expect("it was held").read_to_end(&mut rest).expect("its rest");
     rest
 }
 
-/// What is missing between the beginning of the stream and its end, in one piece; `None`: these are not its beginning and end.
+/// The length of a single gap in the stream; `None`: these bytes are not its beginning and its end.
 fn gap(all: &[u8], of: &[u8]) -> Option<usize> {
     let gap = of.len().checked_sub(all.len())?;
     let same = all.iter().zip(of).take_while(|(one, other)| one == other).count();
@@ -406,7 +406,7 @@ fn gap(all: &[u8], of: &[u8]) -> Option<usize> {
 /// The page that was read last, of which not all lines may have been handed to the log, and the beginning of a line before it.
 const LOST_MOST: usize = PAGE + LINE_BYTES_MAX;
 
-/// Kills tee, and gives another its pipe, as a supervisor does that has kept it.
+/// Kills tee, and starts another with its pipe, as a supervisor does that has kept the pipe.
 fn kill_of_tee(survive: &str, lost_most: usize, seen: &mut Seen) {
     let mut pair = Pair::start(&["--grace", "2m", "--survive", survive], true);
     pair.signal_tee("-KILL");

@@ -1,4 +1,4 @@
-//! What `inkstone tee` says, with whom as its reader, and its exit codes.
+//! The messages of `inkstone tee` with different readers, and its exit codes.
 
 #[path = "support/tee.rs"]
 mod with_tee;
@@ -28,11 +28,11 @@ fn ends(tee: &mut Child) -> Option<i32> {
     }
 }
 
-/// A pipe that takes nothing more until somebody reads it. Writes into it wait.
+/// A full pipe: writes into it wait until it is read.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     const O_NONBLOCK: i32 = 0o4000;
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    // Opened anew, so that what tee gets waits.
+    // Reopened, so that tee gets a descriptor that blocks.
     let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
     let mut filler: File =
         OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(path).expect("opened");
@@ -59,7 +59,7 @@ fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later(
     wait_until("a line", || text(&file) == "one\n");
     std::fs::remove_dir_all(&logs).expect("removed");
     stdin.write_all(b"two\n").expect("written");
-    // Time to fail at writing it, and to say so. Were it too short, this would only show less.
+    // Time to fail at writing it, and to report so. If it were too short, this would only show less.
     std::thread::sleep(Duration::from_secs(1));
     std::fs::create_dir(&logs).expect("made");
     wait_until("the log goes on", || text(&file) == "two\n");
@@ -79,7 +79,7 @@ fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later(
 fn a_stderr_that_is_full_holds_no_end_up() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("s.log");
-    // A signal, and words at the end.
+    // A signal, and messages at the end.
     let (_reader, writer) = full_pipe();
     let another = writer.try_clone().expect("a descriptor");
     let mut signalled = tee(&file, &["--grace", "10ms"]).stderr(writer).spawn().expect("inkstone");
@@ -122,7 +122,7 @@ fn a_log_is_not_its_own_input() {
     assert_eq!(std::fs::metadata(&file).expect("there").len(), lines.len() as u64);
 }
 
-/// What was echoed, in lines, and what was said; with a reader that reads at once.
+/// The echoed lines and the output, with a reader that reads at once.
 fn echo_of(input: &[u8], arguments: &[&str]) -> (Vec<usize>, Output) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("s.log");
@@ -166,7 +166,7 @@ fn a_signal_does_not_hide_that_something_was_not_echoed() {
     stdin.write_all(b"one\n").expect("written");
     wait_until("a line", || text(&file) == "one\n");
     signal("-TERM", tee.id());
-    // Once it has heard the signal, by which it would have ended with 130.
+    // After it has handled the signal, by which it would have ended with 130.
     wait_until("the signal is taken", || pending_signals(&tee) == 0);
     drop(stdin);
     let output = tee.wait_with_output().expect("its end");

@@ -1,4 +1,4 @@
-//! Errors say what went wrong, once, and nothing that did not.
+//! Errors say what went wrong, once, and nothing else.
 
 mod support;
 

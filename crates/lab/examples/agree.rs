@@ -1,6 +1,6 @@
 //! Whether several results of one command contradict each other: `agree advice FILE...` or `agree order FILE...`. Used by
-//! `.ci/engines-ten` and `.ci/read-ten`. Exits with 1 where they do, and where nothing was said at all; of advice, also where a half
-//! (`rest-1.json`, `rest-2.json`, ...) said nothing: then the halves were not compared.
+//! `.ci/engines-ten` and `.ci/read-ten`. Exits with 1 if they do, and if there is no statement at all; for advice, also if a half
+//! (`rest-1.json`, `rest-2.json`, ...) gives none: then the halves were not compared.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! Threads that begin together and are measured together.
 //!
-//! *Owns*: starting them before the clock, and collecting what they came to. *May not touch*: what they do.
+//! *Owns*: starting them before the clock, and collecting their results. *May not touch*: what they do.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,21 +10,21 @@ use inkstone_host::{Usage, monotonic_ns, process_usage};
 
 use crate::stage::CellError;
 
-/// What a crowd came to.
+/// The result of a crowd.
 #[derive(Debug)]
 pub(crate) struct Together<T> {
-    /// What each thread gave, in the order of the workers.
+    /// The result of each thread, in the order of the workers.
     pub(crate) outcomes: Vec<T>,
-    /// When they were let go, by `CLOCK_MONOTONIC`.
+    /// When they began, by `CLOCK_MONOTONIC`.
     pub(crate) begin_ns: u64,
-    /// What the process used from then until the last had ended.
+    /// What the process used from then until the last thread had ended.
     pub(crate) usage: Usage,
 }
 
-/// Runs `body` once for each worker, each on a thread of its own. All threads are there before the first begins.
+/// Runs `body` once for each worker, each on a thread of its own. All threads are started before the first begins.
 ///
 /// # Errors
-/// The first error of a body; the system having no threads to give; a panic.
+/// The first error of a body; a thread that cannot be started; a panic.
 pub(crate) fn together<W: Send, T: Send>(
     workers: &mut [W],
     body: impl Fn(usize, &mut W) -> Result<T, CellError> + Sync,

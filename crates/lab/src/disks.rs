@@ -1,6 +1,6 @@
 //! Which of several disks should carry the log.
 //!
-//! *Owns*: comparing the runs of several places, refusing those where nothing is durable, the answer in words.
+//! *Owns*: comparing the runs of several places, refusing those where nothing is durable, the answer as text.
 //! *May not touch*: measuring (`command::disks` does, interleaved over all places).
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::result::{FEW_ROUNDS, LabResult, Relative, Run, Verdict};
 use crate::stats::{per_commit_ns, relative};
 use crate::warnings::too_fast;
 
-/// The answer, with what it stands on.
+/// The answer, with its evidence.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DisksResult {
     /// The answer, in words.
@@ -25,9 +25,9 @@ pub struct DisksResult {
 /// One of the directories.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Disk {
-    /// As it was given.
+    /// As the user gave it.
     pub directory: String,
-    /// Its block device, where there is one.
+    /// Its block device, if there is one.
     pub device: Option<String>,
     /// Why it must not carry a log, whatever its speed; or why nothing was measured.
     pub refused: Option<String>,
@@ -35,20 +35,20 @@ pub struct Disk {
     pub best: Option<String>,
     /// The median time of a commit in that way, in nanoseconds.
     pub per_commit_ns: Option<f64>,
-    /// The best disk's way against this one's, paired by round: below 1, this one is slower. `None` for the best.
+    /// The best disk's way compared with this one's, paired by round: below 1, this one is slower. `None` for the best.
     pub relative: Option<Relative>,
 }
 
-/// What is known of a place before anything is measured that forbids a log there.
+/// What forbids a log in a place and is known before anything is measured.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
-    /// What is memory below it.
+    /// The part below it that is memory, if any.
     pub(crate) memory: Option<String>,
     /// Whether the mount is without barriers.
     pub(crate) no_barriers: bool,
 }
 
-/// Judges the runs, one per place with what was known of each.
+/// Judges the runs, one per place, with what was known of each.
 pub(crate) fn judge(runs: &[Run], known: &[Known]) -> (String, Vec<Disk>) {
     let mut judged: Vec<(Disk, Option<Durable<'_>>, u64)> =
         runs.iter().zip(known).map(|(run, known)| one(run, known)).collect();

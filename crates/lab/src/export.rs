@@ -1,8 +1,8 @@
 //! A result as JSON (everything) and as CSV (a row for each cell, for spreadsheets and plots).
 //!
-//! *Owns*: the CSV's columns, whose names and order stay as they are: new ones go to the end. *May not
-//! touch*: files; the command writes them. Durations are in nanoseconds, sizes in bytes; what was not
-//! measured is an empty field.
+//! *Owns*: the CSV's columns, whose names and order never change: new ones are added at the end. *May not
+//! touch*: files; the command writes them. Durations are in nanoseconds, sizes in bytes; a value that was
+//! not measured is an empty field.
 
 use crate::result::{
     Bill, BillSource, CellResult, DurableFinding, Histogram, LabResult, LayerBill, Measured, Outcome, Run,
@@ -18,7 +18,7 @@ pub fn to_json(result: &LabResult) -> serde_json::Result<String> {
     serde_json::to_string(result).map(|json| json + "\n")
 }
 
-/// A header and one row per cell, with CRLF and quotes as RFC 4180 has them. The bill is that of the file
+/// A header and one row per cell, with CRLF and quotes as in RFC 4180. The bill is that of the file
 /// system's own device, per commit; the host's below a loop device follows it.
 pub fn to_csv(result: &LabResult) -> String {
     let mut out = HEADER.join(",");
@@ -144,7 +144,7 @@ impl Row {
         self.text(&count.map(|count| count.to_string()).unwrap_or_default());
     }
 
-    /// A number; nothing where it is not finite.
+    /// A number; empty if it is not finite.
     fn number(&mut self, number: Option<f64>) {
         self.text(
             &number.filter(|number| number.is_finite()).map(|number| number.to_string()).unwrap_or_default(),
@@ -259,7 +259,7 @@ fn bill(row: &mut Row, bill: Option<&Bill>) {
     let own = bill.and_then(|bill| bill.layers.first());
     row.text(own.map_or("", |layer| layer.device.as_str()));
     let commits = bill.map_or(0, |bill| bill.commits) as f64;
-    // 0 commits: a division that is not finite, and so an empty field.
+    // With 0 commits the quotient is not finite, so the field is empty.
     let per = |total: u64| total as f64 / commits;
     let traced = own.filter(|_| bill.is_some_and(|bill| bill.source == BillSource::Trace));
     let counted = own.filter(|_| bill.is_some_and(|bill| bill.source == BillSource::SharedCounters));
@@ -296,8 +296,8 @@ fn sum<const N: usize>(tallies: [Tally; N]) -> Tally {
     })
 }
 
-/// Every write of ours to a layer. Zeroing and discards carry no data of ours, and are not among them; nor are other processes'
-/// writes, and those of the kernel that nobody can be named for.
+/// All our writes to a layer. They do not include zeroing and discards, which carry no data of ours, nor writes of other processes,
+/// nor those of the kernel that belong to no known process.
 fn all_writes(layer: &LayerBill, source: BillSource) -> Tally {
     match source {
         BillSource::SharedCounters => layer.all_writes,

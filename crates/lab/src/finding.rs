@@ -1,6 +1,6 @@
 //! What a run means, in words: the best durable way, how much it gains over the naive one, and why.
 //!
-//! *Owns*: choosing and saying. *May not touch*: figures; it reads the result only, and says nothing that was not
+//! *Owns*: the choice and the text. *May not touch*: figures. It reads only the result, and says only what was
 //! measured in this run.
 
 use crate::result::{
@@ -15,7 +15,7 @@ pub(crate) struct Durable<'a> {
     pub(crate) measured: &'a Measured,
 }
 
-/// What a run says of its best durable cell against its baseline; `None` where there is nothing to compare: fewer than
+/// The finding about a run's best durable cell and its baseline; `None` if there is nothing to compare: fewer than
 /// two cells, or too few rounds.
 pub fn finding(run: &Run) -> Option<Finding> {
     let rounds = |cell: &CellResult| cell.outcome.measured().map_or(0, |measured| measured.rounds.len());
@@ -43,12 +43,12 @@ pub fn finding(run: &Run) -> Option<Finding> {
         best: Some(best.cell.name.clone()),
         naive,
         speedup: gain,
-        // Those are for whoever knows the warnings too.
+        // The caller adds them, since they depend on the warnings too.
         engines: Vec::new(),
     })
 }
 
-/// The cells of a run that are durable as far as can be seen.
+/// The cells of a run that are durable as far as the lab can see.
 pub(crate) fn durable_cells<'a>(run: &'a Run) -> Vec<Durable<'a>> {
     let durable = |cell: &'a CellResult| {
         let measured = cell.outcome.measured()?;
@@ -122,7 +122,7 @@ fn sentence(
     )
 }
 
-/// Durable cells that the rounds cannot tell from the best, closest first.
+/// Durable cells that tie with the best, closest first.
 fn ties_with<'a>(run: &Run, durable: &'a [Durable<'a>], best: &Durable<'_>) -> Vec<&'a str> {
     let tie = |other: &&Durable<'_>| {
         let compared = relative(&best.measured.rounds, &other.measured.rounds, run.seed);
@@ -133,7 +133,7 @@ fn ties_with<'a>(run: &Run, durable: &'a [Durable<'a>], best: &Durable<'_>) -> V
     ties.into_iter().map(|durable| durable.cell.name.as_str()).collect()
 }
 
-/// Why the best wins: the first coordinate that sets it apart, with the device's counts where there are any.
+/// Why the best is faster: the first coordinate in which it differs, with the device's counts if there are any.
 fn why(best: &Durable<'_>, base: &Durable<'_>) -> String {
     let (what, other) = (&best.cell.what, &base.cell.what);
     let reason = if is_written(what) && !is_written(other) {
@@ -161,7 +161,7 @@ fn is_written(what: &CellDescription) -> bool {
     (what.reuse == "reuse" && !zero_range) || matches!(what.preparation.as_str(), "zeros" | "write-zeroes")
 }
 
-/// The naive way is to append to a new file; a baseline that does not is only what the others are compared with.
+/// The naive way appends to a new file; any other baseline is only what the others are compared with.
 fn role(what: &CellDescription) -> &'static str {
     if what.reuse == "new" && what.preparation == "none" { ", the naive one" } else { "" }
 }
@@ -186,7 +186,7 @@ fn counts(measured: &Measured) -> Option<String> {
         BillSource::Trace => {
             format!("{:.1} writes ({kib:.1} KiB) and {flushes:.1} flushes", per(own.requests))
         }
-        // Empty flushes count among the writes there, so their number would mislead.
+        // These counters count empty flushes as writes, so the number of writes would mislead.
         BillSource::SharedCounters => format!("about {kib:.1} KiB written and {flushes:.1} flushes"),
     })
 }

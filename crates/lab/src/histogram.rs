@@ -1,4 +1,4 @@
-//! Latencies recorded while measuring, without allocating, and handed on as the result's histogram.
+//! Records latencies while measuring, without allocating, and turns them into the result's histogram.
 //!
 //! *Owns*: the recording histogram. *May not touch*: clocks, and what a latency means.
 
@@ -6,12 +6,12 @@ use hdrhistogram::Histogram as Hdr;
 
 use crate::result::Histogram;
 
-/// The largest latency told apart, 100 s in nanoseconds: longer ones count as this.
+/// The largest latency that is recorded, 100 s in nanoseconds: longer ones count as this.
 pub const LATENCY_NS_MAX: u64 = 100_000_000_000;
 /// Significant digits kept.
 const DIGITS: u8 = 3;
 
-/// Records latencies in nanoseconds: 1 ns to 100 s, to 3 significant digits, in memory taken once at
+/// Records latencies in nanoseconds: 1 ns to 100 s, to 3 significant digits, in memory that is allocated once, at
 /// creation. Smallest, largest and mean are exact.
 #[derive(Debug, Clone)]
 pub struct Recorder {
@@ -31,7 +31,7 @@ impl Default for Recorder {
 impl Recorder {
     /// An empty one. The only place that allocates (about 220 KiB, touched where latencies fall).
     pub fn new() -> Self {
-        // The bounds are constants that hdrhistogram accepts (a test holds them).
+        // The bounds are constants that hdrhistogram accepts (a test checks it).
         let buckets = Hdr::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("bounds that are constants");
         Self { buckets, count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
     }
@@ -63,13 +63,13 @@ impl Recorder {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Clears everything, but keeps the memory.
     pub fn clear(&mut self) {
         self.buckets.reset();
         (self.count, self.sum_ns, self.min_ns, self.max_ns) = (0, 0, u64::MAX, 0);
     }
 
-    /// What was recorded, with every bucket that is not empty. Nothing recorded: count 0, no buckets.
+    /// The recorded values, with every bucket that is not empty. If nothing was recorded: count 0, no buckets.
     pub fn finish(&self) -> Histogram {
         if self.count == 0 {
             return Histogram::default();

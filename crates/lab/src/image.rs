@@ -1,6 +1,6 @@
-//! File systems of our own on loop devices: made, mounted, and taken away again.
+//! File systems of our own on loop devices: created, mounted, and removed again.
 //!
-//! *Owns*: backing files, mkfs, mounts, and their end in the right order. *May not touch*: what is measured on them.
+//! *Owns*: backing files, mkfs, mounts, and removing them in the right order. *May not touch*: what is measured on them.
 //! What a killed lab leaves is found by its working directory's name and removed by the next start
 //! (`inkstone_host::sweep`).
 
@@ -15,7 +15,7 @@ use inkstone_io::{
 use crate::stage::CellError;
 
 named_choice! {
-    /// A kind of file system that the lab makes.
+    /// A kind of file system that the lab creates.
     ImageKind, "file system" {
         Ext4 = "ext4", "ext4 with a journal";
         Ext4NoJournal = "ext4-nojournal", "ext4 without a journal";
@@ -38,7 +38,7 @@ impl ImageKind {
     fn mount_options(self) -> &'static str {
         match self {
             Self::Ext4DataJournal => "data=journal",
-            // It discards by itself what is free, which punches holes into the backing file.
+            // It discards free blocks by itself, which punches holes into the backing file.
             Self::Btrfs => "nodiscard",
             Self::BtrfsNodatacow => "nodatacow,nodiscard",
             _ => "",
@@ -49,7 +49,7 @@ impl ImageKind {
     fn mkfs(self) -> (&'static str, &'static str, &'static [&'static str]) {
         // Without the lazy options the kernel would write inode tables and the journal while we measure.
         const NOT_LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";
-        // Below 512 MiB mkfs.ext4 takes blocks of 1 KiB, and a 4 KiB commit would be another thing than on a real disk.
+        // Below 512 MiB mkfs.ext4 chooses blocks of 1 KiB, and a 4 KiB commit would differ from one on a real disk.
         const BLOCK: &str = "4096";
         match self {
             Self::Ext4 | Self::Ext4DataJournal => {
@@ -81,13 +81,13 @@ impl LoopMode {
     }
 }
 
-/// Written at a time.
+/// Bytes written at a time.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// Smallest image that every file system here can be made on: xfs wants 300 MiB.
+/// Smallest image for all file systems here: xfs needs 300 MiB.
 pub const IMAGE_BYTES_MIN: u64 = 320 << 20;
 
-/// A mounted file system on a loop device on a fully written file. Ends in the right order, also when dropped.
+/// A mounted file system on a loop device on a fully written file. Everything is removed in the right order, also on drop.
 #[derive(Debug)]
 pub struct Image {
     // Dropped in this order: unmounted, detached, then the file removed.
@@ -98,10 +98,10 @@ pub struct Image {
 }
 
 impl Image {
-    /// Makes `kind` in `directory` (a working directory of the lab) and mounts it there.
+    /// Creates `kind` in `directory` (a working directory of the lab) and mounts it there.
     ///
     /// # Errors
-    /// A missing tool is named with its package; everything else is what the operating system or mkfs answers.
+    /// A missing tool, with the name of its package; errors of the operating system or of mkfs.
     pub fn make(
         directory: &Path,
         kind: ImageKind,
@@ -140,7 +140,7 @@ impl Image {
         &self.target
     }
 
-    /// Takes it away.
+    /// Removes it.
     ///
     /// # Errors
     /// What could not be unmounted, detached or removed; the next start of the lab tries again.
@@ -156,7 +156,7 @@ impl Image {
     }
 
     fn remove_files(&self) {
-        // What cannot be removed goes with the working directory, or is reported by the next start.
+        // What cannot be removed here is removed with the working directory, or reported by the next start.
         let _ = std::fs::remove_dir(&self.target);
         let _ = std::fs::remove_file(&self.backing);
     }
@@ -170,7 +170,7 @@ impl Drop for Image {
     }
 }
 
-/// Never sparse: otherwise the host would allocate blocks while the guest's commits are measured.
+/// Writes the backing file. It is never sparse: otherwise the host would allocate blocks while the guest's commits are measured.
 fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
     let made = |access| {
         let how = OpenFile::new_file().access(access);
@@ -179,7 +179,7 @@ fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
     };
     match made(Access::Direct) {
         Ok(()) => Ok(()),
-        // A host without O_DIRECT: through its page cache.
+        // A host without O_DIRECT: write through its page cache.
         Err(error) if error.is_unsupported() || error.raw_os_error() == Some(22) => {
             let _ = std::fs::remove_file(path);
             Ok(made(Access::Buffered)?)
@@ -188,8 +188,8 @@ fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
     }
 }
 
-/// Every mkfs discards the device that it finds, and zeroes tables by a request that writes nothing: both take blocks out of the backing
-/// file again. Zeros are written where it has none of its own; they read as zeros before, too.
+/// Every mkfs discards the device, and zeroes tables by a request that writes nothing: both remove blocks from the backing file.
+/// This writes zeros into these holes, which read as zeros anyway.
 fn fill_holes(path: &Path, mode: LoopMode) -> Result<(), CellError> {
     let access = if mode == LoopMode::Direct { Access::Direct } else { Access::Buffered };
     let file = OsFile::open(path, &OpenFile::existing().access(access))?;

@@ -1,7 +1,7 @@
-//! What each word of a way of writing means in system calls: one table, which the command's help prints and a test holds against
+//! What each word of a way of writing means in system calls: one table, which the command's help prints and a test compares with
 //! `strace`.
 //!
-//! *Owns*: the table, and the calls that a whole strategy adds up to. *May not touch*: making any of them (`inkstone-io` does).
+//! *Owns*: the table, and the calls of a whole strategy. *May not touch*: making any of them (`inkstone-io` does).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,28 +14,28 @@ use crate::precondition::Precondition;
 pub enum Times {
     /// Once, before the first commit.
     Once,
-    /// Once a step, which is several times.
+    /// Once per step, that is several times.
     EachStep,
-    /// Once a commit.
+    /// Once per commit.
     EachCommit,
-    /// Once a read.
+    /// Once per read.
     EachRead,
-    /// Once a round, before it begins.
+    /// Once per round, before it begins.
     EachRound,
     /// Once in 16 commits.
     Every16th,
     /// Once in 64 commits.
     Every64th,
-    /// At least once a commit: how often an engine enters the kernel is its own affair.
+    /// At least once per commit: an engine may enter the kernel more often.
     CommitsOrMore,
 }
 
 /// What a label adds to a way of writing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Label {
-    /// Flags with which the file is open while it is measured.
+    /// Open flags of the file while it is measured.
     pub open: &'static [&'static str],
-    /// Calls on it, with the flags that matter, by the names that `strace` prints.
+    /// Calls on the file, with the relevant flags, by the names that `strace` prints.
     pub calls: &'static [(&'static str, Times)],
 }
 
@@ -60,7 +60,7 @@ pub fn preparation(preparation: Preparation) -> Label {
     Label { calls, ..NOTHING }
 }
 
-/// The way bytes get into the file, where a thread makes the calls.
+/// How bytes get into the file, if a thread makes the calls.
 pub fn access(access: Access) -> Label {
     match access {
         Access::Buffered => Label { calls: &[("pwrite64", EachCommit)], ..NOTHING },
@@ -68,23 +68,23 @@ pub fn access(access: Access) -> Label {
         Access::Direct => Label { open: &["O_DIRECT"], calls: &[("pwrite64", EachCommit)] },
         Access::Mmap => Label { calls: &[("mmap(MAP_SHARED)", Once)], ..NOTHING },
         Access::Stream => Label { calls: &[("write", EachCommit)], ..NOTHING },
-        // Of commits of 4 KiB.
+        // With commits of 4 KiB.
         Access::StreamGather => Label { calls: &[("write", Every16th)], ..NOTHING },
     }
 }
 
-/// How a file is read by ways that are no [`access`] of a write: each piece of 4 KiB, front to back.
+/// How a file is read by ways that are not the [`access`] of a write: each piece of 4 KiB, front to back.
 pub fn reading(access: Access) -> Label {
     match access {
         Access::Seek => Label { calls: &[("lseek", EachRead), ("read", EachRead)], ..NOTHING },
-        // At random each has an lseek of the stream's own before it.
+        // For random reads the stream makes an lseek before each.
         Access::Stream => Label { calls: &[("read", EachRead)], ..NOTHING },
         Access::Buffered | Access::Direct => Label { calls: &[("pread64", EachRead)], ..NOTHING },
         Access::Mmap | Access::StreamGather => NOTHING,
     }
 }
 
-/// What makes a write durable, where a thread makes the calls.
+/// What makes a write durable, if a thread makes the calls.
 pub fn durability(durability: Durability) -> Label {
     match durability {
         // A pass without a sync per write ends in one.
@@ -99,14 +99,14 @@ pub fn durability(durability: Durability) -> Label {
         }
         Durability::OSync => Label { open: &["O_SYNC"], ..NOTHING },
         Durability::ODsync => Label { open: &["O_DSYNC"], ..NOTHING },
-        // In place of pwrite64.
+        // It replaces pwrite64.
         Durability::RwfDsync => Label { calls: &[("pwritev2(RWF_DSYNC)", EachCommit)], ..NOTHING },
         Durability::Msync => Label { calls: &[("msync(MS_SYNC)", EachCommit)], ..NOTHING },
         Durability::Pretend => NOTHING,
     }
 }
 
-/// Who makes the calls; what an engine of the kernel does, it does without those of a thread.
+/// Who makes the calls; an engine in the kernel works without calls of a thread.
 pub fn engine(engine: EngineKind) -> Label {
     match engine {
         EngineKind::Caller | EngineKind::Pool => NOTHING,
@@ -117,7 +117,7 @@ pub fn engine(engine: EngineKind) -> Label {
     }
 }
 
-/// What is done to the device before each round; of a fill, for each piece of 4 MiB.
+/// What is done to the device before each round; for a fill, per piece of 4 MiB.
 pub fn precondition(precondition: Precondition) -> Label {
     let calls: &'static [(&'static str, Times)] = match precondition {
         Precondition::None => &[],
@@ -127,7 +127,7 @@ pub fn precondition(precondition: Precondition) -> Label {
     Label { calls, ..NOTHING }
 }
 
-/// The label of this name of this kind, as the command line has both; `None` where a name says nothing about calls.
+/// The label of this name of this kind, as on the command line; `None` if a name says nothing about calls.
 pub fn of(what: &str, name: &str) -> Option<Label> {
     match what {
         Preparation::WHAT => Preparation::from_name(name).map(preparation),
@@ -140,7 +140,7 @@ pub fn of(what: &str, name: &str) -> Option<Label> {
 }
 
 impl Label {
-    /// `open O_DIRECT; pwrite64 each commit`; nothing where it adds nothing.
+    /// `open O_DIRECT; pwrite64 each commit`; empty if it adds nothing.
     pub fn words(&self) -> String {
         let opened = (!self.open.is_empty()).then(|| format!("open {}", self.open.join(" | ")));
         let call = |(name, times): &(&str, Times)| {
@@ -160,7 +160,7 @@ impl Label {
     }
 }
 
-/// What a strategy comes to: the flags of the open file, and of each call the least and the most times.
+/// The calls of a strategy: the flags of the open file, and how often each call is made, at least and at most.
 pub fn calls_of(
     strategy: &Strategy,
     commits: u64,
@@ -169,7 +169,7 @@ pub fn calls_of(
     let by_thread = matches!(strategy.engine, EngineKind::Caller | EngineKind::Pool);
     let mut labels = vec![(preparation(strategy.preparation), true), (engine(strategy.engine), true)];
     labels.push((access(strategy.access), by_thread && strategy.durability != Durability::RwfDsync));
-    // The sync at the end of a pass is a thread's own in any case.
+    // A thread makes the sync at the end of a pass in any case.
     labels.push((durability(strategy.durability), by_thread || strategy.durability == Durability::None));
     let flags = labels.iter().flat_map(|(label, _)| label.open.iter().copied()).collect();
     let mut calls: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
@@ -177,7 +177,7 @@ pub fn calls_of(
         let (least, most) = match times {
             Once => (1, 1),
             EachStep => (steps, steps),
-            // No part of a strategy.
+            // Not part of a strategy.
             EachRound | EachRead => (0, 0),
             EachCommit => (commits, commits),
             Every16th => (commits.div_ceil(16), commits.div_ceil(16)),
@@ -190,7 +190,7 @@ pub fn calls_of(
     (flags, calls)
 }
 
-/// A way of writing that shows this label by itself: everything else as plain as it can be.
+/// A way of writing that shows this label alone: everything else is as plain as possible.
 pub fn plain_with(what: &str, name: &str) -> Option<Strategy> {
     let mut strategy = Strategy {
         preparation: Preparation::None,
@@ -215,7 +215,7 @@ pub fn plain_with(what: &str, name: &str) -> Option<Strategy> {
     if strategy.access == Access::StreamGather {
         strategy.durability = Durability::None;
     }
-    // AIO carries a buffered write out inside the call.
+    // AIO carries out a buffered write within the call.
     if strategy.engine == EngineKind::Aio {
         strategy.access = Access::Direct;
     }

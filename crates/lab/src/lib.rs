@@ -4,13 +4,13 @@
 //! *Owns*: experiments, sampling, statistics, and the report. *May not touch*: system calls (`inkstone-io` makes them)
 //! or the terminal's arguments (`inkstone-cli` reads them).
 //!
-//! The way through it: a [`cell::Cell`] is one way of writing; [`presets`] name sets of them; [`run`] measures a set
+//! An overview: a [`cell::Cell`] is one way of writing; [`presets`] name sets of them; [`run`] measures a set
 //! side by side ([`stage`] brings each file into its claimed state and checks it, [`pass`] is the timed loop), and makes
-//! their [`bill`]s; all of it ends in a [`result::LabResult`], the contract that [`table`] and [`export`] read.
-//! [`mod@bench`] measures the log itself beside the bare overwrite that it cannot beat; [`experiment`] is what has rows that are no
-//! commits of a cell (reads, pools, depths, text lines). [`mod@tune`] chooses the log's way of writing in two seconds and [`mod@score`] scores
-//! it; [`mod@compare`] sets two results side by side, [`disks`] several disks, and [`engines`] says what a result means for other
-//! engines. [`command`] has one function for each thing that the lab can be asked to do.
+//! their [`bill`]s. Everything ends in a [`result::LabResult`], the contract that [`table`] and [`export`] read.
+//! [`mod@bench`] measures the log itself beside the bare overwrite that it cannot beat; [`experiment`] has the experiments whose rows
+//! are not commits of a cell (reads, pools, depths, text lines). [`mod@tune`] chooses the log's way of writing in two seconds and
+//! [`mod@score`] scores the choice; [`mod@compare`] compares two results, [`disks`] several disks, and [`engines`] derives advice for
+//! other engines. [`command`] has one function for each command of the lab.
 #![forbid(unsafe_code)]
 
 pub mod agree;

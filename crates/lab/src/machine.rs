@@ -1,4 +1,4 @@
-//! What the result says of the machine.
+//! The machine, as the result describes it.
 //!
 //! *Owns*: reading it from /proc and /sys. *May not touch*: disks.
 
@@ -9,7 +9,7 @@ use inkstone_io::is_root;
 
 use crate::result::Machine;
 
-/// The machine that this process runs on. What cannot be found out is empty.
+/// The machine that this process runs on. Unknown fields are empty.
 pub fn machine() -> Machine {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let release = text("/proc/sys/kernel/osrelease");

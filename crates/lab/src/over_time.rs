@@ -1,18 +1,18 @@
-//! Latency over the time of one round, recorded without allocating and handed on as a few slices.
+//! Latency over the time of one round, recorded without allocating and reduced to a few slices.
 //!
 //! *Owns*: what is kept of each commit, and how it becomes slices. *May not touch*: clocks.
 
-/// Entries kept of a round. Up to so many commits each has one of its own; of more, neighbours share one.
+/// Entries kept of a round. With up to this many commits each has its own entry; with more, neighbours share one.
 const ENTRIES_MAX: usize = 1 << 14;
-/// Slices that all rounds of a cell have together, about: enough for a curve, little beside the histograms.
+/// About how many slices all rounds of a cell have together: enough for a curve, and small compared with the histograms.
 const SLICES: usize = 240;
-/// Slices that one round has at most, and at least where it has as many commits.
+/// The least slices of one round (if it has as many commits), and the most.
 const SLICES_OF_ROUND: (usize, usize) = (8, 60);
 
-/// (time that the slice's commits took together, median and highest of a commit), all in nanoseconds.
+/// (time of the slice's commits together, median and highest of a commit), all in nanoseconds.
 pub type Slice = (u64, u64, u64);
 
-/// How many slices a round is cut into, so that those of all rounds together stay few.
+/// How many slices a round gets, so that all rounds together have few.
 pub fn slices_per_round(rounds: u32) -> usize {
     (SLICES / rounds.max(1) as usize).clamp(SLICES_OF_ROUND.0, SLICES_OF_ROUND.1)
 }
@@ -20,17 +20,17 @@ pub fn slices_per_round(rounds: u32) -> usize {
 /// One or more commits that followed each other.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// Of the first of them.
+    /// The latency of the first of them.
     sample_ns: u64,
     max_ns: u64,
     sum_ns: u64,
 }
 
-/// The latencies of one round in their order. Highest values and sums are exact; a median is exact up to 16,384 commits in
-/// a round, and of a regular sample beyond.
+/// The latencies of one round in order. Highest values and sums are exact; a median is exact up to 16,384 commits per
+/// round, and that of a regular sample beyond.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// Written before the round, so that no page of it is touched for the first time between two readings of the clock.
+    /// Written before the round, so that none of its pages is touched for the first time between two readings of the clock.
     entries: Vec<Entry>,
     /// How many of them are in use.
     used: usize,
@@ -47,7 +47,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Forgets the round before, and takes the memory for one of up to `commits`.
+    /// Clears the previous round, and allocates memory for one of up to `commits`.
     pub fn begin(&mut self, commits: u64) {
         let entries = usize::try_from(commits).map_or(ENTRIES_MAX, |commits| commits.min(ENTRIES_MAX));
         self.entries.clear();
@@ -79,7 +79,7 @@ impl Series {
         self.room = self.stride - 1;
     }
 
-    /// Every two neighbours become one entry.
+    /// Merges every two neighbours into one entry.
     fn halve(&mut self) {
         for index in 0..self.used / 2 {
             let (first, second) = (self.entries[index * 2], self.entries[index * 2 + 1]);
@@ -93,7 +93,7 @@ impl Series {
         self.stride = self.stride.saturating_mul(2);
     }
 
-    /// What was recorded, in at most `slices_max` slices of as many commits each, but for the last.
+    /// The recorded latencies, in at most `slices_max` slices of equally many commits, except the last.
     pub fn slices(&self, slices_max: usize) -> Vec<Slice> {
         let used = &self.entries[..self.used];
         let len = used.len().div_ceil(slices_max.max(1)).max(1);

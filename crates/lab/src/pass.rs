@@ -22,7 +22,7 @@ use crate::result::HarnessCost;
 use crate::stage::{CellError, Session, closing_sync};
 use crate::stats::median;
 
-/// Buffers that a pass rotates through hold this much together: enough that no device sees the same block twice running.
+/// The buffers of a pass, used in turn, hold this much together: enough that no device sees the same block twice in a row.
 const PAYLOAD_BYTES: u64 = 4 << 20;
 
 /// When a pass ends before the file does.
@@ -35,11 +35,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// No limit but the file's end.
+    /// No limit except the file's end.
     pub const NONE: Self = Self { commits: u64::MAX, time: Duration::MAX };
 }
 
-/// From when to when one commit went, by `CLOCK_MONOTONIC`.
+/// Begin and end of one commit, by `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitSpan {
     /// Before its first call.
@@ -48,7 +48,7 @@ pub struct CommitSpan {
     pub ack_ns: u64,
 }
 
-/// Histograms that rounds of one cell share.
+/// Histograms of a cell, over all its rounds.
 #[derive(Debug)]
 pub struct Recorders {
     /// The write call.
@@ -57,7 +57,7 @@ pub struct Recorders {
     pub sync: Recorder,
     /// Both.
     pub commit: Recorder,
-    /// The same in the order of commits, of the last pass only.
+    /// The same in the order of commits, for the last pass only.
     pub over_time: Series,
 }
 
@@ -79,12 +79,12 @@ impl Default for Recorders {
     }
 }
 
-/// What one pass took.
+/// The totals of one pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PassTotals {
     /// Commits acknowledged.
     pub commits: u64,
-    /// All of it, with the closing sync.
+    /// The whole time, with the closing sync.
     pub total_ns: u64,
     /// The closing sync alone.
     pub closing_sync_ns: u64,
@@ -92,7 +92,7 @@ pub struct PassTotals {
     pub faults: (u64, u64),
 }
 
-/// The machinery of one cell's passes: its engine and the buffers in turn.
+/// The engine and the buffers of one cell's passes.
 #[derive(Debug)]
 pub struct Writer<E> {
     engine: E,
@@ -103,12 +103,12 @@ impl Writer<OsEngine> {
     /// An engine of the cell's kind, and buffers of its size with bytes from `payload`.
     ///
     /// # Errors
-    /// When the engine is not to be had here.
+    /// When the engine is not available here.
     pub fn for_cell(cell: &Cell, payload: &AlignedBuf) -> Result<Self, CellError> {
         Ok(Self::with(OsEngine::open(cell.strategy.engine, 1)?, cell.write_bytes, payload))
     }
 
-    /// What the engine could not have and does without: then the cell is not what its name says.
+    /// What the engine lacks: then the cell is not what its name says.
     pub fn notice(&self) -> Option<String> {
         self.engine.notice().map(ToString::to_string)
     }
@@ -214,13 +214,13 @@ impl<E: Engine<File = OsFile>> Writer<E> {
         let operation = Operation::Write { buffer, len: cell.write_bytes as usize, offset, persist };
         self.carry_out(file, token, operation)?;
         if cell.strategy.access == Access::Stream {
-            // Each write by itself, as its name says: a stream would gather small ones.
+            // Each write by itself, as its name says: otherwise a stream would gather small ones.
             file.flush_buffered()?;
         }
         Ok(())
     }
 
-    /// Whether there was a sync call to make.
+    /// Makes the sync call, if the cell has one; returns whether it had.
     fn sync(&mut self, cell: &Cell, file: &Arc<OsFile>, number: u64, offset: u64) -> Result<bool, CellError> {
         if cell.strategy.engine == EngineKind::UringLinked {
             return Ok(false);
@@ -256,7 +256,7 @@ impl<E: Engine<File = OsFile>> Writer<E> {
     }
 }
 
-/// An engine that does nothing: what remains is the harness itself.
+/// An engine that does nothing, which leaves the cost of the harness.
 #[derive(Debug, Default)]
 struct NoEngine {
     done: Option<Completion>,
@@ -283,7 +283,7 @@ impl Engine for NoEngine {
     }
 }
 
-/// Measures what a commit costs that does no I/O, in the same loop as all others.
+/// Measures the cost of a commit without I/O, in the same loop as all others.
 ///
 /// # Errors
 /// When the user wants to stop, or `/dev/null` cannot be opened.

@@ -1,7 +1,7 @@
-//! What is done to a device before a round: its free space filled, or given back to it. Article 4 suspected the device's garbage
-//! collection of favouring whichever way ran first.
+//! What is done to a device before a round: its free space is filled, or discarded. Article 4 suspected that the device's garbage
+//! collection favours whichever way runs first.
 //!
-//! *Owns*: bringing the device into that state, and refusing where it would not stay. *May not touch*: what is measured then.
+//! *Owns*: bringing the device into that state, and refusing if it would not stay. *May not touch*: what is measured then.
 
 use inkstone_host::trim_free_space;
 use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, SyncKind, named_choice};
@@ -19,14 +19,14 @@ named_choice! {
     }
 }
 
-/// A state of the device, and how often it was brought about.
+/// A state of the device, and what was done for it before each round.
 #[derive(Debug, Clone)]
 pub struct Condition {
-    /// Which.
+    /// Which precondition.
     pub kind: Precondition,
-    /// For fill: bytes; `None` = all free space but what the cells and others need.
+    /// For fill: bytes; `None` = all free space except what the cells and others need.
     pub fill_bytes: Option<u64>,
-    /// What the cells need beside it.
+    /// What the cells need besides.
     pub room_bytes: u64,
     bytes: Vec<u64>,
 }
@@ -41,14 +41,15 @@ pub struct Preconditioned {
 }
 
 const FILE: &str = "fill";
-/// Written at a time.
+/// Bytes written at a time.
 const PIECE_BYTES: u64 = 4 << 20;
-/// Left free for others at least, and this part of what is free.
+/// The least that is left free for others.
 const LEFT_BYTES: u64 = 64 << 20;
+/// This fraction of the free space is left free for others, if that is more.
 const LEFT_PART: u64 = 20;
 
 impl Condition {
-    /// Nothing done yet.
+    /// A condition before the first round.
     pub fn new(kind: Precondition, fill_bytes: Option<u64>, room_bytes: u64) -> Self {
         Self { kind, fill_bytes, room_bytes, bytes: Vec::new() }
     }
@@ -56,7 +57,7 @@ impl Condition {
     /// Brings the device into this state.
     ///
     /// # Errors
-    /// Where it cannot be brought about, or would not stay; the user's wish to stop.
+    /// When the state is not possible, or would not stay; the user's wish to stop.
     pub(crate) fn bring(&mut self, site: &Site, session: &Session<'_>) -> Result<(), CellError> {
         let bytes = match self.kind {
             Precondition::None => return session.check(),
@@ -88,14 +89,14 @@ impl Condition {
         let bytes = fill_bytes(free_bytes, self.room_bytes, self.fill_bytes).map_err(CellError::Invalid)?;
         session.remove(FILE)?;
         let written = write(site, session, bytes);
-        // Also of a fill that failed: others need the room.
+        // Also after a fill that failed: others need the room.
         let removed = session.remove(FILE);
         written.and(removed)?;
         Ok(bytes)
     }
 }
 
-/// How much to write into so much free space.
+/// How much to write into this much free space.
 fn fill_bytes(free_bytes: u64, room_bytes: u64, asked_bytes: Option<u64>) -> Result<u64, String> {
     let left_bytes = (free_bytes / LEFT_PART).max(LEFT_BYTES).saturating_add(room_bytes);
     let most_bytes = free_bytes.saturating_sub(left_bytes) / PIECE_BYTES * PIECE_BYTES;
@@ -114,7 +115,7 @@ pub fn discards(options: Option<&str>) -> Option<&str> {
     options.unwrap_or_default().split(',').find(is_one)
 }
 
-/// Random bytes, never the same twice: no device can pack them.
+/// Writes random bytes, never the same twice: no device can compress them.
 fn write(site: &Site, session: &Session<'_>, bytes: u64) -> Result<(), CellError> {
     let access = match site.capabilities.direct {
         DioAlignment::Refused => Access::Buffered,
@@ -146,11 +147,11 @@ fn trim(site: &Site, session: &Session<'_>) -> Result<u64, CellError> {
     trim_free_space(site.directory.path()).map_err(told)
 }
 
-/// What a file system answers that has no such request at all.
+/// The error of a file system that has no such request.
 const NOTTY: i32 = 25;
 
 impl Preconditioned {
-    /// For people: `before each round 1.2 GiB of free space were written and given back`.
+    /// For people: `precondition fill: before each round up to 1.2 GiB of free space were filled and freed`.
     pub fn words(&self) -> String {
         let most = crate::table::numbers::bytes(self.bytes.iter().copied().max().unwrap_or(0) as f64);
         match self.kind.as_str() {

@@ -1,6 +1,6 @@
 //! Named sets of cells: the arms of the published experiments, and the lab's quick tier.
 //!
-//! *Owns*: which cells belong to which name. *May not touch*: sizes that a person asked for; they come in from outside.
+//! *Owns*: which cells belong to which name. *May not touch*: sizes that the user chose; they come from outside.
 
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice};
 
@@ -21,7 +21,7 @@ named_choice! {
     }
 }
 
-/// Of a record of the preset `wal`: the least that every device takes.
+/// Bytes of a record of the preset `wal`: the least that every device accepts.
 const RECORD_BYTES: u64 = 512;
 /// As many commits as the other presets have in a file.
 const RECORDS: u64 = 2048;
@@ -53,7 +53,7 @@ impl Preset {
         if self == Self::E1Order { 2 } else { 0 }
     }
 
-    /// What becomes of files between its rounds.
+    /// What happens to files between its rounds.
     pub fn leftover(self) -> Leftover {
         // E2 was published with one file on an image of twice its size.
         if matches!(self, Self::E1Removed | Self::E2) { Leftover::Removed } else { Leftover::Kept }
@@ -65,7 +65,7 @@ impl Preset {
     }
 }
 
-/// The naive way first, then what each step away from it gains.
+/// The naive way first, then each step away from it.
 fn quick() -> Vec<Cell> {
     let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
     let reuse = Strategy { reuse: Reuse::Reuse, ..data };
@@ -92,10 +92,10 @@ fn quick() -> Vec<Cell> {
     .collect()
 }
 
-/// Every row of E1's table, synced by fdatasync; `new` and `fallocate` and `zeros` by fsync too, as published.
+/// Every row of E1's table, synced by fdatasync; `new`, `fallocate` and `zeros` by fsync too, as published.
 fn e1() -> Vec<Cell> {
     let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
-    // A sparse file is no arm of the articles: it is what PostgreSQL has with wal_init_zero off.
+    // A sparse file is not an arm of the articles: PostgreSQL has one with wal_init_zero off.
     let published = |preparation: &&Preparation| **preparation != Preparation::Sparse;
     let prepared = Preparation::ALL.iter().filter(published);
     let prepared = prepared.map(|&preparation| Strategy { preparation, ..data });
@@ -139,7 +139,7 @@ fn e2() -> Vec<Cell> {
     rows.into_iter().flat_map(both).collect()
 }
 
-/// Records that share a block, as an engine's are: there the size that grows with each is dearer than blocks that are reserved.
+/// Records that share a block, as those of an engine: here the growing size costs more than reserved blocks.
 fn wal() -> Vec<Cell> {
     let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
     let of = |preparation| Strategy { preparation, ..data };

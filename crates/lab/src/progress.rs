@@ -1,7 +1,7 @@
-//! How far a run is, on a terminal: a bar with the time left from the first second on.
+//! The progress of a run on a terminal: a bar with the time left from the first second on.
 //!
-//! *Owns*: the bar on stderr, and lines said above it. *May not touch*: results. When stderr is no terminal
-//! there is no bar at all. The bar is drawn twice a second by a thread of its own, and touches no file.
+//! *Owns*: the bar on stderr, and lines printed above it. *May not touch*: results. When stderr is not a terminal
+//! there is no bar. A thread of its own draws the bar twice a second and touches no file.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// How often the bar is drawn again while a step runs: seldom enough to disturb no measurement.
+/// How often the bar is redrawn while a step runs: seldom enough not to disturb measurements.
 const REDRAW: Duration = Duration::from_millis(500);
-/// How many steps of the caller's estimate count as much as steps really seen.
+/// The caller's estimate counts as much as this many real steps.
 const ESTIMATE_WEIGHT_STEPS: f64 = 2.0;
 
-/// What [`Progress::announce`] says its lines with. Whoever reads them may stand still, leave, or fail: no error of a run.
+/// The function that prints the lines of [`Progress::announce`]. Its reader may stall, leave or fail: that is not an error of the run.
 pub type Announce = fn(&str);
 
 /// The progress of one run after another.
@@ -37,8 +37,8 @@ impl Progress {
         Self { terminal: false, announce: None, bar: None, begun_steps: 0 }
     }
 
-    /// Begins a run of `total_steps` steps, expected to take `expect_s` seconds together: the time left is by
-    /// that until steps have shown their pace. A run still showing is finished first.
+    /// Begins a run of `total_steps` steps, expected to take `expect_s` seconds together: the time left follows
+    /// this estimate until steps have shown their pace. A run that is still shown is finished first.
     pub fn start(&mut self, total_steps: u64, title: &str, expect_s: f64) {
         self.finish();
         self.begun_steps = 0;
@@ -53,7 +53,7 @@ impl Progress {
         self.bar = Some(bar);
     }
 
-    /// A step begins, `message` says which; the one before it is done.
+    /// Begins the step that `message` names; the previous one is done.
     pub fn step(&mut self, message: &str) {
         if let Some(bar) = &self.bar {
             bar.set_position(self.begun_steps);
@@ -62,7 +62,7 @@ impl Progress {
         self.begun_steps += 1;
     }
 
-    /// Says lines now, above the bar.
+    /// Prints lines now, above the bar.
     pub fn announce(&self, text: &str) {
         let Some(announce) = self.announce else { return };
         match &self.bar {
@@ -71,7 +71,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -88,7 +88,7 @@ impl Drop for Progress {
 fn style(expect_s: f64) -> ProgressStyle {
     let left = move |state: &ProgressState, out: &mut dyn fmt::Write| {
         let left_s = left_s(state.pos(), state.len().unwrap_or(0), state.elapsed().as_secs_f64(), expect_s);
-        // The bar's line is all that is lost when a String cannot be written to.
+        // If writing to a String failed, only the bar's line would be lost.
         let _unlikely = out.write_str(&left_text(left_s));
     };
     let style = ProgressStyle::default_bar().progress_chars("=> ").with_key("left", left);
@@ -98,7 +98,7 @@ fn style(expect_s: f64) -> ProgressStyle {
 }
 
 /// Seconds left after `done` of `total` steps in `elapsed_s`, when all were expected to take `expect_s`.
-/// The expectation counts as [`ESTIMATE_WEIGHT_STEPS`] steps, so that it fades as steps are done.
+/// The expectation counts as [`ESTIMATE_WEIGHT_STEPS`] steps, so its weight fades as steps are done.
 fn left_s(done: u64, total: u64, elapsed_s: f64, expect_s: f64) -> f64 {
     let (done, total) = (done.min(total) as f64, total as f64);
     if total == 0.0 || done >= total {

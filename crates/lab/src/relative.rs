@@ -1,6 +1,6 @@
 //! How one arm compares with another: part of the contract of [`crate::result`].
 //!
-//! *Owns*: the data, and that an interval stands only where there were rounds enough for one. *May not touch*: how it is computed
+//! *Owns*: the data, and the rule that there is an interval only if there were enough rounds. *May not touch*: how it is computed
 //! (`stats`).
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Relative {
     /// Time per commit of the baseline divided by this cell's, paired by round: above 1 is faster.
     pub speedup: f64,
-    /// 95% interval of that; `None` where there were fewer rounds than make one.
+    /// Lower end of its 95% interval; `None` if there were too few rounds.
     pub low: Option<f64>,
     /// Its upper end.
     pub high: Option<f64>,
@@ -19,18 +19,18 @@ pub struct Relative {
 }
 
 impl Relative {
-    /// From as many rounds as make an interval.
+    /// A comparison with enough rounds for an interval.
     pub fn with_interval(speedup: f64, (low, high): (f64, f64), verdict: Verdict) -> Self {
         Self { speedup, low: Some(low), high: Some(high), verdict }
     }
 
-    /// From fewer: the speedup alone, and no verdict.
+    /// With fewer rounds: the speedup alone, without a verdict.
     pub fn without_interval(speedup: f64) -> Self {
         Self { speedup, low: None, high: None, verdict: Verdict::Unknown }
     }
 
-    /// The interval, where there is one. Results of before 2026-11 have the range of the rounds in its place where those were
-    /// too few: it is not shown.
+    /// The interval, if there is one. Results from before 2026-11 with too few rounds have the range of the rounds in its
+    /// place: it is not shown.
     pub fn interval(&self) -> Option<(f64, f64)> {
         if self.verdict == Verdict::Unknown { None } else { self.low.zip(self.high) }
     }
@@ -45,7 +45,7 @@ impl Relative {
         }
     }
 
-    /// `95%: 1.10 to 1.30`, or why not.
+    /// `95%: 1.10 to 1.30`, or why there is no interval.
     pub(crate) fn interval_words(&self) -> String {
         match self.interval() {
             Some((low, high)) => format!("95%: {low:.2} to {high:.2}"),
@@ -53,7 +53,7 @@ impl Relative {
         }
     }
 
-    /// The same seen from the other side.
+    /// The inverse comparison.
     pub(crate) fn turned(&self) -> Self {
         let turn = |end: Option<f64>| end.map(|end| 1.0 / end);
         let verdict = match self.verdict {
@@ -65,7 +65,7 @@ impl Relative {
     }
 }
 
-/// In place of an interval.
+/// Shown in place of an interval.
 pub(crate) const FEW_ROUNDS: &str = "too few rounds for an interval";
 
 /// Whether two arms differ: only when the interval is clear of 1 *and* the effect is at least 3%.
@@ -76,7 +76,7 @@ pub enum Verdict {
     Faster,
     /// Takes more time.
     Slower,
-    /// Cannot be told apart.
+    /// Neither is shown to be faster.
     Tie,
     /// Too few rounds to say anything.
     Unknown,

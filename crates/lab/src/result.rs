@@ -1,4 +1,4 @@
-//! What a run of the lab found: the contract between measuring and showing. Tables and exports read only this.
+//! The result of a run of the lab: the contract between measuring and showing. Tables and exports read only this.
 //!
 //! *Owns*: the data, its units and its schema version. *May not touch*: how it is measured or printed.
 //! Every duration is in nanoseconds (`_ns`), every size in bytes. A field that was not measured is `None`, never 0.
@@ -15,24 +15,24 @@ pub use crate::twins::AaResult;
 /// Raised whenever the meaning or the name of a field changes.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Everything that one invocation of the lab found.
+/// The result of one invocation of the lab.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LabResult {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
     /// Version of Inkstone.
     pub inkstone_version: String,
-    /// The command line, so that anyone can do it again.
+    /// The command line, to repeat it.
     pub command: String,
     /// When it began, in seconds since 1970 (UTC).
     pub started_unix_s: u64,
     /// How long it took, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Whether it was ended early (Ctrl-C): what follows is what was measured until then.
+    /// Whether it was ended early (Ctrl-C): then the rest was measured before that.
     pub interrupted: bool,
     /// The machine.
     pub machine: Machine,
-    /// What measuring itself costs, to be subtracted by nobody and known by all.
+    /// The cost of measuring itself. It is shown, and not subtracted anywhere.
     pub harness: HarnessCost,
     /// The measured runs, one per place and experiment.
     pub runs: Vec<Run>,
@@ -41,19 +41,19 @@ pub struct LabResult {
     pub experiments: Vec<Experiment>,
     /// The fallocate atlas, one per place.
     pub fallocate: Vec<FallocateAtlas>,
-    /// Pairs of identical arms: how often two equal things are called different.
+    /// Pairs of identical arms: how often they are called different.
     pub aa: Option<AaResult>,
-    /// The same of each experiment: every one of its rows against itself.
+    /// The same for each experiment: each of its rows compared with itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub twins: Vec<AaResult>,
-    /// Questions about two ways, answered yes, no, or cannot tell.
+    /// Questions about two ways, with the answers yes, no or cannot tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<Asked>,
     /// What a reader should know before believing the rest.
     pub warnings: Vec<Warning>,
 }
 
-/// The machine under the lab.
+/// The machine that the lab ran on.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// Kernel release and version.
@@ -72,7 +72,7 @@ pub struct Machine {
     pub trace_refused: Option<String>,
 }
 
-/// What the harness itself costs.
+/// The cost of the harness itself.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct HarnessCost {
     /// One measured commit that does no I/O: clocks and histograms, median.
@@ -84,15 +84,15 @@ pub struct HarnessCost {
 /// Where the files of a run are.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Place {
-    /// What tables call it: `.`, or `ext4, direct loop`.
+    /// Its name in tables: `.`, or `ext4, direct loop`.
     pub name: String,
     /// The directory.
     pub directory: String,
     /// File system: `ext4`.
     pub file_system: String,
-    /// Mount options, as the kernel gives them.
+    /// Mount options, as the kernel prints them.
     pub mount_options: String,
-    /// ext4: whether it has a journal. `None` elsewhere, or where it cannot be told.
+    /// ext4: whether it has a journal. `None` elsewhere, or if unknown.
     pub journal: Option<bool>,
     /// Whether an overwrite goes to another place: `no`, `shared extents only`, `always`.
     pub copy_on_write: String,
@@ -108,7 +108,7 @@ pub struct Place {
     pub model: Option<String>,
     /// Whether it spins.
     pub rotational: Option<bool>,
-    /// Offset alignment for O_DIRECT in bytes; 0 = no O_DIRECT; `None` = not told.
+    /// Offset alignment for O_DIRECT in bytes; 0 = no O_DIRECT; `None` = unknown.
     pub direct_align_bytes: Option<u32>,
     /// Whether the device can write zeros for `WRITE_ZEROES`.
     pub write_zeroes: Option<bool>,
@@ -129,26 +129,25 @@ pub struct Run {
     pub place: Place,
     /// Name of the cell that the others are compared with.
     pub baseline: Option<String>,
-    /// Rounds asked for.
+    /// Planned rounds.
     pub rounds: u32,
     /// Whether the order of arms was random in each round.
     pub random_order: bool,
     /// Seed of that order and of the bytes written.
     pub seed: u64,
-    /// The cells in the order asked for.
+    /// The cells in the planned order.
     pub cells: Vec<CellResult>,
     /// What it means, in words.
     pub finding: Option<Finding>,
-    /// What was done to the device before each round, where anything was.
+    /// What was done to the device before each round, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precondition: Option<crate::precondition::Preconditioned>,
-    /// What a reader should know of this run: rights that were missing, states that could not be checked.
+    /// What a reader should know about this run: missing rights, states that could not be checked.
     pub notes: Vec<String>,
 }
 
 impl Run {
-    /// `; precondition trim: ...`, for a heading: runs that differ in nothing else stand one below the other. Nothing where the
-    /// device was left alone without a word.
+    /// `; precondition trim: ...`, for a heading, since runs may differ in nothing else. Empty if there was no precondition.
     pub fn state_words(&self) -> String {
         self.precondition.as_ref().map_or_else(String::new, |done| format!("; {}", done.words()))
     }
@@ -161,11 +160,11 @@ pub struct CellResult {
     pub name: String,
     /// What it is.
     pub what: CellDescription,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// A cell's coordinates, by the names that the command line takes.
+/// A cell's coordinates, by their names on the command line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellDescription {
     /// See `inkstone_io::Preparation`.
@@ -188,13 +187,13 @@ pub struct CellDescription {
     pub cache: String,
 }
 
-/// What came of a cell.
+/// The outcome of a cell.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Outcome {
     /// It ran.
     Measured(Box<Measured>),
-    /// It could not run, or its file was not in the state that it claims: the reason, in words.
+    /// It could not run, or its file was not in its claimed state.
     Invalid {
         /// Why.
         reason: String,
@@ -204,7 +203,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The measurement, where there is one.
+    /// The measurement, if there is one.
     pub fn measured(&self) -> Option<&Measured> {
         match self {
             Self::Measured(measured) => Some(measured),
@@ -218,23 +217,23 @@ impl Outcome {
 pub struct Measured {
     /// Each round, in the order it ran.
     pub rounds: Vec<Round>,
-    /// One value per round.
+    /// Preparation times, one value per round.
     pub preparation: Histogram,
     /// The write call (and with it the sync, where the write carries its durability).
     pub write: Histogram,
     /// The sync call; empty where the write carries its durability.
     pub sync: Histogram,
-    /// From before the write to the acknowledgement.
+    /// Time from before the write to the acknowledgement.
     pub commit: Histogram,
     /// Latency over time: for each round its slices, each (time that its commits took together, median and highest of a
     /// commit) in ns.
     #[serde(default)]
     pub over_time: Vec<Vec<Slice>>,
-    /// Against the baseline of the run; `None` for the baseline itself.
+    /// Compared with the baseline of the run; `None` for the baseline itself.
     pub relative: Option<Relative>,
-    /// What reached the device per commit, from a round of its own that is not timed.
+    /// The requests to the device per commit, from a separate round that is not timed.
     pub bill: Option<Bill>,
-    /// Whether what was seen covers what was claimed.
+    /// Whether the observed flushes cover the acknowledgements.
     pub durable: DurableFinding,
     /// Page faults per write in the measuring thread (minor, major); for access mmap.
     pub faults_per_write: Option<(f64, f64)>,
@@ -245,7 +244,7 @@ pub struct Measured {
 pub struct Round {
     /// Which round of the run.
     pub number: u32,
-    /// At which place in that round's order the cell ran.
+    /// The cell's position in that round's order.
     pub turn: u32,
     /// Commits acknowledged.
     pub commits: u64,
@@ -289,11 +288,11 @@ pub struct Histogram {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum DurableFinding {
-    /// It makes no such claim.
+    /// It does not claim durability.
     NotClaimed,
     /// Every commit seen in the trace had its data and a flush (or FUA) completed before its acknowledgement.
     Seen {
-        /// Commits of which that is certain.
+        /// Commits for which that is certain.
         commits: u64,
     },
     /// The shared counters of the device show at least one flush per acknowledgement: consistent, not proof.
@@ -303,12 +302,12 @@ pub enum DurableFinding {
         /// Commits acknowledged.
         commits: u64,
     },
-    /// It claims durability, and what was seen does not cover its acknowledgements.
+    /// It claims durability, but the observed flushes do not cover its acknowledgements.
     NotCovered {
         /// What is missing.
         reason: String,
     },
-    /// It cannot be seen here, for this reason.
+    /// It cannot be observed here.
     NotVisible {
         /// Why.
         reason: String,
@@ -332,7 +331,7 @@ impl Tally {
     }
 }
 
-/// What a number of commits cost at the block layer.
+/// The cost of a number of commits at the block layer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Bill {
     /// From tracepoints (exact) or from the device's counters (shared with the whole machine).
@@ -341,13 +340,13 @@ pub struct Bill {
     pub commits: u64,
     /// One per device: the file system's own first, the host's below a loop device next.
     pub layers: Vec<LayerBill>,
-    /// Trace events that the kernel dropped; above 0 the bill is not complete.
+    /// Trace events that the kernel dropped; if any, the bill is not complete.
     pub lost_events: u64,
     /// io_uring requests that the kernel handed to a worker thread.
     pub uring_punts: Option<u64>,
     /// A few commits, request by request.
     pub timeline: Vec<TimelineCommit>,
-    /// What a reader should know of this bill.
+    /// What a reader should know about this bill.
     pub notes: Vec<String>,
 }
 
@@ -357,7 +356,7 @@ pub struct Bill {
 pub enum BillSource {
     /// The kernel's tracepoints.
     Trace,
-    /// `/sys/block/*/stat`: requests, sectors and flushes of the whole device, whoever made them.
+    /// `/sys/block/*/stat`: requests, sectors and flushes of the whole device, from all processes.
     SharedCounters,
 }
 
@@ -368,7 +367,7 @@ pub struct LayerBill {
     pub device: String,
     /// What it is to the file: `file system` or `host of loop0`.
     pub role: String,
-    /// Whether others have files on this file system: its journal is theirs as well.
+    /// Whether others have files on this file system, so that its journal is shared.
     #[serde(default)]
     pub shared: bool,
     /// Reads of the file's own blocks.
@@ -391,7 +390,7 @@ pub struct LayerBill {
     pub zeroing: Tally,
     /// Discards.
     pub discards: Tally,
-    /// Writes by the kernel that nothing above explains.
+    /// Other writes by the kernel, of unknown origin.
     pub unattributed_writes: Tally,
     /// Writes of other processes on a device that is shared with them.
     #[serde(default)]
@@ -399,7 +398,7 @@ pub struct LayerBill {
     /// Discards and zeroing for others.
     #[serde(default)]
     pub foreign_other: Tally,
-    /// Cache flush commands that the device received for us; with shared counters, for everybody.
+    /// Cache flush commands that the device received for us; with shared counters, for all processes.
     pub flushes: u64,
     /// Flush commands that it received for others alone.
     #[serde(default)]
@@ -419,8 +418,8 @@ pub struct LayerBill {
 }
 
 impl LayerBill {
-    /// What was written for the commits: data, their journal, metadata that they or a file system of our own wrote. With shared
-    /// counters all writes.
+    /// Writes for the commits: data, their journal, metadata that they or a file system of our own wrote. With shared counters all
+    /// writes.
     pub fn own_writes(&self, source: BillSource) -> Tally {
         if source == BillSource::SharedCounters {
             return self.all_writes;
@@ -440,7 +439,7 @@ pub struct Submitter {
     pub who: String,
     /// `data write`, `journal write`, `flush`, ...
     pub what: String,
-    /// How much.
+    /// The count.
     pub tally: Tally,
 }
 
@@ -479,7 +478,7 @@ pub struct TimelineRequest {
     pub device: String,
     /// Issued to the device, after the commit's start.
     pub issued_ns: u64,
-    /// Completed by the device; `None` when that was not seen before the next commit.
+    /// Completed by the device; `None` if that was not seen before the next commit.
     pub completed_ns: Option<u64>,
     /// `data write`, `journal write`, `flush`, ...
     pub what: String,
@@ -513,7 +512,7 @@ pub struct FallocateCell {
     pub offset_bytes: u64,
     /// Length of the range.
     pub len_bytes: u64,
-    /// `Ok`, or the kernel's answer (`EOPNOTSUPP: ...`).
+    /// `Ok`, or the kernel's error (`EOPNOTSUPP: ...`).
     pub answer: String,
     /// Whether the call succeeded.
     pub done: bool,
@@ -530,7 +529,7 @@ pub struct FileFacts {
     pub size_bytes: u64,
     /// `st_blocks`, in units of 512 B.
     pub blocks: u64,
-    /// Extents, in words, each from where and how long: `0B+8KiB written`.
+    /// Extents, each with offset and length: `0B+8KiB written`.
     pub extents: Vec<String>,
     /// The bytes read back, as runs: `8192 x data`, `57344 x zero`.
     pub content: Vec<String>,
@@ -547,13 +546,13 @@ pub struct ZeroingCell {
     pub call_ns: Option<u64>,
     /// The sync after it.
     pub sync_ns: Option<u64>,
-    /// `Ok` or the kernel's answer.
+    /// `Ok` or the kernel's error.
     pub answer: String,
-    /// What the blocks are afterwards, in words.
+    /// What the blocks are afterwards.
     pub blocks_are: String,
 }
 
-/// What the lab concludes, in words.
+/// The lab's conclusion.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Finding {
     /// One sentence: which durable way is best here, how many times faster than the naive one, and why.
@@ -564,11 +563,11 @@ pub struct Finding {
     pub naive: Option<String>,
     /// Best over naive, with its interval.
     pub speedup: Option<Relative>,
-    /// What it means for engines people run: (engine, setting, reason with its figure).
+    /// Advice for common engines.
     pub engines: Vec<EngineAdvice>,
 }
 
-/// What a finding means for one engine.
+/// Advice for one engine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EngineAdvice {
     /// `PostgreSQL`.
@@ -577,17 +576,17 @@ pub struct EngineAdvice {
     pub setting: String,
     /// Why, with the figure behind it.
     pub reason: String,
-    /// Where it is written what the setting does.
+    /// The source that documents the setting.
     #[serde(default)]
     pub source: String,
 }
 
-/// Something that a reader should know, and what to do about it.
+/// A warning for the reader, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// A stable short name: `device-busy`.
     pub name: String,
-    /// What is the matter.
+    /// The problem.
     pub text: String,
     /// What to do.
     pub cure: String,

@@ -1,10 +1,10 @@
 //! A run: cells side by side in one place, interleaved in rounds, each in a random order; then their bills.
 //!
-//! *Owns*: the order of things and what becomes of a cell that fails. *May not touch*: how one pass is measured
+//! *Owns*: the order of steps, and what happens to a cell that fails. *May not touch*: how one pass is measured
 //! (`pass`), what the block layer's events mean (`bill`).
 //!
-//! A cell that fails is a row with its reason; the run goes on. Bills come from passes of their own, after the timed
-//! rounds: tracing costs time, and a cell's figures are to be free of it.
+//! A cell that fails becomes a row with its reason; the run continues. Bills come from passes of their own, after the timed
+//! rounds: tracing costs time, which must not be in a cell's figures.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub enum Order {
     Listed,
 }
 
-/// Everything that a run is asked to do.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Short name: `quick`, `e1-removed`.
@@ -49,11 +49,11 @@ pub struct Plan {
     pub rounds: u32,
     /// Their order.
     pub order: Order,
-    /// What becomes of files between rounds.
+    /// What happens to files between rounds.
     pub leftover: Leftover,
     /// When a timed pass ends before the file does.
     pub limits: Limits,
-    /// No round begins after this much time, once five were done.
+    /// No round begins after this much time, once five are done.
     pub deadline: Option<Duration>,
     /// Commits in each cell's bill; 0 = no bills.
     pub bill_commits: u64,
@@ -65,7 +65,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Fewer rounds than this say nothing about a difference.
+/// Fewer rounds than this show no difference.
 pub const ROUNDS_MIN: u32 = 5;
 
 /// Blocks of random bytes that all cells write from.
@@ -88,7 +88,7 @@ struct Arm {
     bill: Option<(Bill, DurableFinding)>,
 }
 
-/// What the device's counters showed over the timed passes of an arm.
+/// The device's counters over the timed passes of an arm.
 #[derive(Default)]
 struct Counted {
     total: BlockStat,
@@ -116,7 +116,7 @@ impl Arm {
 
     fn after_turn(&self, session: &Session<'_>, leftover: Leftover) {
         if leftover == Leftover::Removed {
-            // A file that cannot be removed shows up when its arm cannot be staged again.
+            // If a file cannot be removed, its arm cannot be staged again, which is reported.
             let _ = session.clear(&self.file_name);
         }
     }
@@ -124,12 +124,12 @@ impl Arm {
     fn fail(&mut self, session: &Session<'_>, error: &CellError) {
         self.failed = Some(error.reason());
         self.writer = None;
-        // Best effort: what stays goes with the working directory.
+        // Best effort: the removal of the working directory takes the rest.
         let _ = session.remove(&self.file_name);
     }
 }
 
-/// Runs the plan. Always gives a result: of an interrupted run, what was measured until then.
+/// Runs the plan. There is always a result: for an interrupted run, what was measured before.
 pub fn run(site: &Site, plan: &Plan, stop: &AtomicBool, progress: &mut Progress) -> Run {
     run_side_by_side(&[site], plan, stop, progress).pop().unwrap_or_default()
 }
@@ -155,7 +155,7 @@ pub fn run_conditioned(
 ) -> Vec<Run> {
     let of = |condition: &Condition| {
         let mut place = Running::new(site, plan, stop);
-        // Files of its own: what stays between rounds was written in this state.
+        // Files of its own, so that files that stay between rounds were written in this state.
         for arm in &mut place.arms {
             arm.file_name = format!("{}-{}", arm.file_name, condition.kind);
         }
@@ -315,7 +315,7 @@ impl Counted {
     }
 }
 
-/// The arm's file in its claimed state, with everything done that comes before the measured pass.
+/// Brings the arm's file into its claimed state, and does everything that comes before the measured pass.
 fn ready(
     session: &Session<'_>,
     arm: &mut Arm,
@@ -408,7 +408,7 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
     }
 }
 
-/// Which passes ended before their file did, and after how much of it: a limit of commits or time cut them.
+/// Which passes ended before the end of their file because of a limit, and after how much of it.
 fn cut_short(arms: &[Arm]) -> Option<String> {
     let share = |arm: &Arm| {
         let commits: Vec<f64> = arm.rounds.iter().map(|round| round.commits as f64).collect();
@@ -454,7 +454,7 @@ fn cell_result(site: &Site, arm: Arm, base: &[Round], plan: &Plan, base_name: Op
     CellResult { name: arm.name, what, outcome }
 }
 
-/// The traced bill where there is one, else the device's counters over the timed passes, else the reason.
+/// The traced bill if there is one; otherwise the device's counters over the timed passes, or the reason.
 fn bill_and_finding(site: &Site, arm: &Arm) -> (Option<Bill>, DurableFinding) {
     let (bill, seen) = match (&arm.bill, &site.capabilities.device) {
         (Some((bill, seen)), _) => (Some(bill.clone()), seen.clone()),
@@ -472,7 +472,7 @@ fn bill_and_finding(site: &Site, arm: &Arm) -> (Option<Bill>, DurableFinding) {
     };
     let finding = match &site.memory {
         _ if !arm.cell.strategy.durability.claims_durable() => DurableFinding::NotClaimed,
-        // Flushes that end in memory cover nothing.
+        // Flushes to a disk in memory cover nothing.
         Some(memory) => {
             DurableFinding::NotCovered { reason: format!("{memory} is memory: nothing there is durable") }
         }
@@ -496,7 +496,7 @@ pub(crate) fn describe(cell: &Cell) -> CellDescription {
     }
 }
 
-/// The steps that a plan reports to its progress: rounds, and bills where they can be had.
+/// The steps that a plan reports to its progress: rounds, and bills if they are possible.
 pub fn steps_of(site: &Site, plan: &Plan) -> u64 {
     let cells = plan.cells.len() as u64;
     let billed = plan.bill_commits > 0 && site.trace.is_ok() && site.capabilities.device.is_some();

@@ -1,9 +1,9 @@
-//! How good the rule and the tuned choice are: each head to head against the best durable way of the place.
+//! How good the rule and the tuned choice are: each compared directly with the best durable way of the place.
 //!
-//! *Owns*: finding the winner, the second run, the verdict in words. *May not touch*: choosing (`tune`, `inkstone::rule`).
+//! *Owns*: finding the winner, the second run, the text of the verdict. *May not touch*: choosing (`tune`, `inkstone::rule`).
 //!
-//! The winner is found by a run of all durable cells: being the best of many it was lucky too, so its figures there say more
-//! than it can do. Therefore winner, rule and tuned choice run again, side by side, and only that run is counted.
+//! A first run of all durable cells finds the winner. As the best of many it was also lucky, so its figures there are too good.
+//! Therefore winner, rule and tuned choice run again, side by side, and only that run counts.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -27,14 +27,14 @@ use crate::stage::{CellError, Leftover};
 use crate::stats::relative;
 use crate::tune;
 
-/// The tuned choice is to be within this of the best.
+/// The tuned choice must be within this factor of the best.
 pub const TUNED_WITHIN: f64 = 1.10;
-/// The rule, which costs nothing, within this.
+/// The rule, which costs nothing, must be within this factor.
 pub const RULE_WITHIN: f64 = 1.20;
 
-/// Short passes, many of them: on a shared disk that goes now fast, now slow, only what stands close together compares.
+/// Many short passes: on a shared disk with changing speed only passes that are close in time can be compared.
 const HEAD_PASS: Duration = Duration::from_millis(10);
-/// The size of a file system that is made for a score: all the disk that [`score_image`] needs.
+/// The size of a file system that is created for a score: all the disk space that [`score_image`] needs.
 pub(crate) const IMAGE_BYTES: u64 = 512 << 20;
 
 /// How much is run for a score.
@@ -49,7 +49,7 @@ pub struct Effort {
 }
 
 impl Default for Effort {
-    /// What `inkstone lab score` takes: about 15 s.
+    /// The effort of `inkstone lab score`: about 15 s.
     fn default() -> Self {
         Self {
             file_bytes: 4 << 20,
@@ -63,7 +63,7 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// What fits into this time, tuning included: at most the default, and never less than intervals need.
+    /// The effort that fits into this time, tuning included: at most the default, and never less than intervals need.
     pub fn within(time: Duration) -> Self {
         let whole = Self::default();
         let rest = time.saturating_sub(tune::TIME_MAX);
@@ -75,7 +75,7 @@ impl Effort {
         Self {
             file_bytes: 1 << 20,
             find_rounds: ROUNDS_MIN,
-            // Half of it brings the files into their states.
+            // Half of the time brings the files into their states.
             find_pass: whole.find_pass.min(find.mul_f64(0.5 / passes)),
             find_time: Some(find),
             head_rounds: whole.head_rounds,
@@ -131,7 +131,7 @@ pub fn score(
     Ok(started.finish(context))
 }
 
-/// Scores a file system made for it. What fails here is the place's own matter: its experiment says why.
+/// Scores a file system created for this. A failure stays within this place: its experiment has the reason.
 pub(crate) fn score_image(
     workdir: &Path,
     kind: ImageKind,
@@ -182,7 +182,7 @@ pub fn score_site(site: &Site, effort: &Effort, stop: &AtomicBool, progress: &mu
     experiment(&head, &winner, &rule, &tuned)
 }
 
-/// Takes the first run's files away: an arm of the second has the name of another cell's, and would reuse its blocks.
+/// Removes the first run's files: an arm of the second run has the name of another cell there, and would reuse its blocks.
 fn clear(site: &Site) -> inkstone_io::Result<()> {
     for name in site.directory.list()?.iter().filter(|name| name.starts_with("arm-")) {
         site.directory.remove(name)?;
@@ -190,7 +190,7 @@ fn clear(site: &Site) -> inkstone_io::Result<()> {
     site.directory.sync()
 }
 
-/// Every way that the lab's quick tier has or the log can be set to.
+/// Every way of the lab's quick tier, and every way that the log's options allow.
 fn cells(file_bytes: u64) -> Vec<Cell> {
     let mut cells: Vec<Cell> =
         Preset::Quick.cells().into_iter().map(|cell| Cell { file_bytes, ..cell }).collect();
@@ -220,7 +220,7 @@ fn find_plan(effort: &Effort) -> Plan {
     }
 }
 
-/// The cell that is the log's steady state in this way: recycled blocks are overwritten.
+/// The cell for the log's steady state in this way: recycled blocks are overwritten.
 fn cell_of(strategy: &Strategy, file_bytes: u64) -> Cell {
     let strategy = match strategy.reuse {
         Reuse::Reuse => Strategy { preparation: Preparation::None, ..*strategy },
@@ -269,7 +269,7 @@ fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experimen
     }
 }
 
-/// Those that were run: the time may have ended them.
+/// The rounds that were run: the time may have ended them.
 fn head_rounds(head: &Run) -> u32 {
     let rounds = |cell: &CellResult| cell.outcome.measured().map_or(0, |measured| measured.rounds.len());
     head.cells.iter().map(rounds).max().unwrap_or(0) as u32
@@ -287,7 +287,7 @@ fn against(winner: &CellResult, cell: &CellResult, seed: u64) -> Option<Relative
     relative(&winner.outcome.measured()?.rounds, &cell.outcome.measured()?.rounds, seed)
 }
 
-/// Whether a choice at this speed, with the winner's as 1, is near enough.
+/// Whether a choice of this speed, with the winner's as 1, is good enough.
 pub fn verdict(found: &Relative, within: f64) -> String {
     let percent = (within - 1.0) * 100.0;
     let near = found.speedup >= 1.0 / within;

@@ -1,4 +1,4 @@
-//! A place to measure in: a working directory of our own, with everything that is known about the disk under it.
+//! A place to measure in: a working directory of our own, with all facts about the disk under it.
 //!
 //! *Owns*: finding out, checking that there is room, and cleaning up. *May not touch*: measuring.
 
@@ -12,25 +12,25 @@ use crate::cell::Cell;
 use crate::result::Place;
 use crate::stage::Session;
 
-/// Where a run's files go, with what is known of the disk there.
+/// The place of a run's files, with the facts about its disk.
 #[derive(Debug)]
 pub struct Site {
-    /// The working directory, made for this run and removed after it.
+    /// The working directory, created for this run and removed after it.
     pub directory: OsDirectory,
     /// The disk.
     pub capabilities: Capabilities,
     /// The same for the result.
     pub place: Place,
-    /// What is memory below it, if anything is: then nothing here is durable.
+    /// The part below it that is memory, if any: then nothing here is durable.
     pub memory: Option<String>,
-    /// Whether the block layer can be traced: the reason if not.
+    /// Whether the block layer can be traced, or the reason why not.
     pub trace: Result<(), String>,
     /// Whether only this process uses the file system.
     pub private: bool,
 }
 
 impl Site {
-    /// Refuses a cell that would be something else here than its name says.
+    /// Refuses a cell that would not be what its name says here.
     pub(crate) fn can(&self, cell: &Cell) -> Result<(), String> {
         if cell.strategy.access != Access::Direct {
             return Ok(());
@@ -50,7 +50,7 @@ impl Site {
         }
     }
 
-    /// What the stages of a run need of it.
+    /// The session for the stages of a run.
     pub fn session<'a>(&'a self, stop: &'a AtomicBool) -> Session<'a> {
         let device = self.capabilities.device.as_ref().map(|device| device.number);
         Session { directory: &self.directory, stop, device }
@@ -63,7 +63,7 @@ pub enum SiteError {
     /// The operating system refused something.
     #[error(transparent)]
     Io(#[from] inkstone_io::Error),
-    /// Not enough free bytes, found before the first write.
+    /// Not enough free bytes, noticed before the first write.
     #[error(
         "{directory}: {needed_bytes} bytes are needed, but {free_bytes} are free; take another directory, or measure \
          less at once (smaller files, fewer ways)"
@@ -71,9 +71,9 @@ pub enum SiteError {
     NoRoom {
         /// Where.
         directory: String,
-        /// What the run needs at the same time.
+        /// The bytes that the run needs at the same time.
         needed_bytes: u64,
-        /// What this user can have.
+        /// The bytes that are free for this user.
         free_bytes: u64,
     },
     /// The file system is mounted read-only.
@@ -84,10 +84,10 @@ pub enum SiteError {
     },
 }
 
-/// Where tmpfs is to be had.
+/// Where tmpfs is available.
 pub(crate) const MEMORY: &str = "/dev/shm";
 
-/// Kept free beside what a run needs: metadata, and everybody else.
+/// Kept free besides what a run needs: for metadata and other programs.
 const MARGIN_BYTES: u64 = 16 << 20;
 
 /// A [`Site`] with its working directory; both end together.
@@ -96,12 +96,12 @@ pub struct OpenSite {
     /// The site.
     pub site: Site,
     workdir: Option<WorkDir>,
-    /// What an earlier lab that was killed had left, and what was done about it.
+    /// What a killed earlier lab had left, and what was done about it.
     pub swept: Vec<String>,
 }
 
 impl OpenSite {
-    /// Makes a working directory in `parent`, after cleaning up what a killed lab left there.
+    /// Creates a working directory in `parent`, after cleaning up what a killed lab left there.
     ///
     /// # Errors
     /// When the directory is missing, read-only, or has no room for `needed_bytes`: before anything was written.
@@ -111,8 +111,8 @@ impl OpenSite {
             return Err(SiteError::ReadOnly { directory: parent.display().to_string() });
         }
         let mut swept = sweep(parent)?;
-        // `lab fallocate` works in memory as well, which a killed one keeps: whoever comes next gives it back. Another user's
-        // stays, and is no reason not to measure.
+        // `lab fallocate` also works in memory (tmpfs), which a killed run leaves allocated: the next run frees it. Another user's
+        // stays, and does not prevent measuring.
         let memory = Path::new(MEMORY);
         if memory.is_dir() && memory != parent {
             swept.extend(sweep(memory).unwrap_or_default());
@@ -140,7 +140,7 @@ impl OpenSite {
 }
 
 /// # Errors
-/// [`SiteError::NoRoom`], or what `statvfs` answers.
+/// [`SiteError::NoRoom`], or an error of `statvfs`.
 pub fn check_room(directory: &Path, needed_bytes: u64) -> Result<(), SiteError> {
     let free_bytes = inkstone_io::free_bytes(directory)?;
     let needed_bytes = needed_bytes.saturating_add(MARGIN_BYTES);
@@ -154,7 +154,7 @@ pub fn check_room(directory: &Path, needed_bytes: u64) -> Result<(), SiteError> 
     Ok(())
 }
 
-/// What the result says of a place; below a loop device, of its host too.
+/// The description of a place for the result; for a loop device with its host.
 pub fn place_of(capabilities: &Capabilities, name: &str) -> Place {
     let device = capabilities.device.as_ref();
     let host = capabilities.host_directory().and_then(|directory| Capabilities::of(&directory).ok());

@@ -1,4 +1,4 @@
-//! A cell's file, brought into the state that the cell claims, and checked by its extents before anything is measured.
+//! Brings a cell's file into the state that the cell claims, and checks it by its extents before anything is measured.
 //!
 //! *Owns*: creating, preparing, reusing and removing the files of cells. *May not touch*: the measured pass.
 
@@ -14,7 +14,7 @@ use inkstone_io::{
 
 use crate::cell::{Cache, Cell};
 
-/// Why a cell could not be measured. It becomes a row with this reason; the run goes on.
+/// Why a cell could not be measured. It becomes a row with this reason; the run continues.
 #[derive(Debug, thiserror::Error)]
 pub enum CellError {
     /// The combination, the file system or the file's state makes the cell meaningless.
@@ -23,12 +23,12 @@ pub enum CellError {
     /// The operating system refused something.
     #[error(transparent)]
     Io(#[from] inkstone_io::Error),
-    /// The user asked to stop.
+    /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// How the reason begins of what could not be measured as the disk was full.
+/// The beginning of the reason if the disk was full.
 pub(crate) const DISK_FULL: &str = "the disk is full: ";
 
 impl CellError {
@@ -43,12 +43,12 @@ impl CellError {
     }
 }
 
-/// What becomes of files between rounds.
+/// What happens to files between rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftover {
-    /// Each arm's file stays until the arm's own next turn: the disk is as full as in a service that runs.
+    /// Each arm's file stays until the arm's next turn: the disk is as full as with a running service.
     Kept,
-    /// Each arm's file is removed after its turn: there is never more than one.
+    /// Each arm's file is removed after its turn: there is at most one.
     Removed,
 }
 
@@ -58,23 +58,23 @@ pub struct Session<'a> {
     pub directory: &'a OsDirectory,
     /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,
-    /// The disk under it, where there is a single one.
+    /// The disk under it, if there is a single one.
     pub device: Option<DeviceNumber>,
 }
 
 /// How long a device must have been quiet to count as settled.
 const QUIET: Duration = Duration::from_millis(3);
-/// How long that is waited for: on a disk that others use it never is.
+/// The longest wait for this: a disk that others use may never be quiet.
 const SETTLE_MAX: Duration = Duration::from_millis(60);
 
 impl Session<'_> {
     /// # Errors
-    /// [`CellError::Interrupted`] once the user asked to stop.
+    /// [`CellError::Interrupted`] once the user wants to stop.
     pub fn check(&self) -> Result<(), CellError> {
         if self.stop.load(Ordering::Relaxed) { Err(CellError::Interrupted) } else { Ok(()) }
     }
 
-    /// Removes a file, durably; whether it was there.
+    /// Removes a file durably; returns whether it was there.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, CellError> {
         match self.directory.remove(name) {
             Ok(()) => {
@@ -86,7 +86,7 @@ impl Session<'_> {
         }
     }
 
-    /// Removes a file if it is there, and waits until its blocks are given back.
+    /// Removes a file if it is there, and waits until its blocks are free.
     pub(crate) fn clear(&self, name: &str) -> Result<(), CellError> {
         if self.remove(name)? {
             self.settle();
@@ -94,8 +94,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Waits until the device is quiet. A file system gives back the blocks of a removed file later and elsewhere
-    /// (ext4 mounted with discard: a kernel thread, command by command), which is not to fall into a measured pass.
+    /// Waits until the device is quiet. A file system frees the blocks of a removed file later, in another thread
+    /// (ext4 mounted with discard: a kernel thread, command by command), which must not disturb a measured pass.
     pub(crate) fn settle(&self) {
         let begin = Instant::now();
         let counters = || block_stat(self.device?).ok();
@@ -119,11 +119,11 @@ impl Session<'_> {
 /// A file in its claimed state.
 #[derive(Debug)]
 pub struct Staged {
-    /// The file, opened as the cell asks.
+    /// The file, opened as the cell needs it.
     pub file: Arc<OsFile>,
-    /// What the preparation took.
+    /// The time of the preparation.
     pub preparation_ns: u64,
-    /// Set where the state could not be looked at.
+    /// Why the state could not be checked, if so.
     pub unchecked: Option<String>,
 }
 
@@ -146,7 +146,7 @@ pub fn stage(
         Reuse::Reuse if session.exists(name, file_bytes) => {}
         Reuse::Reuse => write_old_file(session, cell, name, payload)?,
     }
-    // The name is made durable here: the first commit is to pay for its own write, not for the creation.
+    // The name is made durable here, so that the first commit pays only for its own write, not for the creation.
     session.directory.sync()?;
     session.check()?;
     let how = OpenFile::existing().access(strategy.access).durability(strategy.durability);
@@ -164,7 +164,7 @@ pub fn stage(
     Ok(Staged { file, preparation_ns, unchecked })
 }
 
-/// Before the measured pass: what [`Cache::Cold`] means.
+/// Drops the pages before the measured pass, for [`Cache::Cold`].
 pub(crate) fn cool(file: &OsFile, cell: &Cell) -> Result<(), CellError> {
     if cell.cache == Cache::Cold {
         file.sync(SyncKind::All)?;
@@ -173,7 +173,7 @@ pub(crate) fn cool(file: &OsFile, cell: &Cell) -> Result<(), CellError> {
     Ok(())
 }
 
-/// An old file of the same size whose blocks were written with data, and synced.
+/// Writes and syncs an old file of the same size.
 fn write_old_file(
     session: &Session<'_>,
     cell: &Cell,
@@ -182,7 +182,7 @@ fn write_old_file(
 ) -> Result<(), CellError> {
     session.remove(name)?;
     let direct = cell.strategy.access == Access::Direct;
-    // In the cell's own mode, as with zeros: otherwise the pages would be cached for a direct cell, or not for another.
+    // With the cell's own access, as for zeros: otherwise the pages would be cached for a direct cell, or missing for another.
     let access = if direct { Access::Direct } else { Access::Buffered };
     let file = session.directory.open(name, &OpenFile::new_file().access(access))?;
     let mut at = 0;
@@ -196,7 +196,7 @@ fn write_old_file(
     Ok(())
 }
 
-/// Compares the file's extents with what the cell claims. `Ok(Some(..))` where the file system does not tell.
+/// Compares the file's extents with what the cell claims. `Ok(Some(..))` if the file system does not report them.
 fn check_state(file: &OsFile, cell: &Cell) -> Result<Option<String>, CellError> {
     let map = match ExtentMap::of(file.std_file(), file.path()) {
         Ok(map) => map,
@@ -265,14 +265,14 @@ fn claim_of(cell: &Cell) -> Claim {
     }
 }
 
-/// Bytes that no device can compress or deduplicate away, the same for the same seed.
+/// Bytes that no device can compress or deduplicate, the same for the same seed.
 pub fn incompressible(len_bytes: usize, seed: u64) -> AlignedBuf {
     let mut buffer = AlignedBuf::zeroed(len_bytes);
     fastrand::Rng::with_seed(seed).fill(&mut buffer);
     buffer
 }
 
-/// The durability that the closing sync of a pass must give: none where each write had its own.
+/// The closing sync that a pass needs: none if each write was durable by itself.
 pub(crate) fn closing_sync(durability: Durability) -> Option<SyncKind> {
     (durability == Durability::None).then_some(SyncKind::All)
 }

@@ -1,14 +1,14 @@
 //! The statistics of the lab: quantiles, and whether two arms measured side by side differ.
 //!
-//! *Owns*: the speedup of an arm over its baseline, its interval and the rule that turns both into a verdict.
-//! *May not touch*: clocks, files, printing. Everything is a pure function; what is random comes from a seed.
+//! *Owns*: the speedup of an arm over its baseline, its interval, and the rule that turns both into a verdict.
+//! *May not touch*: clocks, files, printing. Everything is a pure function; random numbers come from a seed.
 //!
-//! **The comparison.** Arms are interleaved, so a round of the baseline and the same round of an arm met the
+//! **The comparison.** Arms are interleaved, so a round of the baseline and the same round of an arm have the
 //! same drift. Each pair gives `d = ln(baseline / arm)`; the speedup is `exp` of a centre of the `d`. Of the
 //! mean, the median, trimmed means and the Hodges-Lehmann centre (the median of all pairwise averages) the
 //! last was chosen by simulation: with lognormal noise of 3-20% per round, single rounds 2-5 times too slow
 //! and a common drift, the mean calls up to 9% of equal pairs different, and the median misses more real
-//! differences where there are no spikes.
+//! differences if there are no spikes.
 //!
 //! **The interval.** A percentile bootstrap over rounds is too narrow when there are few. Hesterberg (2015),
 //! "What Teachers Should Know About the Bootstrap: Resampling in the Undergraduate Statistics Curriculum",
@@ -18,11 +18,11 @@
 //! in 16 (6.25%), whatever the noise. So the same correction is applied a second way, as a factor on the
 //! distance of the ordinary 2.5% quantiles from the centre, and the wider end of the two counts.
 //!
-//! **What that gives** (test `simulation`; seven noises, 10,000 equal pairs each). Called different of equal
-//! pairs, from the mildest noise to the worst: 2.1-3.3% at n = 5, 1.6-3.1% at 7, 1.3-3.1% at 10, 0.2-4.0% at
-//! 20, 0-4.4% at 30. A real 10% is found with 20 rounds in all of 1,000 pairs at 3% noise per round, in 90%
-//! at 5% noise with spikes, in 75% at 10%, in only 25% at 20%, and with 5 rounds in 89% to 5%: on a noisy
-//! machine a tie says little about small effects.
+//! **The results** (test `simulation`; seven noises, 10,000 equal pairs each). Share of equal pairs that are
+//! called different, from the mildest noise to the worst: 2.1-3.3% at n = 5, 1.6-3.1% at 7, 1.3-3.1% at 10,
+//! 0.2-4.0% at 20, 0-4.4% at 30. A real difference of 10% is found with 20 rounds in all of 1,000 pairs at 3%
+//! noise per round, in 90% at 5% noise with spikes, in 75% at 10%, in only 25% at 20%, and with 5 rounds in
+//! 89% to 5%: on a noisy machine a tie says little about small effects.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ use crate::result::{Measured, Relative, Round, Verdict};
 
 /// Bootstrap resamples of one comparison.
 pub const RESAMPLES: usize = 2_000;
-/// With fewer paired rounds than this nothing is said.
+/// With fewer paired rounds than this there is no verdict.
 pub const PAIRS_MIN: usize = 5;
 /// An effect below this is a tie, however narrow its interval: 3%, either way.
 pub const EFFECT_MIN: f64 = 0.03;
@@ -43,12 +43,12 @@ const T_975: [f64; 30] = [
     2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555,
     2.0518, 2.0484, 2.0452, 2.0423,
 ];
-/// In each tail of a 95% interval.
+/// The probability in each tail of a 95% interval.
 const TAIL: f64 = 0.025;
 /// 0.975 quantile of the normal distribution.
 const Z_975: f64 = 1.959_964;
 
-/// The quantile `q` (0 to 1) of finite values, interpolated between neighbours; `None` where there are none.
+/// The quantile `q` (0 to 1) of finite values, interpolated between neighbours; `None` if there are none.
 /// Values that are not finite are left out.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -56,29 +56,29 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     (!sorted.is_empty() && q.is_finite()).then(|| quantile_of_sorted(&sorted, q))
 }
 
-/// The median of finite values; `None` where there are none.
+/// The median of finite values; `None` if there are none.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
 /// Nanoseconds per commit of a cell: the median over its rounds of each round's mean. Rounds without a commit
-/// are left out; `None` where no round is left.
+/// are left out; `None` if no round is left.
 pub fn per_commit_ns(measured: &Measured) -> Option<f64> {
     let rounds = measured.rounds.iter();
     let means: Vec<f64> = rounds.filter(|round| usable(round)).map(Round::per_commit_ns).collect();
     median(&means)
 }
 
-/// How `arm` compares with `baseline`: pairs are rounds of the same number. The same input and `seed` give
-/// the same answer. `None` where no round of one pairs with a round of the other.
+/// Compares `arm` with `baseline`: pairs are rounds of the same number. The same input and `seed` give the
+/// same answer. `None` if there is no pair.
 ///
 /// With fewer than [`PAIRS_MIN`] pairs the verdict is [`Verdict::Unknown`] and there is no interval.
 pub fn relative(baseline: &[Round], arm: &[Round], seed: u64) -> Option<Relative> {
     relative_of(&paired_logs(baseline, arm), seed, RESAMPLES, &Level::ALONE)
 }
 
-/// As [`relative`], where it is one of so many comparisons that are looked at together: the interval is as wide as all of them need
-/// to be right at once in 95 of 100 runs (Bonferroni).
+/// As [`relative`], for one of several comparisons that are read together: the interval is so wide that all of them are right at
+/// once in 95 of 100 runs (Bonferroni).
 pub fn relative_of_several(
     baseline: &[Round],
     arm: &[Round],
@@ -103,7 +103,7 @@ pub fn verdict(low: f64, high: f64, speedup: f64) -> Verdict {
     }
 }
 
-/// The chance of `seen` or more out of `tries` when each has the chance `p`: for judging identical arms.
+/// The chance of `seen` or more successes in `tries` if each has the chance `p`: to judge identical arms.
 pub fn binomial_tail(tries: u32, seen: u32, p: f64) -> f64 {
     if seen == 0 {
         return 1.0;
@@ -153,7 +153,7 @@ fn relative_of(logs: &[f64], seed: u64, resamples: usize, level: &Level) -> Opti
     Some(Relative::with_interval(speedup, (low, high), verdict(low, high, speedup)))
 }
 
-/// The bootstrap interval of the centre of at least two values, as the module's head says.
+/// The bootstrap interval of the centre of at least two values, as described at the top of this file.
 fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize, level: &Level) -> (f64, f64) {
     debug_assert!(logs.len() >= 2);
     let mut rng = Rng::with_seed(seed);
@@ -169,7 +169,7 @@ fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize, level: &Leve
     let n = logs.len() as f64;
     let expanded = (n / (n - 1.0)).sqrt() * level.t(logs.len() - 1);
     let alpha = normal_below(-expanded);
-    // Stretched from the ordinary quantiles: far out a bootstrap of few rounds has none.
+    // Stretched from the ordinary quantiles: a bootstrap of few rounds has no values far out.
     let factor = expanded / Z_975;
     let stretched_low = centre - (centre - quantile_of_sorted(&centres, 0.025)) * factor;
     let stretched_high = centre + (quantile_of_sorted(&centres, 0.975) - centre) * factor;
@@ -188,7 +188,7 @@ pub(crate) fn hodges_lehmann_of(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { hodges_lehmann(values, &mut Vec::new()) }
 }
 
-/// The Hodges-Lehmann centre: the median of the averages of all pairs, each value with itself too.
+/// The Hodges-Lehmann centre: the median of the averages of all pairs, including each value with itself.
 fn hodges_lehmann(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
     scratch.clear();
     for (index, first) in values.iter().enumerate() {
@@ -216,7 +216,7 @@ fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
 
 /// How wide an interval is.
 struct Level {
-    /// What either tail may hold.
+    /// The probability in either tail.
     tail: f64,
 }
 
@@ -246,7 +246,7 @@ impl Level {
     }
 }
 
-/// Student's t with `tail` above it, found by halving.
+/// Student's t with probability `tail` above it, found by bisection.
 fn t_of_tail(tail: f64, degrees: usize) -> f64 {
     let (mut low, mut high) = (0.0, 1e6);
     for _ in 0..200 {
@@ -260,12 +260,12 @@ fn t_of_tail(tail: f64, degrees: usize) -> f64 {
     high
 }
 
-/// What Student's t with whole degrees of freedom has above `t` >= 0 (Abramowitz and Stegun 26.7.3 and 26.7.4).
+/// The probability of Student's t with whole degrees of freedom above `t` >= 0 (Abramowitz and Stegun 26.7.3 and 26.7.4).
 fn t_above(t: f64, degrees: usize) -> f64 {
     let angle = (t / (degrees as f64).sqrt()).atan();
     let (sin, cos) = angle.sin_cos();
     let odd = degrees % 2 == 1;
-    // Of even degrees 1 + c^2/2 + 1*3/(2*4) c^4 ..., of odd ones c + 2/3 c^3 + 2*4/(3*5) c^5 ...
+    // For even degrees 1 + c^2/2 + 1*3/(2*4) c^4 ..., for odd ones c + 2/3 c^3 + 2*4/(3*5) c^5 ...
     let (mut term, first) = if odd { (cos, 3) } else { (1.0, 2) };
     let mut sum = if degrees == 1 { 0.0 } else { term };
     let mut k = first;
@@ -439,9 +439,8 @@ mod tests {
         (0..rounds).map(|number| (one(number, 2e5 * speedup), one(number, 2e5))).unzip()
     }
 
-    /// How many of `pairs` are found different, in the right direction where there is one, in per cent. Take
-    /// many pairs: at a true 4%, 400 pairs scatter by a whole per cent (a stream that showed 8.25% was
-    /// found), 2,000 by half.
+    /// The percentage of `pairs` that are found different (in the right direction, if there is one). Use many
+    /// pairs: at a true 4%, 400 pairs scatter by a whole per cent (one stream showed 8.25%), 2,000 by half.
     fn called_different(pairs: u64, resamples: usize, rounds: u32, noise: Noise, speedup: f64) -> f64 {
         let mut rng = Rng::with_seed(u64::from(rounds).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let called = (0..pairs).filter(|_| {
@@ -453,7 +452,7 @@ mod tests {
         100.0 * called.count() as f64 / pairs as f64
     }
 
-    /// Fewer pairs where a pair costs more, so that a debug build needs seconds.
+    /// Uses fewer pairs if a pair costs more, so that a debug build needs only seconds.
     fn equal_arms_differ_seldom(noise: Noise) {
         for (rounds, pairs) in [(5, 2_000), (7, 1_500), (10, 1_000), (20, 500)] {
             let found = called_different(pairs, 200, rounds, noise, 1.0);
@@ -477,7 +476,7 @@ mod tests {
         assert!(found >= 90.0, "{found}%");
     }
 
-    /// The whole table, about 15 minutes. Nothing runs it but a person:
+    /// The whole table, about 15 minutes. Only people run it:
     /// `cargo test --release -p inkstone-lab --lib -- --ignored --nocapture simulation` (docs/lab.md, "Checks that a person runs").
     #[test]
     #[ignore = "takes 15 minutes; the two tests above run a part of it"]

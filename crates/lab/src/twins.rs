@@ -1,6 +1,6 @@
-//! Identical rows against each other: how often the lab calls equal things different. Part of the contract of [`crate::result`].
+//! Identical rows compared with each other: how often the lab calls equal things different. Part of the contract of [`crate::result`].
 //!
-//! *Owns*: the data, and what counts as a pair that was called different. *May not touch*: the comparison (`stats`), measuring.
+//! *Owns*: the data, and when a pair counts as called different. *May not touch*: the comparison (`stats`), measuring.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +8,12 @@ use crate::experiment::Experiment;
 use crate::result::{Place, Relative, Run, Verdict};
 use crate::stats;
 
-/// Identical arms against each other.
+/// Identical arms compared with each other.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AaResult {
     /// Where.
     pub place: Place,
-    /// The arm that was paired with itself, or the experiment whose every row was.
+    /// The arm that was paired with itself, or the experiment whose rows were.
     pub cell: String,
     /// Pairs that have an interval.
     pub pairs: u32,
@@ -32,12 +32,12 @@ pub struct AaResult {
 pub const BY_CHANCE: f64 = 0.05;
 
 impl AaResult {
-    /// Nothing yet.
+    /// A result without pairs.
     pub fn of(place: &Place, cell: impl Into<String>, rounds: u32) -> Self {
         Self { place: place.clone(), cell: cell.into(), rounds, ..Self::default() }
     }
 
-    /// One pair; of too few rounds for an interval it says nothing, and is not counted.
+    /// Adds a pair; with too few rounds for an interval it does not count.
     pub fn take(&mut self, row: &str, pair: Option<Relative>) {
         let Some(pair) = pair.filter(|pair| pair.verdict != Verdict::Unknown) else { return };
         self.pairs += 1;
@@ -48,14 +48,14 @@ impl AaResult {
         }
     }
 
-    /// Each row of an experiment that had twins.
+    /// Adds each row of an experiment with twins.
     pub fn take_experiment(&mut self, found: &Experiment) {
         for row in &found.rows {
             self.take(&row.name, row.twin);
         }
     }
 
-    /// Each cell of a run in which every cell stands twice, one after the other.
+    /// Adds each cell of a run that has every cell twice, one after the other.
     pub fn take_run(&mut self, run: &Run) {
         for pair in run.cells.chunks_exact(2) {
             let both = pair[0].outcome.measured().zip(pair[1].outcome.measured());
@@ -64,13 +64,13 @@ impl AaResult {
         }
     }
 
-    /// What was called different, of all pairs.
+    /// The share of pairs that were called different.
     pub fn share(&self) -> f64 {
         f64::from(self.different) / f64::from(self.pairs.max(1))
     }
 }
 
-/// All of them as one.
+/// The sum of all.
 pub fn together(all: &[AaResult]) -> AaResult {
     let mut sum = AaResult::default();
     for one in all {

@@ -10,8 +10,8 @@ use inkstone_io::{Barriers, Capabilities};
 use crate::result::{CellResult, Machine, Measured, Outcome, Run, Warning};
 use crate::stage::DISK_FULL;
 
-/// A cache flush or FUA write that is faster than this reached no medium that is sold: about a microsecond is a
-/// system call's own cost, the fastest persistent-memory and Optane devices take five to ten.
+/// A cache flush or FUA write that is faster than this did not reach a medium: a system call alone takes about a
+/// microsecond, the fastest persistent-memory and Optane devices take five to ten.
 const FLUSH_NS_MIN: u64 = 5_000;
 /// With fewer commits than this in a cell, its tail percentiles are single values.
 const COMMITS_MIN: u64 = 100;
@@ -28,7 +28,7 @@ fn warning(name: &str, text: impl Into<String>, cure: &str) -> Warning {
     Warning { name: name.into(), text: text.into(), cure: cure.into() }
 }
 
-/// What the place itself gives reason to say. Watches the device for a quarter of a second.
+/// Warnings about the place. Watches the device for a quarter of a second.
 pub fn of_place(capabilities: &Capabilities) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mount = &capabilities.mount;
@@ -93,7 +93,7 @@ fn cpu_times() -> Option<(u64, u64)> {
     let ticks: Vec<u64> =
         stat.lines().next()?.split_whitespace().skip(1).filter_map(|t| t.parse().ok()).collect();
     let all: u64 = ticks.iter().take(8).sum();
-    // The fourth and fifth are idle and waiting for I/O.
+    // The fourth and fifth number are idle time and time waiting for I/O.
     let idle: u64 = ticks.iter().skip(3).take(2).sum();
     Some((all - idle, all))
 }
@@ -125,7 +125,7 @@ fn device_busy(capabilities: &Capabilities, span: &BlockStat) -> Option<Warning>
     })
 }
 
-/// What the machine gives reason to say.
+/// Warnings about the machine.
 pub fn of_machine(machine: &Machine) -> Vec<Warning> {
     let slow = machine.governor.as_deref() == Some("powersave");
     let text = "the CPU's governor is powersave: the CPU slows down in short waits";
@@ -133,10 +133,10 @@ pub fn of_machine(machine: &Machine) -> Vec<Warning> {
     slow.then(|| warning("powersave", text, cure)).into_iter().collect()
 }
 
-/// The warning whose run is no success, and that stands above the tables.
+/// The warning that makes a run fail and that is shown above the tables.
 pub const DISK_FULL_WARNING: &str = "disk-full";
 
-/// What a full disk cost: of so many rows, with the reasons of those that failed.
+/// The warning that rows failed because the disk was full, from the reasons of all rows.
 pub fn of_full_disk<'a>(name: &str, reasons: impl Iterator<Item = Option<&'a str>>) -> Option<Warning> {
     let reasons: Vec<Option<&str>> = reasons.collect();
     let full = |reason: &&Option<&str>| reason.is_some_and(|reason| reason.starts_with(DISK_FULL));
@@ -153,7 +153,7 @@ pub fn of_full_disk<'a>(name: &str, reasons: impl Iterator<Item = Option<&'a str
     })
 }
 
-/// What the figures give reason to say.
+/// Warnings about the figures.
 pub fn of_run(run: &Run) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let measured = |cell: &'_ crate::result::CellResult| {
@@ -190,8 +190,8 @@ pub fn of_run(run: &Run) -> Vec<Warning> {
     warnings
 }
 
-/// A cell that claims durability and whose sync is faster than [`FLUSH_NS_MIN`], on a device that says that it has a volatile
-/// cache, with its median. Persistent memory (`pmem0`) is its own medium, and may be that fast.
+/// A cell that claims durability and whose sync is faster than [`FLUSH_NS_MIN`], on a device that reports a volatile cache; with
+/// its median. Persistent memory (`pmem0`) is its own medium, and may be that fast.
 pub(crate) fn too_fast(run: &Run) -> Option<(&str, u64)> {
     let volatile = run.place.write_cache.as_deref() == Some("write back");
     let is_memory_that_keeps = run.place.device.as_deref().is_some_and(|device| device.starts_with("pmem"));
@@ -210,7 +210,7 @@ pub(crate) fn too_fast(run: &Run) -> Option<(&str, u64)> {
     run.cells.iter().find_map(fast).map(|(cell, took_ns)| (cell.name.as_str(), took_ns))
 }
 
-/// The run, and where it was if that is not the directory that everything was in: `e2 on ext4, direct loop`.
+/// The run, with its place if that is not the directory of the others: `e2 on ext4, direct loop`.
 fn name_of(run: &Run) -> String {
     match (run.name.as_str(), run.place.name.as_str()) {
         (name, "" | ".") => name.to_owned(),

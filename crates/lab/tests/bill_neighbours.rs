@@ -1,5 +1,5 @@
 //! A bill on a device that other processes write to and sync. The only test of its program: the program's other threads would be
-//! counted as its own, as they should be. Needs root and tracefs; where those are missing it says loudly that it did not run.
+//! counted as its own, as they should be. Needs root and tracefs; where those are missing it prints loudly that it did not run.
 
 mod support;
 
@@ -51,10 +51,10 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         assert!(near(layer.data_writes.requests), "{seen}");
         assert!(run.place.write_cache.as_deref() != Some("write back") || near(layer.flushes), "{seen}");
         let own = layer.own_writes(bill.source);
-        // ext4 without a journal writes the file's inode once per tick of its time stamp: ours, and no more than one a commit.
+        // ext4 without a journal writes the file's inode once per tick of its time stamp: these writes are ours, at most one per commit.
         let inode = layer.metadata_writes.requests;
         assert!(inode <= BILLED && own.requests == layer.data_writes.requests + inode, "{own:?}, {seen}");
-        // What the neighbours did is told, and apart.
+        // The neighbours' requests are counted, and separately.
         assert!(layer.foreign_writes.requests >= 20 && layer.foreign_flushes >= 20, "{seen}");
         assert!(layer.submitters.iter().any(|by| by.who == "dd"), "{seen}");
     }
@@ -90,7 +90,7 @@ fn the_hosts_bill_below_a_loop_device(test: &str) {
     }
     let guest = &bill.layers[0];
     let near = |seen: u64, wanted: u64| seen.abs_diff(wanted) * 50 <= wanted;
-    // What the loop device was given, its inodes too, is data of its file.
+    // Everything that reached the loop device, including its inodes, is data of its file.
     assert!(near(host.data_writes.requests, guest.all_writes.requests), "{guest:?}\n{host:?}");
     assert!(guest.flushes == BILLED && near(host.flushes, BILLED), "{guest:?}\n{host:?}");
     assert!(host.foreign_writes.requests >= 20 && host.foreign_flushes >= 20, "{host:?}");

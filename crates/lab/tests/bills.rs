@@ -1,5 +1,5 @@
 //! Bills on file systems of our own: what is counted is tested exactly. Needs root, loop devices and tracefs; where
-//! those are missing each test says loudly that it did not run.
+//! those are missing each test prints loudly that it did not run.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::{Neighbour, can_bill, cell, not_run, plan};
 
 const COMMITS: u64 = 64;
 
-/// Runs the cells on one image and gives the run, or says loudly why not.
+/// Runs the cells on one image and returns the run, or prints loudly why not.
 fn on(test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<Run> {
     on_in(Path::new(env!("CARGO_TARGET_TMPDIR")), test, kind, mode, cells)
 }
@@ -102,7 +102,7 @@ fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
     }
     for name in ["zeros fdatasync", "reuse fdatasync", "reuse direct o-dsync", "reuse direct rwf-dsync"] {
         let layer = layer(&run, name);
-        // The first commit after a preparation may carry what the preparation left: one in the whole pass.
+        // The first commit after a preparation may include what the preparation left: once in the whole pass.
         assert!(layer.journal_writes.requests <= 1, "{name}: {:?}", layer.journal_writes);
         assert_eq!(
             (layer.data_writes.requests, layer.data_writes.bytes),

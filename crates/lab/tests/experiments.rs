@@ -1,4 +1,4 @@
-//! The experiments through their public command, at sizes that take a moment: no rights are needed here.
+//! The experiments through their public command, at sizes that take a moment, without root.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +17,7 @@ const ROUNDS: u32 = 5;
 const SMALL_BYTES: u64 = 256 << 10;
 
 fn pace() -> Pace {
-    // Enough for every round, on a slow and busy disk too: fewer rounds are no error, but then nothing could be counted here.
+    // Enough for every round, even on a slow and busy disk: fewer rounds are no error, but this test counts them.
     Pace { rounds: ROUNDS, budget: None, seed: 7, twins: false }
 }
 
@@ -28,7 +28,7 @@ fn run(directory: &Path, load: Load, pace: Pace, stop: bool) -> Result<LabResult
     experiment(&ExperimentOptions { directory: Some(directory.into()), load, pace }, &mut context)
 }
 
-/// Of the build's own file system: a tmpfs has no cold pages.
+/// On the file system of the build: a tmpfs has no cold pages.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
@@ -37,7 +37,7 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).expect("the directory").next().is_none()
 }
 
-/// What holds for every experiment; rows may be invalid where this machine lacks something, and then they say why.
+/// Checks what holds for every experiment. Rows may be invalid if this machine lacks something, but then they say why.
 fn check(load: Load, names: &[&str], pace: Pace) -> LabResult {
     let directory = directory();
     let result = run(directory.path(), load, pace, false).expect("a result");
@@ -169,7 +169,7 @@ fn every_line_of_the_text_log_arrives_by_each_way() {
             assert_eq!(row.latency.is_some(), name.contains("paced"), "{name}: {}", row.name);
         }
     }
-    // A round's value is a time there: that of the row with the shorter tail is lower, and its ratio above 1.
+    // A round's value is a time here: the row with the shorter tail has a lower value and a ratio above 1.
     for experiment in result.experiments.iter().filter(|one| one.name.contains("paced")) {
         assert_eq!(experiment.unit, "ns, p99.9 of a write");
         let base = &experiment.rows[1].samples;
@@ -200,7 +200,7 @@ fn the_text_logs_bill_counts_every_byte_or_says_why_not() {
             continue;
         }
         let figure = |name: &str| row.figures.iter().find(|figure| figure.name == name).map(|f| f.value);
-        // A file of 1 MiB is a request at least, and none is larger.
+        // A file of 1 MiB needs at least one request, since none is larger.
         assert!(figure("data writes").is_some_and(|writes| writes >= 0.5), "{:?}", row.figures);
         assert!(figure("flushes").is_some() && figure("extents of a file").is_some_and(|n| n > 0.0));
     }

@@ -1,5 +1,5 @@
-//! The images of file systems: their backing files have all blocks of their own, so that the host allocates none while they are
-//! measured. Needs root, loop devices and each mkfs; where those are missing the test says loudly what did not run.
+//! The images of file systems: their backing files have all their blocks, so that the host allocates none while they are
+//! measured. Needs root, loop devices and each mkfs; where those are missing the test prints loudly what did not run.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,12 +10,12 @@ use inkstone_io::{
 };
 use inkstone_lab::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 
-/// Says that something did not run: past the test harness, which hides what a passing test prints.
+/// Reports that something did not run, bypassing the test harness, which hides the output of passing tests.
 fn not_run(what: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {what}: {why}\n").as_bytes());
 }
 
-/// `None`, said loudly: its mkfs is missing here.
+/// Creates an image; `None` if its mkfs is missing here, which is printed loudly.
 fn made(test: &str, place: &Path, kind: ImageKind, mode: LoopMode) -> Option<Image> {
     match Image::make(place, kind, mode, IMAGE_BYTES_MIN) {
         Err(error) if error.to_string().contains("is not installed") => {
@@ -36,7 +36,7 @@ fn a_backing_file_has_all_its_blocks_after_mkfs_and_mount() {
         for &mode in LoopMode::ALL {
             let place = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a directory");
             let Some(image) = made(TEST, place.path(), kind, mode) else { continue };
-            // What a file gives back stays the image's too.
+            // Blocks that a removed file frees stay allocated in the image.
             let file = image.path().join("file");
             std::fs::write(&file, vec![7; 8 << 20]).expect("written");
             std::fs::File::open(&file).and_then(|file| file.sync_all()).expect("synced");
@@ -57,8 +57,8 @@ fn a_backing_file_has_all_its_blocks_after_mkfs_and_mount() {
 }
 
 /// `FALLOC_FL_WRITE_ZEROES` needs a device that can unmap and promise zeros (`write_zeroes_unmap_max_bytes` of its queue). In
-/// Linux 6.18 only NVMe and SCSI disks say so; a loop device does not, whatever is below it. So the lab's row is refused on every device
-/// that can be made here, and works as soon as the kernel says that it can.
+/// Linux 6.18 only NVMe and SCSI disks report this; a loop device does not, whatever is below it. So the lab's row is refused on every
+/// device that can be created here, and works as soon as the kernel reports support.
 #[test]
 fn write_zeroes_works_where_the_kernel_says_that_the_device_has_it_and_nowhere_else() {
     const TEST: &str = "write_zeroes_works_where_the_kernel_says_that_the_device_has_it_and_nowhere_else";

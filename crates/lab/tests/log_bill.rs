@@ -1,6 +1,6 @@
 //! What the log's commits cost at the block layer, counted exactly on file systems of our own, through segment changes: one
 //! data write and one flush each, and nothing else that a commit waits for. Needs root, loop devices and tracefs; where those
-//! are missing each test says loudly that it did not run.
+//! are missing each test prints loudly that it did not run.
 //!
 //! 2,000 commits are as exact as more: every request is counted. `INKSTONE_BILL_COMMITS=20000` takes the full number.
 
@@ -23,14 +23,14 @@ use inkstone_lab::stage::CellError;
 use inkstone_lab::table::bill_text;
 
 const RECORD_BYTES: u64 = 128;
-/// What a group of one such record takes of its segment.
+/// The bytes of a group of one such record in its segment.
 const GROUP_BYTES: u64 = 200;
-/// One more than are asked for: the first segment is entered before.
+/// One more than wanted: the first segment is entered before.
 const SEGMENTS: u64 = 10;
-/// So many files wait when segments are this small.
+/// This many files are ready when segments are this small.
 const READY: u64 = 8;
 
-/// Past the test harness, which hides what a passing test prints.
+/// Bypasses the test harness, which hides the output of passing tests.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(format!("\n{text}\n").as_bytes());
 }
@@ -49,14 +49,14 @@ fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, CellError> {
     let segment_bytes = (commits() * GROUP_BYTES / SEGMENTS).next_multiple_of(4096).max(64 << 10);
     let log = Log::open(&path, Options::new().segment_bytes(segment_bytes).record_bytes_max(1024))
         .expect("the log opens");
-    // From here on it is the steady state: as many files are ready as are wanted, and nobody makes more.
+    // Now it is in the steady state: all wanted files are ready, and no more are prepared.
     while log.stats().ready < READY {
         std::thread::sleep(Duration::from_millis(1));
     }
     let stop = AtomicBool::new(false);
     let task = Task { log: &log, path: &path, load: Load::Closed(1), keep_bytes: u64::MAX, stop: &stop };
     let mut workers = Worker::all(Load::Closed(1), RECORD_BYTES, 1);
-    // The first commit may carry what making the log left in the file system.
+    // The first commit may include what the creation of the log left in the file system.
     task.run(&mut workers, Limits { commits: 1, time: Duration::MAX })?;
     let limits = Limits { commits: commits(), time: Duration::MAX };
     let bill = by_trace(&open.site, &task, &mut workers, limits)?;
@@ -87,14 +87,14 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
     let (commits, changes) = (bill.commits, bill.changes);
     assert_eq!((commits, bill.lost_events), (self::commits(), 0));
     assert!(changes >= 8, "{changes} segment changes");
-    // A group each, and at each change a header. The seals are written by the thread that makes files ready.
+    // One write per group, and a header at each change. The background thread writes the seals.
     assert_eq!(bill.data_writes.requests, commits + changes, "{text}");
     assert_eq!(bill.flushes, commits + changes, "{text}");
     assert!(bill.data_writes.requests * 100 <= commits * 101, "{text}");
     assert!(bill.flushes * 100 <= commits * 101, "{text}");
     assert_eq!((bill.reads.requests, bill.apart.reads.requests), (0, 0), "{text}");
     assert_eq!(bill.journal_writes.requests, 0, "{text}");
-    // When the counters are read at the end, a file may be being made: one of its requests is in flight then.
+    // When the counters are read at the end, a file may be in preparation, with one of its requests in flight.
     let check = bill.cross_check.expect("counters");
     assert!(check.traced_flushes.abs_diff(check.counted_flushes) <= 1, "{text}");
     assert!(check.traced_write_sectors.abs_diff(check.counted_write_sectors) <= (256 << 10) / 512, "{text}");

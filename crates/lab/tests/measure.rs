@@ -1,4 +1,4 @@
-//! Runs of the lab through its public commands, as an ordinary user could make them: no rights are needed here.
+//! Runs of the lab through its public commands, as an ordinary user could make them, without root.
 
 #[path = "support/runs.rs"]
 mod runs;
@@ -18,7 +18,7 @@ use inkstone_lab::run::{Plan, run_side_by_side};
 use inkstone_lab::site::{OpenSite, SiteError};
 use runs::{plan, small, strategy};
 
-/// Says that a test did not run: past the test harness, which hides what a passing test prints.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }

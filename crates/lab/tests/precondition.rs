@@ -14,13 +14,13 @@ use inkstone_lab::progress::Progress;
 use inkstone_lab::result::Outcome;
 use runs::{plan, small, strategy};
 
-/// On a file system of its own: nobody else's free space is filled or discarded.
+/// On a file system of its own, so that no other free space is filled or discarded.
 #[test]
 fn each_state_of_the_device_has_its_rounds_and_what_differs_is_asked() {
     const TEST: &str = "each_state_of_the_device_has_its_rounds_and_what_differs_is_asked";
     if !is_root() {
         let said = format!("\nNOT RUN: {TEST}: it needs root for a file system of its own, and for FITRIM\n");
-        // Past the test harness, which hides what a passing test prints.
+        // Bypasses the test harness, which hides the output of passing tests.
         let _ = std::io::stderr().write_all(said.as_bytes());
         return;
     }
@@ -52,7 +52,7 @@ fn each_state_of_the_device_has_its_rounds_and_what_differs_is_asked() {
     let bytes = |index: usize| &result.runs[index].precondition.as_ref().expect("a state").bytes;
     assert_eq!((bytes(0).len(), bytes(1), bytes(2).len()), (0, &vec![8 << 20; 5], 5));
     assert_eq!(result.asked.len(), 4, "each cell in each other state: {:?}", result.asked);
-    // A state that cannot be had is a row with its reason.
+    // A state that is not possible is a row with its reason.
     let full = MeasureOptions {
         fill_bytes: Some(IMAGE_BYTES_MIN),
         preconditions: vec![Precondition::Fill],

@@ -1,6 +1,6 @@
-//! Disks that once were hard, opened again by every build: what is right for each stands in its file.
+//! Disks that once were hard, opened by every build: the right outcome of each is in its file.
 //!
-//! *Owns*: that all of them are opened. *May not touch*: the files; `inkstone powerloss sim --save-corpus` adds to them.
+//! *Owns*: opening all of them. *May not touch*: the files; `inkstone powerloss sim --save-corpus` adds to them.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -33,8 +33,7 @@ fn every_disk_of_the_corpus_opens_as_is_right() {
     assert!(corpus.iter().map(|(_, text)| text.len()).sum::<usize>() < 200 << 10);
 }
 
-/// The disks are told apart from others: with one byte of a header changed, or with another outcome called right, none
-/// passes.
+/// The check can fail: with one byte of a header changed, or with another outcome called right, no disk passes.
 #[test]
 fn a_wrong_outcome_is_noticed() {
     let corpus = corpus();

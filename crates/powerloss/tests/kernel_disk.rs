@@ -20,7 +20,7 @@ use inkstone_powerloss::kernel::states::{Player, Subset, choose};
 static ONE: Mutex<()> = Mutex::new(());
 
 fn not_run(test: &str, why: &str) {
-    // Past the test harness, which hides what a passing test prints.
+    // Bypasses the test harness, which hides the output of passing tests.
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
@@ -47,7 +47,7 @@ fn mark(recording: &Recording, text: &str) -> usize {
     recording.entries.iter().position(|entry| *entry == Entry::Mark(text.into())).unwrap()
 }
 
-/// A scan of all directories, or the kernel, which lets go of a loop device's file a little behind the device.
+/// A scan of all directories, or the kernel, which closes a loop device's file a little after the device is detached.
 #[test]
 fn a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment() {
     if kinds("a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment").is_empty() {
@@ -69,7 +69,7 @@ fn a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment() {
 /// Where a victim has its machine.
 const VICTIM: &str = "INKSTONE_TEST_VICTIM";
 
-/// In the process of its own: mounts and unmounts a file system on a disk that it serves itself, until it is killed.
+/// The victim, in a process of its own: mounts and unmounts a file system on a disk that it serves itself, until it is killed.
 #[test]
 fn victim() {
     let Some(place) = std::env::var_os(VICTIM) else { return };
@@ -104,7 +104,7 @@ fn a_killed_process_does_not_wait_for_the_disk_that_it_served() {
             let since = std::time::Instant::now();
             while !is_so() {
                 if since.elapsed() > std::time::Duration::from_secs(60) {
-                    // Or nobody could look at a loop device here any more.
+                    // Otherwise every later use of a loop device here would hang.
                     let _ = std::process::Command::new("umount").arg("-f").arg(work.join("disks")).status();
                     panic!("round {round}: {what}");
                 }
@@ -168,7 +168,7 @@ fn what_was_synced_is_there_in_every_state() {
             }
         }
         assert_eq!(Vec::from_iter(values), [7, 9], "{kind}: both are seen");
-        // Without what came after mkfs the file is not there: states do differ.
+        // In the state right after mkfs the file is not there: states do differ.
         let running = machine.boot(&Disk::new("found", base), kind).unwrap();
         assert!(!machine.target().join("synced").exists());
         running.shut_down().unwrap();

@@ -1,7 +1,7 @@
 //! The simulated lab by itself: every class checks something, nothing is counted twice, equal disks are equal for the
-//! log, and what is broken is found and shown again.
+//! log, and a broken promise is found and can be shown again.
 //!
-//! *Owns*: a little of everything. *May not touch*: how many states the gate wants (`.ci/powerloss`).
+//! *Owns*: a little of everything. *May not touch*: how many states the gate needs (`.ci/powerloss`).
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -60,7 +60,7 @@ fn every_class_holds_and_looks_at_something() {
     assert!(states >= 100_000, "{states} states");
 }
 
-/// A cut with sectors of a segment and of a file that is none yet, and a name.
+/// A cut with sectors of a segment and of a file that is not a segment yet, and a name.
 fn cuts_of_a_segment_change(new_blocks: NewBlocks) -> (Vec<PowerCut>, Variant) {
     let disk = SimDisk::new(3, DiskOptions { new_blocks, ..DiskOptions::default() });
     let variant = Variant { disk: disk.options(), options: small() };
@@ -87,7 +87,7 @@ fn outcome(disk: &SimDisk, variant: &Variant) -> String {
     text
 }
 
-/// What lets one opening stand for several: disks of the same fingerprint have the same outcome, all of it.
+/// Why one opening may stand for several: disks of the same fingerprint have the same outcome in every respect.
 #[test]
 fn disks_of_one_fingerprint_have_one_outcome() {
     let [mut equal, mut different] = [0, 0];
@@ -143,7 +143,7 @@ fn an_unfinished_file_is_not_read() {
     assert_eq!((read_bytes(Some(0)), read_bytes(Some(0x49))), (without, without));
 }
 
-/// A space enumerates each state once: as many different disks as it says, where all items differ.
+/// A space enumerates each state once: if all items differ, it has as many different disks as it says.
 #[test]
 fn every_subset_is_made_once() {
     let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });

@@ -96,7 +96,7 @@ fn on_all_processors<T: Sync>(jobs: &[T], run: impl Fn(&T) + Sync) {
     });
 }
 
-/// Each hunt ends with the first broken promise: what the table says is run, not more.
+/// Each hunt ends with the first broken promise: it runs what the table says, and no more.
 #[test]
 fn every_lab_that_the_table_names_catches_the_mistake_in_so_many_states() {
     let hunts = rows().into_iter().flat_map(|row| {
@@ -110,7 +110,7 @@ fn every_lab_that_the_table_names_catches_the_mistake_in_so_many_states() {
             assert!(caught, "{lab} does not catch {mistake}");
             return;
         };
-        // What changes in the log or in a lab moves the figures; a lab that has become blind is another thing.
+        // Changes of the log or of a lab shift the figures; this test is about a lab that no longer finds the mistake.
         let bound = Bound { seeds: 100_000, states: SLACK * states };
         let caught = hunt(lab, Some(mistake), STARTS[0], bound);
         assert!(caught.is_some(), "{lab} does not catch {mistake} in {SLACK} times {states} states");

@@ -1,10 +1,10 @@
-//! btrfs, on Linux 6.18, calls a sync of a new file a success and makes nothing durable, when three things met before it: the
-//! file was written with O_DIRECT while another file's sync was the first of a transaction, and its directory was synced since.
-//! A file made through [`OsDirectory`] has to be there, whole, all the same: also below an overlay, and of who has given up root.
+//! btrfs on Linux 6.18 reports success for a sync of a new file but makes nothing durable, if three things happened before: the
+//! file was written with O_DIRECT, while another file's sync was the first of a transaction, and its directory was synced since.
+//! A file created through [`OsDirectory`] must be there, whole, all the same: also below an overlay, and without root.
 //!
 //! *Owns*: making that happen with plain files, and checking what had reached the disk. *May not touch*: a log.
 //!
-//! What the kernel does by itself: `cargo test --release -p inkstone-powerloss --test skipped_sync -- --ignored --nocapture`
+//! What the kernel does without our help: `cargo test --release -p inkstone-powerloss --test skipped_sync -- --ignored --nocapture`
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn commit(directory: &OsDirectory, times: u64) -> inkstone_io::Result<()> {
     Ok(())
 }
 
-/// New files are written beside another's commits; then the directory is synced, and last the files.
+/// Writes new files beside another file's commits; then syncs the directory, and last the files.
 fn make(directory: &OsDirectory, path: &Path, maker: Maker, apart: Duration) -> Result<(), String> {
     let mut sevens = AlignedBuf::zeroed(FILE_BYTES);
     sevens.fill(7);
@@ -112,7 +112,7 @@ fn overlay(machine: &Machine, upper: &Path) -> Result<Mount, String> {
     Mount::new(Path::new("overlay"), &merged, "overlay", &layers).map_err(|error| words(&error))
 }
 
-/// Whether each file that was synced has its bytes in what had reached the disk by then.
+/// Whether each synced file has its bytes on what had reached the disk by then.
 fn are_there(machine: &Machine, maker: Maker, seed: u64) -> Result<bool, String> {
     let kind = FsKind::Btrfs;
     let disk = Disk::new("disk", Image::new(kind.disk_bytes()));
@@ -149,7 +149,7 @@ fn are_there(machine: &Machine, maker: Maker, seed: u64) -> Result<bool, String>
     Ok(are_whole)
 }
 
-/// How often the file was not there, in this many rounds; `None`: nothing can be tried here, which is said.
+/// How often the file was missing, in this many rounds; `None` if it cannot be tried here, which is printed.
 fn lost(maker: Maker, rounds: u64) -> Option<u64> {
     if let Some(why) = missing().or_else(|| missing_for(FsKind::Btrfs)) {
         use std::io::Write as _;
@@ -163,7 +163,7 @@ fn lost(maker: Maker, rounds: u64) -> Option<u64> {
     Some(lost as u64)
 }
 
-/// Without the change before the sync a fifth of the rounds lost a file: that all 30 miss it has a chance of 1 in 1,000.
+/// Without the change before the sync a fifth of the rounds lost a file: all 30 rounds miss it with a chance of 1 in 1,000.
 #[test]
 fn a_new_file_that_was_synced_is_there() {
     if let Some(lost) = lost(Maker::Ours, 30) {

@@ -1,8 +1,8 @@
-//! Kills at random moments, and looking at what they left: for a test, and for the example that does more of them.
+//! Kills at random moments, and checking what they left: for a test, and for the example that makes more kills.
 //!
 //! The victim's four threads write lines as fast as they can. After each accepted line its number is stored in a word of memory
-//! that outlives the process ([`StageFile`]), without a system call: what is in the word was accepted, and must be in the log
-//! after the next start; one more line may be, whose number was not stored yet.
+//! that outlives the process ([`StageFile`]), without a system call. Lines up to that number were accepted and must be in the log
+//! after the next start. One more line may be there, whose number was not stored yet.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const BOARD: StageLayout = StageLayout { head_bytes: 4096, buffer_bytes: 4096, b
 /// The word of the board that says how many lines were accepted.
 const ACCEPTED: usize = 7;
 
-/// What some rounds have shown.
+/// The counts of some rounds.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) kills: u64,
@@ -76,8 +76,8 @@ pub(crate) fn victim(path: &Path, first: [u64; THREADS]) {
     });
 }
 
-/// Starts victims with `command`, which gets the path and the first numbers behind its own arguments, kills them, opens the log
-/// again and looks.
+/// Starts victims with `command`, which gets the path and the first numbers after its own arguments; kills them, reopens the log
+/// and checks it.
 pub(crate) fn rounds(directory: &Path, kills: u64, command: impl Fn(&str, &str) -> Command) -> Seen {
     let path = directory.join("a.log");
     let mut seen = Seen::default();
@@ -156,7 +156,7 @@ fn accepted(path: &Path) -> [u64; THREADS] {
     })
 }
 
-/// Each line is whole, and each thread's next.
+/// Checks that each line is whole, and the next of its thread.
 fn judge(text: &[u8], next: &mut [u64; THREADS], round: u64) {
     let mut wanted = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Places and lines of logs, waiting for what must come, and a disk that can be stopped and made to fail, under real files.
+//! Directories and lines for tests of logs, waiting for conditions, and a disk on real files that can be stopped and made to fail.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 use inkstone_appender::{AppendFacts, Disk, Error, LogFile, LogWriter, OsDirectory, OsDisk, Result};
 use inkstone_io::Directory as _;
 
-/// What [`put`] writes.
+/// The length of the lines that [`put`] writes.
 pub(crate) const LINE: usize = 120;
-/// Longer than anything here takes, also on a busy machine.
+/// Longer than any wait here, also on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
-/// Where stages are.
+/// The directory of stages.
 pub(crate) const SHM: &str = "/dev/shm";
 
 /// One test at a time: a forked child must find no lock that another test holds.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The turn of a test that forks and needs a stage; `None`, said loudly, where there can be none.
+/// The turn of a test that forks and needs a stage; `None`, printed loudly, if a stage is not possible.
 pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     if !Path::new(SHM).is_dir() {
         eprintln!("NOT RUN: {test}: there is no {SHM}");
@@ -31,7 +31,7 @@ pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What the disk does now.
+/// How the disk behaves now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mood {
     Works,
@@ -39,7 +39,7 @@ pub(crate) enum Mood {
     Stopped,
     /// Appending fails with this error number.
     Fails(i32),
-    /// Appending takes half of what it is given, rounded down, but at least one byte; then it fails.
+    /// Appending writes half of the bytes, rounded down, but at least one byte; then it fails.
     FailsHalfway(i32),
     /// Syncing fails with this error number.
     FailsToSync(i32),
@@ -67,7 +67,7 @@ impl MoodyDisk {
         self.0.1.notify_all();
     }
 
-    /// Calls of append that were made, those that wait included.
+    /// Calls of append, including those that wait.
     pub(crate) fn calls(&self) -> u64 {
         self.0.0.lock().expect("no panic").calls
     }
@@ -76,7 +76,7 @@ impl MoodyDisk {
         self.0.0.lock().expect("no panic").syncs
     }
 
-    /// Waits until so many calls of append were made.
+    /// Waits until this many calls of append were made.
     pub(crate) fn wait_for_calls(&self, calls: u64) {
         let mut moods = self.0.0.lock().expect("no panic");
         while moods.calls < calls {
@@ -139,7 +139,7 @@ impl MoodyFile {
     }
 }
 
-/// The line number `line` of thread `thread`, of about so many bytes.
+/// The line number `line` of thread `thread`, of about this many bytes.
 pub(crate) fn line(thread: usize, line: u64, bytes: usize) -> String {
     let mut text = format!("thread {thread} line {line} ");
     while text.len() + 5 < bytes {
@@ -149,7 +149,7 @@ pub(crate) fn line(thread: usize, line: u64, bytes: usize) -> String {
     text
 }
 
-/// The lines of a text by thread, each proved whole and once and in its thread's order. Other lines are given back.
+/// The lines of a text by thread; checks that each is whole, there once, and in its thread's order. Returns the other lines too.
 pub(crate) fn check_lines(text: &str, bytes: usize) -> (BTreeMap<usize, Vec<u64>>, Vec<String>) {
     let (mut lines, mut others) = (BTreeMap::<usize, Vec<u64>>::new(), Vec::new());
     assert!(text.is_empty() || text.ends_with('\n'), "the last line is cut");
@@ -205,7 +205,7 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Looks again and again until it is so.
+/// Waits until the condition holds.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {

@@ -1,6 +1,6 @@
-//! The tables of docs/exit-codes.md, and the outputs that a command meets.
+//! The tables of docs/exit-codes.md, and the kinds of output of a command.
 //!
-//! *Owns*: reading a table, comparing it with what was run. *May not touch*: which commands are run, and how.
+//! *Owns*: reading a table, comparing it with the results. *May not touch*: which commands are run, and how.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -30,7 +30,7 @@ pub(crate) fn table(heading: &str) -> Table {
     cells
 }
 
-/// Fails with every cell that is otherwise, and where the page has others than were run. Rows of `not_run` are left out.
+/// Fails with every cell that differs, and if the page has other cells than those that were run. Rows of `not_run` are left out.
 pub(crate) fn compare(heading: &str, found: &Table, not_run: &[&str]) {
     let mut page = table(heading);
     page.retain(|(command, _), _| !not_run.contains(&command.as_str()));
@@ -66,7 +66,7 @@ impl Out {
     }
 }
 
-/// The code that it ended with. What it said is shown where the test fails.
+/// Its exit code. Its output is shown if the test fails.
 pub(crate) fn code(output: &Output) -> String {
     let said = text(&output.stderr);
     assert!(!said.contains("panicked"), "{said}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The command, with the signals as a shell leaves them: the tests themselves may run under `nohup`, and what is ignored stays so.
+/// The command, with the signals as a shell leaves them: the tests themselves may run under `nohup`, and ignored signals stay ignored.
 pub(crate) fn inkstone() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
@@ -26,7 +26,7 @@ pub(crate) fn run_with(directory: &Path, arguments: &[&str], input: &[u8]) -> Ou
     std::thread::scope(|scope| {
         // A thread of its own: the command prints while it reads.
         scope.spawn(move || {
-            // It may end before it has read all.
+            // It may end before it has read everything.
             let _ = stdin.write_all(input);
         });
         child.wait_with_output().expect("an end")
@@ -48,7 +48,7 @@ pub(crate) fn spawn(directory: &Path, arguments: &[&str]) -> Child {
         .expect("the command runs")
 }
 
-/// Runs it, and it must succeed without a word on stderr; gives what it printed.
+/// Runs it; it must succeed with nothing on stderr. Returns what it printed.
 pub(crate) fn good(directory: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let output = run_with(directory, arguments, input);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
@@ -69,7 +69,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
@@ -78,7 +78,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs each of `jobs`, a few of them at a time: most of their time they wait for a disk. Gives what came of each, in their order.
+/// Runs `jobs`, a few of them at a time, since they mostly wait for a disk. Returns their results, in order.
 ///
 /// # Panics
 /// If one of them does.
@@ -130,8 +130,8 @@ pub(crate) fn damage(file: &Path, what: &[u8]) -> u64 {
     at as u64
 }
 
-/// A real result whose times are made up, so that nothing depends on this machine's noise: every cell takes the same, one ten
-/// times as long where that is asked for.
+/// A real result with made-up times, so that nothing depends on this machine's noise: every cell takes the same time, except
+/// one that takes ten times as long, if `slowed` names it.
 pub(crate) fn with_times(mut result: serde_json::Value, slowed: Option<&str>) -> String {
     for cell in result["runs"][0]["cells"].as_array_mut().expect("cells") {
         if cell["outcome"]["kind"] != "measured" {

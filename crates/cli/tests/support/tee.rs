@@ -1,4 +1,4 @@
-//! `inkstone tee` as the tests of it start it, tell it something and wait for it.
+//! Starting `inkstone tee` for its tests, sending it signals, and waiting for it.
 //!
 //! *Owns*: the process and its signals. *May not touch*: what must be in its log.
 
@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, also on a busy machine.
+/// Longer than any wait here, also on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) fn tee(file: &Path, arguments: &[&str]) -> Command {
-    // The tests themselves may run under `nohup`, and what is ignored stays so.
+    // The tests themselves may run under `nohup`, and ignored signals stay ignored.
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
     command.arg("tee").arg(file).args(arguments);
@@ -31,7 +31,7 @@ pub(crate) fn signal(name: &str, to: impl Display) {
     assert!(status.expect("kill").success());
 }
 
-/// Looks again and again until it is so.
+/// Waits until the condition holds.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {
@@ -40,12 +40,12 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What is in a file; nothing, while there is none.
+/// The content of a file; empty while there is none.
 pub(crate) fn text(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_default()
 }
 
-/// What it said on stderr.
+/// Its output on stderr.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

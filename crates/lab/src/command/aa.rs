@@ -1,6 +1,6 @@
-//! `inkstone lab aa`: identical arms against each other, many times: how often equal things are called different.
+//! `inkstone lab aa`: compares identical arms, many times, and counts how often they are called different.
 //!
-//! *Owns*: the count. *May not touch*: the comparison itself; it is the one that every run uses.
+//! *Owns*: the count. *May not touch*: the comparison itself; every run uses the same one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::stage::Leftover;
 
 use super::{Context, LabError, Started, directory_or_here};
 
-/// How many pairs of what.
+/// Where, and how many pairs.
 #[derive(Debug, Clone)]
 pub struct AaOptions {
     /// The directory; `None` = the current one.
     pub directory: Option<PathBuf>,
     /// Pairs of identical arms.
     pub pairs: u32,
-    /// Rounds in each.
+    /// Rounds in each pair.
     pub rounds: u32,
 }
 

@@ -1,10 +1,10 @@
 //! `inkstone lab all`: every experiment in one result, within a time that is known beforehand.
 //!
-//! *Owns*: which parts there are, how the time is shared out, what is left out when it is used up. *May not touch*: how any part is
-//! measured.
+//! *Owns*: which parts there are, how the time is shared out, which parts are skipped when it is used up. *May not touch*: how any
+//! part is measured.
 //!
-//! The time that is left is shared out anew before each part, by weight: a part that is quick leaves more to those after it, a slow
-//! one less. A part that takes far more than its share is ended as by Ctrl-C, with what it has until then.
+//! Before each part the remaining time is shared out again, by weight: a quick part leaves more to the later ones, a slow one less.
+//! A part that takes far more than its share is ended as by Ctrl-C, with the results that it has by then.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,14 +45,14 @@ inkstone_io::named_choice! {
 pub struct AllOptions {
     /// The directory; `None` = the current one.
     pub directory: Option<PathBuf>,
-    /// How much.
+    /// How much time.
     pub tier: Tier,
     /// Seed of orders and bytes.
     pub seed: u64,
 }
 
 impl Tier {
-    /// For all parts. What comes before and after them, and a part that is ended late, fit into what is promised.
+    /// The time for all parts. It leaves enough of the promised time for the steps before and after them, and for a part that ends late.
     fn time(self) -> Duration {
         Duration::from_secs(match self {
             Self::Quick => 48,
@@ -69,7 +69,7 @@ impl Tier {
         }
     }
 
-    /// Of each arm of a run.
+    /// File size of each arm of a run.
     fn arm_bytes(self) -> u64 {
         match self {
             Self::Quick => 1 << 20,
@@ -78,7 +78,7 @@ impl Tier {
         }
     }
 
-    /// Of the files of experiments.
+    /// File size in experiments.
     fn file_bytes(self) -> u64 {
         match self {
             Self::Quick => 16 << 20,
@@ -87,7 +87,7 @@ impl Tier {
         }
     }
 
-    /// One thread and the bill of its own take more than a quick look has.
+    /// The quick tier has no time for one thread by itself, nor for its bill.
     fn text(self) -> TextPlan {
         match self {
             Self::Quick => TextPlan { lines: 200_000, threads: vec![4], bill: false, ..TextPlan::default() },
@@ -115,13 +115,13 @@ impl Tier {
 enum Part {
     /// Cells of a preset, and whether each has a bill.
     Cells(Preset, bool),
-    /// E3 at 512 B; at 4 KiB the bills of E1 are it.
+    /// E3 at 512 B; at 4 KiB the bills of E1 are the same.
     SmallBills,
     /// E4.
     Atlas,
     /// E2 on a file system made for it.
     Image(ImageKind),
-    /// How near the rule's and the tuned choice come to the best, here.
+    /// How close the rule's and the tuned choice come to the best, here.
     Score,
     /// The same on a file system made for it.
     ScoreOn(ImageKind),
@@ -142,7 +142,7 @@ impl Part {
         }
     }
 
-    /// With less time than this it says nothing.
+    /// With less time than this it shows nothing.
     fn least(&self) -> Duration {
         match self {
             Self::Image(_) => IMAGE_TIME_MIN,
@@ -153,7 +153,7 @@ impl Part {
     }
 }
 
-/// The parts with their weights. Those that say most come first: the time may end.
+/// The parts with their weights. The most useful ones come first, since the time may run out.
 fn parts(tier: Tier) -> Vec<(Part, f64)> {
     let file_bytes = tier.file_bytes();
     let quick = tier == Tier::Quick;
@@ -189,11 +189,11 @@ fn parts(tier: Tier) -> Vec<(Part, f64)> {
     parts
 }
 
-/// A part with less than this says nothing.
+/// A part with less time than this shows nothing.
 const SHARE_MIN: Duration = Duration::from_millis(300);
-/// A part that takes so many times its share is ended.
+/// A part that takes this multiple of its share is ended.
 const SHARES_MAX: f64 = 1.3;
-/// Making an image and taking it away, which no share makes shorter, on an ordinary disk.
+/// Creating and removing an image on an ordinary disk; a smaller share does not make this shorter.
 const IMAGE_TIME_MIN: Duration = Duration::from_secs(3);
 /// Tuning alone takes more than half of this.
 const SCORE_TIME_MIN: Duration = Duration::from_secs(3);
@@ -209,7 +209,7 @@ pub fn all(options: &AllOptions, context: &mut Context<'_>) -> Result<LabResult,
     let open = OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(options.tier))?;
     started.swept(&open.swept);
     let begin = Instant::now();
-    // Once, where the durable ways that matter stand side by side.
+    // Only for the run that has the important durable ways side by side.
     started.advise_on(Preset::Quick.name());
     let looked = started.look_around(&open.site, context);
     if looked.is_ok() {
@@ -221,7 +221,7 @@ pub fn all(options: &AllOptions, context: &mut Context<'_>) -> Result<LabResult,
     Ok(started.finish(context))
 }
 
-/// The most that any part has on the disk at a time.
+/// The most disk space that any part uses at a time.
 fn room_needed_bytes(tier: Tier) -> u64 {
     let arms = tier.arm_bytes() * Preset::E6.cells().len() as u64;
     let loads = parts(tier).into_iter().filter_map(|(part, _)| match part {
@@ -278,7 +278,7 @@ fn in_turn(
     }
 }
 
-/// Runs `body` with a flag that is set when the user wants to stop or `limit` is over; whether it was the limit.
+/// Runs `body` with a flag that is set when the user wants to stop or `limit` has passed; also returns whether it was the limit.
 fn within<T>(stop: &AtomicBool, limit: Duration, body: impl FnOnce(&AtomicBool) -> T) -> (T, bool) {
     const LOOK: Duration = Duration::from_millis(20);
     let ended = AtomicBool::new(stop.load(Ordering::Relaxed));
@@ -346,7 +346,7 @@ fn one(
             started.result.experiments.push(found);
         }
         Part::ScoreOn(kind) => {
-            // Making it takes its part.
+            // Creating the image takes the rest.
             let effort = Effort::within(share.mul_f64(0.8));
             context.progress.start(effort.steps(), title, share.as_secs_f64());
             let found = score_image(site.directory.path(), *kind, &effort, context);
@@ -369,7 +369,7 @@ fn image(
     context: &mut Context<'_>,
     started: &mut Started,
 ) {
-    // Making it takes its part.
+    // Creating the image takes the rest.
     let plan = plan(Preset::E2, options, share.mul_f64(0.5), options.tier.bill_commits().min(32));
     let mode = LoopMode::Direct;
     let image_bytes = image_bytes(options.tier);
@@ -380,7 +380,7 @@ fn image(
     started.result.runs.push(on_image(workdir, kind, mode, &options, context));
 }
 
-/// Rounds of short passes: half of the share is measured, the rest brings files into their states.
+/// Rounds of short passes: half of the share is for measuring, the rest for bringing files into their states.
 fn plan(preset: Preset, options: &AllOptions, share: Duration, bill_commits: u64) -> Plan {
     let tier = options.tier;
     let cells = preset.cells().into_iter().map(|cell| Cell { file_bytes: tier.arm_bytes(), ..cell });
@@ -404,11 +404,11 @@ fn plan(preset: Preset, options: &AllOptions, share: Duration, bill_commits: u64
     }
 }
 
-/// Files of one part must not be taken for those of the next; `kept` were there before the first (the lock is among them).
+/// Removes the files of one part, so that the next does not reuse them. `kept` were there before the first part (the lock is one).
 fn clear(open: &OpenSite, kept: &[String]) {
     for name in open.site.directory.list().unwrap_or_default() {
         if !kept.contains(&name) {
-            // What cannot be removed goes with the working directory.
+            // The removal of the working directory takes what cannot be removed here.
             let _ = open.site.directory.remove(&name);
         }
     }

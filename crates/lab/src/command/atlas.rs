@@ -1,6 +1,6 @@
 //! `inkstone lab fallocate`: E4 on every file system present.
 //!
-//! *Owns*: which places there are. *May not touch*: the calls (`crate::atlas`).
+//! *Owns*: the list of places. *May not touch*: the calls (`crate::atlas`).
 
 use std::path::{Path, PathBuf};
 
@@ -20,16 +20,16 @@ use super::{Context, LabError, Started, directory_or_here};
 pub struct AtlasOptions {
     /// The directory; `None` = the current one.
     pub directory: Option<PathBuf>,
-    /// File systems to make and look at as well; needs root.
+    /// Further file systems to create and examine; needs root.
     pub kinds: Vec<ImageKind>,
     /// Bytes of the zeroing comparison.
     pub zeroing_bytes: u64,
 }
 
-/// The atlas of the directory, of tmpfs, and of each kind asked for.
+/// The atlas of the directory, of tmpfs, and of each kind in the options.
 ///
 /// # Errors
-/// When the directory is not usable; a kind that cannot be made is a warning.
+/// When the directory is not usable. A kind that cannot be created is a warning.
 pub fn fallocate(options: &AtlasOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
     let directory = directory_or_here(options.directory.as_deref());
     let kinds = if is_root() { options.kinds.as_slice() } else { &[] };
@@ -87,7 +87,7 @@ fn others(
             Ok(())
         }
     };
-    // tmpfs is part of the comparison where it is to be had.
+    // tmpfs is part of the comparison where it is available.
     if open.site.capabilities.mount.file_system != "tmpfs" {
         keep("tmpfs", in_place(Path::new(MEMORY), "tmpfs", options, context))?;
     }

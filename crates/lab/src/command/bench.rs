@@ -1,4 +1,4 @@
-//! `inkstone bench`: the log beside the bare overwrite, each load with each record size.
+//! `inkstone bench`: the log compared with the bare overwrite, each load with each record size.
 //!
 //! *Owns*: the order of steps. *May not touch*: how a row is measured (`crate::bench`).
 
@@ -22,9 +22,9 @@ pub struct BenchOptions {
     pub plan: BenchPlan,
 }
 
-/// When nothing is known yet of how fast a lone writer fills a segment: 10,000 commits a second.
+/// Assumed rate of a lone writer when none was measured: 10,000 commits per second.
 const COMMITS_PER_S: f64 = 10_000.0;
-/// What a record takes beside its bytes: its frame's header and its group's.
+/// Overhead of a record: its frame's header and its group's.
 const BESIDE_BYTES: u64 = 72;
 
 /// Runs the bench in its directory, and leaves nothing there.
@@ -86,7 +86,7 @@ fn measure(open: &OpenSite, plan: &BenchPlan, context: &mut Context<'_>, result:
     result.changes = Some(pair::changes(&open.site, &session, plan, record_bytes, bytes_per_s));
 }
 
-/// Commits a second of the lone writer that was measured.
+/// Commits per second of the measured lone writer.
 fn lone(rows: &[BenchRow], record_bytes: u64) -> f64 {
     let row = rows.iter().find(|row| (row.threads, row.record_bytes) == (1, record_bytes));
     let total_ns = |row: &BenchRow| row.rounds.iter().map(|round| round.total_ns).sum::<u64>();

@@ -1,6 +1,6 @@
-//! `inkstone lab claims`: what others said, run here.
+//! `inkstone lab claims`: tests statements of others on this machine.
 //!
-//! *Owns*: what is run for the claims that were asked for, and how long. *May not touch*: answers (`crate::claims`).
+//! *Owns*: what is run for the chosen claims, and for how long. *May not touch*: answers (`crate::claims`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,15 +39,15 @@ pub struct ClaimsOptions {
     pub seed: u64,
 }
 
-/// Enough for an interval that is worth its name.
+/// Enough rounds for a useful interval.
 pub const CLAIMS_ROUNDS: u32 = 15;
-/// No timed pass of a cell is longer.
+/// The longest timed pass of a cell.
 const PASS: Duration = Duration::from_millis(50);
-/// No round of cells begins later, once five were done.
+/// No round of cells begins later than this, once five are done.
 const HERE: Duration = Duration::from_secs(23);
 const JOURNAL: Duration = Duration::from_secs(10);
 const ARTICLE_1: Duration = Duration::from_secs(12);
-/// For the commits beside new files, in seconds.
+/// Time for the commits beside new files, in seconds.
 const NEIGHBOURS_S: f64 = 4.0;
 const BILL_COMMITS: u64 = 64;
 const BILL_TIME: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ const READ_BYTES: u64 = 16 << 20;
 const POOL_THREADS: [usize; 2] = [64, 512];
 const POOL_OPERATIONS: u64 = 4096;
 
-/// Runs what the claims need and answers them; leaves nothing behind. A claim that cannot be run here says why.
+/// Runs what the claims need, answers them, and leaves nothing behind. A claim that cannot be run here has the reason.
 ///
 /// # Errors
 /// A claim that does not exist; a directory where nothing can be measured at all.
@@ -97,7 +97,7 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
     Ok(ClaimsResult { claims, result })
 }
 
-/// Everything that the claims need; why there is no journalling file system, or not both of article 1's, if so.
+/// Runs everything that the claims need. Returns the reasons if there is no journalling file system, or not both of article 1's.
 fn everything(
     open: &OpenSite,
     options: &ClaimsOptions,
@@ -135,7 +135,7 @@ fn everything(
     (journal, on_article_1(open, options, claims, context, started))
 }
 
-/// On article 1's two file systems, a round in both before the next: with a journal and without, through the host's page cache.
+/// Runs on article 1's two file systems, each round in both before the next: with a journal and without, through the host's page cache.
 fn on_article_1(
     open: &OpenSite,
     options: &ClaimsOptions,
@@ -171,7 +171,7 @@ fn on_article_1(
     Ok(())
 }
 
-/// A file system that is made for a plan, in the working directory.
+/// Creates a file system for a plan, in the working directory.
 fn own_site(
     open: &OpenSite,
     kind: ImageKind,
@@ -185,7 +185,7 @@ fn own_site(
     Ok((made, image))
 }
 
-/// On an ext4 with a journal, if any claim needs one.
+/// Runs on an ext4 with a journal, if any claim needs one.
 fn on_journal(
     open: &OpenSite,
     options: &ClaimsOptions,
@@ -219,7 +219,7 @@ fn on_journal(
     image.remove().map_err(|error| words(&error))
 }
 
-/// A part that cannot be run is a warning; its claims say that it had no turn.
+/// A part that cannot be run becomes a warning; its claims say that it did not run.
 fn keep(started: &mut Started, name: &str, answer: Result<(), LabError>) {
     match answer {
         Ok(()) | Err(LabError::Cell(CellError::Interrupted)) => {}
@@ -266,7 +266,7 @@ fn experiment(
                 PoolPlan { threads: POOL_THREADS.to_vec(), operations: POOL_OPERATIONS, growing: false };
             super::experiment::measured(site, &Load::Pool(plan), &options.pace(5.0), "pool", context)?
         }
-        // On another ground.
+        // It runs on another ground.
         Measured::Neighbours => Vec::new(),
     };
     started.result.experiments.extend(found);
@@ -287,13 +287,13 @@ fn name_of(ground: Ground) -> &'static str {
 }
 
 impl ClaimsOptions {
-    /// For an experiment that may take so long.
+    /// The pace for an experiment that may take this long.
     fn pace(&self, seconds: f64) -> Pace {
         let budget = Some(Duration::from_secs_f64(seconds * self.time_scale));
         Pace { rounds: self.rounds, budget, seed: self.seed, twins: false }
     }
 
-    /// All cells of the claims on these grounds, side by side, each once; none where no claim needs any.
+    /// All cells of the claims on these grounds, side by side, each once; none if no claim needs any.
     fn plan(&self, claims: &[&Claim], grounds: &[Ground]) -> Plan {
         let mut cells: Vec<Cell> = Vec::new();
         for cell in claims.iter().flat_map(|claim| grounds.iter().flat_map(|&ground| claim.by.cells(ground)))

@@ -1,6 +1,6 @@
 //! `inkstone lab DIR1 DIR2 ...`: the quick tier's cells in several directories, interleaved.
 //!
-//! *Owns*: the order of steps. *May not touch*: what it means (`crate::disks`).
+//! *Owns*: the order of steps. *May not touch*: the verdict (`crate::disks`).
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::site::{OpenSite, Site};
 use super::quick::plan;
 use super::{Context, LabError, Started};
 
-/// Measures the quick cells in each directory and says which should carry a log.
+/// Measures the quick cells in each directory and decides which should carry a log.
 ///
 /// # Errors
 /// When one of the directories cannot be measured in at all.
@@ -22,7 +22,7 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<Disks
     let mut started = Started::new(context);
     let mut plan = plan();
     "disks".clone_into(&mut plan.name);
-    // Each round is in every directory: no longer in all than one directory takes alone, down to five rounds.
+    // Each round runs in every directory: all together take no longer than one directory alone, down to five rounds.
     plan.limits.time /= directories.len().max(1) as u32;
     let mut opened = Vec::new();
     for directory in directories {

@@ -23,7 +23,7 @@ pub struct ExperimentOptions {
     pub pace: Pace,
 }
 
-/// When nothing says how long it takes.
+/// The expected time, in seconds, when there is no budget.
 const EXPECT_S: f64 = 120.0;
 
 /// Runs one experiment in its directory, and leaves nothing there.
@@ -44,7 +44,7 @@ pub fn experiment(options: &ExperimentOptions, context: &mut Context<'_>) -> Res
     Ok(started.finish(context))
 }
 
-/// The experiments of one load in a place that is open; none where the user wants to stop before the first.
+/// Runs the experiments of one load in an open place; none if the user wants to stop before the first.
 pub(super) fn measured(
     site: &Site,
     load: &Load,

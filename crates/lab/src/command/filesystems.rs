@@ -1,6 +1,6 @@
-//! `inkstone lab filesystems`: the same cells on file systems of our own, made, mounted, measured and taken away.
+//! `inkstone lab filesystems`: the same cells on file systems of our own: created, mounted, measured and removed.
 //!
-//! *Owns*: one file system after the other. *May not touch*: how images are made (`image`).
+//! *Owns*: running one file system after the other. *May not touch*: how images are created (`image`).
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ pub struct FilesystemsOptions {
     pub plan: Plan,
 }
 
-/// Room on an image for what is not files: journal, metadata, the file system's own reserve.
+/// Room on an image besides the files: journal, metadata, the file system's own reserve.
 const IMAGE_OVERHEAD_BYTES: u64 = 160 << 20;
 
 /// Runs the plan on each file system.
@@ -85,7 +85,7 @@ fn check(options: &FilesystemsOptions) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Everything that fails here is the run's own matter: its cells say why, and the next file system has its turn.
+/// Runs a plan on a new image. A failure stays within this run: its cells have the reason, and the next file system has its turn.
 pub(super) fn on_image(
     workdir: &Path,
     kind: ImageKind,

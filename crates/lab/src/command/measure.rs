@@ -1,6 +1,6 @@
 //! `inkstone lab write` and `inkstone lab bill`: any cells in one directory, and in several states of its device.
 //!
-//! *Owns*: the order of steps, and what is asked of several states; the plan comes from the caller.
+//! *Owns*: the order of steps, and the questions about several states. The plan comes from the caller.
 
 use std::path::PathBuf;
 
@@ -20,11 +20,11 @@ pub struct MeasureOptions {
     pub directory: Option<PathBuf>,
     /// What to run there.
     pub plan: Plan,
-    /// Whether to conclude something: for runs that hold the naive way and others.
+    /// Whether to draw a conclusion: for runs with the naive way and others.
     pub conclude: bool,
-    /// What is done to the device before each round; of several each has its rounds, in turns. Empty: nothing.
+    /// What is done to the device before each round. Each of several has rounds of its own, in turns. Empty: nothing is done.
     pub preconditions: Vec<Precondition>,
-    /// For [`Precondition::Fill`]: bytes; `None` = all free space but what the cells and others need.
+    /// For [`Precondition::Fill`]: bytes; `None` = all free space except what the cells and others need.
     pub fill_bytes: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ pub fn measure(options: &MeasureOptions, context: &mut Context<'_>) -> Result<La
     Ok(result)
 }
 
-/// Of each cell in each other state of the device: whether it differs from the first.
+/// Asks for each cell in each further state of the device whether it differs from the first state.
 fn what_it_changes(runs: &[Run], warnings: &[Warning]) -> Vec<Asked> {
     let states: Vec<(&Run, &str)> =
         runs.iter().filter_map(|run| Some((run, run.precondition.as_ref()?.kind.as_str()))).collect();

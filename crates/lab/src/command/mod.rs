@@ -1,4 +1,4 @@
-//! What the lab can be asked to do; each gives a [`LabResult`] and leaves nothing behind.
+//! The lab's commands; each returns a [`LabResult`] and leaves nothing behind.
 //!
 //! *Owns*: the order of steps in each command. *May not touch*: the terminal, beyond [`Progress`].
 
@@ -44,7 +44,7 @@ use crate::site::{Site, SiteError};
 use crate::stage::{CellError, incompressible};
 use crate::warnings;
 
-/// Why a command gave no result at all. A failing cell is not among these: it is a row.
+/// Why a command gave no result at all. A cell that fails is no such error: it is a row.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The directory.
@@ -53,16 +53,16 @@ pub enum LabError {
     /// Something outside any cell.
     #[error(transparent)]
     Cell(#[from] CellError),
-    /// A wish that contradicts itself or cannot be met here.
+    /// Options that contradict each other or cannot be met here.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What every command gets.
+/// The context of every command.
 pub struct Context<'a> {
-    /// Set by Ctrl-C: the command ends in order, with what it has.
+    /// Set by Ctrl-C: the command ends normally, with the results that it has.
     pub stop: &'a AtomicBool,
-    /// Where it says how far it is.
+    /// Where it shows its progress.
     pub progress: &'a mut Progress,
     /// The command line, for the result.
     pub command: String,
@@ -106,13 +106,12 @@ impl Started {
         Self { result, begin_ns: monotonic_ns(), advised: Vec::new() }
     }
 
-    /// The run of this name is to say what it means for engines: one on somebody's own disk, where the durable ways that matter
-    /// stand side by side.
+    /// The run of this name gets advice for engines: a run on the user's own disk that has the important durable ways side by side.
     pub(crate) fn advise_on(&mut self, run: &str) {
         self.advised.push(run.into());
     }
 
-    /// Watches the place, and measures what measuring costs.
+    /// Watches the place, and measures the cost of measuring.
     pub(crate) fn look_around(&mut self, site: &Site, context: &Context<'_>) -> Result<(), LabError> {
         self.result.warnings.extend(warnings::of_place(&site.capabilities));
         let session = site.session(context.stop);
@@ -120,7 +119,7 @@ impl Started {
             let payload = incompressible(1 << 20, 0);
             match harness_cost(&session, cell, &payload) {
                 Ok(cost) => self.result.harness = cost,
-                // The command goes on to its end, which finds the same and gives what there is.
+                // The command continues to its end, which notices the same and returns what there is.
                 Err(CellError::Interrupted) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -151,7 +150,7 @@ impl Started {
             seen.push(warning.clone());
             new
         });
-        // Only now is everything known that the lab warns of.
+        // Only now are all warnings known.
         for run in self.result.runs.iter_mut().filter(|run| self.advised.contains(&run.name)) {
             let advice = advise(run, &self.result.warnings).advice;
             if let Some(finding) = &mut run.finding {

@@ -1,4 +1,4 @@
-//! `inkstone lab`: no arguments, no rights, no configuration; an answer within seconds, the whole tier within a minute.
+//! `inkstone lab`: without arguments, root or configuration: an answer within seconds, the whole tier within a minute.
 //!
 //! *Owns*: the time budget. *May not touch*: which cells there are (`presets`).
 
@@ -21,16 +21,16 @@ use super::{Context, LabError, Started, directory_or_here};
 
 /// 1,024 commits of 4 KiB in each pass at most.
 const FILE_BYTES: u64 = 4 << 20;
-/// Enough rounds for an interval that is worth its name.
+/// Enough rounds for a useful interval.
 const ROUNDS: u32 = 12;
-/// No timed pass is longer: 15 cells x 12 rounds x 120 ms are under 22 s.
+/// The longest timed pass: 15 cells x 12 rounds x 120 ms are under 22 s.
 const PASS: Duration = Duration::from_millis(120);
-/// No round begins after this; on a slow disk there are fewer rounds, never fewer than five.
+/// No round begins after this; on a slow disk there are fewer rounds, but never fewer than five.
 const DEADLINE: Duration = Duration::from_secs(38);
-/// The first answer's own rounds.
+/// Rounds of the first answer.
 const FIRST_ROUNDS: u32 = 5;
 const BILL_COMMITS: u64 = 128;
-/// Longer than 128 commits take on any disk but the slowest: a bill is about counts.
+/// More than 128 commits take on all but the slowest disks: a bill is about counts.
 const BILL_TIME: Duration = Duration::from_secs(2);
 
 /// Runs the quick tier in `directory` (the current one if `None`).
@@ -93,7 +93,7 @@ pub(super) fn plan() -> Plan {
     }
 }
 
-/// The naive way and the plainest overwrite only.
+/// Only the naive way and the plainest overwrite.
 fn first_plan(plan: &Plan) -> Plan {
     let plain = |cell: &&Cell| {
         let strategy = cell.strategy;

@@ -1,6 +1,6 @@
-//! `inkstone lab aa --of`: any experiment with each of its rows twice, and how often a row was called different from itself.
+//! `inkstone lab aa --of`: runs any experiment with each of its rows twice, and counts how often a row is called different from itself.
 //!
-//! *Owns*: which experiments there are, their sizes and their time. *May not touch*: how they are measured, or what is counted
+//! *Owns*: the list of experiments, their sizes and their time. *May not touch*: how they are measured, or what is counted
 //! (`crate::twins`).
 
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ inkstone_io::named_choice! {
     }
 }
 
-/// What to pair with itself.
+/// Which experiments to pair with themselves.
 #[derive(Debug, Clone)]
 pub struct TwinsOptions {
     /// The directory; `None` = the current one.
@@ -46,18 +46,18 @@ pub struct TwinsOptions {
     pub of: Vec<Twin>,
     /// Rounds; every row has two turns in each.
     pub rounds: u32,
-    /// For each of the experiments.
+    /// Time for each experiment.
     pub time: Duration,
     /// Seed of orders and bytes.
     pub seed: u64,
 }
 
-/// Of each cell.
+/// File size of each cell.
 const CELL_BYTES: u64 = 1 << 20;
-/// Of the files of experiments.
+/// File size in experiments.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// What a twin is made of.
+/// The kinds of twins.
 enum What {
     Cells(Preset),
     Load(Load),
@@ -94,7 +94,7 @@ impl Twin {
     }
 }
 
-/// Every cell twice, so that both stand side by side.
+/// A plan with every cell twice, one after the other.
 fn plan(preset: Preset, options: &TwinsOptions) -> Plan {
     let cells = preset.cells().into_iter().map(|cell| Cell { file_bytes: CELL_BYTES, ..cell });
     let cells: Vec<Cell> = cells.flat_map(|cell| [cell, cell]).collect();
@@ -106,7 +106,7 @@ fn plan(preset: Preset, options: &TwinsOptions) -> Plan {
         rounds: options.rounds,
         order: Order::Random,
         leftover: preset.leftover(),
-        // The rest brings the files into their states.
+        // The rest of the time brings the files into their states.
         limits: Limits { commits: u64::MAX, time: options.time.mul_f64(0.4 / passes) },
         deadline: Some(options.time),
         bill_commits: 0,
@@ -117,7 +117,7 @@ fn plan(preset: Preset, options: &TwinsOptions) -> Plan {
     }
 }
 
-/// Runs each with itself.
+/// Runs each experiment with itself.
 ///
 /// # Errors
 /// When nothing can be measured there at all.
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use inkstone_io::NamedChoice as _;
 
-    /// A new experiment or preset needs its place here; what the lab's own orders and file states differ in are the same cells.
+    /// A new experiment or preset must be added here. Presets that differ only in order or file states have the same cells.
     #[test]
     fn every_experiment_can_be_measured_against_itself() {
         let options = TwinsOptions {

@@ -1,5 +1,5 @@
-//! `inkstone lab zero-range`: what the articles differ about most. Articles 1 and 2 say that ZERO_RANGE makes syncing faster, article 4 that it
-//! gains nothing: asked here of each file system, size, sync and pass.
+//! `inkstone lab zero-range`: where the articles disagree most. Articles 1 and 2 say that ZERO_RANGE makes syncs faster, article 4 that
+//! it gains nothing. This command tests it for each file system, size, sync and pass.
 //!
 //! *Owns*: the cells, the places, and the questions. *May not touch*: when a question has an answer (`crate::asked`).
 
@@ -23,9 +23,9 @@ use super::{Context, LabError, Started, directory_or_here};
 /// Where, and how large.
 #[derive(Debug, Clone)]
 pub struct ZeroRangeOptions {
-    /// The directory; `None` = the current one. Its own file system is asked too.
+    /// The directory; `None` = the current one. Its own file system is tested too.
     pub directory: Option<PathBuf>,
-    /// File systems of their own beside it (root); `None` = those of the articles, and xfs, where there is root.
+    /// Further file systems, created for this (root); `None` = those of the articles, and xfs, if there is root.
     pub kinds: Option<Vec<ImageKind>>,
     /// Over which loop devices.
     pub modes: Vec<LoopMode>,
@@ -33,27 +33,27 @@ pub struct ZeroRangeOptions {
     pub file_bytes: Vec<u64>,
     /// Rounds; every cell has a turn in each.
     pub rounds: u32,
-    /// Before each measured pass, in milliseconds.
+    /// Pause before each measured pass, in milliseconds.
     pub pause_ms: u64,
     /// Seed of orders and bytes.
     pub seed: u64,
 }
 
-/// Rounds that an interval for all questions at once is worth its name from.
+/// From this many rounds on an interval for all questions at once is useful.
 pub const ZERO_RANGE_ROUNDS: u32 = 10;
-/// What is asked if nobody says otherwise: files of 256 and of 1,024 commits.
+/// Default file sizes: 256 and 1,024 commits.
 pub const ZERO_RANGE_BYTES: [u64; 2] = [1 << 20, 4 << 20];
-/// Article 1 has ext4 with a journal and without.
+/// Default file systems; article 1 has ext4 with a journal and without.
 const KINDS: [ImageKind; 3] = [ImageKind::Ext4, ImageKind::Ext4NoJournal, ImageKind::Xfs];
-/// Room on an image for what is not files.
+/// Room on an image besides the files.
 const IMAGE_OVERHEAD_BYTES: u64 = 160 << 20;
-/// Of one run: each sync in both passes, and written zeros in the first.
+/// Questions per run: each sync in both passes, and written zeros in the first.
 const QUESTIONS: usize = 6;
 
 /// Runs it in the directory and on each file system, and answers.
 ///
 /// # Errors
-/// File systems asked for without root, sizes that are none, or a directory where nothing can be measured at all.
+/// File systems without root, invalid sizes, or a directory where nothing can be measured at all.
 pub fn zero_range(options: &ZeroRangeOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
     let kinds = options.kinds()?;
     let plans: Vec<Plan> = options.file_bytes.iter().map(|&bytes| options.plan(bytes)).collect();
@@ -193,7 +193,7 @@ fn cell(preparation: Preparation, durability: Durability, pass: Pass) -> Cell {
     Cell { pass, ..Cell::of(strategy) }
 }
 
-/// What is held against what: of each, the new file and the prepared one.
+/// The pairs to compare: the new file and the prepared one.
 fn pairs() -> Vec<(Cell, Cell)> {
     use {Pass::*, Preparation as P};
     let of =
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Article 1 and 2's world, and article 4's.
+    /// The results of articles 1 and 2, and those of article 4.
     #[test]
     fn either_side_can_be_right() {
         let world = |zero_range_us| {

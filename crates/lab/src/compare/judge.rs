@@ -7,15 +7,15 @@
 //! single slow rounds do not count as scatter).
 //!
 //! **Noise between runs.** Rounds of one run share a file, its place on the disk, the state of the host: two runs of the same
-//! build differ by more than their rounds scatter. How much is taken from the comparison itself, as in a random-effects
-//! meta-analysis (DerSimonian and Laird 1986, Controlled Clinical Trials 7, 177-188) but robustly: by how far the nearer three
-//! quarters of all cells are off. So at most a quarter of the cells may really have changed; where more have, changes go
-//! unseen. It is never less than a series' own least ([`Shift::between_min`]), and at least [`BETWEEN_ALONE`] where the cells are too few to tell.
+//! build differ by more than their rounds scatter. The amount comes from the comparison itself, as in a random-effects
+//! meta-analysis (DerSimonian and Laird 1986, Controlled Clinical Trials 7, 177-188) but robustly: from the shifts of the nearer
+//! three quarters of all cells. So at most a quarter of the cells may really have changed; if more have, changes go unnoticed. It
+//! is never less than the minimum of a series ([`Shift::between_min`]), and at least [`BETWEEN_ALONE`] if there are too few cells.
 //!
-//! **Many cells.** With thirty cells at 95% something is always "slower". So each gets a two-sided p-value (Student's t) and
+//! **Many cells.** With thirty cells at 95% some cell is always "slower". So each gets a two-sided p-value (Student's t), and
 //! all of them together go through Holm's step-down procedure (Holm 1979, "A Simple Sequentially Rejective Multiple Test
 //! Procedure", Scandinavian Journal of Statistics 6, 65-70): the chance of *any* false alarm in a comparison is at most
-//! [`ALPHA`]. What is called changed must also be at least [`CHANGE_MIN`] off.
+//! [`ALPHA`]. A change must also be at least [`CHANGE_MIN`].
 
 use crate::stats::median;
 
@@ -24,11 +24,11 @@ use super::{Change, Line};
 
 /// Chance of any false alarm in a whole comparison.
 pub(super) const ALPHA: f64 = 0.01;
-/// A change below 5% is none, however sure.
+/// A change below 5% does not count, however certain.
 pub(super) const CHANGE_MIN: f64 = 1.05;
 /// "Same" means within 10%.
 pub(super) const SAME_WITHIN: f64 = 1.10;
-/// Where the cells are too few to tell.
+/// Noise between runs if there are too few cells to estimate it.
 const BETWEEN_ALONE: f64 = 0.05;
 /// Median absolute deviation to standard deviation, for normal noise.
 const MAD_TO_SD: f64 = 1.4826;
@@ -36,29 +36,29 @@ const MAD_TO_SD: f64 = 1.4826;
 /// quartile q = 1.1503.
 const NEARER_TO_VARIANCE: f64 = 2.714;
 
-/// How far a cell of the second result stands from the same of the first.
+/// How much a cell of the second result differs from that of the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Shift {
     /// Logarithm: above 0 is slower.
     pub(super) log: f64,
     /// Its error from the scatter of the rounds: one standard deviation.
     pub(super) error: f64,
-    /// Runs of one build differ by this much at least.
+    /// Runs of one build differ by at least this much.
     pub(super) between_min: f64,
 }
 
 impl Shift {
-    /// Neither is empty.
+    /// The shift from `a` to `b`; neither is empty.
     pub(super) fn between(a: &[f64], b: &[f64]) -> Self {
         let differences: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect();
         let log = median(&differences).unwrap_or(0.0);
-        // Of a Hodges-Lehmann centre: pi/3 of the mean's variance, for normal noise.
+        // The variance of a Hodges-Lehmann centre: pi/3 of the mean's, for normal noise.
         let variance = |values: &[f64]| spread(values, centre(values)).powi(2) / values.len() as f64;
         let error = ((variance(a) + variance(b)) * std::f64::consts::FRAC_PI_3).sqrt();
         Self { log, error, between_min: BETWEEN_MIN }
     }
 
-    /// The same of a series that differs by more between runs.
+    /// The same for a series that differs more between runs.
     pub(super) fn at_least(self, between_min: f64) -> Self {
         Self { between_min, ..self }
     }
@@ -69,8 +69,8 @@ fn spread(values: &[f64], from: f64) -> f64 {
     median(&away).unwrap_or(0.0) * MAD_TO_SD
 }
 
-/// Fills in ratio, interval and change of every line that has a shift. Each group has its own noise between runs; Holm goes
-/// over all of them.
+/// Fills in ratio, interval and change of every line that has a shift. Each group has its own noise between runs; Holm's
+/// procedure covers all groups together.
 pub(super) fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
     let mut tests = Vec::new();
     for group in groups {
@@ -79,7 +79,7 @@ pub(super) fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
         let degrees = degrees(shifts.len());
         let reach = t_quantile(0.025, degrees);
         for &(index, shift) in group {
-            // Rounds are few: a cell whose own happen to agree is not more certain than the others.
+            // There are few rounds: a cell whose rounds happen to agree is not more certain than the others.
             let error = shift.error.max(within).hypot(between.max(shift.between_min));
             let line = &mut lines[index];
             line.ratio = Some(shift.log.exp());
@@ -92,7 +92,7 @@ pub(super) fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
     let count = tests.len();
     let mut rejected = true;
     for (place, (p, index)) in tests.into_iter().enumerate() {
-        // Step down: the first that is not rejected ends it.
+        // Step down: the first hypothesis that is not rejected ends it.
         rejected = rejected && p <= ALPHA / (count - place) as f64;
         let line = &mut lines[index];
         let (Some(ratio), Some(low), Some(high)) = (line.ratio, line.low, line.high) else { continue };
@@ -108,7 +108,7 @@ pub(super) fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
     }
 }
 
-/// The noise between runs, what the shifts have beyond their own errors, and the usual own error.
+/// The noise between runs (the spread of the shifts beyond their own errors), and the usual own error.
 fn noise(shifts: &[Shift]) -> (f64, f64) {
     let errors: Vec<f64> = shifts.iter().map(|shift| shift.error).collect();
     let within = median(&errors).unwrap_or(0.0);
@@ -123,8 +123,8 @@ fn noise(shifts: &[Shift]) -> (f64, f64) {
     (beyond.max(0.0).sqrt(), within)
 }
 
-/// How well the noise is known; by simulation (`tests`): so many keep the false alarms below [`ALPHA`], though the farther cells
-/// do not count.
+/// Degrees of freedom of the noise estimate. By simulation (`tests`): with this number the false alarms stay below [`ALPHA`],
+/// although the farther cells do not count.
 fn degrees(cells: usize) -> f64 {
     (cells as f64).clamp(5.0, 30.0)
 }
@@ -144,7 +144,7 @@ fn p_value(t: f64, degrees: f64) -> f64 {
     (area(from) / area(0.0)).clamp(0.0, 1.0)
 }
 
-/// The t beyond which `tail` lies on each side.
+/// The t with a probability of `tail` beyond it on each side.
 fn t_quantile(tail: f64, degrees: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1000.0);
     for _ in 0..40 {

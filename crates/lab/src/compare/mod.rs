@@ -1,9 +1,9 @@
-//! Two results of the lab side by side: which ways of writing became slower or faster, and which cannot be told.
+//! Two results of the lab side by side: which ways of writing became slower or faster, and for which it cannot tell.
 //!
 //! *Owns*: what a comparison says. *May not touch*: how results are read (`series`), when a difference counts (`judge`).
 //!
-//! Times of two runs are never compared as they are: between them the machine drifts, and two machines differ anyway. Each run
-//! is measured by a yardstick of its own, round by round, and what is compared is how a cell stands to it.
+//! Times of two runs are never compared directly: between them the machine drifts, and two machines differ anyway. Each run
+//! has a yardstick of its own, round by round, and each cell is compared relative to it.
 
 mod judge;
 mod series;
@@ -35,19 +35,19 @@ pub struct Line {
     pub group: String,
     /// The cell's or row's name.
     pub name: String,
-    /// How much time it takes in the second against the first, each by its own yardstick: above 1 is slower.
+    /// Its time in the second result divided by that in the first, each by its own yardstick: above 1 is slower.
     pub ratio: Option<f64>,
     /// 95% interval of that, for this line alone.
     pub low: Option<f64>,
     /// Its upper end.
     pub high: Option<f64>,
-    /// What it comes to, with all lines together in mind.
+    /// The verdict, corrected for all lines together.
     pub change: Change,
-    /// Why it cannot be told, where that has a reason of its own.
+    /// Why there is no verdict, if there is a special reason.
     pub why: Option<String>,
 }
 
-/// What became of a cell.
+/// The verdict on a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -57,7 +57,7 @@ pub enum Change {
     Faster,
     /// It takes more time, beyond noise.
     Slower,
-    /// None of the three.
+    /// The figures allow none of the three.
     #[default]
     CannotTell,
 }
@@ -68,7 +68,7 @@ impl Comparison {
         self.lines.iter().filter(|line| line.change == change).count()
     }
 
-    /// 0: nothing became slower; 3: something did; 4: nothing can be told.
+    /// 0: nothing became slower; 3: something did; 4: there is no verdict on anything.
     pub fn exit_code(&self) -> u8 {
         match (self.count(Change::Slower), self.count(Change::Same) + self.count(Change::Faster)) {
             (0, 0) => 4,
@@ -81,7 +81,7 @@ impl Comparison {
 /// Compares the second result with the first.
 ///
 /// # Errors
-/// When they are of different kinds, in words.
+/// When they are of different kinds.
 pub fn compare(first: &Read, second: &Read) -> Result<Comparison, String> {
     if first.kind != second.kind {
         return Err(format!(
@@ -112,7 +112,7 @@ fn alone(group: &Group, series: &Series, why: &str) -> Line {
     Line { group: group.name.clone(), name: series.name.clone(), why: Some(why.into()), ..Line::default() }
 }
 
-/// Adds a line for each series of either group, and what was found for those that can be judged: (the line, the shift).
+/// Adds a line for each series of either group; returns the shift of each line that can be judged.
 fn one_group(
     first: &Group,
     second: &Group,
@@ -149,7 +149,7 @@ fn one_group(
     found.push(shifts);
 }
 
-/// Why these two say nothing about each other.
+/// Why these two cannot be compared.
 fn cannot(a: &Series, b: &Series) -> Option<String> {
     let invalid = |series: &Series, which: &str| series.invalid.as_ref().map(|why| format!("{which}: {why}"));
     invalid(a, "in the first").or_else(|| invalid(b, "in the second")).or_else(|| {

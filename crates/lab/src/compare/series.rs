@@ -1,17 +1,17 @@
-//! Results as series of times per round, and the yardstick that each run brings along.
+//! Results as series of times per round, and the yardstick of each run.
 //!
 //! *Owns*: reading both kinds of result, and measuring a series by its run's yardstick. *May not touch*: verdicts.
 //!
-//! A bench's row has its own yardstick: the bare overwrite measured beside it, round by round. Cells of a run, and rows of an
-//! experiment, have the *level*: what a round did to all of them (the median of how far they are from their own centres), and what
-//! the second run as a whole did (the median of their shifts). One cell that is slow, or the baseline on a bad day, does not move a
-//! median, where a single cell as the yardstick would make all others look changed. With fewer than [`LEVEL_MIN`] cells a median is
-//! no level, and the run's baseline has to do.
+//! A row of a bench has its own yardstick: the bare overwrite measured beside it, round by round. Cells of a run, and rows of an
+//! experiment, have the *level*: how a round changed all of them (the median of their distances from their own centres), and how
+//! the second run as a whole changed (the median of their shifts). One slow cell, or one slow baseline, does not move a median,
+//! whereas a single cell as the yardstick would make all others look changed. With fewer than [`LEVEL_MIN`] cells a median is not
+//! a level, and the run's baseline is used.
 //!
-//! **What the page cache answers** differs more between runs than its rounds show: all rounds of a run find the same folios, of sizes
-//! that are another run's by chance. In 110 pairs of 11 quick runs of one build, reads, text lines and writes without a
-//! sync were off by 0.1 to 0.4 from one run to the next (standard deviation of the logarithm), durable writes mostly by 0.03 to
-//! 0.09. So they count with [`MEMORY_BETWEEN`] at least.
+//! **Operations in the page cache** differ more between runs than within one: all rounds of a run find the same folios, and their
+//! sizes differ from run to run by chance. In 110 pairs of 11 quick runs of one build, reads, text lines and writes without a
+//! sync differed by 0.1 to 0.4 from one run to the next (standard deviation of the logarithm), durable writes mostly by 0.03 to
+//! 0.09. So they count with at least [`MEMORY_BETWEEN`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +25,12 @@ use crate::stats::{hodges_lehmann_of, median};
 
 use super::judge::Shift;
 
-/// With so many cells one of them cannot move their median far.
+/// With this many cells one of them cannot move their median far.
 pub(super) const LEVEL_MIN: usize = 5;
 
-/// Runs of one build differ by this much at least, cell by cell: one standard deviation of the logarithm.
+/// Runs of one build differ by at least this much, cell by cell: one standard deviation of the logarithm.
 pub(super) const BETWEEN_MIN: f64 = 0.02;
-/// The same for what the page cache answers.
+/// The same for operations in the page cache.
 const MEMORY_BETWEEN: f64 = 0.35;
 
 /// A result, read for comparing.
@@ -49,7 +49,7 @@ pub struct Read {
 pub(super) struct Group {
     pub(super) name: String,
     pub(super) baseline: Option<String>,
-    /// Whether each series is measured by its own floor already.
+    /// Whether each series is already measured by its own floor.
     pub(super) has_floors: bool,
     pub(super) series: Vec<Series>,
 }
@@ -58,10 +58,10 @@ pub(super) struct Group {
 #[derive(Debug, Clone)]
 pub(super) struct Series {
     pub(super) name: String,
-    /// What must be the same for two to be compared.
+    /// What must be equal for two series to be compared.
     pub(super) what: String,
     pub(super) invalid: Option<String>,
-    /// It differs between runs of one build by this much at least: one standard deviation of the logarithm.
+    /// It differs between runs of one build by at least this much: one standard deviation of the logarithm.
     pub(super) between_min: f64,
     /// Logarithm of the time per commit or operation, by number of the round.
     pub(super) logs: BTreeMap<u32, f64>,
@@ -70,7 +70,7 @@ pub(super) struct Series {
 /// Reads the JSON of `inkstone lab` or `inkstone bench`.
 ///
 /// # Errors
-/// When it is neither, or of another version, in words.
+/// When it is neither, or of another version.
 pub fn read(json: &str) -> Result<Read, String> {
     let value: serde_json::Value =
         serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
@@ -102,7 +102,7 @@ pub(super) fn of_lab(result: &LabResult) -> Read {
     Read { kind, machine: result.machine.clone(), places, version: result.inkstone_version.clone(), groups }
 }
 
-/// Names of the second and later groups of the same name get a number.
+/// Adds a number to the second and later groups of the same name.
 fn tell_apart(groups: &mut [Group]) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for group in groups {
@@ -114,7 +114,8 @@ fn tell_apart(groups: &mut [Group]) {
     }
 }
 
-/// Directories differ from machine to machine and from day to day; the images' names do not. Of several disks each has its own.
+/// The name of a group. It leaves the directory out, since directories differ between machines and days. Images, and the
+/// disks of a comparison of disks, keep their names.
 fn group_name(name: &str, place: &Place) -> String {
     if place.name.contains(" loop") || name == "disks" {
         format!("{name} ({})", place.name)
@@ -130,7 +131,7 @@ pub(super) fn of_run(run: &Run) -> Group {
             Outcome::Invalid { reason } => (Some(reason.clone()), BTreeMap::new()),
             Outcome::NotRun => (Some("it did not run".into()), BTreeMap::new()),
         };
-        // What gave up its durability is not faster, it is another thing.
+        // A cell that lost its durability is not faster: it is something else.
         let measured = cell.outcome.measured();
         let lies = measured.is_some_and(|found| matches!(found.durable, DurableFinding::NotCovered { .. }));
         let durable = if lies { ", seen not to be durable" } else { "" };
@@ -168,7 +169,7 @@ fn too_few(logs: &BTreeMap<u32, f64>) -> Option<String> {
 fn of_experiment(experiment: &Experiment) -> Group {
     let is_of_memory = experiment.name.starts_with("read-") || experiment.name.starts_with("text-");
     let series = |row: &ExperimentRow| {
-        // The yardstick is a logarithm of time.
+        // The yardstick is the logarithm of a time.
         let sign = if less_is_better(&experiment.unit) { 1.0 } else { -1.0 };
         let values = row.samples.iter().zip(0..).filter(|(value, _)| value.is_finite() && **value > 0.0);
         let logs = values.map(|(value, number)| (number, sign * value.ln())).collect();
@@ -184,8 +185,8 @@ fn of_experiment(experiment: &Experiment) -> Group {
     }
 }
 
-/// After 100 misses in a row the kernel stops reading around a page that faults. Whether it comes to that in a small file goes by chance:
-/// 15,000 a second or two million were seen, for all rounds of a run.
+/// After 100 misses in a row the kernel stops reading around a faulting page. In a small file that happens by chance: 15,000 reads
+/// per second or two million were seen, for all rounds of a run.
 fn by_chance(experiment: &Experiment, row: &ExperimentRow) -> Option<String> {
     (experiment.name == "read-random-cold" && row.name == "mmap")
         .then(|| "here it is random how much the kernel reads around a page fault".into())
@@ -203,7 +204,7 @@ pub(super) fn of_bench(result: &BenchResult) -> Read {
     }
 }
 
-/// The log's time per commit by that of one overwrite in the same round.
+/// The log's time per commit divided by that of one overwrite in the same round.
 fn of_row(row: &BenchRow) -> Series {
     let floor = row.floor.as_ref();
     let floors = floor.map(|floor| round_logs(&floor.rounds)).unwrap_or_default();
@@ -223,16 +224,16 @@ fn of_row(row: &BenchRow) -> Series {
     }
 }
 
-/// What the series of a group are measured by.
+/// The yardstick of the series of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Yardstick {
-    /// Each has its own floor.
+    /// Each series has its own floor.
     Floors,
     /// The median of all, round by round.
     Level,
     /// The baseline of this name.
     Baseline(String),
-    /// There is nothing.
+    /// None.
     Nothing,
 }
 
@@ -247,8 +248,7 @@ impl Yardstick {
         }
     }
 
-    /// How far the second of each pair stands from the first, each by the yardstick of its own result, or why there is no
-    /// telling; one answer for each pair.
+    /// The shift of each pair from its first to its second series, each by the yardstick of its own result; or why there is none.
     pub(super) fn shifts(&self, pairs: &[(&Series, &Series)]) -> Vec<Result<Shift, String>> {
         let firsts: Vec<&Series> = pairs.iter().map(|(first, _)| *first).collect();
         let seconds: Vec<&Series> = pairs.iter().map(|(_, second)| *second).collect();
@@ -268,7 +268,7 @@ impl Yardstick {
             .map(|(series, (a, b))| Ok(shift(&series.name, a, b)?.at_least(series.between_min)))
             .collect();
         if *self == Self::Level {
-            // What all of them share is the second run as a whole.
+            // The part that all share belongs to the second run as a whole.
             let logs: Vec<f64> = shifts.iter().flatten().map(|shift| shift.log).collect();
             let whole = median(&logs).unwrap_or(0.0);
             shifts.iter_mut().flatten().for_each(|shift| shift.log -= whole);
@@ -276,7 +276,7 @@ impl Yardstick {
         shifts
     }
 
-    /// Each series, round by round, without what its round did to all of them.
+    /// Each series, round by round, without the common change of each round.
     fn measured(&self, all: &[&Series]) -> Vec<Vec<f64>> {
         let rounds: BTreeSet<u32> = all.iter().flat_map(|series| series.logs.keys().copied()).collect();
         let yards: BTreeMap<u32, f64> = match self {
@@ -296,7 +296,7 @@ impl Yardstick {
     }
 }
 
-/// Of each round that all have: the median of how far they are from their own centres.
+/// For each round that all have: the median of their distances from their own centres.
 fn levels(all: &[&Series], rounds: &BTreeSet<u32>) -> BTreeMap<u32, f64> {
     let centres: Vec<f64> =
         all.iter().map(|series| centre(&series.logs.values().copied().collect::<Vec<_>>())).collect();

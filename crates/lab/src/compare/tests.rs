@@ -1,4 +1,4 @@
-//! Comparisons of made-up results: how often equal things are called different, and what is found.
+//! Comparisons of made-up results: how often equal things are called different, and which changes are found.
 
 use fastrand::Rng;
 
@@ -10,7 +10,7 @@ use crate::result::Machine;
 
 const CELLS: usize = 13;
 
-/// A shared machine: each run and round drifts as a whole, each cell of a run is a little off for all of it, rounds scatter,
+/// A shared machine: each run and round drifts as a whole, each cell of a run has a small constant error, rounds scatter,
 /// and now and then one is several times too slow.
 struct World {
     round: f64,
@@ -20,11 +20,11 @@ struct World {
 
 const NOISY: World = World { round: 0.10, between: 0.03, spikes: 0.05 };
 const QUIET: World = World { round: 0.03, between: 0.0, spikes: 0.0 };
-/// As bad as it gets: nearly nothing can be told there, and nothing may be made up.
+/// The worst machine: it allows hardly any verdict, and there must be no false one.
 const WORST: World = World { round: 0.2, between: 0.08, spikes: 0.1 };
 
 fn normal(rng: &mut Rng) -> f64 {
-    // Twelve uniform numbers: normal enough, and never far out; the spikes are apart.
+    // Twelve uniform numbers: close to normal, and never far out; the spikes are separate.
     (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0
 }
 
@@ -62,7 +62,7 @@ fn compared(first: &Read, second: &Read) -> Comparison {
     compare(first, second).expect("of one kind")
 }
 
-/// Exit codes of so many pairs: how often each.
+/// How often each exit code occurs in this many pairs.
 fn codes(pairs: usize, world: &World, slowed: &[(usize, f64)]) -> BTreeMap<u8, usize> {
     let mut rng = Rng::with_seed(3);
     let mut codes = BTreeMap::new();
@@ -152,7 +152,7 @@ fn rounds(us: f64) -> Vec<crate::result::Round> {
     (0..10).map(round).collect()
 }
 
-/// Eight rows, of which the fifth takes so many times the time.
+/// Eight rows; the fifth takes `slow` times the time.
 fn experiment(name: &str, slow: f64) -> Experiment {
     let row = |number: usize| ExperimentRow {
         name: if number == 4 { "mmap".into() } else { format!("row {number}") },

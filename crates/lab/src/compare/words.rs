@@ -1,4 +1,4 @@
-//! What a comparison says, in words.
+//! The text of a comparison.
 //!
 //! *Owns*: the sentence and the notes. *May not touch*: verdicts.
 
@@ -38,7 +38,7 @@ fn named(comparison: &Comparison, change: Change) -> String {
     names.join(", ")
 }
 
-/// What a reader must know of it.
+/// What a reader must know about it.
 pub(super) fn notes(first: &Read, second: &Read) -> Vec<String> {
     let mut notes = Vec::new();
     if first.groups.iter().any(|group| group.has_floors) {

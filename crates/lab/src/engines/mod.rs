@@ -1,10 +1,10 @@
-//! What a run means for engines that people run: their settings, each with its reason, its figure and its source.
+//! What a run means for common engines: their settings, each with its reason, its figure and its source.
 //!
-//! *Owns*: when something may be said, and how. *May not touch*: figures; the rules (`rules.rs`).
+//! *Owns*: when there is advice, and its text. *May not touch*: figures; the rules (`rules.rs`).
 //!
-//! A wrong setting costs more than no word, so nothing is said where the lab itself warns of the run; a difference counts only by an
-//! interval that is widened for the number of rules that are asked at once (Bonferroni); and *either* is said only where the interval
-//! is near 1 as a whole. What is left unsaid has its reason.
+//! A wrong setting costs more than no advice. So there is no advice if the lab warns about the run; a difference counts only by an
+//! interval that is widened for the number of rules that are applied at once (Bonferroni); and *either* is advised only if the
+//! whole interval is near 1. Where there is no advice, there is a reason.
 
 mod rules;
 
@@ -16,29 +16,29 @@ use crate::stats::relative_of_several;
 
 use self::rules::{ETCD, RULES, Rule};
 
-/// What a run says of settings, and what it does not.
+/// The advice of a run, and where there is none.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// Settings, with reasons.
     pub advice: Vec<EngineAdvice>,
-    /// What is not said, each with the reason.
+    /// Settings without advice, each with the reason.
     pub unsaid: Vec<String>,
 }
 
-/// Where the whole interval is this near to 1, one setting is as good as the other.
+/// If the whole interval is this near to 1, one setting is as good as the other.
 const SAME: f64 = 1.15;
-/// etcd's own measure of a disk that is fast enough: the 99th percentile of a WAL sync.
+/// etcd's own limit for a disk that is fast enough: the 99th percentile of a WAL sync.
 const ETCD_P99_NS: u64 = 10_000_000;
-/// A percentile has no interval here: within this factor of the limit nothing is said.
+/// A percentile has no interval here: within this factor of the limit there is no advice.
 const ETCD_MARGIN: u64 = 2;
 /// With fewer commits a 99th percentile is a single value.
 const COMMITS_MIN: u64 = 100;
-/// What each run of a result says of settings.
+/// The advice of each run of a result.
 pub fn advise_all(result: &LabResult) -> Vec<(&Run, Answer)> {
     result.runs.iter().map(|run| (run, advise(run, &result.warnings))).collect()
 }
 
-/// What the run says of settings, in a result with these warnings.
+/// The advice of a run, in a result with these warnings.
 pub fn advise(run: &Run, warnings: &[Warning]) -> Answer {
     let warned = against(run, warnings);
     let asked: Vec<&Rule> = RULES.iter().filter(|rule| rule.is_measured(run)).collect();
@@ -71,7 +71,7 @@ impl Rule {
         measured(run, self.base).is_some() && measured(run, self.other).is_some()
     }
 
-    /// The setting; why none is named otherwise. `asked`: how many rules are asked of the run.
+    /// The setting, or why there is none. `asked`: how many rules are applied to the run.
     fn advice(&self, run: &Run, asked: usize) -> Result<EngineAdvice, String> {
         let Self { base, other, .. } = self;
         let rounds =
@@ -97,7 +97,7 @@ impl Rule {
     }
 }
 
-/// Whether one setting is what the other says not to do.
+/// Whether one setting contradicts the other.
 pub fn are_opposite(one: &str, other: &str) -> bool {
     let rules = RULES.iter().map(|rule| [rule.faster, rule.slower]);
     let mut pairs = rules.chain([ETCD_SETTINGS]).filter(|[faster, slower]| faster != slower);
@@ -108,7 +108,7 @@ const ETCD_SETTINGS: [&str; 2] =
     ["its WAL can stay here", "move its WAL to another disk (--wal-dir): this one is too slow for it"];
 const ETCD_CELL: &str = "fallocate fdatasync";
 
-/// etcd reserves its WAL with fallocate and syncs it by fdatasync; there is no setting for that, but a limit of its own.
+/// etcd reserves its WAL with fallocate and syncs it by fdatasync. There is no setting for that, but etcd has a limit of its own.
 fn etcd(run: &Run) -> Option<Result<EngineAdvice, String>> {
     let commit = &measured(run, ETCD_CELL)?.commit;
     if commit.count < COMMITS_MIN {

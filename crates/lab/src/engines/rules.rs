@@ -1,19 +1,18 @@
-//! The rules: settings of engines that people run, the two cells that differ as each setting makes the engine's log differ, and
-//! where that is written.
+//! The rules: settings of common engines; for each, the two cells that differ as the engine's log differs by that setting; and the
+//! source.
 //!
-//! *Owns*: the table. *May not touch*: figures, and when something may be said.
+//! *Owns*: the table. *May not touch*: figures, and when there is advice.
 //!
-//! There is no rule for RocksDB's `wal_bytes_per_sync`: it starts write-back of what is not synced yet, and the lab measures no such
-//! thing.
+//! There is no rule for RocksDB's `wal_bytes_per_sync`: it starts write-back of unsynced bytes, which the lab does not measure.
 
 /// A setting that makes an engine's log like one cell or like the other.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) engine: &'static str,
-    /// The cells: what is compared with, and what is judged.
+    /// The cell to compare with; then the cell to judge.
     pub(super) base: &'static str,
     pub(super) other: &'static str,
-    /// What to set where the other is faster, slower, or as fast.
+    /// What to set if the judged cell is faster, slower, or equally fast.
     pub(super) faster: &'static str,
     pub(super) slower: &'static str,
     pub(super) same: &'static str,
@@ -126,6 +125,6 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// What [`RULES`] cannot say, as etcd has no setting for it: where etcd's own measure comes from.
+/// The source of etcd's own limit, which is not in [`RULES`] because etcd has no setting for it.
 pub(super) const ETCD: &str = "etcd FAQ (wal_fsync_duration_seconds); client/pkg/fileutil/preallocate_unix.go, preallocExtend \
                                (fallocate mode 0)";

@@ -1,4 +1,4 @@
-//! The rules on results: made ones, and stored ones of a machine at rest and of a busy one.
+//! The rules applied to results: made-up ones, and stored ones of an idle machine and of a busy one.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn advice_changes_with_the_findings() {
     );
 }
 
-/// The cells of a rule are made as the engine makes its files: by the words of its source.
+/// The cells of a rule prepare their files as the engine does, according to its source.
 #[test]
 fn rules_compare_the_cells_that_the_settings_make() {
     let of = |engine: &str, option: &str| {
@@ -75,7 +75,7 @@ fn rules_compare_the_cells_that_the_settings_make() {
     assert_eq!(of("PostgreSQL", "wal_init_zero"), Some(("sparse fdatasync", "zeros fdatasync")));
     assert_eq!(of("RocksDB", "recycle_log_file_num"), Some(("keep-size fdatasync", "reuse fdatasync")));
     assert_eq!(of("RocksDB", "allow_fallocate"), Some(("new fdatasync", "keep-size fdatasync")));
-    // Of records that share a block `inkstone lab` has no cell: there a commit is 4 KiB, and the size is no more than the blocks.
+    // `inkstone lab` has no cell with records that share a block: there a commit is 4 KiB, so the size grows with the blocks.
     let keep_size = ("keep-size-steps fdatasync 512B", "fallocate-steps fdatasync 512B");
     assert_eq!(of("RocksDB", "a FileSystem whose OptimizeForLogWrite"), Some(keep_size));
     let names_of = |preset: crate::presets::Preset| -> Vec<String> {
@@ -114,7 +114,7 @@ fn etcd_is_judged_by_its_own_limit_and_not_near_it() {
 fn what_was_not_measured_is_not_spoken_of() {
     let answer = advise(&of(&[("new fsync", 300.0), ("reuse direct o-dsync", 100.0)]), &[]);
     assert!(answer.advice.is_empty() && answer.unsaid[0].contains("nothing was measured here"), "{answer:?}");
-    // A way that was seen not to be durable compares with nothing.
+    // A way that proved not to be durable is not compared with anything.
     let mut memory = of(&[("zeros fdatasync", 300.0), ("reuse fdatasync", 100.0)]);
     for cell in &mut memory.cells {
         if let Outcome::Measured(measured) = &mut cell.outcome {
@@ -138,7 +138,7 @@ fn where_the_lab_warns_nothing_is_advised() {
         let answer = advise(&run, &[warning(name)]);
         assert!(answer.advice.is_empty() && answer.unsaid[0].contains(name), "{answer:?}");
     }
-    // The warning of another run is not this one's.
+    // A warning about another run does not concern this one.
     assert_eq!(advise(&run, &[warning("noisy")]).advice.len(), 1);
     let mut noisy = run.clone();
     if let Outcome::Measured(measured) = &mut noisy.cells[0].outcome {
@@ -154,7 +154,7 @@ fn where_the_lab_warns_nothing_is_advised() {
 struct Stored {
     machine: String,
     warnings: Vec<Warning>,
-    /// Time per commit of each round, in ns; a round that a cell had no turn in is 0.
+    /// Time per commit of each round, in ns; 0 for a round in which a cell had no turn.
     cells: BTreeMap<String, Vec<u64>>,
 }
 
@@ -211,7 +211,7 @@ fn no_advice_is_reversed_between_stored_results_of_a_quiet_and_a_busy_machine() 
     }
     let count = |machine: &str| stored.iter().filter(|result| result.machine == machine).count();
     assert!(count("at rest") >= 10 && count("busy") >= 10, "too few results to say so");
-    // Nor by the figures alone, where nobody had warned.
+    // Nor by the figures alone, without any warning.
     for result in &stored {
         let run = of_stored(result);
         let asked = RULES.iter().filter(|rule| rule.is_measured(&run)).count();
@@ -227,7 +227,7 @@ fn no_advice_is_reversed_between_stored_results_of_a_quiet_and_a_busy_machine() 
     assert!(said["at rest"] >= 10, "the rules would be silent for ever: {said:?}");
 }
 
-/// Equal things under the noise of a busy machine: hardly ever does any rule of all prefer one, of results that give no warning.
+/// Equal ways under the noise of a busy machine: in results without a warning hardly any rule ever prefers one.
 #[test]
 fn noise_alone_gives_no_advice() {
     let mut random = fastrand::Rng::with_seed(20);
@@ -251,7 +251,7 @@ fn noise_alone_gives_no_advice() {
     );
 }
 
-/// What says that both are as good is no opposite of either, so it must name neither as the one to take.
+/// Advice that both are equally good contradicts neither, so it must not recommend one of them.
 #[test]
 fn where_nothing_differs_no_setting_is_named() {
     for rule in RULES {

@@ -1,5 +1,5 @@
-//! What a group-committing engine lives on: how many durable writes a second by how many are in flight, and how many bytes a
-//! second by the size of each.
+//! What a group-committing engine relies on: durable writes per second by how many are in flight, and bytes per second by the size
+//! of each.
 //!
 //! *Owns*: the two curves. *May not touch*: how a row is measured side by side with others (`rounds`), the loop (`flight`).
 
@@ -36,7 +36,7 @@ pub struct DepthPlan {
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "depth";
-/// Of the budget, what the curve over depths gets: it has twice as many rows.
+/// The share of the budget for the curve over depths: it has twice as many rows.
 const DEPTH_SHARE: f64 = 0.6;
 
 impl Default for DepthPlan {
@@ -51,7 +51,7 @@ impl Default for DepthPlan {
 }
 
 impl DepthPlan {
-    /// The same over a file of 1 GiB, as large as that of the other published experiments.
+    /// The same with a file of 1 GiB, as in the other published experiments.
     pub fn published() -> Self {
         Self { file_bytes: 1 << 30, ..Self::default() }
     }
@@ -61,7 +61,7 @@ impl DepthPlan {
     }
 }
 
-/// Both curves.
+/// Measures both curves.
 pub(crate) fn depth(
     site: &Site,
     session: &Session<'_>,
@@ -174,7 +174,7 @@ impl Overwriting {
     }
 }
 
-/// So many writes and no more, whichever flight makes them.
+/// A number of writes that all flights share.
 struct Next<'a> {
     number: &'a AtomicU64,
     limit: u64,

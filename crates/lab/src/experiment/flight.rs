@@ -1,8 +1,8 @@
-//! Requests in flight: an engine kept full from one source of work, each answer looked at and timed.
+//! Requests in flight: an engine kept full from one source of work, each completion checked and timed.
 //!
-//! *Owns*: the buffers, which of them are out, and the clock around each request. *May not touch*: what is read or written where;
-//! a [`Source`] says that. With the caller's own thread as engine and a depth of 1 it is a plain loop of calls, so that threads and
-//! rings go through the same code.
+//! *Owns*: the buffers, which of them are in use, and the clock around each request. *May not touch*: what is read or written where;
+//! a [`Source`] decides that. With the caller's own thread as engine and a depth of 1 it is a plain loop of calls, so threads and
+//! rings use the same code.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,26 +18,26 @@ use crate::stage::{CellError, Session};
 
 use super::rounds::Turn;
 
-/// One thing to do.
+/// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Where in the file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
-    /// How many bytes, from the front of the buffer.
+    /// How many bytes, from the start of the buffer.
     pub(crate) len: usize,
-    /// `None` reads; otherwise the write becomes durable like this.
+    /// `None`: a read; otherwise how the write becomes durable.
     pub(crate) write: Option<Persist>,
 }
 
-/// Where work comes from and answers go to.
+/// A source of requests, which also gets their completions.
 pub(crate) trait Source {
-    /// The next thing to do, its bytes in `buffer` if it is a write; `None` when there is nothing more.
+    /// The next request, its bytes in `buffer` if it is a write; `None` when there are no more.
     fn next(&mut self, buffer: &mut [u8]) -> Option<Work>;
 
-    /// Looks at what came back.
+    /// Checks a completed request.
     ///
     /// # Errors
-    /// It is not what it should be.
+    /// The bytes are wrong.
     fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError>;
 }
 
@@ -45,18 +45,18 @@ pub(crate) trait Source {
 #[derive(Debug)]
 pub(crate) struct Flight {
     engine: OsEngine,
-    /// One for each request in flight; taken while the engine has it.
+    /// One for each request in flight; `None` while the engine has it.
     buffers: Vec<Option<AlignedBuf>>,
     out: Vec<(Work, u64)>,
-    /// From before a request is submitted until its answer is there.
+    /// From before a request is submitted until it has completed.
     pub(crate) latency: Recorder,
 }
 
 impl Flight {
-    /// With `depth` buffers of `buffer_bytes`, filled with `payload` over and over.
+    /// A flight with `depth` buffers of `buffer_bytes`, filled with repetitions of `payload`.
     ///
     /// # Errors
-    /// The engine is not to be had here.
+    /// The engine is not available here.
     pub(crate) fn new(
         kind: EngineKind,
         depth: usize,
@@ -80,10 +80,10 @@ impl Flight {
         })
     }
 
-    /// Carries out what `source` has until it has nothing more, or `end_ns` has come; gives the number of requests.
+    /// Carries out the requests of `source` until there are no more, or until `end_ns`; returns their number.
     ///
     /// # Errors
-    /// The first request that fails or comes back wrong; the user's wish to stop. It is not to be used again then.
+    /// The first request that fails or has wrong bytes; the user's wish to stop. The flight must not be used again then.
     pub(crate) fn run(
         &mut self,
         session: &Session<'_>,
@@ -122,7 +122,7 @@ impl Flight {
         }
     }
 
-    /// Whether there was something to submit.
+    /// Submits a request; returns whether there was one.
     fn submit(
         &mut self,
         slot: usize,
@@ -147,21 +147,21 @@ impl Flight {
     }
 }
 
-/// What flights came to together.
+/// The sum of several flights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flown {
     /// Requests carried out.
     pub(crate) operations: u64,
-    /// From when all began until the last had ended.
+    /// From the common beginning until the last had ended.
     pub(crate) total_ns: u64,
     /// What the process used.
     pub(crate) usage: Usage,
 }
 
-/// Lets each flight run on a thread of its own, all at once, until its source has nothing more or the turn's time is over.
+/// Runs each flight on a thread of its own, all at once, until its source has no more requests or the turn's time is over.
 ///
 /// # Errors
-/// As [`Flight::run`]; the system having no threads to give.
+/// As [`Flight::run`]; a thread that cannot be started.
 pub(crate) fn fly<S: Source>(
     flights: &mut [Flight],
     turn: &Turn<'_>,
@@ -189,7 +189,7 @@ pub(crate) fn latency_of(flights: &[Flight]) -> Option<Histogram> {
     Some(all.finish())
 }
 
-/// Threads that each do one blocking call after the other.
+/// Flights for threads that each make one blocking call after the other.
 ///
 /// # Errors
 /// As [`Flight::new`].
@@ -197,7 +197,7 @@ pub(crate) fn threads(count: usize, buffer_bytes: usize, payload: &[u8]) -> Resu
     (0..count).map(|_| Flight::new(EngineKind::Caller, 1, buffer_bytes, payload)).collect()
 }
 
-/// One thread with an engine that has `depth` requests in flight.
+/// A flight for one thread whose engine has `depth` requests in flight.
 ///
 /// # Errors
 /// As [`Flight::new`].

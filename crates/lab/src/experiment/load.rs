@@ -1,4 +1,4 @@
-//! The experiments by name: what each needs of the disk, and how it is run.
+//! The experiments by name: the disk space that each needs, and how it is run.
 //!
 //! *Owns*: the list. *May not touch*: what any of them measures.
 
@@ -27,16 +27,16 @@ pub enum Load {
     Pool(PoolPlan),
     /// Where the next segment comes from.
     Practice(PracticePlan),
-    /// Our log beside the raw floor.
+    /// Our log compared with the floor.
     Log(LogPlan),
     /// Reads and durable writes, beside fio.
     Mixed(MixedPlan),
-    /// The text log writer beside the standard library.
+    /// The text log writer compared with the standard library.
     Text(TextPlan),
 }
 
 impl Load {
-    /// Its name, as the command line has it.
+    /// Its name on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Depth(_) => "depth",
@@ -57,7 +57,7 @@ impl Load {
             Self::Mixed(plan) => plan.file_bytes,
             Self::Pool(plan) => plan.room_needed_bytes(),
             Self::Practice(plan) => plan.room_needed_bytes(),
-            // Its log, and then two at a time and a plain file.
+            // First its log, later two logs at a time and a plain file.
             Self::Log(_) => 3 * crate::bench::ROOM_NEEDED_BYTES,
             Self::Text(plan) => plan.room_needed_bytes(),
         }
@@ -76,10 +76,10 @@ impl Load {
         }
     }
 
-    /// Runs it; files that it makes are removed.
+    /// Runs it, and removes its files.
     ///
     /// # Errors
-    /// What concerns no single row: the file could not be made, or the user wants to stop before there is anything.
+    /// A failure of all rows: the file could not be created, or the user wants to stop before there is any result.
     pub(crate) fn measure(
         &self,
         site: &Site,

@@ -1,6 +1,6 @@
-//! A key-value store's log, as published: threads that each wait for their 128-byte record, on our log beside the raw floor.
+//! A key-value store's log, as published: threads that each wait for their 128-byte record, on our log compared with the floor.
 //!
-//! *Owns*: turning a row of the bench into rows of an experiment. *May not touch*: how it is measured: that is
+//! *Owns*: turning a row of the bench into rows of an experiment. *May not touch*: the measuring, which is in
 //! [`crate::bench::rows`].
 
 use std::time::Duration;
@@ -27,9 +27,9 @@ pub struct LogPlan {
     pub threads: u32,
     /// Bytes of a record.
     pub record_bytes: u64,
-    /// Of each thread in a turn, at most; `None`: as many as its time takes.
+    /// The most records of each thread in a turn; `None`: limited by time only.
     pub turn_records: Option<u64>,
-    /// For the log beside its floor, where there is no budget.
+    /// Time for the log and its floor if there is no budget.
     pub time: Duration,
 }
 
@@ -41,14 +41,14 @@ impl Default for LogPlan {
 }
 
 const PUBLISHED_RECORDS: u64 = 1_000;
-/// Without a budget: the published run is 1,000 synced records a thread, which takes less on any disk.
+/// Without a budget: the published run has 1,000 synced records per thread, which takes less on any disk.
 const TIME: Duration = Duration::from_secs(10);
-/// Of the budget the log gets this much, and its floor as much again.
+/// The log's share of the budget; its floor gets the same share again.
 const SHARE: f64 = 0.21;
-/// And the ways with blocks reserved ahead and without.
+/// The share of the ways with and without blocks reserved ahead.
 const PREALLOCATION_SHARE: f64 = 0.5;
 
-/// The load on the log, and the floor.
+/// Measures the load on the log, and the floor.
 pub(crate) fn log(
     site: &Site,
     session: &Session<'_>,
@@ -77,12 +77,12 @@ pub(crate) fn log(
 }
 
 impl LogPlan {
-    /// `fillsync` of 1,000,000 writes 1,000 of each thread.
+    /// `fillsync` of 1,000,000 writes 1,000 records per thread.
     pub fn published() -> Self {
         Self { turn_records: Some(PUBLISHED_RECORDS), ..Self::default() }
     }
 
-    /// The log and its floor are one.
+    /// The log and its floor count as one row.
     pub(super) fn steps(&self, pace: &Pace) -> u64 {
         1 + steps_of(pace, PREALLOCATION_ROWS)
     }
@@ -91,7 +91,7 @@ impl LogPlan {
 fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Experiment {
     let per_group = row.commits() as f64 / row.log.groups.max(1) as f64;
     let floor = row.floor.as_ref();
-    // A write of the floor stands for a group: it has as many bytes, and so it could have as many records.
+    // A write of the floor counts as a group: it has as many bytes, so it could carry as many records.
     let carried: Vec<Round> = floor.map_or_else(Vec::new, |floor| {
         let carry = |round: &Round| Round { commits: (round.commits as f64 * per_group) as u64, ..*round };
         floor.rounds.iter().map(carry).collect()

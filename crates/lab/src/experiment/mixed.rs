@@ -1,10 +1,11 @@
-//! The load that the article suggests for a device, and fio with the same options on the same file beside it: a check on ourselves.
+//! The load that the article suggests for a device, and fio with the same options on the same file beside it, as a check of the lab.
 //!
-//! *Owns*: what fio's `rw=rw` does, told again, and running fio. *May not touch*: the loop (`flight`), the rounds.
+//! *Owns*: a reimplementation of fio's `rw=rw`, and running fio. *May not touch*: the loop (`flight`), the rounds.
 //!
-//! `rw=rw`: each job has a place to read and a place to write, both of which begin at the front and go on block by block; which
-//! comes next is drawn. After as many blocks as the file has, both begin again. Published is the load through io_uring, 16 in flight
-//! in each job; beside it the same load runs with one blocking call after the other (fio's psync), which no article has.
+//! `rw=rw`: each job has a position to read and a position to write; both begin at the start of the file and advance block by block.
+//! Which comes next is drawn. After as many blocks as the file has, both begin again. The published load uses io_uring with 16
+//! requests in flight in each job. Beside it the same load runs with one blocking call after the other (fio's psync), which no
+//! article has.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,17 +35,17 @@ pub struct MixedPlan {
     pub file_bytes: u64,
     /// Jobs, each a thread.
     pub jobs: usize,
-    /// Requests that a job has in flight where its engine can.
+    /// Requests that a job has in flight, if its engine can.
     pub depth: usize,
-    /// Whether to run it with an asynchronous engine too: the published way.
+    /// Whether to run it with an asynchronous engine too, as published.
     pub asynchronous: bool,
-    /// A turn ends after this time, if nothing ends it before: also fio, which needs a limit.
+    /// The longest turn; fio needs a limit too.
     pub turn_max: Duration,
 }
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "mixed";
-/// Where fio writes what it found.
+/// The file of fio's report.
 const REPORT: &str = "mixed-fio.json";
 
 impl Default for MixedPlan {
@@ -61,7 +62,7 @@ impl Default for MixedPlan {
 }
 
 impl MixedPlan {
-    /// Over 10 GiB; 60 s a turn.
+    /// A file of 10 GiB; 60 s per turn.
     pub fn published() -> Self {
         Self { file_bytes: 10 << 30, turn_max: Duration::from_secs(60), ..Self::default() }
     }
@@ -71,7 +72,7 @@ impl MixedPlan {
     }
 }
 
-/// With one request in flight in each job, and with several.
+/// Measures with one request in flight in each job, and with several.
 pub(crate) fn mixed(
     site: &Site,
     session: &Session<'_>,
@@ -153,7 +154,7 @@ fn one(
 struct Ours {
     flights: Vec<Flight>,
     blocks: u64,
-    /// Of the bytes.
+    /// The seed of the bytes.
     seed: u64,
     turn_max: Duration,
 }
@@ -176,7 +177,7 @@ fn open(session: &Session<'_>, durability: Durability) -> Result<OsFile, CellErr
     Ok(session.directory.open(FILE, &how)?)
 }
 
-/// fio leaves its own bytes. Before its turns too, so that both meet a device that has just been given as much to do.
+/// Rewrites the file, since fio leaves its own bytes. Also done before fio's turns, so that both find the device after the same work.
 fn refill(session: &Session<'_>, file_bytes: u64, seed: u64) -> Result<(), CellError> {
     fill(session, &open(session, Durability::None)?, file_bytes, seed)
 }
@@ -226,7 +227,7 @@ impl Source for Job {
         if writes {
             pattern::fill(&mut buffer[..BLOCK_BYTES as usize], offset, self.seed);
         }
-        // The file is open with O_SYNC.
+        // The file is opened with O_SYNC.
         Some(Work { offset, len: BLOCK_BYTES as usize, write: writes.then_some(Persist::Later) })
     }
 
@@ -245,7 +246,7 @@ struct Fio {
     way: Way,
 }
 
-/// How often the user's wish to stop is looked at while fio runs.
+/// How often the user's wish to stop is checked while fio runs.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Fio {
@@ -269,7 +270,7 @@ impl Fio {
             match child.try_wait().map_err(|error| failed("wait for fio", error))? {
                 Some(status) => break status,
                 None if turn.session.check().is_err() => {
-                    // Its jobs are threads: they end with it.
+                    // Its jobs are threads and end with it.
                     let _ = child.kill();
                     let _ = child.wait();
                     return Err(CellError::Interrupted);
@@ -310,7 +311,7 @@ fn fio_arguments(plan: &MixedPlan, way: Way, time: Duration) -> Vec<String> {
     .collect()
 }
 
-/// What of fio's report is looked at.
+/// The part of fio's report that is read.
 #[derive(Debug, Deserialize)]
 struct FioReport {
     jobs: Vec<FioJob>,
@@ -333,7 +334,7 @@ struct FioSide {
 /// Operations and their time.
 fn parse_fio(text: &str) -> Result<(u64, u64, u64), CellError> {
     let bad = |why: String| CellError::Invalid(format!("fio's report cannot be read: {why}"));
-    // Notes may stand before it.
+    // fio may print notes before it.
     let json = text.find('{').map(|at| &text[at..]).unwrap_or_default();
     let report: FioReport = serde_json::from_str(json).map_err(|error| bad(error.to_string()))?;
     let [job] = report.jobs.as_slice() else {
@@ -358,7 +359,7 @@ impl Arm for Fio {
     }
 }
 
-/// Its version; why it cannot be run otherwise.
+/// Its version, or why it cannot be run.
 fn fio_version() -> Result<String, String> {
     let answer = Command::new(FIO).arg("--version").stdin(Stdio::null()).output();
     match answer {
@@ -370,7 +371,7 @@ fn fio_version() -> Result<String, String> {
     }
 }
 
-/// Ours is to be as near to fio's.
+/// How close our figure must be to fio's.
 const NEAR: std::ops::RangeInclusive<f64> = 0.85..=1.15;
 
 fn finding(found: &Experiment) -> Option<Finding> {

@@ -1,7 +1,7 @@
-//! What an experiment found whose rows are not commits of one cell: reads, pools, depths, loads, the practice.
+//! The results of experiments whose rows are not commits of one cell: reads, pools, depths, loads, the practice.
 //!
-//! *Owns*: the data, its units and what they mean; part of the contract of [`crate::result`]. *May not touch*: how it is measured or
-//! printed. A figure that was not measured is not there, never 0.
+//! *Owns*: the data, its units and their meaning; part of the contract of [`crate::result`]. *May not touch*: how it is measured or
+//! printed. A figure that was not measured is missing, never 0.
 
 mod depth;
 mod flight;
@@ -46,29 +46,29 @@ pub struct Experiment {
     pub name: String,
     /// What it shows, in one line for people.
     pub title: String,
-    /// The command that makes it again.
+    /// The command that repeats it.
     pub command: String,
     /// Where.
     pub place: Place,
-    /// What a row's position on the horizontal axis means (`threads`, `writes in flight`, `bytes per write`); `None` where rows
-    /// have none.
+    /// What a row's position on the horizontal axis means (`threads`, `writes in flight`, `bytes per write`); `None` if rows have no
+    /// position.
     pub x_name: Option<String>,
-    /// What is compared: `operations/s`, `bytes/s`: more is better; or a time, in nanoseconds, and which one: `ns, p99.9 of a
-    /// write`: less is better.
+    /// What is compared: a rate (`operations/s`, `bytes/s`: more is better), or a time in nanoseconds (`ns, p99.9 of a write`: less
+    /// is better).
     pub unit: String,
     /// Name of the row that the others are compared with.
     pub baseline: Option<String>,
-    /// Rounds asked for.
+    /// Planned rounds.
     pub rounds: u32,
     /// Seed of the order of rows in each round and of the bytes.
     pub seed: u64,
-    /// The rows, in the order asked for.
+    /// The rows, in the planned order.
     pub rows: Vec<ExperimentRow>,
     /// Where a curve bends: (the series, the x after which it no longer rises).
     pub knees: Vec<(String, f64)>,
     /// What it means, in words.
     pub finding: Option<Finding>,
-    /// What a reader should know of it: what could not be checked, rights that were missing.
+    /// What a reader should know about it: what could not be checked, missing rights.
     pub notes: Vec<String>,
 }
 
@@ -79,35 +79,35 @@ pub struct ExperimentRow {
     pub name: String,
     /// Rows of one series are one curve: `pool`, `io_uring`.
     pub series: String,
-    /// Its place on the horizontal axis.
+    /// Its position on the horizontal axis.
     pub x: Option<f64>,
     /// Why there are no figures, in words.
     pub invalid: Option<String>,
     /// In the experiment's unit, one value per round.
     pub samples: Vec<f64>,
-    /// Against the baseline, paired by round: above 1 is more per second, or less time.
+    /// Compared with the baseline, paired by round: above 1 is more per second, or less time.
     pub relative: Option<Relative>,
-    /// Where identical rows are asked for: the row against itself, by turns of its own in the same rounds.
+    /// With identical rows: the row compared with itself, by further turns in the same rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub twin: Option<Relative>,
-    /// Time of single operations, where they were timed one by one.
+    /// Times of single operations, if they were timed one by one.
     pub latency: Option<Histogram>,
-    /// What was counted or timed beside it, per operation unless the unit says otherwise.
+    /// Further counts and times, per operation unless the unit says otherwise.
     pub figures: Vec<Figure>,
 }
 
-/// One figure beside a row.
+/// A further figure of a row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// `context switches`, `system time`, `resident before`.
     pub name: String,
     /// `per operation`, `ns per operation`, `%`, `bytes/s`, `lines`.
     pub unit: String,
-    /// How much.
+    /// The value.
     pub value: f64,
 }
 
-/// For tests of tables: what a finding's sentence says of a comparison.
+/// For tests of tables: the words of a finding about a comparison.
 #[cfg(test)]
 pub(crate) fn compared_words(relative: Option<&Relative>) -> String {
     words::compared(relative, "base")

@@ -1,6 +1,6 @@
-//! What a commit writes when unrelated files were made on the same file system before it: counted, not timed.
+//! What a commit writes after unrelated files were created on the same file system: counted, not timed.
 //!
-//! *Owns*: the rows. *May not touch*: the rounds. Needs a device that nobody else writes to: its counters are what is compared.
+//! *Owns*: the rows. *May not touch*: the rounds. It needs a device that nobody else writes to, since it compares its counters.
 
 use inkstone_host::{DeviceNumber, block_stat};
 use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, SyncKind};
@@ -16,12 +16,12 @@ use super::scratch::written_file;
 const FILE: &str = "neighbours";
 const BLOCK_BYTES: usize = 4096;
 const SECTOR_BYTES: u64 = 512;
-/// Of a turn.
+/// Commits of a turn.
 const COMMITS: u64 = 32;
 /// How many rows there are.
 pub(crate) const NEIGHBOURS_ROWS: usize = 4;
 
-/// Appends and overwrites with fdatasync, alone and each after an unrelated file was made.
+/// Measures appends and overwrites with fdatasync, alone and each after an unrelated file was created.
 pub(crate) fn neighbours(
     site: &Site,
     session: &Session<'_>,
@@ -66,7 +66,7 @@ impl Commits {
 }
 
 impl Arm for Commits {
-    /// The bytes stand where others have their time: a row's figure is commits per megabyte.
+    /// Returns bytes in place of a time: a row's figure is commits per megabyte.
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
         const PER_MEGABYTE: u64 = 1_000;
         let session = turn.session;
@@ -76,7 +76,7 @@ impl Arm for Commits {
         } else {
             written_file(session, FILE, COMMITS * BLOCK_BYTES as u64, Access::Buffered, turn.seed)?
         };
-        // Nothing of what made the file is left for a commit.
+        // Makes the new file durable, so that nothing of its creation is left for a commit.
         file.sync(SyncKind::All)?;
         session.directory.sync()?;
         let block = AlignedBuf::zeroed(BLOCK_BYTES);

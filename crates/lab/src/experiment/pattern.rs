@@ -1,17 +1,17 @@
-//! Bytes that say where they belong: a block that is misplaced, old or torn is noticed at its first wrong byte.
+//! Bytes that show where they belong: a misplaced, old or torn block is noticed at its first wrong byte.
 //!
-//! *Owns*: which byte stands where, and comparing. *May not touch*: files.
+//! *Owns*: which byte belongs where, and comparing. *May not touch*: files.
 //!
 //! The eight bytes at offset `8 i` of the file are `seed + i * STEP` modulo 2^64. `STEP` is odd, so that no two words of a file
 //! are equal, and its upper half is not small, so that nothing compresses. (The lowest byte of a word is the same at the same place
-//! of every block, so a wrong block is told from its second byte on.) The sum goes on from word to word, which a compiler turns
-//! into a loop as fast as memory.
+//! of every block, so a wrong block is noticed from its second byte on.) The sum continues from word to word, which a compiler
+//! turns into a loop as fast as memory.
 
 /// 2^64 divided by the golden ratio, made odd: consecutive words have nothing in common.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 const WORD_BYTES: usize = 8;
 
-/// What stands in the word at this offset.
+/// The word at this offset.
 fn word(offset: u64, seed: u64) -> u64 {
     seed.wrapping_add((offset / WORD_BYTES as u64).wrapping_mul(STEP))
 }
@@ -25,10 +25,10 @@ pub(crate) fn fill(bytes: &mut [u8], offset: u64, seed: u64) {
     }
 }
 
-/// Whether every byte is what [`fill`] would have put there.
+/// Checks that every byte is what [`fill`] would have put there.
 ///
 /// # Errors
-/// The offset in the file of the first byte that is not, with what stands there.
+/// The offset in the file of the first wrong byte, with the bytes that are there.
 pub(crate) fn check(bytes: &[u8], offset: u64, seed: u64) -> Result<(), String> {
     let mut expected = word(offset, seed);
     let mut wrong = 0;
@@ -45,7 +45,7 @@ pub(crate) fn check(bytes: &[u8], offset: u64, seed: u64) -> Result<(), String> 
     Err(first_wrong(bytes, offset, seed))
 }
 
-/// In words: the slow way, once something is known to be wrong.
+/// The error text; slow, for use once something is known to be wrong.
 fn first_wrong(bytes: &[u8], offset: u64, seed: u64) -> String {
     let mut right = vec![0; bytes.len().next_multiple_of(WORD_BYTES)];
     fill(&mut right, offset, seed);

@@ -26,16 +26,16 @@ use super::{Experiment, knee_of, pattern};
 pub struct PoolPlan {
     /// Threads, and for io_uring requests in flight.
     pub threads: Vec<usize>,
-    /// Writes of a turn at most, and as many reads.
+    /// The most writes of a turn, and as many reads.
     pub operations: u64,
-    /// Whether the pool writes files that grow from nothing too, as published: then each durable write changes metadata.
+    /// Whether the pool also writes files that grow from nothing, as published: then each durable write changes metadata.
     pub growing: bool,
 }
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "pool";
 const GROWING: &str = "pool-growing";
-/// Of a turn's time at most this is for the writes; as many reads take little beside them.
+/// The largest share of a turn's time for the writes; as many reads take little time.
 const WRITES_SHARE: f64 = 0.8;
 
 impl Default for PoolPlan {
@@ -66,7 +66,7 @@ impl PoolPlan {
     }
 }
 
-/// Both curves.
+/// Measures both curves.
 pub(crate) fn pool(
     site: &Site,
     session: &Session<'_>,
@@ -148,7 +148,7 @@ impl Arm for Mixed {
             operations: self.operations,
             seed: turn.seed,
         })?;
-        // What was taken was written: a flight ends with nothing in flight.
+        // Every block that was taken was written: a flight ends with nothing in flight.
         let written = writes.operations.max(1);
         let taken = AtomicU64::new(0);
         let reads = fly(&mut self.flights, turn, &self.file, |index| Reads {
@@ -182,7 +182,7 @@ impl OrMax for std::time::Duration {
     }
 }
 
-/// The next block of the file, whoever comes first.
+/// The blocks of a file in order, shared by all flights.
 struct Writes<'a> {
     next: &'a AtomicU64,
     operations: u64,
@@ -205,7 +205,7 @@ impl Source for Writes<'_> {
     }
 }
 
-/// Any block that was written in this turn.
+/// Random blocks of those that were written in this turn.
 struct Reads<'a> {
     taken: &'a AtomicU64,
     written: u64,
@@ -238,7 +238,7 @@ fn finding(found: &Experiment) -> Option<Finding> {
     let ring = ring.map_or_else(String::new, |(ring, rate)| {
         format!(" One thread with `{}` does {}.", ring.name, sig3(rate))
     });
-    // The most threads may be the best.
+    // The largest number of threads may be the best.
     let beside = match last.name == best.name {
         true => String::new(),
         false => format!(

@@ -1,9 +1,9 @@
-//! The practice: what a lone durable writer pays when its segment is full and it goes on in the next one.
+//! The practice: what a lone durable writer pays when its segment is full and it continues in the next one.
 //!
 //! *Owns*: the ways of getting a next segment, with plain files, and our log beside them. *May not touch*: the log's insides.
 //!
 //! Every way makes each write durable in the same manner, and renames or creates durably (the directory is synced) before it
-//! writes into the new file. What is not the writer's business (preparing ahead, removing what is old) is a helper thread's.
+//! writes into the new file. A helper thread does the rest: preparing files ahead and removing old ones.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,21 +41,21 @@ use super::words::{figure_of, row};
 pub struct PracticePlan {
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// Changes of segment in a turn, if there is time for them.
+    /// Segment changes in a turn, if there is time for them.
     pub changes: u64,
 }
 
 const BLOCK_BYTES: u64 = 4096;
 /// Segments that a way has at the same time: the active one, the next, and those before.
 const LIVE: u64 = 4;
-/// A record of our log that with its frame and its group's fills a block.
+/// A record of our log that fills a block together with the headers of its frame and its group.
 const RECORD_BYTES: u64 = 4000;
 const LOG: &str = "practice-log";
-/// Ageing the log on a slow disk.
+/// The longest time for ageing the log, on a slow disk.
 const AGE_MAX: Duration = Duration::from_secs(3);
 
 impl Default for PracticePlan {
-    /// Segments of 1 MiB, 256 writes each: a change is one write in 256, so that the 99.9th percentile is a change.
+    /// Segments of 1 MiB, 256 writes each: a change is one write in 256, so the 99.9th percentile is a change.
     fn default() -> Self {
         Self { segment_bytes: 1 << 20, changes: 16 }
     }
@@ -88,7 +88,7 @@ inkstone_io::named_choice! {
     }
 }
 
-/// The experiment.
+/// Runs the experiment.
 pub(crate) fn practice(
     site: &Site,
     session: &Session<'_>,
@@ -124,14 +124,14 @@ pub(crate) fn practice(
         ),
     ];
     found.finding = finding(&found);
-    // What cannot be removed goes with the working directory.
+    // The removal of the working directory takes what cannot be removed here.
     let _ = std::fs::remove_dir_all(site.directory.path().join(LOG));
     Ok(vec![found])
 }
 
-/// What the helper thread is asked for.
+/// A job of the helper thread.
 enum Job {
-    /// Fill a new file of this name with zeros, and say so.
+    /// Fill a new file of this name with zeros, and report when it is done.
     Prepare(String),
     Remove(String),
 }
@@ -146,7 +146,7 @@ struct Plain {
     latency: Recorder,
 }
 
-/// What a turn has counted.
+/// The counts of a turn.
 #[derive(Default)]
 struct Counted {
     writes: u64,
@@ -162,7 +162,7 @@ impl Plain {
         Ok(Self { next, way, plan: plan.clone(), engine, buffer, latency: Recorder::new() })
     }
 
-    /// A file of a segment that was written before.
+    /// Creates a written file with the size of a segment.
     fn written(&self, session: &Session<'_>, name: &str) -> Result<OsFile, CellError> {
         super::scratch::written_file(session, name, self.plan.segment_bytes, self.way.access, 1)
     }
@@ -271,7 +271,7 @@ fn segment(number: u64) -> String {
 impl Arm for Plain {
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
         let session = turn.session;
-        // As a service that has run for a while: all segments that it has at a time are there, written.
+        // As in a service that has run for a while: all its segments exist and are written.
         for number in 0..LIVE {
             drop(self.written(session, &segment(number))?);
         }
@@ -279,7 +279,7 @@ impl Arm for Plain {
         let (done, ready) = mpsc::channel();
         let (access, bytes) = (self.way.access, self.plan.segment_bytes);
         if self.next == NextSegment::Background {
-            // Before the clock: the first one is ready, as every later one should be.
+            // Before the clock starts, the first one is ready, as every later one should be.
             prepare(session, PREPARED, access, bytes)?;
             let _ = done.send(Ok(()));
         }
@@ -287,7 +287,7 @@ impl Arm for Plain {
         let counted = thread::scope(|scope| {
             scope.spawn(move || help(session, &to_do, &done, access, bytes));
             let counted = self.writes(turn, &jobs, &ready, &mut latency);
-            // The helper ends when nobody can ask it any more.
+            // The helper ends when the channel of jobs is closed.
             drop(jobs);
             counted
         });
@@ -316,12 +316,12 @@ impl Arm for Plain {
     }
 }
 
-/// A round's own: the row's histogram has all rounds together.
+/// The tail of one round; the row's histogram has all rounds together.
 fn tail(latency: &Recorder) -> super::Figure {
     figure("p99.9 of a round", "ns", latency.finish().p999_ns as f64)
 }
 
-/// The helper thread: until nobody can ask it any more.
+/// The helper thread; it runs until the channel of jobs is closed.
 fn help(
     session: &Session<'_>,
     to_do: &mpsc::Receiver<Job>,
@@ -332,16 +332,16 @@ fn help(
     for job in to_do {
         match job {
             Job::Prepare(name) => {
-                // A turn that has ended asks for nothing more.
+                // A turn that has ended no longer receives.
                 let _ = done.send(prepare(session, &name, access, bytes));
             }
-            // What could not be removed goes with the turn's end.
+            // The end of the turn removes what could not be removed here.
             Job::Remove(name) => drop(session.directory.remove(&name)),
         }
     }
 }
 
-/// A new file filled with zeros, synced; its name is made durable by whoever renames it.
+/// Creates a file filled with zeros and syncs it. The later rename makes its name durable.
 fn prepare(session: &Session<'_>, name: &str, access: Access, bytes: u64) -> Result<(), CellError> {
     let file = session.directory.open(name, &OpenFile::new_file().access(access))?;
     Ok(file.prepare(Preparation::Zeros, bytes)?)
@@ -363,7 +363,7 @@ impl<'a> Ours<'a> {
         let log = bench::open(&path, bench::options(plan.segment_bytes, RECORD_BYTES))?;
         let worker = vec![Worker::new(RECORD_BYTES, seed)];
         let mut ours = Self { log, path, worker, session, plan: plan.clone(), latency: Recorder::new() };
-        // A new log begins with smaller segments, and recycles none before one is obsolete.
+        // A new log begins with smaller segments, and recycles one only when one is obsolete.
         let aged = (LIVE + 1) * plan.segment_bytes / BLOCK_BYTES;
         ours.append(Limits { commits: aged, time: AGE_MAX })?;
         Ok(ours)

@@ -1,7 +1,7 @@
 //! A key-value store's log with its blocks reserved ahead and without, as published: threads that each wait for their record, on a plain
 //! file that they write in groups, and on our log.
 //!
-//! *Owns*: the rows, and a group commit that is as plain as can be. *May not touch*: the rounds; how the log prepares its segments.
+//! *Owns*: the rows, and the simplest group commit. *May not touch*: the rounds; how the log prepares its segments.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,15 +25,15 @@ use super::log::LogPlan;
 use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure};
 
 const FILE: &str = "plain-log";
-/// Reserved at a time, as a store does it a step ahead of its writer.
+/// Bytes reserved at a time, as a store does it a step ahead of its writer.
 const STEP_BYTES: u64 = 4 << 20;
-/// Of the log's segments: large enough that a turn hardly has a change, small enough to be made in a moment.
+/// Size of the log's segments: large enough that a turn has hardly any change, small enough to be created quickly.
 const SEGMENT_BYTES: u64 = 8 << 20;
 const GROWS: &str = "plain file, grows";
 /// How many rows there are.
 pub(super) const ROWS: usize = 5;
 
-/// Each way has a turn in each round.
+/// Runs the experiment; each way has a turn in each round.
 pub(super) fn preallocation(
     site: &Site,
     session: &Session<'_>,
@@ -41,7 +41,7 @@ pub(super) fn preallocation(
     pace: &Pace,
     progress: &mut Progress,
 ) -> Result<Experiment, CellError> {
-    // Without either a turn would have no end.
+    // Without either limit a turn would never end.
     let endless = if pace.budget.is_none() { LogPlan::published().turn_records } else { None };
     let records = plan.turn_records.or(endless).unwrap_or(u64::MAX);
     let plain = |name: &str, ahead| {
@@ -80,12 +80,12 @@ pub(super) fn preallocation(
     Ok(found)
 }
 
-/// A lock whose holder panicked: what it guards is looked at by nobody but whoever ends.
+/// Locks, and ignores poisoning: after a panic only the ending threads use the state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that threads append to in groups: whoever finds no writer writes for all.
+/// A file that threads append to in groups: a thread that finds no writer writes for all.
 struct Group<'a> {
     file: &'a OsFile,
     ahead: Option<Preparation>,
@@ -95,10 +95,10 @@ struct Group<'a> {
 
 #[derive(Default)]
 struct State {
-    /// What was asked for and is not being written yet, and how many records were ever asked for.
+    /// Appended bytes that are not being written yet; and the number of all appended records.
     pending: Vec<u8>,
     asked: u64,
-    /// Of these so many are durable.
+    /// How many of these are durable.
     durable: u64,
     /// Memory for the next group.
     spare: Vec<u8>,
@@ -130,7 +130,7 @@ impl Group<'_> {
         }
     }
 
-    /// Writes and syncs all that is pending, with nothing locked meanwhile.
+    /// Writes and syncs all pending bytes, without holding the lock.
     fn write<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         state.is_writing = true;
         let spare = std::mem::take(&mut state.spare);
@@ -169,7 +169,7 @@ impl Group<'_> {
 struct Plain {
     plan: LogPlan,
     ahead: Option<Preparation>,
-    /// Of a thread in a turn, at most.
+    /// The most records of a thread in a turn.
     records: u64,
     latency: Recorder,
 }
@@ -200,7 +200,7 @@ impl Arm for Plain {
         let amount: u64 = all.outcomes.iter().map(|(done, _)| done).sum();
         let last_ns = all.outcomes.iter().map(|(_, ended_ns)| *ended_ns).max().unwrap_or(all.begin_ns);
         let groups = lock(&group.state).groups;
-        // What was acknowledged is there: the lab measures no log that loses records.
+        // Acknowledged records must be there: the lab does not measure a log that loses records.
         let written = lock(&group.state).offset;
         if written != amount * self.plan.record_bytes {
             return Err(CellError::Invalid(format!(
@@ -235,7 +235,7 @@ impl Logged {
     ) -> Result<Self, CellError> {
         let load = Load::Closed(plan.threads);
         let path = session.directory.path().join(format!("log-{preparation}"));
-        // A segment that is used again is written already: that would be the same in both.
+        // A recycled segment is written already, which would make both ways equal.
         let options = options(SEGMENT_BYTES, plan.record_bytes).preparation(preparation).free_segments_max(0);
         let log = open(&path, options)?;
         let workers = Worker::all(load, plan.record_bytes, seed);
@@ -267,7 +267,7 @@ impl Arm for Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        // What cannot be removed goes with the working directory.
+        // The removal of the working directory takes what cannot be removed here.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
@@ -276,7 +276,7 @@ impl Drop for Logged {
 mod tests {
     use super::*;
 
-    /// Every record is there once, whoever wrote it, and no more is reserved than steps that were begun.
+    /// Every record is there once, whichever thread wrote it, and no more is reserved than the steps that were begun.
     #[test]
     fn a_group_writes_each_record_once() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -1,6 +1,6 @@
 //! Reading a file fast: front to back and at random, with its pages in memory and without, every byte checked.
 //!
-//! *Owns*: the ways of reading, and proving before each turn that the pages are where the row says. *May not touch*: writing.
+//! *Owns*: the ways of reading, and a proof before each turn that the pages are where the row says. *May not touch*: writing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ mod cold;
 pub struct ReadPlan {
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// Each with the pages in memory and without.
+    /// The orders; each is measured with the pages in memory and without.
     pub orders: Vec<ReadOrder>,
 }
 
@@ -56,17 +56,19 @@ impl Default for ReadPlan {
 const FILE: &str = "read";
 const BLOCK: usize = 4096;
 const LARGE: usize = 1 << 20;
-/// What the engines read at a time, and how many are in flight.
+/// The size of an engine's reads.
 const PIECE: usize = 256 << 10;
+/// How many of them are in flight.
 const PIECES: usize = 8;
 /// Random reads in flight.
 const RANDOM_DEPTH: usize = 16;
-/// `readahead(2)` is asked for this much at once (the kernel takes no more of one call) so far ahead of the reader.
+/// Bytes of one `readahead(2)` call: the kernel takes no more.
 const AHEAD_STEP: usize = 128 << 10;
+/// How far readahead is ahead of the reader.
 const AHEAD_BYTES: u64 = 1 << 20;
-/// And, of random blocks that are known beforehand, for so many.
+/// How many random blocks are read ahead, if they are known beforehand.
 const AHEAD_BLOCKS: usize = 16;
-/// How often pages are asked to go, or to come: some are still in a list of a processor.
+/// How often it tries to drop or load pages: some may still be in a per-CPU list.
 const TRIES: u32 = 5;
 
 impl ReadPlan {
@@ -90,7 +92,7 @@ struct Way {
 
 #[derive(Debug, Clone, Copy)]
 enum How {
-    /// `lseek` and `read`, or `fread`: the calls that the access stands for.
+    /// `lseek` and `read`, or `fread`: the calls of the access.
     By(Access),
     /// `pread`, one after the other.
     Calls { advice: Option<Advice>, ahead: bool },
@@ -146,7 +148,7 @@ fn ways(order: ReadOrder) -> Vec<Way> {
     }
 }
 
-/// Each order, cold and warm.
+/// Measures each order, cold and warm.
 pub(crate) fn read(
     site: &Site,
     session: &Session<'_>,
@@ -251,7 +253,7 @@ struct Reading {
     order: ReadOrder,
     cache: Cache,
     file_bytes: u64,
-    /// Of the bytes that were written.
+    /// The seed of the written bytes.
     seed: u64,
     flight: Option<Flight>,
     latency: Recorder,
@@ -283,7 +285,7 @@ impl Reading {
             How::Map { .. } => Access::Mmap,
             How::Flight { access, .. } => access,
         };
-        // A mapping is made for writing too.
+        // A mapping is always writable.
         Ok(session.directory.open(FILE, &OpenFile::existing().access(access))?)
     }
 
@@ -291,7 +293,7 @@ impl Reading {
         (self.file_bytes - offset).min(self.way.block as u64) as usize
     }
 
-    /// One read after the other, until the time is over; gives the reads and their bytes.
+    /// Reads one piece after the other until the time is over; returns the number of reads and of bytes.
     fn one_by_one(
         &mut self,
         turn: &Turn<'_>,
@@ -331,7 +333,7 @@ impl Reading {
         Ok((reads, bytes))
     }
 
-    /// Asks for what comes next; `asked` is how far that was done.
+    /// Starts readahead of what comes next; `asked` is how far that was done.
     fn ask_ahead(
         &self,
         file: &OsFile,
@@ -379,7 +381,7 @@ impl Arm for Reading {
                 self.one_by_one(turn, &file, &offsets, false, ahead)?
             }
             How::Map { advice, ahead } => {
-                // Mapping is part of it: so is unmapping for others, but not for the bytes to be there.
+                // The time includes mapping; unmapping is not needed for the bytes to be there.
                 (before, begin_ns) = (process_usage(), monotonic_ns());
                 file.map(self.file_bytes)?;
                 if let Some(advice) = advice {
@@ -440,10 +442,10 @@ fn resident(residency: &Residency) -> Figure {
     figure("resident before", "%", 100.0 * residency.resident_pages as f64 / residency.pages.max(1) as f64)
 }
 
-/// Brings the file's pages where the row says that they are, and lets the kernel say so.
+/// Brings the file's pages into the row's state, and checks it with the kernel.
 ///
 /// # Errors
-/// They are not: the row would be something else than its name.
+/// The pages are not in that state: the row would not be what its name says.
 fn bring(session: &Session<'_>, cache: Cache) -> Result<Residency, CellError> {
     let file = session.directory.open(FILE, &OpenFile::existing())?;
     let mut found = None;
@@ -474,7 +476,7 @@ fn bring(session: &Session<'_>, cache: Cache) -> Result<Residency, CellError> {
     Err(CellError::Invalid(format!("all its pages should be {what} memory{told}")))
 }
 
-/// Work for a flight: each offset once, each answer checked.
+/// Requests for a flight: each offset once, each read checked.
 struct Offsets<'a> {
     offsets: std::slice::Iter<'a, u64>,
     /// Bytes of a piece, of the file; the seed.

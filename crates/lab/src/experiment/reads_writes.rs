@@ -1,4 +1,4 @@
-//! Durable writes in sequence beside reads at random, one at a time: which of them a disk does faster, for claims.
+//! Sequential durable writes compared with random reads, one at a time: which of them a disk does faster, for claims.
 //!
 //! *Owns*: the rows. *May not touch*: the rounds, what the figures mean.
 
@@ -20,7 +20,7 @@ const READ: &str = "read";
 /// How many rows there are.
 pub(crate) const READS_WRITES_ROWS: usize = 3;
 
-/// 4 KiB written and synced by fsync, front to back; the same read at random, out of memory and past it.
+/// Measures 4 KiB written and synced by fsync, front to back; and the same read at random, from memory and directly.
 pub(crate) fn reads_and_writes(
     site: &Site,
     session: &Session<'_>,
@@ -57,7 +57,7 @@ pub(crate) fn reads_and_writes(
 
 struct Writes {
     file: OsFile,
-    /// The block that has its turn: a turn goes on where the last one ended.
+    /// The next block: a turn continues where the last one ended.
     next: u64,
 }
 

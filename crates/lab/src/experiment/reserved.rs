@@ -1,4 +1,4 @@
-//! Blocks that are only reserved: how fast they read, and how long it takes to get them. Two small experiments for claims.
+//! Blocks that are only reserved: how fast reads are, and how long it takes to reserve them. Two small experiments for claims.
 //!
 //! *Owns*: both. *May not touch*: the rounds, what the figures mean.
 
@@ -16,12 +16,12 @@ use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, measure};
 use super::scratch::fill;
 
 const BLOCK_BYTES: usize = 4096;
-/// Of the files that are read.
+/// Size of the files that are read.
 pub(super) const READ_BYTES: u64 = 8 << 20;
-/// Of the file that is reserved: what the thread that complains of it has.
+/// Size of the reserved file, as in the mailing list thread of the claim.
 const RESERVE_BYTES: u64 = 8 << 20;
 
-/// Random 4 KiB reads with O_DIRECT, of a file that was written and of one that was only reserved.
+/// Measures random 4 KiB reads with O_DIRECT, of a written file and of one that was only reserved.
 pub(crate) fn unwritten(
     site: &Site,
     session: &Session<'_>,
@@ -63,7 +63,7 @@ pub(super) fn direct(session: &Session<'_>, name: &str) -> Result<OsFile, CellEr
     Ok(session.directory.open(name, &OpenFile::new_file().access(Access::Direct))?)
 }
 
-/// One read of 4 KiB after the other, at random.
+/// Random reads of 4 KiB, one after the other.
 pub(super) struct Reads {
     pub(super) file: OsFile,
 }
@@ -89,7 +89,7 @@ impl Arm for Reads {
     }
 }
 
-/// From an empty file to one of 8 MiB whose blocks are its own: reserved through a descriptor with O_DSYNC, or zeros written and synced.
+/// Measures how long an empty file takes to get 8 MiB of blocks: reserved through a descriptor with O_DSYNC, or zeros written and synced.
 pub(crate) fn reserving(
     site: &Site,
     session: &Session<'_>,
@@ -122,7 +122,7 @@ struct Reserving {
 }
 
 impl Arm for Reserving {
-    /// One file: its removal is not part of the time.
+    /// Creates one file; its removal is not part of the time.
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
         let session = turn.session;
         session.remove("reserving")?;

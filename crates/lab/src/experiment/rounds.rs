@@ -1,6 +1,6 @@
-//! The frame of every experiment: rows side by side, in rounds, in another random order each, within a budget of time.
+//! The frame of every experiment: rows side by side, in rounds, each in another random order, within a budget of time.
 //!
-//! *Owns*: the order of turns, what becomes of a row that fails, the comparison with the baseline, where a curve bends. *May not
+//! *Owns*: the order of turns, what happens to a row that fails, the comparison with the baseline, where a curve bends. *May not
 //! touch*: what a row does in its turn.
 
 use std::time::{Duration, Instant};
@@ -20,19 +20,19 @@ use super::{Experiment, ExperimentRow, Figure, less_is_better};
 pub struct Pace {
     /// Rounds; every row has a turn in each.
     pub rounds: u32,
-    /// For all turns together, with what comes before each; `None`: as long as it takes.
+    /// The time for all turns together, including their preparation; `None`: as long as it takes.
     pub budget: Option<Duration>,
     /// Seed of the orders and of the bytes.
     pub seed: u64,
-    /// Every row has two turns in each round, as if it were two rows, and each pair is compared: none may differ.
+    /// Every row has two turns in each round, as if it were two rows, and the two are compared: no pair should differ.
     pub twins: bool,
 }
 
-/// Of a row's part of the budget this much is measured; the rest brings the file into its state.
+/// The share of a row's budget that is measured; the rest brings the file into its state.
 const MEASURED_SHARE: f64 = 0.6;
-/// A turn shorter than this measures the clock.
+/// A shorter turn would measure the clock.
 const TURN_MIN: Duration = Duration::from_millis(10);
-/// Once the budget is used up this many times, the rounds end even if there are fewer than an interval needs.
+/// When this multiple of the budget is used up, the rounds end even if there are fewer than an interval needs.
 const BUDGETS_MAX: f64 = 1.25;
 
 impl Pace {
@@ -40,7 +40,7 @@ impl Pace {
         if self.twins { 2 } else { 1 }
     }
 
-    /// How long one of `rows` may be measured in one turn.
+    /// The measured time of one turn, with this many rows.
     pub(crate) fn turn(&self, rows: usize) -> Duration {
         let turns = f64::from(self.rounds.max(1)) * (rows.max(1) * self.turns_of_a_row()) as f64;
         self.budget.map_or(Duration::MAX, |budget| budget.mul_f64(MEASURED_SHARE / turns).max(TURN_MIN))
@@ -50,11 +50,11 @@ impl Pace {
 /// One turn of one row.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
-    /// Where, and the user's wish to stop.
+    /// The place, and the user's wish to stop.
     pub(crate) session: &'a Session<'a>,
     /// How long it may be measured.
     pub(crate) time: Duration,
-    /// Another number for each turn.
+    /// A different number for each turn.
     pub(crate) seed: u64,
 }
 
@@ -65,31 +65,31 @@ impl Turn<'_> {
     }
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sample {
     /// Operations, or bytes: what the experiment's unit counts.
     pub(crate) amount: u64,
-    /// In this time.
+    /// Their time.
     pub(crate) total_ns: u64,
-    /// Beside it; the row's figure is the median over its turns.
+    /// Further figures; the row's figure is the median over its turns.
     pub(crate) figures: Vec<Figure>,
 }
 
 /// What a row does.
 pub(crate) trait Arm {
-    /// Has its turn.
+    /// Takes its turn.
     ///
     /// # Errors
-    /// The row is over then, with this reason.
+    /// The row ends then, with this reason.
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError>;
 
-    /// Time of single operations in all turns so far.
+    /// Times of single operations in all turns so far.
     fn latency(&self) -> Option<Histogram> {
         None
     }
 
-    /// What all turns so far came to together; figures of single turns become medians instead.
+    /// Figures over all turns so far; figures of single turns become medians instead.
     fn totals(&self) -> Vec<Figure> {
         Vec::new()
     }
@@ -100,13 +100,13 @@ pub(crate) struct Row<'a> {
     shown: ExperimentRow,
     arm: Option<Box<dyn Arm + 'a>>,
     rounds: Vec<Round>,
-    /// Those of its twin, where there is one.
+    /// The rounds of its twin, if there is one.
     again: Vec<Round>,
     figures: Vec<Vec<Figure>>,
 }
 
 impl<'a> Row<'a> {
-    /// A row; one whose arm could not be made has its reason instead.
+    /// A row; if its arm could not be created, it has the reason instead.
     pub(crate) fn new<A: Arm + 'a>(
         name: impl Into<String>,
         series: &str,
@@ -126,7 +126,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What an experiment is called and compared with.
+/// The texts and the baseline of an experiment.
 pub(crate) struct Frame {
     pub(crate) name: &'static str,
     pub(crate) title: String,
@@ -141,7 +141,7 @@ pub(crate) fn steps_of(pace: &Pace, rows: usize) -> u64 {
     u64::from(pace.rounds) * (rows * pace.turns_of_a_row()) as u64
 }
 
-/// Takes the rows through their rounds. What was measured until Ctrl-C is kept.
+/// Runs the rounds of all rows. Results measured before Ctrl-C are kept.
 pub(crate) fn measure(
     site: &Site,
     session: &Session<'_>,
@@ -158,7 +158,7 @@ pub(crate) fn measure(
     let mut order: Vec<usize> = (0..rows.len() * turns).collect();
     'rounds: for number in 0..pace.rounds {
         random.shuffle(&mut order);
-        // A round that is begun is ended, unless it is far too slow: a row with fewer rounds than others is compared by less.
+        // A round that has begun is finished, unless it is far too slow: otherwise some rows would have fewer rounds to compare.
         if used() >= 1.0 {
             break;
         }
@@ -216,7 +216,7 @@ impl Row<'_> {
                     .filter(|f| f.name == figure.name)
                     .map(|f| f.value)
                     .collect();
-                // The clock of CPU time ticks slowly: in a short turn it may not have moved, over all it has.
+                // The clock of CPU time ticks slowly: in a short turn it may not have moved, but over all turns it has.
                 let value = match figure.unit.as_str() {
                     "ns per operation" | "ns per MiB" => {
                         values.iter().sum::<f64>() / values.len().max(1) as f64
@@ -260,7 +260,7 @@ fn finish(site: &Site, pace: &Pace, frame: &Frame, rows: Vec<Row<'_>>) -> Experi
     }
 }
 
-/// Where each series stops to rise.
+/// Where each series stops rising.
 fn knees(rows: &[Row<'_>], seed: u64) -> Vec<(String, f64)> {
     let mut series: Vec<&str> = Vec::new();
     for row in rows {
@@ -280,7 +280,7 @@ fn knees(rows: &[Row<'_>], seed: u64) -> Vec<(String, f64)> {
 }
 
 /// Where a curve bends: the smallest x such that no larger one is *measurably* better, by the same rule as every comparison. `None`
-/// where it rises to its last point, and where there are too few points or rounds to say so.
+/// if it rises to its last point, and if there are too few points or rounds.
 fn knee(points: &[(f64, &[Round])], seed: u64) -> Option<f64> {
     let mut points = points.to_vec();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// What a row's twin is called, when it takes so many times as long.
+    /// The verdict on a row's twin that takes `times` as long.
     fn twin(times: u64) -> Option<Verdict> {
         let mut row = Row::new("row", "row", None, Ok(Equal));
         let sample = |total_ns| Sample { amount: 1000, total_ns, figures: Vec::new() };
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(knee(&[(1.0, &few), (2.0, &few)], 1), None);
     }
 
-    /// A clock that ticks every 4 ms says 0 of a short turn: of all turns together it says something, or nothing is said.
+    /// A clock that ticks every 4 ms shows 0 for a short turn. Over all turns together it shows a time, or there is no figure.
     #[test]
     fn cpu_time_that_the_clock_did_not_see_is_not_zero() {
         let of = |values: [f64; 3]| {

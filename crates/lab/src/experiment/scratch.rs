@@ -1,6 +1,6 @@
-//! The files that experiments work on: written, synced, and known by their bytes.
+//! The files that experiments work on: written, synced, with known bytes.
 //!
-//! *Owns*: making them, and which way of writing durably is the plainest here. *May not touch*: the measured part.
+//! *Owns*: creating them, and the choice of the plainest durable way here. *May not touch*: the measured part.
 
 use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, OsFile, Persist, SyncKind};
 
@@ -9,13 +9,13 @@ use crate::stage::{CellError, Session};
 
 use super::pattern;
 
-/// What is written at a time.
+/// Bytes written at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// A new file of this size with the pattern of `seed`, all of it on the medium; opened again with `access`.
+/// A new file of this size with the pattern of `seed`, all of it on the medium; reopened with `access`.
 ///
 /// # Errors
-/// What the file system answers, or the user's wish to stop.
+/// Errors of the file system, or the user's wish to stop.
 pub(crate) fn written_file(
     session: &Session<'_>,
     name: &str,
@@ -56,7 +56,7 @@ pub(crate) struct DurableWay {
 }
 
 impl DurableWay {
-    /// Past the page cache where the file system does that.
+    /// With O_DIRECT if the file system has it.
     pub(crate) fn of(site: &Site) -> Self {
         match site.capabilities.direct {
             DioAlignment::Refused => Self { access: Access::Buffered, words: "buffered + RWF_DSYNC" },
@@ -66,7 +66,7 @@ impl DurableWay {
         }
     }
 
-    /// How the write carries it.
+    /// How the write becomes durable.
     pub(crate) fn persist(self) -> Persist {
         Persist::Dsync
     }

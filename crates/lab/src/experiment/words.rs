@@ -1,4 +1,4 @@
-//! What findings of experiments have in common: the best row, and comparisons in words.
+//! Common parts of the findings of experiments: the best row, and the text of comparisons.
 //!
 //! *Owns*: the wording. *May not touch*: figures.
 
@@ -7,7 +7,7 @@ use crate::stats::{median, relative};
 
 use super::{Experiment, ExperimentRow, less_is_better};
 
-/// The median over a row's rounds; `None` where it has none.
+/// The median over a row's rounds; `None` if it has none.
 pub(crate) fn median_of(row: &ExperimentRow) -> Option<f64> {
     if row.invalid.is_some() { None } else { median(&row.samples) }
 }
@@ -22,7 +22,7 @@ pub(crate) fn best(found: &Experiment) -> Option<&ExperimentRow> {
     best_of(found.rows.iter())
 }
 
-/// The best of one series.
+/// The best row of one series.
 pub(crate) fn best_in<'a>(found: &'a Experiment, series: &str) -> Option<&'a ExperimentRow> {
     best_of(found.rows.iter().filter(|row| row.series == series))
 }
@@ -32,7 +32,7 @@ fn best_of<'a>(rows: impl Iterator<Item = &'a ExperimentRow>) -> Option<&'a Expe
     measured.max_by(|a, b| median_of(a).unwrap_or(0.0).total_cmp(&median_of(b).unwrap_or(0.0)))
 }
 
-/// The rounds of a row again, from what they came to.
+/// The rounds of a row, rebuilt from its samples.
 pub(crate) fn rounds_of(row: &ExperimentRow, unit: &str) -> Vec<Round> {
     const COMMITS: u64 = 1_000_000;
     let one = |(number, &value): (u32, &f64)| {
@@ -42,7 +42,7 @@ pub(crate) fn rounds_of(row: &ExperimentRow, unit: &str) -> Vec<Round> {
     (0..).zip(&row.samples).map(one).collect()
 }
 
-/// Other measured rows that the rounds do not show to be slower than this one: ties, and those of too few rounds for an interval.
+/// Other measured rows that were not shown to be slower than this one: ties, and rows with too few rounds for an interval.
 pub(crate) fn not_behind<'a>(
     found: &'a Experiment,
     best: &ExperimentRow,
@@ -58,7 +58,7 @@ pub(crate) fn not_behind<'a>(
     others.filter(|row| !is_behind(row)).collect()
 }
 
-/// ` (`x` cannot be told from it)`, to follow the name of the best; nothing where all others are behind it.
+/// ` (`x` ties)`, to follow the name of the best; empty if all others are slower.
 pub(crate) fn also(found: &Experiment, best: &ExperimentRow, series: Option<&str>) -> String {
     match not_behind(found, best, series).as_slice() {
         [] => String::new(),
@@ -75,7 +75,7 @@ pub(crate) fn figure_of(row: &ExperimentRow, name: &str) -> Option<f64> {
     row.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
 }
 
-/// `2.4 times `x` (95%: 2.2 to 2.6)`, or that they cannot be told apart.
+/// `2.4 times `x` (95%: 2.2 to 2.6)`, or that they tie.
 pub(crate) fn compared(relative: Option<&Relative>, base: &str) -> String {
     match relative {
         None => format!("`{base}` is the baseline"),

@@ -1,11 +1,11 @@
-//! The report: a result as one HTML page that needs nothing but itself.
+//! The report: a result as one self-contained HTML page.
 //!
-//! *Owns*: which results are taken, the page, its size. *May not touch*: files, the terminal (the command's), measuring.
-//! It reads the JSON and nothing else: a result of another version that lacks a field, or of a run that failed half way,
-//! still gives a page, which says what is missing (`words` for the head, the scripts for each chart).
+//! *Owns*: which results are accepted, the page, its size. *May not touch*: files, the terminal (the command's), measuring.
+//! It reads only the JSON. A result of another version that lacks a field, or of a run that failed half way, still gives a
+//! page, which says what is missing (`words` for the head, the scripts for each chart).
 //!
-//! Names in a result are what users called their directories: Askama escapes them in the head, `island` in the data, and the
-//! scripts put text in only as text.
+//! Names in a result come from users' directories: Askama escapes them in the head, `island` in the data, and the scripts
+//! insert text only as text.
 
 mod read;
 mod shrink;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use shrink::{DETAILS, Detail, shrunk};
 use words::Words;
 
-/// The most that a page may have: it goes into mails and issues.
+/// The largest page: it is attached to mails and issues.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Why there is no report.
@@ -28,22 +28,22 @@ pub enum ReportError {
     /// The file is not JSON.
     #[error("it is not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
-    /// It is JSON, and something else.
+    /// It is JSON, but not a result.
     #[error("it is not a result of the lab: {0}")]
     NotAResult(String),
-    /// Fields may have other meanings there.
+    /// Another schema version, where fields may have other meanings.
     #[error(
         "its schema_version is {found}, but this inkstone reads {known}: make the report with the inkstone that measured it ({version})"
     )]
     Version {
-        /// What stands in the file.
+        /// The version in the file.
         found: String,
-        /// What this version reads.
+        /// The version that this program reads.
         known: u32,
         /// The version of Inkstone that wrote it.
         version: String,
     },
-    /// So many cells that not even the coarsest page holds them.
+    /// There are so many cells that even the coarsest page is too large.
     #[error(
         "the page would have {bytes} bytes; the limit is {PAGE_BYTES_MAX}: measure fewer cells or places at once"
     )]
@@ -108,7 +108,7 @@ fn page(result: &Value, detail: &Detail) -> Result<String, ReportError> {
     Ok(page.render()?)
 }
 
-/// JSON that cannot end the element that it stands in: neither `</script>` nor `<!--` has its first character.
+/// JSON that cannot end its script element: it contains no `<`, so neither `</script>` nor `<!--`.
 fn island(value: &Value) -> serde_json::Result<String> {
     Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
 }

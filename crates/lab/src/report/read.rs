@@ -1,11 +1,11 @@
-//! Which files are results that can be drawn. *Owns*: that question. *May not touch*: what becomes of them.
+//! Which files are results that can be drawn. *Owns*: that decision. *May not touch*: how they are drawn.
 
 use serde_json::Value;
 
 use super::ReportError;
 use crate::result::SCHEMA_VERSION;
 
-/// Fields of which a result has at least one.
+/// A result has at least one of these fields.
 const PARTS: [&str; 4] = ["runs", "experiments", "fallocate", "aa"];
 
 /// Whether `value` is a result of the lab, of the version that this program knows.
@@ -40,7 +40,7 @@ pub(super) fn check(value: &Value) -> Result<(), ReportError> {
     Ok(())
 }
 
-/// Results of before 2026-11 have the range of the rounds where an interval should be, if those were too few for one.
+/// Removes ranges: results from before 2026-11 with too few rounds have the range of the rounds in place of an interval.
 pub(super) fn forget_ranges(value: &mut Value) {
     match value {
         Value::Object(object) => {

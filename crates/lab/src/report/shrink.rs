@@ -1,23 +1,23 @@
-//! A result made small enough for a page: what no chart shows is left out, what a chart shows is told in fewer points.
+//! Makes a result small enough for a page: data that no chart shows is left out, and charts get fewer points.
 //!
-//! *Owns*: what a page can do without. *May not touch*: any figure that a table names; a field it does not know stays as it is.
+//! *Owns*: what a page does not need. *May not touch*: any figure that a table names; unknown fields stay as they are.
 
 use serde_json::{Map, Value};
 
-/// How much of a result stands in a page.
+/// How much of a result is on a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Detail {
     /// Points of a latency curve.
     points: usize,
     /// Slices of a cell over time, of all its rounds together.
     slices: usize,
-    /// Commits of a cell, request by request.
+    /// Commits of a cell that are shown request by request.
     commits: usize,
-    /// What the page says of it.
+    /// The note on the page about it.
     pub(super) note: &'static str,
 }
 
-/// From fine to coarse: the first that fits is taken.
+/// From fine to coarse: the first one that fits is used.
 pub(super) const DETAILS: &[Detail] = &[
     Detail {
         points: 160,
@@ -62,7 +62,7 @@ pub(super) fn shrunk(value: &Value, detail: &Detail) -> Value {
     match value {
         Value::Object(object) => Value::Object(object_shrunk(object, detail)),
         Value::Array(values) => values.iter().map(|value| shrunk(value, detail)).collect(),
-        // Three digits more than a chart shows.
+        // Three more digits than a chart shows.
         Value::Number(number) if number.is_f64() => {
             number.as_f64().map_or(Value::Null, |n| rounded(n).into())
         }
@@ -84,14 +84,14 @@ fn object_shrunk(object: &Map<String, Value>, detail: &Detail) -> Map<String, Va
                 histogram.remove("buckets");
                 Value::Object(histogram)
             }
-            // More digits than a number of JavaScript keeps.
+            // It has more digits than a JavaScript number keeps.
             ("seed", Value::Number(seed)) => Value::String(seed.to_string()),
             ("buckets", Value::Array(buckets)) => fewer_buckets(buckets, detail.points),
             ("over_time", Value::Array(rounds)) => fewer_slices(rounds, detail.slices),
             ("timeline", Value::Array(commits)) => {
                 commits.iter().take(detail.commits).map(|commit| shrunk(commit, detail)).collect()
             }
-            // What there was nothing of; the charts take a missing count of a bill for none.
+            // Empty counts: the charts take a missing count of a bill as 0.
             (_, Value::Object(tally)) if no_requests(tally) => continue,
             (_, value) => shrunk(value, detail),
         };
@@ -114,8 +114,8 @@ fn pair(bucket: &Value) -> Option<(f64, u64)> {
     Some((bucket.get(0)?.as_f64()?, bucket.get(1)?.as_u64()?))
 }
 
-/// Neighbours become one bucket, with the higher value and both counts, where that moves the curve least: by its own length on
-/// the axes that it is drawn on, which are logarithmic in the time and in the share that is slower.
+/// Merges neighbours into one bucket, with the higher value and both counts, where this changes the curve least: measured by the
+/// curve's length on the axes of the chart, which are logarithmic in the time and in the share that is slower.
 fn fewer_buckets(buckets: &[Value], points: usize) -> Value {
     let pairs: Option<Vec<(f64, u64)>> = buckets.iter().map(pair).collect();
     let Some(pairs) = pairs.filter(|pairs| pairs.len() > points) else {
@@ -126,7 +126,7 @@ fn fewer_buckets(buckets: &[Value], points: usize) -> Value {
     let (first, last) = (pairs[0].0.max(1.0).ln(), pairs[pairs.len() - 1].0.max(1.0).ln());
     let wide = (last - first).max(1e-9);
     let high = slower(total as u64).max(1e-9);
-    // The curve's length is at most 2; so many steps of this length use up the points, and the last bucket has its own.
+    // The curve's length is at most 2: steps of this length use up the points, and the last bucket has its own.
     let step = 2.0 / (points.max(2) - 1) as f64;
     let mut kept: Vec<Value> = Vec::new();
     let (mut seen, mut gathered, mut at) = (0u64, 0u64, (first, 0.0));
@@ -144,7 +144,7 @@ fn fewer_buckets(buckets: &[Value], points: usize) -> Value {
     Value::Array(kept)
 }
 
-/// Neighbouring slices become one: their time together, the median of their medians, their slowest commit.
+/// Merges neighbouring slices: the sum of their times, the median of their medians, their slowest commit.
 fn fewer_slices(rounds: &[Value], slices_max: usize) -> Value {
     if slices_max == 0 {
         return Value::Array(Vec::new());

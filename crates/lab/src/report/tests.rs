@@ -1,4 +1,4 @@
-//! The page as a file: what stands in it, what cannot, how large it is. A browser looks at it in `web/report-test`.
+//! The page as a file: what it contains, what it cannot contain, how large it is. `web/report-test` tests it in a browser.
 
 use serde_json::{Value, json};
 
@@ -108,7 +108,7 @@ fn more_than_a_page_can_hold_is_an_error_that_says_so() {
 
 #[test]
 fn what_is_missing_is_no_reason_not_to_draw() {
-    // Each field of the result taken away, one after the other, at every depth of its first objects.
+    // Removes each field of the result, one after the other, at every depth of its first objects.
     fn without_each(value: &Value, at: &str, check: &mut dyn FnMut(&str)) {
         let children: Vec<(String, &Value)> = match value {
             Value::Object(object) => {
@@ -164,7 +164,7 @@ fn what_is_no_result_is_refused_with_the_reason() {
     assert!(newer.contains("schema_version is 7") && newer.contains("9.1.0"), "{newer}");
 }
 
-/// Results of before had the range of the rounds there.
+/// Older results have the range of the rounds there.
 #[test]
 fn too_few_rounds_have_no_interval_on_the_page() {
     let mut result = sample();

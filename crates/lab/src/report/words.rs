@@ -1,6 +1,6 @@
-//! What the page says before any chart: the answer, what is missing, the warnings.
+//! The text of the page before any chart: the answer, what is missing, the warnings.
 //!
-//! *Owns*: those words. *May not touch*: what a finding says; the lab worked it out. Every field may be missing.
+//! *Owns*: that text. *May not touch*: findings; they come from the lab. Every field may be missing.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ pub(super) struct Words {
     pub(super) detail: &'static str,
 }
 
-/// A sentence in which names stand in `backticks`.
+/// A sentence with names in `backticks`.
 #[derive(Debug)]
 pub(super) struct Sentence(String);
 
@@ -40,14 +40,14 @@ impl Sentence {
     }
 }
 
-/// One figure, large.
+/// One large figure.
 #[derive(Debug)]
 pub(super) struct Tile {
     pub(super) figure: String,
     pub(super) what: String,
 }
 
-/// Something to know before believing the rest.
+/// A note that a reader should see before the rest.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     pub(super) name: String,
@@ -56,7 +56,7 @@ pub(super) struct Call {
     pub(super) cure: String,
 }
 
-/// What it means for one engine.
+/// The advice for one engine.
 #[derive(Debug)]
 pub(super) struct Advice {
     pub(super) engine: String,
@@ -64,7 +64,7 @@ pub(super) struct Advice {
     pub(super) reason: String,
 }
 
-/// Lines under one heading, before the rest is only counted.
+/// The most lines under one heading; the rest is only counted.
 const DETAILS_MAX: usize = 8;
 
 fn text(value: &Value, name: &str) -> String {
@@ -113,7 +113,7 @@ impl Words {
     }
 }
 
-/// What the result holds, and where from.
+/// What the result contains, and from where.
 fn title(result: &Value) -> String {
     if !list(result, "disks").is_empty() {
         return "Which disk is best for the log".into();
@@ -133,7 +133,7 @@ fn title(result: &Value) -> String {
     }
 }
 
-/// Of runs, durable writes; of experiments alone, what those are about.
+/// For runs: durable writes; for experiments alone: their subjects.
 fn holds(result: &Value) -> String {
     let is_there = |name: &str| !list(result, name).is_empty();
     if is_there("runs") {
@@ -157,7 +157,7 @@ fn holds(result: &Value) -> String {
     }
 }
 
-/// What experiments are about, by how their names begin.
+/// The subjects of experiments, by the beginning of their names.
 const SUBJECTS: [(&str, &str); 8] = [
     ("pool", "A pool of threads"),
     ("read", "Reading a file"),
@@ -169,7 +169,7 @@ const SUBJECTS: [(&str, &str); 8] = [
     ("score", "The log's own choice of a way to write"),
 ];
 
-/// The day and time, by UTC.
+/// The date and time in UTC.
 fn when(result: &Value) -> String {
     let Some(unix_s) = result.get("started_unix_s").and_then(Value::as_i64).filter(|unix_s| *unix_s > 0)
     else {
@@ -188,7 +188,7 @@ fn when(result: &Value) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", of_day / 3_600, of_day % 3_600 / 60)
 }
 
-/// The first thing to read. One place: its finding. Several: in how many there is anything to gain, and where most.
+/// The first thing to read. For one place: its finding. For several: in how many there is anything to gain, and where most.
 fn answer(result: &Value) -> Vec<Sentence> {
     let runs = list(result, "runs");
     if !list(result, "disks").is_empty() {
@@ -231,7 +231,7 @@ fn answer(result: &Value) -> Vec<Sentence> {
     vec![Sentence(sentence.into())]
 }
 
-/// How many claims hold here. `None` where there are none.
+/// How many claims hold here. `None` if there are none.
 fn of_claims(claims: &[Value]) -> Option<String> {
     let of = |verdict: &str| claims.iter().filter(|claim| text(claim, "verdict") == verdict).count();
     let not_run = match of("not-run") {
@@ -249,7 +249,7 @@ fn of_claims(claims: &[Value]) -> Option<String> {
     })
 }
 
-/// The best of several places. `None` where none of them could be compared.
+/// The best of several places. `None` if none of them could be compared.
 fn across(runs: &[Value]) -> Option<String> {
     let verdict = |run: &&Value, wanted: &str| {
         run.pointer("/finding/speedup/verdict")
@@ -298,7 +298,7 @@ fn per_commit_ns(cell: &Value) -> Option<f64> {
     crate::stats::median(&each)
 }
 
-/// Of a single place: what a commit costs the best way, and the naive one.
+/// For a single place: the cost of a commit in the best way and in the naive one.
 fn tiles(runs: &[Value]) -> Vec<Tile> {
     let [run] = runs else { return Vec::new() };
     let Some(finding) = run.get("finding") else { return Vec::new() };
@@ -350,7 +350,7 @@ fn measured(result: &Value) -> String {
     said.join("; ")
 }
 
-/// What the reader will not find below, and why.
+/// What is missing below, and why.
 fn missing(result: &Value) -> Vec<Call> {
     let mut calls = Vec::new();
     if result.get("interrupted").and_then(Value::as_bool) == Some(true) {

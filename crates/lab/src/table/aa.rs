@@ -1,6 +1,6 @@
-//! Identical arms against each other: whether the lab would call equal things different.
+//! Identical arms compared with each other: whether the lab calls equal things different.
 //!
-//! *Owns*: how that is told. *May not touch*: the comparison itself (`stats`).
+//! *Owns*: the text. *May not touch*: the comparison itself (`stats`).
 
 use super::TableStyle;
 use super::numbers::{ratio, sig3};
@@ -36,7 +36,7 @@ pub fn render_aa(aa: &AaResult, style: &TableStyle) -> String {
     out
 }
 
-/// With fewer pairs, none or one of them called different says nothing yet: one in twenty may be.
+/// With fewer pairs there is no verdict if none or one is called different: one in twenty may be.
 const PAIRS_JUDGED: u32 = 20;
 
 fn judged(aa: &AaResult) -> (String, Tint) {
@@ -51,7 +51,7 @@ fn judged(aa: &AaResult) -> (String, Tint) {
     (format!("{} of {} pairs called different ({share}%): {judged}", aa.different, aa.pairs), tint)
 }
 
-/// Every experiment's rows against themselves, and all together.
+/// Every experiment's rows compared with themselves, and the sum.
 pub fn render_twins(all: &[AaResult], interrupted: bool, style: &TableStyle) -> String {
     let mut out = String::new();
     let Some(first) = all.first() else { return out };

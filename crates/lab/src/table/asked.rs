@@ -1,6 +1,6 @@
-//! Questions and their answers: one line of each, with the figure it stands on or why it cannot be told.
+//! Questions and their answers, each with its figure, or with the reason why there is no answer.
 //!
-//! *Owns*: how they look in a terminal of any width. *May not touch*: answers.
+//! *Owns*: their layout in a terminal of any width. *May not touch*: answers.
 
 use crate::asked::{Asked, Told};
 
@@ -44,7 +44,7 @@ fn line(out: &mut String, asked: &Asked, style: &TableStyle) {
     let indent = " ".repeat(ANSWER_WIDTH);
     let mut rest = String::new();
     paragraph(&mut rest, style, &indent, &text, Tint::Plain);
-    // The answer stands where the first line is indented.
+    // The answer is in the indentation of the first line.
     let answer = format!("{:ANSWER_WIDTH$}", format!("  {}", asked.answer.words()));
     out.push_str(&paint(style, tint, &answer));
     out.push_str(rest.strip_prefix(indent.as_str()).unwrap_or(&rest));

@@ -1,6 +1,6 @@
 //! A bench of the log: a row for each load and record size, its floor beside it, and the pair that changes segments.
 //!
-//! *Owns*: which columns there are, and in which order they go where there is no room. *May not touch*: figures.
+//! *Owns*: the columns, and in which order they are dropped if there is no room. *May not touch*: figures.
 
 use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
@@ -11,7 +11,7 @@ use crate::cell::size_name;
 use crate::result::{BillSource, FEW_ROUNDS, Relative, Round};
 use crate::stats::{PAIRS_MIN, median};
 
-/// The whole bench: the table, what the bills say apart from commits, the pair, warnings.
+/// The whole bench: the table, the requests apart from commits, the pair, warnings.
 pub fn render_bench(result: &BenchResult, style: &TableStyle) -> String {
     let mut out = String::new();
     paragraph(&mut out, style, "", "The log beside a bare overwrite of a written file", Tint::Strong);
@@ -47,7 +47,7 @@ fn is_traced(bill: &LogBill) -> bool {
     bill.source == BillSource::Trace
 }
 
-/// Commits, or writes, a second: the median of the rounds.
+/// Commits or writes per second: the median of the rounds.
 fn per_s(rounds: &[Round]) -> f64 {
     let rates: Vec<f64> = rounds
         .iter()
@@ -152,7 +152,7 @@ fn legend(result: &BenchResult, dropped: &[String], style: &TableStyle, out: &mu
     paragraph(out, style, "  ", &text, Tint::Dim);
 }
 
-/// The traced bills in full: what belongs to commits, and what does not.
+/// The traced bills in full: requests of commits, and requests apart from them.
 fn apart(result: &BenchResult, style: &TableStyle, out: &mut String) {
     paragraph(out, style, "", "Bills by trace, in passes of their own", Tint::Strong);
     for row in &result.rows {

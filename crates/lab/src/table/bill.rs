@@ -1,4 +1,4 @@
-//! The bill in detail: what the commits of each cell cost each device, and who asked for it.
+//! The bill in detail: the requests of each cell's commits to each device, and who made them.
 //!
 //! *Owns*: the lines of the detailed bill. *May not touch*: how requests are attributed.
 
@@ -60,7 +60,7 @@ fn one(name: &str, bill: &Bill, style: &TableStyle, out: &mut String) {
     }
 }
 
-/// A line of the bill: its name, its count, whether it has bytes, whether it is shown even if it is nothing.
+/// A line of the bill: its name, its count, whether it has bytes, whether it is shown even if it is 0.
 struct Line {
     name: &'static str,
     tally: fn(&LayerBill) -> Tally,
@@ -179,7 +179,7 @@ fn submitted(by: &Submitter) -> String {
     format!("{} x {}{size}", by.tally.requests, by.what)
 }
 
-/// `agree` with the numbers, or what differs.
+/// `agree` with the numbers, or the difference.
 fn cross_check(check: &CrossCheck) -> (String, Tint) {
     let pairs = [
         ("flushes", check.traced_flushes, check.counted_flushes),

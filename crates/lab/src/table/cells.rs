@@ -1,13 +1,13 @@
 //! The table of a run: a row for each cell, in the order measured.
 //!
-//! *Owns*: which columns there are, what they say, and which of them go first where the width does not do.
+//! *Owns*: the columns, their content, and which of them are dropped first if the terminal is too narrow.
 //! *May not touch*: how columns are aligned (`grid`), what a bill means (`bill` of the lab).
 //!
-//! Importance, the first staying longest: way and per commit (always); the speedup (without its interval
-//! first); durable; flush and FUA, data, journal (with shared counters: writes); the speedup's interval; p99;
-//! the bar; commits/s; bytes; p50; page faults; other writes; max; reads; p99.9; write p50; sync p50. Counts
-//! that are 0 in every row go before any of these; reads and other writes that come with the commits (1 in 20
-//! or more) stay with the journal.
+//! By importance, the last being dropped first: way and per commit (always shown); the speedup (first without
+//! its interval); durable; flush and FUA, data, journal (with shared counters: writes); the speedup's interval;
+//! p99; the bar; commits/s; bytes; p50; page faults; other writes; max; reads; p99.9; write p50; sync p50.
+//! Counts that are 0 in every row are dropped before any of these; reads and other writes that belong to the
+//! commits (1 in 20 or more) stay as long as the journal.
 
 use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
@@ -19,11 +19,11 @@ use crate::result::{
 };
 use crate::stats;
 
-/// Widths of the bar, and of the one that takes its place.
+/// Widths of the bar, and of its shorter form.
 const BAR: [usize; 2] = [12, 6];
 /// Added to the rank of a column of zeros.
 const ZEROS: u32 = 100;
-/// A request in one commit of twenty is no accident: from there on reads and other writes matter.
+/// A request in one commit of twenty is not chance: from there on reads and other writes matter.
 const EACH: f64 = 0.05;
 /// The rank of such a column.
 const EACH_RANK: u32 = 7;
@@ -59,7 +59,7 @@ pub(super) fn table(run: &Run, style: &TableStyle, out: &mut String) {
     notes(&view, style, &dropped, out);
 }
 
-/// A row with what its columns are made of.
+/// A row with the data of its columns.
 struct Row<'a> {
     cell: &'a CellResult,
     measured: Option<&'a Measured>,
@@ -70,8 +70,8 @@ struct Row<'a> {
 struct View<'a> {
     run: &'a Run,
     rows: Vec<Row<'a>>,
-    /// What a full bar stands for: the fastest cell whose durability holds, or where there is none the
-    /// fastest.
+    /// The time of a full bar: that of the fastest cell whose durability holds, or of the fastest cell if there
+    /// is none.
     full_ns: Option<f64>,
     unit: TimeUnit,
 }
@@ -105,13 +105,13 @@ impl<'a> View<'a> {
         self.rows.iter().map(cell)
     }
 
-    /// A cell for each measured row; nothing in the others.
+    /// A cell for each measured row; empty in the others.
     fn measured<'b>(&'b self, cell: impl Fn(&'b Measured) -> Text + 'b) -> impl Iterator<Item = Text> + 'b {
         self.map(move |row| row.measured.map(&cell).unwrap_or_default())
     }
 }
 
-/// Claims durability, and nothing that was seen contradicts it.
+/// Whether a cell claims durability and no observation contradicts it.
 fn holds(durable: &DurableFinding) -> bool {
     !matches!(durable, DurableFinding::NotClaimed | DurableFinding::NotCovered { .. })
 }
@@ -153,7 +153,7 @@ fn relatives(view: &View, style: &TableStyle, grid: &mut Grid) {
     {
         let column = |full: bool| view.map(move |row| relative_text(view, row, full));
         let short = Column::new("speedup", Align::Left, 1, column(false));
-        // The short form comes early; the interval takes its place where what matters more left room for it.
+        // The short form is added early; the interval replaces it if more important columns leave room.
         grid.push(Column::new("speedup [95%]", Align::Left, 8, column(true)).instead(short));
     }
     let bar = |width: usize| view.map(move |row| bar(view, row, style, width));
@@ -185,7 +185,7 @@ fn speedup(relative: &Relative, full: bool) -> Text {
     }
 }
 
-/// The cell's speed as a part of the fastest's; a faster cell that is not durable is cut at the full bar.
+/// The cell's speed as a part of the fastest's; a faster cell that is not durable gets a full bar.
 fn bar(view: &View, row: &Row, style: &TableStyle, width: usize) -> Text {
     let (Some(full), Some(own)) = (view.full_ns, row.per_commit_ns) else { return Text::default() };
     let part = (full / own).clamp(0.0, 1.0) * width as f64;
@@ -206,13 +206,13 @@ fn own_layer(measured: &Measured) -> Option<(&Bill, &LayerBill)> {
     Some((bill, bill.layers.first()?))
 }
 
-/// Writes of ours that are neither the file's data nor the journal's. What nobody can be named for is on a device that others use
-/// too, and stands in the bill.
+/// Our writes that are neither the file's data nor the journal's. Writes of unknown origin occur on shared devices; they are in the
+/// bill only.
 fn other_writes(layer: &LayerBill) -> [Tally; 3] {
     [layer.metadata_writes, layer.zeroing, layer.discards]
 }
 
-/// Where others have files too, transactions that no commit of ours waited for are theirs as well, and stand in the bill.
+/// The journal's writes. On a shared file system those that no commit of ours waited for are in the bill only.
 fn journal_writes(layer: &LayerBill) -> [Tally; 3] {
     if layer.shared {
         return [layer.journal_writes, Tally::default(), Tally::default()];
@@ -284,7 +284,7 @@ fn bills(view: &View, grid: &mut Grid) {
     grid.push(Column::new("bytes", Align::Right, 13, sizes).group(&group));
 }
 
-/// Bytes written per commit: the file's data, and everything else on top of it.
+/// Bytes written per commit: the file's data, plus everything else.
 fn sizes(bill: &Bill, layer: &LayerBill) -> Text {
     let each = |total: u64| bytes(total as f64 / bill.commits as f64);
     if bill.source == BillSource::SharedCounters {
@@ -296,7 +296,7 @@ fn sizes(bill: &Bill, layer: &LayerBill) -> Text {
     }
 }
 
-/// Marks what is not this cell's alone.
+/// Marks a count that is not this cell's alone.
 fn tilde(bill: &Bill, text: String) -> Text {
     match bill.source {
         BillSource::Trace => text.into(),
@@ -342,7 +342,7 @@ fn by_reason<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a st
     reasons.into_iter().map(words).collect()
 }
 
-/// What the table's short words stand for, where it uses them.
+/// Explains the table's abbreviations, if it uses them.
 fn notes(view: &View, style: &TableStyle, dropped: &[String], out: &mut String) {
     let measured = || view.rows.iter().filter_map(|row| row.measured.map(|measured| (row.cell, measured)));
     let not_covered = measured().filter_map(|(cell, measured)| match &measured.durable {

@@ -1,6 +1,6 @@
-//! The answers to claims: one line of figures each, and below it what was said and where.
+//! The answers to claims: one line of figures each, and below it the statement and its source.
 //!
-//! *Owns*: how they look in a terminal of any width. *May not touch*: answers.
+//! *Owns*: their layout in a terminal of any width. *May not touch*: answers.
 
 use crate::claims::{Answer, ClaimsResult, Found, Verdict};
 

@@ -1,6 +1,6 @@
-//! Experiments whose rows are not commits of a cell: a row each, figures beside it, knees marked.
+//! Experiments whose rows are not commits of a cell: their rows with figures, knees marked.
 //!
-//! *Owns*: which columns there are, and in which order they go where there is no room. *May not touch*: figures.
+//! *Owns*: the columns, and in which order they are dropped if there is no room. *May not touch*: figures.
 
 use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
@@ -10,7 +10,7 @@ use crate::experiment::{Experiment, ExperimentRow, Figure, less_is_better, not_b
 use crate::result::{FEW_ROUNDS, Histogram, Verdict};
 use crate::stats::{PAIRS_MIN, median};
 
-/// One experiment: its heading, its table, what it means.
+/// One experiment: its heading, its table, its finding.
 pub fn render_experiment(experiment: &Experiment, style: &TableStyle) -> String {
     let mut out = String::new();
     let title = if experiment.title.is_empty() { &experiment.name } else { &experiment.title };
@@ -59,7 +59,7 @@ fn rows(experiment: &Experiment, style: &TableStyle, out: &mut String) {
     let best = if less { medians.fold(f64::INFINITY, f64::min) } else { medians.fold(0.0, f64::max) };
     let best =
         all.iter().find(|row| best > 0.0 && row.invalid.is_none() && median(&row.samples) == Some(best));
-    // One that ties with another is not the best.
+    // A row that ties with another is not the best.
     let best = best.filter(|row| not_behind(experiment, row, None).is_empty()).map(|row| row.name.as_str());
     let mark = cells(&|row| mark(experiment, row, best == Some(&row.name)));
     grid.push(Column::new("", Align::Left, 1, mark));
@@ -92,7 +92,7 @@ fn rows(experiment: &Experiment, style: &TableStyle, out: &mut String) {
     }
 }
 
-/// What the figures beside the rows are: of an interval only where at least one row has one.
+/// Explains the relative figures; it mentions intervals only if at least one row has one.
 fn relative_words(rows: &[ExperimentRow], base: &str) -> String {
     let relatives = || rows.iter().filter_map(|row| row.relative.as_ref());
     let some = relatives().any(|relative| relative.interval().is_some());
@@ -145,7 +145,7 @@ fn latency(grid: &mut Grid, all: &[ExperimentRow]) {
     }
 }
 
-/// A column for each name, in the order in which they first come; the first stay longest.
+/// A column for each name, in order of first appearance; the first stay longest.
 fn figures(grid: &mut Grid, all: &[ExperimentRow]) {
     let mut known: Vec<(&str, &str)> = Vec::new();
     for Figure { name, unit, .. } in all.iter().flat_map(|row| &row.figures) {
@@ -237,7 +237,7 @@ mod tests {
         assert!(line("io_uring").contains("this kernel has none"), "{text}");
     }
 
-    /// The table and the sentence below it say the same, of any number of rounds.
+    /// The table and the sentence below it agree, for any number of rounds.
     #[test]
     fn an_interval_stands_only_where_rounds_make_one() {
         let said = |rounds: usize| {

@@ -1,4 +1,4 @@
-//! The fallocate atlas: what each mode does to a file in one place, and what zeroing costs there.
+//! The fallocate atlas: what each mode does to a file in one place, and the cost of zeroing there.
 //!
 //! *Owns*: its tables. *May not touch*: files.
 
@@ -11,8 +11,8 @@ use crate::result::{FallocateAtlas, FallocateCell, FileFacts, ZeroingCell};
 /// Extents or runs of content shown for a file.
 const LINES_MAX: usize = 4;
 
-/// The atlas of one place. Extents and content stand in one column where two do not fit; then the ranges and
-/// the blocks go.
+/// The atlas of one place. Extents and content share a column if two do not fit; after that the ranges and
+/// the blocks are dropped.
 pub fn render_fallocate(atlas: &FallocateAtlas, style: &TableStyle) -> String {
     let mut out = String::new();
     paragraph(&mut out, style, "", "fallocate: what each mode does to a file", Tint::Strong);
@@ -68,13 +68,13 @@ fn modes(cells: &[FallocateCell], style: &TableStyle, out: &mut String) {
     }
 }
 
-/// `Ok`, or the name of the error; its words come under the table.
+/// `Ok`, or the name of the error; its text is below the table.
 fn answer(cell: &FallocateCell) -> Text {
     let name = cell.answer.split(':').next().unwrap_or_default().trim();
     Text::new(if cell.done { Tint::Plain } else { Tint::Bad }, name)
 }
 
-/// Each error's words once.
+/// The text of each error, once.
 fn refusals(cells: &[FallocateCell]) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
     for cell in cells.iter().filter(|cell| !cell.done && cell.answer.contains(':')) {

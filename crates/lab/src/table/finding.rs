@@ -1,6 +1,6 @@
-//! The words at the end: warnings with their cures, the finding with its advice.
+//! The text at the end: warnings with their cures, the finding with its advice.
 //!
-//! *Owns*: how they are laid out. *May not touch*: what they say; the lab worked it out.
+//! *Owns*: the layout. *May not touch*: the content, which comes from the lab.
 
 use super::TableStyle;
 use super::text::{Tint, columns, paragraph};

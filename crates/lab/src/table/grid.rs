@@ -1,15 +1,15 @@
-//! Aligned columns that fit a width: the least important columns go, no row is ever wrapped into mush.
+//! Aligned columns that fit a width: the least important columns are dropped, and no row is wrapped.
 //!
-//! *Owns*: column widths, alignment, which columns stay. *May not touch*: what stands in them. It is written
-//! here because a row's reason spans the columns, cells are tinted after they are measured, and columns are
-//! dropped by importance: none of which the table crates do without their terminal features.
+//! *Owns*: column widths, alignment, which columns stay. *May not touch*: their content. There is no table
+//! crate for this: a row's reason spans the columns, cells are tinted after they are measured, and columns are
+//! dropped by importance, which the crates do only with their terminal features.
 
 use super::TableStyle;
 use super::text::{Tint, clean, columns, cut_end, cut_middle, paint, wrap};
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
-/// The first column (names) is never cut below this.
+/// The first column (names) is never shortened below this.
 const NAME_MIN: usize = 12;
 
 /// One cell: lines of text with one tint.
@@ -56,7 +56,7 @@ impl From<&str> for Text {
     }
 }
 
-/// How a column lines up.
+/// How a column is aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
@@ -72,10 +72,10 @@ pub(super) struct Column {
     /// Shared heading over neighbours of the same group, in ever shorter forms.
     group: Vec<String>,
     align: Align,
-    /// Importance: the lowest stay longest; 0 always stays.
+    /// Importance: columns with the lowest rank stay longest; 0 always stays.
     rank: u32,
     cells: Vec<Text>,
-    /// What takes its place where it does not fit, or from its own rank on until there is room for this one.
+    /// The column that replaces it if it does not fit, or from the other's rank on until there is room for this one.
     instead: Option<Box<Column>>,
 }
 
@@ -92,19 +92,19 @@ impl Column {
         Self { head: head.into(), group: Vec::new(), align, rank, cells, instead: None }
     }
 
-    /// With a heading shared with neighbours of the same group; give shorter forms after the first.
+    /// Adds a heading that is shared with neighbours of the same group; shorter forms follow the first.
     pub(super) fn group(mut self, forms: &[String]) -> Self {
         self.group = forms.to_vec();
         self
     }
 
-    /// With a narrower column that takes its place.
+    /// Adds a narrower column that may replace it.
     pub(super) fn instead(mut self, other: Self) -> Self {
         self.instead = Some(Box::new(other));
         self
     }
 
-    /// Whether any cell says something.
+    /// Whether any cell has content.
     pub(super) fn says_something(&self) -> bool {
         self.cells.iter().any(|cell| !cell.is_blank())
     }
@@ -118,7 +118,7 @@ impl Column {
 #[derive(Debug, Default)]
 pub(super) struct Grid {
     columns: Vec<Column>,
-    /// Rows whose text takes the place of every column but the first.
+    /// Rows whose text replaces every column except the first.
     spans: Vec<(usize, String, Text)>,
     rows: usize,
     indent: usize,
@@ -129,7 +129,7 @@ impl Grid {
         Self { columns: Vec::new(), spans: Vec::new(), rows, indent }
     }
 
-    /// Adds a column to the right; one without content is left out, except for the first.
+    /// Adds a column to the right. A column without content is left out, except the first.
     pub(super) fn push(&mut self, column: Column) {
         debug_assert_eq!(column.cells.len(), self.rows, "a cell for each row in {}", column.head);
         if self.columns.is_empty() || column.says_something() {
@@ -137,13 +137,13 @@ impl Grid {
         }
     }
 
-    /// Says `text` in `row` beside `name`, instead of the row's cells. Such a name may be longer than the
+    /// Puts `text` into `row` beside `name`, instead of the row's cells. Such a name may be longer than the
     /// column.
     pub(super) fn span(&mut self, row: usize, name: &str, text: Text) {
         self.spans.push((row, clean(name), text));
     }
 
-    /// Appends the table to `out`; returns the heads of the columns that found no room.
+    /// Appends the table to `out`; returns the headings of the dropped columns.
     pub(super) fn render(&self, style: &TableStyle, out: &mut String) -> Vec<String> {
         let room = style.columns().saturating_sub(self.indent);
         let (kept, dropped) = self.fit(room);
@@ -163,15 +163,15 @@ impl Grid {
         dropped
     }
 
-    /// Columns that all of these and `more` would take.
+    /// The width of all of these and `more`.
     pub(super) fn width_with(&self, more: &[&Column]) -> usize {
         let widths: Vec<usize> =
             self.columns.iter().chain(more.iter().copied()).map(Column::columns).collect();
         self.indent + total(&widths)
     }
 
-    /// The columns that fit, in their order: by importance, and one that does not fit leaves its place to the
-    /// next.
+    /// The columns that fit, in their order. They are chosen by importance; if one does not fit, the next is
+    /// tried.
     fn fit(&self, room: usize) -> (Vec<&Column>, Vec<String>) {
         let mut offers: Vec<(u32, usize, &Column)> = Vec::new();
         for (index, column) in self.columns.iter().enumerate() {
@@ -184,7 +184,7 @@ impl Grid {
         for (rank, index, column) in offers {
             let before = kept[index].map_or(0, |short| short.columns() + GAP);
             let with = used - before + column.columns() + GAP;
-            // Every column counts a gap, and the last one has none.
+            // Every column is counted with a gap, but the last one has none.
             if with <= room + GAP || rank == 0 {
                 used = with;
                 kept[index] = Some(column);
@@ -252,7 +252,7 @@ impl Grid {
         }
     }
 
-    /// The row's name, and beside it the text, wrapped into what is left of the width.
+    /// The row's name, and beside it the text, wrapped to the rest of the width.
     fn span_row(&self, style: &TableStyle, width: Option<usize>, name: &str, text: &Text, out: &mut String) {
         let half = style.columns() / 2;
         let width = columns(name).min(half).max(width.unwrap_or(0));
@@ -267,7 +267,7 @@ impl Grid {
         }
     }
 
-    /// One line: trimmed at its end, and cut where nothing else helped.
+    /// One line: trimmed at its end, and shortened if it is still too wide.
     fn line(&self, style: &TableStyle, cells: &[(String, Tint)], out: &mut String) {
         let mut room = style.columns().saturating_sub(self.indent);
         let last = cells.iter().rposition(|(text, _)| !text.trim().is_empty());

@@ -1,8 +1,8 @@
 //! A result as people read it on a terminal or paste it into an issue.
 //!
-//! *Owns*: the order of what is shown, the heading of a run, the closing lines. *May not touch*: numbers
-//! (they come from the result), terminals (whether there are colours is decided by the command), files.
-//! Colour only emphasises; what it says stands in the text as well.
+//! *Owns*: the order of the parts, the heading of a run, the closing lines. *May not touch*: numbers
+//! (they come from the result), terminals (the command decides about colours), files.
+//! Colour only emphasises: the text says the same.
 
 mod aa;
 mod asked;
@@ -41,23 +41,23 @@ use text::{Tint, paragraph};
 pub struct TableStyle {
     /// Whether emphasis may use colours.
     pub colour: bool,
-    /// Columns of the terminal: no line is wider. Below 40 it is drawn for 40.
+    /// Columns of the terminal: no line is wider. Below 40 it counts as 40.
     pub width: usize,
-    /// Whether rules, bars and ellipses may be other than ASCII. Names are shown as they are either way.
+    /// Whether rules, bars and ellipses may use Unicode. Names are always shown as they are.
     pub unicode: bool,
 }
 
 impl TableStyle {
     const WIDTH_MIN: usize = 40;
 
-    /// Columns to draw for.
+    /// The width to draw for.
     fn columns(&self) -> usize {
         self.width.max(Self::WIDTH_MIN)
     }
 }
 
 impl Default for TableStyle {
-    /// Plain ASCII, 100 columns: right wherever nothing is known.
+    /// Plain ASCII, 100 columns: safe for an unknown terminal.
     fn default() -> Self {
         Self { colour: false, width: 100, unicode: false }
     }
@@ -66,11 +66,11 @@ impl Default for TableStyle {
 /// The whole result: each run, the experiments, the fallocate atlas, identical arms, warnings, the finding, the machine.
 pub fn render(result: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
-    // What makes a run no success stands above its table too.
+    // A warning that makes a run fail is shown above its table too.
     for warning in result.warnings.iter().filter(|warning| warning.name == DISK_FULL_WARNING) {
         paragraph(&mut out, style, "! ", &format!("{}.", warning.text), Tint::Bad);
     }
-    // Of several runs each has its finding below its table; of one, it is the last word.
+    // With several runs each has its finding below its table; with one run it comes last.
     let several = result.runs.len() > 1;
     for run in &result.runs {
         out.push_str(&render_run(run, style));
@@ -113,7 +113,7 @@ fn render_finding(run: &Run, style: &TableStyle, out: &mut String) {
     }
 }
 
-/// One run: its heading, its table, what the table cannot say.
+/// One run: its heading, its table, its notes.
 pub fn render_run(run: &Run, style: &TableStyle) -> String {
     let mut out = String::new();
     heading(run, style, &mut out);
@@ -128,7 +128,7 @@ pub fn render_run(run: &Run, style: &TableStyle) -> String {
     out
 }
 
-/// What a reader should know first: an early end, and each warning with its cure.
+/// Whether the run ended early, and each warning with its cure.
 pub fn render_warnings(result: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
     if result.interrupted {
@@ -158,7 +158,7 @@ fn heading(run: &Run, style: &TableStyle, out: &mut String) {
 /// The place in one line, and a line for each place below it.
 fn place_lines(place: &Place, style: &TableStyle, out: &mut String) {
     let mut text = place_text(place);
-    // A directory given by its path says where; `.` does not.
+    // A directory given by its path identifies the place; `.` does not.
     let known = place.name.as_str();
     if !place.directory.is_empty() && place.directory != known {
         text.push_str(&format!(" in {}", place.directory));
@@ -178,7 +178,7 @@ fn place_lines(place: &Place, style: &TableStyle, out: &mut String) {
     }
 }
 
-/// File system, device and what decides about a commit's cost, in short.
+/// File system, device, and the facts that decide about a commit's cost, in short.
 fn place_text(place: &Place) -> String {
     let file_system = if place.file_system.is_empty() { "unknown file system" } else { &place.file_system };
     let mut text = file_system.to_owned();
@@ -206,7 +206,7 @@ fn place_text(place: &Place) -> String {
     if facts.is_empty() { text } else { format!("{text} ({})", facts.join(", ")) }
 }
 
-/// Mount options, without the tail that no reader needs.
+/// Mount options, without the less important tail.
 fn shortened(options: &str) -> String {
     const KEPT: usize = 5;
     let all: Vec<&str> = options.split(',').collect();
@@ -216,7 +216,7 @@ fn shortened(options: &str) -> String {
     }
 }
 
-/// The machine, what the harness costs, and how long it took.
+/// The machine, the cost of the harness, and the elapsed time.
 fn closing(result: &LabResult, style: &TableStyle, out: &mut String) {
     let machine = &result.machine;
     if result.harness.commit_ns > 0.0 || result.harness.clock_ns > 0.0 {

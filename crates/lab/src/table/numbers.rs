@@ -1,11 +1,11 @@
-//! Numbers as people read them: three significant digits, one unit, and a dash where there is nothing.
+//! Numbers for people: three significant digits, one unit, and a dash for a missing value.
 //!
 //! *Owns*: rounding and units. *May not touch*: what the numbers mean.
 
-/// What stands for a number that is not there.
+/// Shown for a missing number.
 pub(super) const NOTHING: &str = "-";
 
-/// Three significant digits: `0.123`, `61.1`, `1640`, `16,400`; `-` for what is not finite.
+/// Three significant digits: `0.123`, `61.1`, `1640`, `16,400`; `-` if not finite.
 pub(crate) fn sig3(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.into();
@@ -52,7 +52,7 @@ pub(super) fn ratio(value: f64) -> String {
     if value.is_finite() && value.abs() < 9.995 { format!("{value:.2}") } else { sig3(value) }
 }
 
-/// A count per commit: `1.00`, `0.00`; `<0.01` so that little does not look like nothing.
+/// A count per commit: `1.00`, `0.00`; `<0.01` so that a small count does not look like 0.
 pub(crate) fn per(count: f64) -> String {
     match count {
         count if !count.is_finite() => NOTHING.into(),
@@ -95,8 +95,8 @@ const MS: TimeUnit = TimeUnit { name: "ms", ns: 1e6 };
 const S: TimeUnit = TimeUnit { name: "s", ns: 1e9 };
 
 impl TimeUnit {
-    /// The unit in which these durations, in nanoseconds, read best side by side: microseconds, unless all
-    /// are below one or the smallest is 10 ms or more.
+    /// The best unit for these durations (in nanoseconds) side by side: microseconds, unless all are below
+    /// one or the smallest is 10 ms or more.
     pub(super) fn of(durations_ns: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
         for ns in durations_ns.filter(|ns| ns.is_finite() && *ns > 0.0) {

@@ -1,4 +1,4 @@
-//! What is shown, as text: contents, widths, ugly input. *Owns*: nothing that ships.
+//! The rendered text: contents, widths, hostile input. *Owns*: nothing that ships.
 
 use super::text::columns;
 use super::*;
@@ -35,7 +35,7 @@ fn assert_fits(result: &LabResult, what: &str) {
     }
 }
 
-/// Prints what people will see. Nothing runs it but a person:
+/// Prints what people will see. Only people run it:
 /// `cargo test -p inkstone-lab --lib -- --ignored --nocapture look` (docs/lab.md, "Checks that a person runs").
 #[test]
 #[ignore = "checks nothing: a person looks at what it prints"]

@@ -1,12 +1,12 @@
-//! Text on a terminal: how wide it is, where it is cut or wrapped, what emphasis it has.
+//! Text on a terminal: its width, where it is shortened or wrapped, its emphasis.
 //!
-//! *Owns*: display width, wrapping, cutting, tints. *May not touch*: what is said.
+//! *Owns*: display width, wrapping, shortening, tints. *May not touch*: the content.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::TableStyle;
 
-/// Emphasis: never the only carrier of a meaning.
+/// Emphasis; it never carries a meaning alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Tint {
     #[default]
@@ -15,13 +15,13 @@ pub(super) enum Tint {
     Good,
     /// A broken claim, an invalid cell.
     Bad,
-    /// What may be passed over.
+    /// A detail that readers may skip.
     Dim,
     /// A heading.
     Strong,
 }
 
-/// `text` with its tint, where the style has colours.
+/// `text` with its tint, if the style has colours.
 pub(super) fn paint(style: &TableStyle, tint: Tint, text: &str) -> String {
     let code = match tint {
         Tint::Plain => return text.to_owned(),
@@ -38,7 +38,7 @@ pub(super) fn columns(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// Names and reasons come from outside: nothing in them may steer the terminal or break a row.
+/// Removes control characters: names and reasons come from outside and must not control the terminal or break a row.
 pub(super) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -74,7 +74,7 @@ fn ending(text: &str, width: usize) -> &str {
     text
 }
 
-/// `text` cut in its middle to `width` columns: the beginning and the end of a name both tell it from others.
+/// `text` shortened in its middle to `width` columns: both the beginning and the end of a name identify it.
 pub(super) fn cut_middle(style: &TableStyle, text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -85,7 +85,7 @@ pub(super) fn cut_middle(style: &TableStyle, text: &str, width: usize) -> String
     format!("{}{mark}{}", beginning(text, head), ending(text, room - head))
 }
 
-/// `text` cut at its end to `width` columns.
+/// `text` shortened at its end to `width` columns.
 pub(super) fn cut_end(style: &TableStyle, text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -94,8 +94,8 @@ pub(super) fn cut_end(style: &TableStyle, text: &str, width: usize) -> String {
     format!("{}{mark}", beginning(text, width.saturating_sub(1)))
 }
 
-/// `text` in lines of at most `width` columns, broken between words; a word that is longer is cut where it
-/// must be.
+/// `text` in lines of at most `width` columns, broken between words; a longer word is broken where
+/// necessary.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(4);
     let mut lines = Vec::new();
@@ -122,7 +122,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Appends `text` to `out`, wrapped to the style's width: `first` before its first line, as many spaces
-/// before others.
+/// before the others.
 pub(super) fn paragraph(out: &mut String, style: &TableStyle, first: &str, text: &str, tint: Tint) {
     let indent = columns(first);
     for (index, line) in wrap(text, style.columns().saturating_sub(indent)).iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Commits request by request: what blktrace shows, in the time of one commit.
+//! Commits request by request: what blktrace shows, over the time of one commit.
 //!
 //! *Owns*: the lanes. *May not touch*: which requests belong to which commit.
 
@@ -8,8 +8,8 @@ use super::numbers::{TimeUnit, bytes, time};
 use super::text::{Tint, paragraph};
 use crate::result::{Bill, TimelineCommit, TimelineRequest};
 
-/// The commits of the timeline of the cell `name`, each with a lane for each request. Columns that go first
-/// where the width does not do: sector, flags, who, bytes, device.
+/// The commits of the timeline of the cell `name`, each with a lane for each request. Columns are dropped in
+/// this order if the terminal is too narrow: sector, flags, who, bytes, device.
 pub fn render_timeline(name: &str, bill: &Bill, style: &TableStyle) -> String {
     let mut out = String::new();
     paragraph(&mut out, style, "", &format!("Request by request: {name}"), Tint::Strong);
@@ -95,7 +95,7 @@ fn scale_ns(commit: &TimelineCommit) -> u64 {
     ends.chain([commit.total_ns]).max().unwrap_or(0)
 }
 
-/// Of the commit's time, how much had at least one request at a device.
+/// The part of the commit's time with at least one request at a device.
 fn busy_ns(commit: &TimelineCommit) -> u64 {
     let mut spans: Vec<(u64, u64)> = commit
         .requests
@@ -114,7 +114,7 @@ fn busy_ns(commit: &TimelineCommit) -> u64 {
     busy
 }
 
-/// When a request was at the device, within the commit, as a bar of `width` columns.
+/// The time of a request at the device, within the commit, as a bar of `width` columns.
 fn lane(commit: &TimelineCommit, request: &TimelineRequest, style: &TableStyle, width: usize) -> Text {
     let scale = scale_ns(commit).max(1) as f64;
     let at = |ns: u64| ((ns as f64 / scale) * width as f64).round() as usize;

@@ -1,4 +1,4 @@
-//! One candidate while it is tuned: its file, where it stands in it, and what its passes took.
+//! One candidate while it is tuned: its file, its position in it, and the times of its passes.
 //!
 //! *Owns*: that file, and short passes over it. *May not touch*: the order of passes, and what they mean (`super`).
 
@@ -15,9 +15,9 @@ use crate::result::Round;
 use crate::site::Site;
 use crate::stage::{CellError, Session, stage};
 
-/// A written file is gone over again and again.
+/// Size of a written file, which is overwritten again and again.
 const WRITTEN_BYTES: u64 = 1 << 20;
-/// Reserved blocks are used up: each commit is to be the first to its own.
+/// Size of a reserved file. Its blocks are used up, since each commit must be the first to its blocks.
 const RESERVED_BYTES: u64 = 8 << 20;
 
 /// A candidate with its file.
@@ -32,19 +32,19 @@ pub(super) struct Arm {
 }
 
 impl Arm {
-    /// Bytes of disk that the arm of this strategy takes.
+    /// Bytes of disk that the arm of this strategy needs.
     pub(super) fn room_bytes(strategy: &Strategy) -> u64 {
         cell(strategy).file_bytes
     }
 
-    /// Bytes that were written so far, preparation included.
+    /// Bytes written so far, preparation included.
     pub(super) fn written_bytes(&self) -> u64 {
         let zeros =
             if self.cell.strategy.preparation == Preparation::Zeros { self.cell.file_bytes } else { 0 };
         zeros + self.next * self.cell.write_bytes
     }
 
-    /// Makes the file ready. What cannot be had here is the arm's own matter.
+    /// Prepares the file. A failure stays within this arm.
     pub(super) fn new(
         number: usize,
         strategy: &Strategy,
@@ -74,7 +74,7 @@ impl Arm {
         }
     }
 
-    /// So many commits, timed together. `None`: it has failed, now or before.
+    /// Makes this many commits, timed together. `None`: it has failed, now or before.
     pub(super) fn pass(&mut self, commits: u64) -> Option<Duration> {
         let (file, writer) = self.ready.as_mut()?;
         let begin_ns = monotonic_ns();
@@ -90,7 +90,7 @@ impl Arm {
         Some(Duration::from_nanos(monotonic_ns() - begin_ns))
     }
 
-    /// A pass that counts.
+    /// Makes a pass that counts.
     pub(super) fn round(&mut self, number: u32, turn: u32, commits: u64) {
         if let Some(took) = self.pass(commits) {
             let total_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -99,7 +99,7 @@ impl Arm {
     }
 }
 
-/// Recycled blocks and zeros are both written blocks; fresh zeros are quicker to make.
+/// The cell of a strategy. Recycled blocks and zeros are both written blocks, and new zeros are quicker to prepare.
 fn cell(strategy: &Strategy) -> Cell {
     let file_bytes = if strategy.preparation == Preparation::Zeros { WRITTEN_BYTES } else { RESERVED_BYTES };
     Cell { file_bytes, ..Cell::of(Strategy { reuse: Reuse::New, ..*strategy }) }

@@ -1,12 +1,12 @@
 //! `inkstone tune`: which of the log's own ways of writing is fastest in a directory, in two seconds.
 //!
-//! *Owns*: the budget, the order of passes, the decision and its words. *May not touch*: the file that keeps the choice
+//! *Owns*: the budget, the order of passes, the decision and its text. *May not touch*: the file that keeps the choice
 //! (`inkstone::tuned` writes it).
 //!
-//! The candidates commit 4 KiB at a time, a few commits each, round after round in another random order. The rule's own
+//! The candidates commit 4 KiB at a time, a few commits each, round after round, each in another random order. The rule's own
 //! way stays unless another is the best in the first half of the rounds *and* faster in the second half too, both beyond
-//! what they scatter: the best of several was lucky as well, a wrong change costs as much as a missed one, and the rule
-//! stands on many more measurements than two seconds allow.
+//! noise: the best of several was also lucky, a wrong change costs as much as a missed one, and the rule is based on many
+//! more measurements than two seconds allow.
 
 mod arm;
 
@@ -27,21 +27,21 @@ use crate::stats::{median, relative};
 
 use arm::Arm;
 
-/// All of it, with making the files and taking them away.
+/// The whole time, including creating and removing the files.
 pub const TIME_MAX: Duration = Duration::from_secs(2);
-/// No round begins that would end after this: the rest is for taking files away.
+/// No round begins that would end after this: the rest is for removing files.
 const MEASURE_UNTIL: Duration = Duration::from_millis(1500);
 /// Bytes written, preparation included.
 pub const BYTES_MAX: u64 = 64 << 20;
-/// As many rounds as the time allows, but their passes no shorter than a commit.
+/// The wanted number of rounds. On a slow disk the time allows fewer, since a pass has at least one commit.
 const ROUNDS_WANTED: u32 = 25;
-/// Where the first commits were much slower than the rest, passes are too short and rounds too many. The time of the comparison
-/// grows with the square of their number: with a thousand it is far longer than that of the measurement.
+/// The most rounds. If the first commits were much slower than the rest, passes become too short and rounds too many, and the time
+/// of the comparison grows with the square of their number: with a thousand rounds it takes far longer than the measurement.
 const ROUNDS_MAX: u32 = 4 * ROUNDS_WANTED;
 const COMMITS_MAX: u64 = 32;
 const WARM_UP_COMMITS: u64 = 2;
 
-/// What was measured, and what follows.
+/// The result of a tuning.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct TuneResult {
     /// Where.
@@ -50,11 +50,11 @@ pub struct TuneResult {
     pub elapsed_ns: u64,
     /// Bytes written, preparation included.
     pub written_bytes: u64,
-    /// Rounds that every candidate had.
+    /// Rounds of every candidate.
     pub rounds: u32,
-    /// Whether it was ended early: then nothing was chosen.
+    /// Whether it was ended early: then there is no choice.
     pub interrupted: bool,
-    /// The way that the rule gives here.
+    /// The way that the rule chooses here.
     pub rule: String,
     /// The way that was chosen.
     pub chosen: Option<String>,
@@ -62,7 +62,7 @@ pub struct TuneResult {
     pub sentence: String,
     /// Each candidate.
     pub candidates: Vec<Candidate>,
-    /// The file that keeps the choice; `None` where none was written.
+    /// The file that keeps the choice; `None` if none was written.
     pub file: Option<String>,
 }
 
@@ -75,18 +75,18 @@ pub struct Candidate {
     pub invalid: Option<String>,
     /// Median over rounds, in nanoseconds.
     pub per_commit_ns: Option<f64>,
-    /// Against the rule's own way, paired by round: above 1 is faster.
+    /// Compared with the rule's own way, paired by round: above 1 is faster.
     pub relative: Option<Relative>,
-    /// The same of the first half of the rounds: by this a candidate is picked.
+    /// The same for the first half of the rounds, which selects a candidate.
     pub first_half: Option<Relative>,
-    /// The same of the second half: by this it is confirmed.
+    /// The same for the second half, which confirms it.
     pub second_half: Option<Relative>,
 }
 
-/// Measures in `directory` and, with `keep`, leaves the choice there for the log.
+/// Measures in `directory` and, with `keep`, writes the choice there for the log.
 ///
 /// # Errors
-/// When nothing there is durable, so that there is nothing to choose; when the directory is missing, cannot be written or
+/// When nothing there is durable, so there is nothing to choose; when the directory is missing, cannot be written or
 /// has no room; when the choice could not be written.
 ///
 /// # Durability
@@ -125,7 +125,7 @@ fn refuse_what_is_not_durable(site: &Site) -> Result<(), LabError> {
     )))
 }
 
-/// Measures, and chooses. No choice where the user asked to stop.
+/// Measures and chooses. There is no choice if the user stops it.
 pub(crate) fn measure(
     site: &Site,
     begin: Instant,
@@ -205,7 +205,7 @@ fn rounds(
     for (number, strategy) in strategies.iter().enumerate() {
         arms.push(Arm::new(number, strategy, site, &session, &payload)?);
     }
-    // Once more in the order of the list: caches, buffers, and how long a commit takes.
+    // A first pass in the order of the list: it warms caches and buffers, and shows how long a commit takes.
     let commit: Duration = arms.iter_mut().filter_map(|arm| arm.pass(WARM_UP_COMMITS)).sum::<Duration>()
         / WARM_UP_COMMITS as u32;
     let left = MEASURE_UNTIL.saturating_sub(begin.elapsed());
@@ -232,7 +232,7 @@ fn rounds(
     Ok(arms)
 }
 
-/// The way to take: its place among the candidates. Says why in `result`.
+/// Decides: returns the index of the chosen candidate, and puts the reason into `result`.
 fn decide(result: &mut TuneResult, base: usize, base_is_rule: bool) -> usize {
     let us = |candidate: &Candidate| candidate.per_commit_ns.unwrap_or(f64::NAN) / 1000.0;
     let whose = if base_is_rule { "the rule's own way" } else { "the first that works here" };
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    /// On a disk: `/tmp` may be memory.
+    /// A directory on a disk: `/tmp` may be memory.
     fn beside_the_test() -> tempfile::TempDir {
         let program = std::env::current_exe().expect("this test's program");
         tempfile::tempdir_in(program.parent().expect("its directory")).expect("a directory")

@@ -1,6 +1,6 @@
-//! What the tests of bills share: the cell, the plan, and whether a bill can be had here.
+//! Shared parts of the tests of bills: the cell, the plan, and whether a bill is possible here.
 //!
-//! *Owns*: what a small bill is measured with. *May not touch*: what it must say.
+//! *Owns*: the plan of a small bill. *May not touch*: its expected content.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -15,12 +15,12 @@ use inkstone_lab::pass::Limits;
 use inkstone_lab::run::{Order, Plan};
 use inkstone_lab::stage::Leftover;
 
-/// Says that a test did not run: past the test harness, which hides what a passing test prints.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
 pub(crate) fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
-/// Whether requests can be traced here; if not, that is said loudly.
+/// Whether requests can be traced here; if not, that is printed loudly.
 pub(crate) fn can_bill(test: &str) -> bool {
     if !is_root() {
         not_run(test, "it needs root for loop devices, mounts and tracefs");
@@ -39,7 +39,7 @@ pub(crate) fn cell(preparation: Preparation, reuse: Reuse, access: Access, durab
     Cell { file_bytes: 1 << 20, ..Cell::of(strategy) }
 }
 
-/// One short round of each cell, and a bill of so many commits.
+/// One short round of each cell, and a bill of this many commits.
 pub(crate) fn plan(cells: Vec<Cell>, bill_commits: u64, timeline_commits: usize) -> Plan {
     Plan {
         name: "bill".into(),

@@ -1,6 +1,6 @@
 //! A small plan of a lab's run: five rounds of cells of 128 KiB.
 //!
-//! *Owns*: what such a run is. *May not touch*: where it runs, what must come of it.
+//! *Owns*: that plan. *May not touch*: where it runs, its expected result.
 
 use std::time::Duration;
 

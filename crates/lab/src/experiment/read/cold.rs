@@ -1,4 +1,4 @@
-//! Whether reads that a row calls cold were: by the pages that they brought into memory, and the faults of a mapping.
+//! Whether the reads of a cold row were cold: by the pages that they brought into memory, and the faults of a mapping.
 //!
 //! *Owns*: the rule. *May not touch*: reading.
 
@@ -6,26 +6,26 @@ use crate::stage::CellError;
 
 use super::{AHEAD_BLOCKS, How};
 
-/// What a turn of cold reads at random left in memory.
+/// What a turn of cold random reads left in memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Brought {
     pub(super) reads: u64,
-    /// Pages of the file in memory afterwards: before, there was none.
+    /// Pages of the file in memory afterwards; before, there were none.
     pub(super) pages: u64,
     /// Page faults of the process.
     pub(super) faults: u64,
 }
 
-/// The kernel may bring as many pages beside those that were asked for, before reads of one page each are no cold ones.
+/// With more pages per read than this, reads of one page each were not cold: the kernel had read others around them.
 const PAGES_PER_READ_MAX: f64 = 1.5;
-/// A mapping's reads that are cold fault, each of them.
+/// Each cold read of a mapping faults.
 const FAULTS_PER_READ_MIN: f64 = 0.9;
-/// What does not count: asked for ahead and not read when the turn ended, and the process's own memory.
+/// Pages that do not count: read ahead but not yet read when the turn ended, and the process's own memory.
 const PAGES_BESIDE: u64 = 2 * AHEAD_BLOCKS as u64;
 
 impl Brought {
     /// # Errors
-    /// The reads were not what the row's name says: of pages that the kernel had brought beside others.
+    /// The reads were not cold, as the row's name says: the kernel had brought their pages along with others.
     pub(super) fn check(self, how: How) -> Result<(), CellError> {
         let Self { reads, pages, faults } = self;
         let each = pages.saturating_sub(PAGES_BESIDE) as f64 / reads.max(1) as f64;

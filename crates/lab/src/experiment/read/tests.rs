@@ -1,4 +1,4 @@
-//! Every way reads every byte, and says when it was not what its name says.
+//! Every way reads every byte, and fails when its pages were not as its name says.
 
 use super::*;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ fn on_disk(test: impl FnOnce(&Session<'_>)) {
 }
 
 fn plan() -> ReadPlan {
-    // No multiple of the large pieces: the last one is short.
+    // Not a multiple of the large pieces: the last one is short.
     ReadPlan { file_bytes: (2 << 20) + (12 << 10), ..ReadPlan::default() }
 }
 
@@ -78,14 +78,14 @@ fn cold_reads_are_cold_or_refused() {
     let map = How::Map { advice: None, ahead: false };
     let calls = How::Calls { advice: None, ahead: true };
     let check = |how, reads, pages, faults| Brought { reads, pages, faults }.check(how).is_ok();
-    // As seen: 16,384 reads of a mapping, of which the kernel's read-around left 1,000 to fault.
+    // As observed: of 16,384 reads of a mapping only 1,000 faulted, because of the kernel's read-around.
     assert!(!check(map, 16_384, 16_384 * 2, 1_000) && !check(map, 16_384, 16_384, 1_000));
     assert!(check(map, 400, 400, 400) && check(map, 400, 430, 380), "each faults, and brings its page");
     assert!(!check(map, 400, 12_000, 400), "each faults and brings 30: the next find theirs");
     assert!(check(calls, 400, 416, 3) && !check(calls, 400, 1_600, 3), "what was asked for ahead is read");
 }
 
-/// The same on the disk: of the two mappings one is advised, and its reads fault; the other's are refused, or fault as well.
+/// The same on the disk: one of the two mappings has advice, and its reads fault; the other's are refused, or fault as well.
 #[test]
 fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
     on_disk(|session| {
@@ -128,7 +128,7 @@ fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
 #[test]
 fn a_file_that_cannot_be_cold_is_refused() {
     on_disk(|session| {
-        // Pages that somebody has mapped stay.
+        // Mapped pages stay in memory.
         drop(written_file(session, FILE, 64 << 10, Access::Buffered, 3).expect("written"));
         let mapped =
             session.directory.open(FILE, &OpenFile::existing().access(Access::Mmap)).expect("opened");

@@ -1,10 +1,10 @@
-//! Does allocating the next file of a text log ahead pay? What it costs at the block layer, from traces.
+//! Does allocating the next file of a text log ahead pay? The cost at the block layer, from traces.
 //!
 //! *Owns*: the rows, and what is counted of each. *May not touch*: how events become requests (`crate::bill`).
 //!
-//! Each turn writes as many lines into files of one size, closes and syncs them, all under trace. The log as it is by default
-//! leaves its blocks to the file system until they are written back; one that survives a power loss syncs after about each
-//! buffer. Both are seen, with and without allocating ahead.
+//! Each turn writes the same number of lines into files of one size, closes and syncs them, all under trace. By default the log
+//! leaves allocation to the file system until write-back; a log that survives a power loss syncs after about each buffer. Both are
+//! measured, with and without allocating ahead.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,15 +30,15 @@ use crate::table::numbers::{bytes, per};
 use super::load::{FOLDER, Lines, new_folder, take_away};
 use super::ways::{FILE_BYTES, LINE_BYTES, Writer};
 
-/// Of one turn: eight files.
+/// Bytes of one turn: eight files.
 const TURN_BYTES: u64 = 8 * FILE_BYTES;
-/// Shorter than writing a buffer takes.
+/// Shorter than the time to write a buffer.
 const SYNC_EVERY: Duration = Duration::from_millis(1);
 
 const DEMAND: &str = "on demand";
 const AHEAD: &str = "reserved ahead";
 const PRACTICE: &str = "used again, as article 1 practises it";
-/// Of each bill.
+/// Rows of each bill.
 pub(super) const ROWS: usize = 3;
 
 /// Where the blocks of the files come from.
@@ -46,14 +46,14 @@ pub(super) const ROWS: usize = 3;
 enum Blocks {
     OnDemand,
     Ahead,
-    /// Written files, made ready before anything is counted.
+    /// Written files, prepared before the counting begins.
     UsedAgain,
 }
 
 /// When the lines reach the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Synced {
-    /// When the file system writes them back; the lab syncs at the end.
+    /// With the file system's write-back; the lab syncs at the end.
     AtTheEnd,
     /// After about each buffer: the log survives a power loss.
     AsItGoes,
@@ -135,7 +135,7 @@ impl Billed<'_> {
         Ok(Writer::Log(log, guard))
     }
 
-    /// Writes, closes and syncs; the threads that did it beside the caller.
+    /// Writes, closes and syncs; returns the threads that took part besides the caller.
     fn write(
         &self,
         session: &Session<'_>,
@@ -219,7 +219,7 @@ fn counts(layer: &LayerBill) -> Vec<Figure> {
     ]
 }
 
-/// Of the files that have lines, in the mean.
+/// The mean over the files that have lines.
 fn extents_per_file(folder: &Path) -> Result<f64, CellError> {
     let opened = OsDirectory::open(folder)?;
     let (mut files, mut extents) = (0, 0);
@@ -233,12 +233,12 @@ fn extents_per_file(folder: &Path) -> Result<f64, CellError> {
     Ok(extents as f64 / f64::from(files.max(1)))
 }
 
-/// What reserving ahead changes, in what is counted.
+/// How the counts change with reserving ahead.
 fn finding(found: &Experiment, synced: Synced, private: bool) -> Option<Finding> {
     let said = |name: &str| {
         let row = row(found, name)?;
         if !private {
-            // By their place the file's own blocks are known from those of others, and nothing else is.
+            // On a shared disk only the file's own blocks can be distinguished, by their place.
             return Some(format!("{} data writes", per(figure_of(row, "data writes")?)));
         }
         let kinds = [("data", "data writes"), ("journal", "journal writes"), ("metadata", "metadata writes")];

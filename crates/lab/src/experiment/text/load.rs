@@ -1,4 +1,4 @@
-//! The loads on a way of writing lines: as fast as it goes, and at a pace.
+//! The loads on a way of writing lines: as fast as possible, and at a pace.
 //!
 //! *Owns*: the threads' loops, what is counted beside them. *May not touch*: the ways, the rounds.
 
@@ -18,20 +18,20 @@ use crate::stage::CellError;
 
 use super::ways::{LINE_BYTES, Way, Writer};
 
-/// Of the working directory; only the lines of one turn are there.
+/// The folder in the working directory with the lines of one turn.
 pub(super) const FOLDER: &str = "text";
-/// How many different lines there are: few enough to stay in a core's cache, as a service's have just been formatted.
+/// How many different lines there are: few enough to stay in a core's cache, as freshly formatted lines of a service are.
 const LINES: usize = 512;
-/// Of a burst, one each millisecond.
+/// Lines of a burst; one burst per millisecond.
 const BURST_LINES: u64 = 100;
 const BURST_NS: u64 = 1_000_000;
-/// After so many lines a thread looks at the clock.
+/// After this many lines a thread reads the clock.
 const LOOK_LINES: u64 = 64;
 
 /// How lines come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
-    /// As fast as they are taken: so many at most, of all threads.
+    /// As fast as possible, with at most this many lines of all threads together.
     Unpaced { lines: u64 },
     /// Bursts by the clock.
     Paced { at_most: Duration },
@@ -46,7 +46,7 @@ impl Load {
     }
 }
 
-/// Lines of which no two are alike, made before anything is timed.
+/// Different lines, made before anything is timed.
 #[derive(Debug)]
 pub(super) struct Lines(Vec<u8>);
 
@@ -205,7 +205,7 @@ impl Arm for Writers<'_> {
     }
 }
 
-/// Lines that are not in the files though each was taken.
+/// Lines that are missing in the files although each was accepted.
 fn lost(lines: u64, bytes: u64) -> Result<u64, CellError> {
     let missing = (lines * LINE_BYTES as u64).checked_sub(bytes);
     let missing =
@@ -215,7 +215,7 @@ fn lost(lines: u64, bytes: u64) -> Result<u64, CellError> {
 
 /// An empty folder of this name.
 pub(super) fn new_folder(folder: &Path) -> Result<(), CellError> {
-    // What an interrupted turn left.
+    // Removes what an interrupted turn left.
     let _ = fs::remove_dir_all(folder);
     fs::create_dir(folder).map_err(|error| failed("create directory", folder, error))
 }
@@ -224,7 +224,7 @@ pub(super) fn take_away(folder: &Path) -> Result<(), CellError> {
     fs::remove_dir_all(folder).map_err(|error| failed("remove directory", folder, error))
 }
 
-/// Of all files together.
+/// The size of all files together.
 fn bytes_in(folder: &Path) -> Result<u64, CellError> {
     let entries = fs::read_dir(folder).map_err(|error| failed("list", folder, error))?;
     let len = |entry: std::io::Result<fs::DirEntry>| entry?.metadata().map(|found| found.len());
@@ -235,7 +235,7 @@ fn failed(what: &'static str, path: &Path, error: std::io::Error) -> CellError {
     inkstone_io::Error::new(what, path, error).into()
 }
 
-/// What the process has in memory, buffers in shared memory included.
+/// The process's resident memory, including buffers in shared memory.
 fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

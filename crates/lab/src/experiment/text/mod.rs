@@ -1,6 +1,6 @@
-//! A text log written by many threads (E9): the text log writer beside what the standard library has.
+//! A text log written by many threads (E9): the text log writer compared with the standard library.
 //!
-//! *Owns*: which ways there are, how the time is shared out, what it means in words. *May not touch*: how a line is written
+//! *Owns*: the list of ways, how the time is shared out, the finding. *May not touch*: how a line is written
 //! (`ways`, and the appender's own crate), the rounds.
 
 mod bill;
@@ -29,13 +29,13 @@ use ways::{FILE_BYTES, LINE_BYTES, Way};
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct TextPlan {
-    /// Lines of a turn without a pace at most, of all threads together.
+    /// The most lines of a turn without a pace, of all threads together.
     pub lines: u64,
-    /// How long a turn with a pace is at most.
+    /// The longest turn with a pace.
     pub paced: Duration,
     /// Numbers of threads; each is an experiment of its own, without a pace and with one.
     pub threads: Vec<usize>,
-    /// Whether to look at the block layer too, where that can be traced.
+    /// Whether to trace the block layer too, if that is possible.
     pub bill: bool,
 }
 
@@ -46,12 +46,12 @@ impl Default for TextPlan {
 }
 
 impl TextPlan {
-    /// 10,000,000 lines a turn: what `bench/appender` takes beside other crates.
+    /// 10,000,000 lines per turn, as in `bench/appender`, which compares other crates.
     pub fn published() -> Self {
         Self { lines: 10_000_000, ..Self::default() }
     }
 
-    /// The lines of one turn, and what is reserved ahead of them.
+    /// Room for the lines of one turn, and for what is reserved ahead of them.
     pub(crate) fn room_needed_bytes(&self) -> u64 {
         self.lines * LINE_BYTES as u64 + 4 * FILE_BYTES
     }
@@ -62,16 +62,16 @@ impl TextPlan {
     }
 }
 
-/// Of the budget, by weight; for each number of threads: without a pace, with one. Tails need more lines than rates. What a part leaves is
-/// shared out among those after it, and what it takes beyond its share is missing there.
+/// Shares of the budget for each number of threads, without a pace and with one. Tails need more lines than rates. Time that a part
+/// does not use goes to the later parts, and time beyond its share is taken from them.
 const UNPACED_WEIGHT: f64 = 0.16;
 const PACED_WEIGHT: f64 = 0.27;
 const BILL_WEIGHT: f64 = 0.07;
-/// A turn with a pace has next to nothing to prepare, so more of its budget is measured than the rounds would take.
+/// A turn with a pace needs hardly any preparation, so it gets more measured time than the rounds would plan.
 const PACED_MEASURED: f64 = 1.2;
 const BASELINE: Way = Way::Buffered;
 
-/// Without and with a pace, by one thread and by four; then what allocating ahead costs at the block layer.
+/// Measures without and with a pace, by one thread and by four; then the cost of allocating ahead at the block layer.
 pub(crate) fn text(
     site: &Site,
     session: &Session<'_>,

@@ -1,11 +1,11 @@
-//! The text log as article 1 practises it: lines gathered in aligned buffers, written by a thread of their own in multiples of 4,096 bytes
-//! into files that were made ready beforehand, the oldest of which is used again when the newest is full.
+//! The text log of article 1: lines are gathered in aligned buffers, and a background thread writes them in multiples of 4,096 bytes
+//! into files that were prepared beforehand. When the newest file is full, the oldest is reused.
 //!
 //! *Owns*: that way of writing. *May not touch*: threads that log, clocks.
 //!
-//! It is an arm of the lab, and no option of the text log: a file that is used again has its old lines behind the newest ones, and a
-//! line may begin in one file and end in the next, so that neither `tail -f` nor a start after a kill can tell where the log ends
-//! (docs/text-log.md promises both). What it would gain is measured here.
+//! It is an arm of the lab, not an option of the text log: a reused file has its old lines after the newest ones, and a line may
+//! begin in one file and end in the next. So neither `tail -f` nor a start after a kill can tell where the log ends, although
+//! docs/text-log.md promises both. Its possible gain is measured here.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -20,14 +20,14 @@ use inkstone_io::{AlignedBuf, BLOCK_BYTES};
 
 use super::ways::FILE_BYTES;
 
-/// As much as the text log gathers before it writes.
+/// As much as the text log gathers for one write.
 const BUFFER_BYTES: usize = 256 << 10;
-/// With those that wait for the disk: as much memory as the text log has.
+/// All buffers, including those that wait for the disk: as much memory as the text log uses.
 const BUFFERS: usize = 32;
-/// Files that are kept; the oldest is the next to be written.
+/// How many files there are; the oldest is the next to be written.
 const FILES: usize = 4;
 
-/// An open log of that kind.
+/// An open log of this kind.
 pub(super) struct Practice {
     front: Mutex<Front>,
     back: JoinHandle<io::Result<u64>>,
@@ -46,13 +46,13 @@ struct Full {
 }
 
 impl Practice {
-    /// With its files written and on the disk, and its memory touched.
+    /// Opens a log: its files are written and on the disk, and its memory is touched.
     pub(super) fn open(folder: &Path, is_synced: bool) -> io::Result<Self> {
         let files = Files::ready(folder)?;
         let (full, fulls) = channel();
         let (spares, spare) = channel();
         for _ in 1..BUFFERS {
-            // The receiver is here.
+            // It cannot fail: the receiver exists.
             let _ = spares.send(AlignedBuf::zeroed(BUFFER_BYTES));
         }
         let back = std::thread::Builder::new().name("lab-practice".into());
@@ -61,7 +61,7 @@ impl Practice {
         Ok(Self { front: Mutex::new(front), back })
     }
 
-    /// One line; waits for the disk only when every buffer is full.
+    /// Adds a line; waits for the disk only when every buffer is full.
     pub(super) fn put(&self, mut line: &[u8]) -> io::Result<()> {
         let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
         while !line.is_empty() {
@@ -77,7 +77,7 @@ impl Practice {
         Ok(())
     }
 
-    /// Writes what is left and cuts the last file to its lines; gives the bytes of lines that were written.
+    /// Writes the rest and truncates the last file to its lines; returns the bytes of lines that were written.
     pub(super) fn close(self) -> io::Result<u64> {
         let mut front = self.front.into_inner().unwrap_or_else(PoisonError::into_inner);
         if front.len > 0 {
@@ -90,7 +90,7 @@ impl Practice {
 
 impl Front {
     fn hand_over(&mut self) -> io::Result<()> {
-        // The back thread ends early only when it failed: closing says why.
+        // The background thread ends early only after an error, which closing returns.
         let gone = || io::Error::other("the writing thread has ended");
         let spare = self.spare.recv().map_err(|_| gone())?;
         let buffer = std::mem::replace(&mut self.buffer, spare);
@@ -110,7 +110,7 @@ struct Files {
 }
 
 impl Files {
-    /// Made, written from front to back and synced.
+    /// Creates the files, writes them from front to back and syncs them.
     fn ready(folder: &Path) -> io::Result<Self> {
         let zeros = vec![0; FILE_BYTES as usize];
         let mut ring = VecDeque::new();
@@ -125,7 +125,7 @@ impl Files {
         Ok(Self { folder: folder.into(), ring, current: None, offset: 0, begun: 0 })
     }
 
-    /// The file that has room, and from where: the newest, or the oldest under a new name.
+    /// The file with room, and where that begins: the newest, or the oldest under a new name.
     fn with_room(&mut self) -> io::Result<(&File, u64)> {
         if self.offset == FILE_BYTES {
             if let Some((_, path)) = self.current.take() {
@@ -145,7 +145,7 @@ impl Files {
     }
 }
 
-/// The thread at the back; gives the bytes of lines that it wrote.
+/// The background thread; returns the bytes of lines that it wrote.
 fn write_all(
     mut files: Files,
     fulls: &Receiver<Full>,
@@ -154,13 +154,13 @@ fn write_all(
 ) -> io::Result<u64> {
     let mut lines_bytes = 0;
     while let Ok(Full { mut buffer, len }) = fulls.recv() {
-        // Only the last one is not full: its last block is filled up, and cut below.
+        // Only the last buffer is not full: its last block is padded, and truncated below.
         let padded = len.next_multiple_of(BLOCK_BYTES);
         buffer[len..padded].fill(0);
         let (file, offset) = files.with_room()?;
         file.write_all_at(&buffer[..padded], offset)?;
         if len < BUFFER_BYTES {
-            // The old lines behind it go with the padding.
+            // This removes the old lines after it together with the padding.
             file.set_len(offset + len as u64)?;
         }
         if is_synced {
@@ -168,7 +168,7 @@ fn write_all(
         }
         files.offset = offset + padded as u64;
         lines_bytes += len as u64;
-        // Nobody takes it any more once the log is being closed.
+        // While the log is being closed nobody receives it.
         let _ = spares.send(buffer);
     }
     Ok(lines_bytes)
@@ -184,7 +184,7 @@ mod tests {
             let directory = tempfile::tempdir().expect("a directory");
             let log = Practice::open(directory.path(), is_synced).expect("open");
             let line = |number: u64| format!("{number:0119}\n").into_bytes();
-            // Six files and a piece: every file is used again, the first two a third time.
+            // Six files and a piece: every file is reused, the first two a third time.
             let lines = 6 * FILE_BYTES / 120 + 1234;
             (0..lines).for_each(|number| log.put(&line(number)).expect("put"));
             assert_eq!(log.close().expect("closed"), lines * 120);

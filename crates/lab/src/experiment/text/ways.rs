@@ -1,6 +1,6 @@
-//! The ways of writing text lines that are compared, each behind the same three calls: open, put, close.
+//! The compared ways of writing text lines, each with the same three calls: open, put, close.
 //!
-//! *Owns*: what each is. *May not touch*: threads, clocks.
+//! *Owns*: each way. *May not touch*: threads, clocks.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,9 +13,9 @@ use crate::stage::CellError;
 
 use super::practice::Practice;
 
-/// Of a line, with its end.
+/// Bytes of a line with its newline.
 pub(super) const LINE_BYTES: usize = 120;
-/// Of a file of the ways that rotate.
+/// File size of the ways that rotate.
 pub(super) const FILE_BYTES: u64 = 1 << 20;
 const LOG: &str = "lines.log";
 
@@ -42,7 +42,7 @@ impl Way {
     }
 }
 
-/// An open way; every thread uses the same one.
+/// An open way, shared by all threads.
 pub(super) enum Writer {
     File(Mutex<File>),
     Buffered(Mutex<BufWriter<File>>),
@@ -52,7 +52,7 @@ pub(super) enum Writer {
 
 impl Writer {
     /// # Errors
-    /// What the file system answers, in words.
+    /// Errors of the file system, as text.
     pub(super) fn open(way: Way, folder: &Path) -> Result<Self, CellError> {
         let path = folder.join(LOG);
         let rotating = Rotation::new().at_bytes(FILE_BYTES);
@@ -70,17 +70,17 @@ impl Writer {
         Ok(Self::Log(log, guard))
     }
 
-    /// Article 1's; synced after each buffer or not.
+    /// Article 1's way, synced after each buffer or not.
     ///
     /// # Errors
-    /// What the file system answers, in words.
+    /// Errors of the file system, as text.
     pub(super) fn practice(folder: &Path, is_synced: bool) -> Result<Self, CellError> {
         let opened = Practice::open(folder, is_synced);
         let opened = opened.map_err(|error| inkstone_io::Error::new("make files ready in", folder, error))?;
         Ok(Self::Practice(opened))
     }
 
-    /// One line. It never shares the file's line with another.
+    /// Writes one line. Lines of different threads never mix.
     #[inline]
     pub(super) fn put(&self, line: &[u8]) -> io::Result<()> {
         match self {
@@ -94,7 +94,7 @@ impl Writer {
         }
     }
 
-    /// Every line is in the file afterwards. Gives the bytes of lines where the files no longer have all of them.
+    /// Closes; every line is in the files afterwards. Returns the bytes of lines if the files no longer have all of them.
     pub(super) fn close(self) -> io::Result<Option<u64>> {
         match self {
             Self::File(_) => Ok(None),
