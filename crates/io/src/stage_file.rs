@@ -451,7 +451,7 @@ mod tests {
         // Root can, and is no better for it: a service of this user cannot.
         std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o500)).expect("mode");
         let error = StageFile::open_below(&parent, "b").expect_err("nobody may use it").to_string();
-        assert!(error.contains("may not use it") && error.contains("0700"), "{error}");
+        assert!(error.contains("does not let this user use it") && error.contains("0700"), "{error}");
         std::fs::remove_dir_all(&parent).expect("removed");
     }
 

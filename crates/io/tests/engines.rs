@@ -107,7 +107,7 @@ fn more_requests_than_the_depth_are_carried_out_too() {
             assert!(bytes == &filled(BLOCK_BYTES, block)[..], "{kind}: block {block}");
         }
         let refused = OsEngine::open(kind, MAX_DEPTH + 1).unwrap_err();
-        assert!(refused.to_string().contains("is more than the 1024"), "{refused}");
+        assert!(refused.to_string().contains("above the limit of 1024"), "{refused}");
     }
 }
 

@@ -247,7 +247,7 @@ fn a_lock_that_no_log_takes_is_told_as_what_it_is() {
         let mine = std::process::id();
         let told = in_forked_child(|| {
             let who = OsDirectory::open(made.path()).unwrap().locked_by("lock").unwrap().unwrap();
-            u8::from(who.starts_with(&format!("process {mine}, which is no writer")))
+            u8::from(who.starts_with(&format!("process {mine}, which is not a writer")))
         });
         told.unwrap()
     });
