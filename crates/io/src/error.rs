@@ -7,6 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The answers of a kernel or file system that lacks a call; the first and the last are one on Linux.
+const NO_SUCH_CALL: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTSUP];
+
 /// The result of every call of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -53,7 +56,8 @@ impl Error {
     /// The error of a call that would change a file or directory, in a process that was forked after it was opened: it belongs to
     /// the parent process, and nothing was done.
     pub fn forked(operation: &'static str, path: impl AsRef<Path>) -> Self {
-        let source = io::Error::other("this process was forked after it was opened; it belongs to the parent process");
+        let source =
+            io::Error::other("this process was forked after it was opened; it belongs to the parent process");
         let error = Self::new(operation, path, source).advise("open it again in this process");
         error.change(|inner| inner.is_forked = true)
     }
@@ -112,7 +116,7 @@ impl Error {
     /// Whether the function is not available here (`EOPNOTSUPP`, `ENOSYS`, or missing in this build), rather than failed.
     pub fn is_unsupported(&self) -> bool {
         self.kind() == io::ErrorKind::Unsupported
-            || matches!(self.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+            || self.raw_os_error().is_some_and(|code| NO_SUCH_CALL.contains(&code))
     }
 
     /// Whether there is no room: on the file system, or within a quota.
