@@ -18,6 +18,7 @@ use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
 use crate::prepare::FallocateMode;
 use crate::seam::{Directory as _, SyncKind};
+use crate::sys;
 use crate::transfer::retry;
 
 /// A name that is made free may be taken again by another program; it is made free at most this often.
@@ -42,16 +43,13 @@ pub struct AppendFacts {
 
 impl AppendFacts {
     fn of_stat(stat: &rustix::fs::Stat) -> Self {
-        let since = std::time::Duration::new(
-            u64::try_from(stat.st_mtime).unwrap_or(0),
-            u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
-        );
+        let (device, inode) = sys::identity(stat);
         Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
+            device,
+            inode,
             len_bytes: u64::try_from(stat.st_size).unwrap_or(0),
-            names: stat.st_nlink,
-            modified: SystemTime::UNIX_EPOCH + since,
+            names: sys::names_and_mode(stat).0,
+            modified: SystemTime::UNIX_EPOCH + sys::modified(stat),
         }
     }
 
@@ -119,7 +117,8 @@ impl OsDirectory {
         match retry(|| Ok(statat(held.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)?)) {
             Ok(stat) => {
                 let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-                let owner = Owner { user: stat.st_uid, group: stat.st_gid, mode: stat.st_mode & 0o7777 };
+                let mode = sys::names_and_mode(&stat).1;
+                let owner = Owner { user: stat.st_uid, group: stat.st_gid, mode };
                 Ok(Some(Named { facts: AppendFacts::of_stat(&stat), owner, is_link }))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -136,7 +135,7 @@ impl OsDirectory {
         let facts = facts.map_err(|error| Error::new("fstat", self.held().path(), error))?;
         let is_ours = facts.st_uid == 0 || facts.st_uid == rustix::process::geteuid().as_raw();
         // With an ACL, the group's bits are the most that it permits.
-        Ok(is_ours && facts.st_mode & 0o022 == 0)
+        Ok(is_ours && sys::names_and_mode(&facts).1 & 0o022 == 0)
     }
 
     /// Makes the symbolic link `name`, which leads to `to`; the name must be free.
@@ -336,10 +335,7 @@ impl AppendFile {
 /// # Errors
 /// What the kernel answers.
 pub fn let_others_go_first() -> Result<()> {
-    // On Linux "this process" is the calling thread.
-    rustix::process::setpriority_process(None, 19)
-        .map(drop)
-        .map_err(|error| Error::new("setpriority", Path::new("this thread"), error))
+    sys::let_others_go_first().map_err(|error| Error::new("setpriority", Path::new("this thread"), error))
 }
 
 #[cfg(test)]

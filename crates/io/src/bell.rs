@@ -1,21 +1,21 @@
-//! A bell: threads sleep until it rings, for one or for all. A futex on a count of rings.
+//! A bell: threads sleep until it rings, for one or for all. A count of rings, and the threads that sleep beside it.
 //!
-//! *Owns*: the count and the two system calls. *May not touch*: what threads wait for.
+//! *Owns*: the count. *May not touch*: what threads wait for; how they sleep (`sys`: by a futex, on macOS by a condition variable).
 //!
-//! With the standard library's condition variable, every woken thread takes the lock again, one after the other. A thread that is
-//! woken here first checks its condition, and often needs no lock then. Ringing changes the count, so a ring between reading the
+//! With the standard library's condition variable, every woken thread takes the lock again, one after the other. A thread that a
+//! futex wakes first checks its condition, and often needs no lock then. Ringing changes the count, so a ring between reading the
 //! count and sleeping is not missed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::fs::Timespec;
-use rustix::thread::futex::{self, Flags};
+use crate::sys::Sleepers;
 
 /// Counts its rings; threads sleep until the next one.
 #[derive(Debug, Default)]
 pub struct Bell {
     rings: AtomicU32,
+    sleepers: Sleepers,
 }
 
 impl Bell {
@@ -27,26 +27,19 @@ impl Bell {
     /// Sleeps until it has rung since `rings` was read, for at most `time`; true if the time has passed. It may return early,
     /// like any wait: check the condition again.
     pub fn wait(&self, rings: u32, time: Duration) -> bool {
-        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-        let time = Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) };
-        let result = futex::wait(&self.rings, Flags::PRIVATE, rings, Some(&time));
-        result == Err(rustix::io::Errno::TIMEDOUT)
+        self.sleepers.sleep(&self.rings, rings, time)
     }
 
     /// Wakes one sleeping thread.
     pub fn ring_one(&self) {
-        self.ring(1);
+        self.rings.fetch_add(1, Ordering::Release);
+        self.sleepers.wake_one(&self.rings);
     }
 
     /// Wakes all sleeping threads.
     pub fn ring_all(&self) {
-        self.ring(i32::MAX as u32);
-    }
-
-    fn ring(&self, sleepers: u32) {
         self.rings.fetch_add(1, Ordering::Release);
-        // It can only fail for an invalid address.
-        let _ = futex::wake(&self.rings, Flags::PRIVATE, sleepers);
+        self.sleepers.wake_all(&self.rings);
     }
 }
 

@@ -45,7 +45,7 @@ impl OsFile {
         if pages == 0 {
             return Ok(Residency { resident_pages: 0, pages, told_by: "cachestat" });
         }
-        match sys::cachestat(self.std_file().as_fd(), 0, len_bytes) {
+        match sys::cached_pages(self.std_file().as_fd(), 0, len_bytes) {
             Ok(resident_pages) => Ok(Residency { resident_pages, pages, told_by: "cachestat" }),
             // It does not exist (ENOSYS), a sandbox forbids it (EPERM), or the file system does not have it.
             Err(_) => self.residency_of_mapping(len_bytes, pages),
@@ -63,11 +63,7 @@ impl OsFile {
     /// # Errors
     /// What the kernel answers.
     pub fn advise(&self, advice: Advice) -> Result<()> {
-        let kind = match advice {
-            Advice::Sequential => rustix::fs::Advice::Sequential,
-            Advice::Random => rustix::fs::Advice::Random,
-        };
-        rustix::fs::fadvise(self.std_file(), 0, None, kind)
+        sys::advise(self.std_file().as_fd(), advice)
             .map_err(|error| Error::new("posix_fadvise", self.path(), error))
     }
 

@@ -14,15 +14,13 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, Mode, OFlags, StatVfsMountFlags, StatxFlags, fstat, fstatfs, fstatvfs, openat, statx,
-};
+use rustix::fs::{StatVfsMountFlags, fstat, fstatvfs};
 
-use crate::descriptor::above_standard;
 use crate::device_number::DeviceNumber;
 use crate::error::{Error, Result};
 use crate::held::Held;
 use crate::mount_table::{MountPoint, mount_points};
+use crate::sys::{self, FileSystem};
 
 /// The alignment that O_DIRECT needs here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,7 +220,7 @@ pub(crate) fn free_bytes_of(directory: impl AsFd, path: &Path) -> Result<u64> {
 fn absolute(held: &Held) -> PathBuf {
     let leads_here = |path: &PathBuf| {
         let (there, here) = (fs::metadata(path).ok(), fstat(held).ok());
-        there.zip(here).is_some_and(|(there, here)| (there.dev(), there.ino()) == (here.st_dev, here.st_ino))
+        there.zip(here).is_some_and(|(there, here)| (there.dev(), there.ino()) == sys::identity(&here))
     };
     held.path().canonicalize().ok().filter(leads_here).unwrap_or_else(|| held.path().to_path_buf())
 }
@@ -230,24 +228,21 @@ fn absolute(held: &Held) -> PathBuf {
 /// The mount in which the directory was opened: by its number or, before Linux 5.8, the mount with the longest target above its
 /// path, and of several the last one, which covers the others.
 fn mount_of(held: &Held, points: Vec<MountPoint>) -> Option<MountPoint> {
-    let answer = statx(held, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok();
-    let told = answer.filter(|answer| answer.stx_mask & StatxFlags::MNT_ID.bits() != 0);
-    if let Some(answer) = told {
-        return points.into_iter().find(|mount| mount.id == answer.stx_mnt_id);
+    if let Some(id) = sys::mount_id(held.as_fd()) {
+        return points.into_iter().find(|mount| mount.id == id);
     }
     let path = absolute(held);
     let above = points.into_iter().filter(|mount| path.starts_with(&mount.target));
     above.max_by_key(|mount| mount.target.components().count())
 }
 
-/// The file system's name by its number.
+/// The file system's name, as the kernel gives it or by its number.
 fn file_system_of(held: &Held) -> Result<String> {
-    let answer = fstatfs(held).map_err(|error| Error::new("statfs", held.path(), error))?;
-    // The type differs between architectures; the numbers have 32 bits.
-    #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
-    let number = answer.f_type as u32;
-    let name = FILE_SYSTEMS.iter().find(|(known, _)| *known == number).map(|(_, name)| (*name).to_owned());
-    Ok(name.unwrap_or_else(|| format!("file system {number:#x}")))
+    let answer = sys::file_system(held.as_fd());
+    let FileSystem { number, name } = answer.map_err(|error| Error::new("statfs", held.path(), error))?;
+    let known =
+        || FILE_SYSTEMS.iter().find(|(known, _)| *known == number).map(|(_, name)| (*name).to_owned());
+    Ok(name.or_else(known).unwrap_or_else(|| format!("file system {number:#x}")))
 }
 
 /// From the kernel's `linux/magic.h`, and the sources of those that are not in it.
@@ -319,14 +314,14 @@ fn copy_on_write(mount: &MountFacts) -> CopyOnWrite {
     match mount.file_system.as_str() {
         "btrfs" if nodatacow => CopyOnWrite::SharedExtents,
         "btrfs" | "zfs" | "bcachefs" | "nilfs2" => CopyOnWrite::Always,
-        "xfs" | "ocfs2" => CopyOnWrite::SharedExtents,
+        "xfs" | "ocfs2" | "apfs" => CopyOnWrite::SharedExtents,
         _ => CopyOnWrite::Never,
     }
 }
 
 /// The number of the block device. btrfs shows an anonymous number, so the source of the mount is used there.
 fn device_number_of(held: &Held, mount: Option<&MountPoint>) -> Option<DeviceNumber> {
-    let own = fstat(held).ok().map(|facts| DeviceNumber::from_st_dev(facts.st_dev));
+    let own = fstat(held).ok().map(|facts| DeviceNumber::from_st_dev(sys::identity(&facts).0));
     let shown = mount.map(|mount| mount.device);
     if let Some(number) = shown.into_iter().chain(own).find(|number| number.major != 0) {
         return Some(number);
@@ -391,10 +386,11 @@ fn chosen(text: &str) -> String {
 }
 
 fn dio_alignment(directory: &Held) -> DioAlignment {
-    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let unnamed = || above_standard(openat(directory, ".", flags, Mode::RUSR | Mode::WUSR)?);
-    let Ok(file) = unnamed() else { return DioAlignment::NotTold };
-    crate::file::dio_alignment(&file.into())
+    if sys::O_DIRECT.is_none() {
+        return DioAlignment::Refused;
+    }
+    let Ok(file) = sys::unnamed_file(directory.as_fd()) else { return DioAlignment::NotTold };
+    sys::dio_alignment(file.as_fd())
 }
 
 #[cfg(test)]

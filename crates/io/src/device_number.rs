@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::sys;
+
 /// The number of a block device, as `lsblk` prints it: `7:0` is the first loop device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNumber {
@@ -35,7 +37,8 @@ impl DeviceNumber {
     ///
     /// btrfs and overlayfs give every volume a made-up `st_dev` with major 0 that is no block device.
     pub fn from_st_dev(device: u64) -> Self {
-        Self { major: rustix::fs::major(device), minor: rustix::fs::minor(device) }
+        let (major, minor) = sys::device_number(device);
+        Self { major, minor }
     }
 
     /// The device's own directory in sysfs.

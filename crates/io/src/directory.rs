@@ -3,10 +3,11 @@
 //! *Owns*: a directory that is held open, the permissions of files created in it, and the refusal of every change in a forked
 //! child. *May not touch*: what files hold. Its path is for messages: after the opening no call uses it.
 
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Statx, StatxFlags, fstatvfs, statx};
+use rustix::fs::fstatvfs;
 
 use crate::capability::Capabilities;
 use crate::engine::OsEngine;
@@ -17,6 +18,7 @@ use crate::held::Held;
 use crate::lock::{self, OsLock};
 use crate::seam::{Directory, OpenFile};
 use crate::strategy::EngineKind;
+use crate::sys;
 use crate::transfer::retry;
 
 /// By default only the owner may read and write the files that are created.
@@ -97,21 +99,11 @@ impl OsDirectory {
     pub fn identity(&self) -> Result<DirectoryIdentity> {
         let facts = rustix::fs::fstat(&*self.held);
         let facts = facts.map_err(|error| Error::new("fstat", self.held.path(), error))?;
+        let (device, inode) = sys::identity(&facts);
         // A sandbox may refuse either call: then it does so for every process of the log.
-        let born = statx(&*self.held, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok();
-        let born =
-            born.filter(|born| StatxFlags::from_bits_retain(born.stx_mask).contains(StatxFlags::BTIME));
-        let nanos = |born: &Statx| {
-            let seconds = u64::try_from(born.stx_btime.tv_sec).unwrap_or(0);
-            seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(born.stx_btime.tv_nsec))
-        };
+        let born_nanos = sys::born_nanos(self.held.as_fd()).unwrap_or(0);
         let system = fstatvfs(&*self.held).map_or(0, |system| system.f_fsid);
-        Ok(DirectoryIdentity {
-            device: facts.st_dev,
-            inode: facts.st_ino,
-            born_nanos: born.as_ref().map_or(0, nanos),
-            system,
-        })
+        Ok(DirectoryIdentity { device, inode, born_nanos, system })
     }
 
     pub(crate) fn held(&self) -> &Arc<Held> {
@@ -208,11 +200,8 @@ impl Directory for OsDirectory {
 
     fn random_bytes(&self) -> Result<[u8; 16]> {
         let mut bytes = [0; 16];
-        // This few bytes come complete, or not at all.
-        retry(|| {
-            rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()).map_err(Into::into)
-        })
-        .map_err(|source| Error::new("getrandom for", self.held.path(), source))?;
+        retry(|| sys::random_bytes(&mut bytes))
+            .map_err(|source| Error::new("get random bytes for", self.held.path(), source))?;
         Ok(bytes)
     }
 

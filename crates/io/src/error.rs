@@ -7,6 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The answers of a kernel or file system that lacks a call; the first and the last are one on Linux.
+const NO_SUCH_CALL: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTSUP];
+
 /// The result of every call of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -113,7 +116,7 @@ impl Error {
     /// Whether the function is not available here (`EOPNOTSUPP`, `ENOSYS`, or missing in this build), rather than failed.
     pub fn is_unsupported(&self) -> bool {
         self.kind() == io::ErrorKind::Unsupported
-            || matches!(self.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+            || self.raw_os_error().is_some_and(|code| NO_SUCH_CALL.contains(&code))
     }
 
     /// Whether there is no room: on the file system, or within a quota.

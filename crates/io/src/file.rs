@@ -3,6 +3,7 @@
 //! *Owns*: the descriptor and, for the lab, the mapping or the C stream over it. *May not touch*: what the bytes mean; which
 //! thread calls (engines decide that).
 
+use std::fmt::Display;
 use std::fs::File as StdFile;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,8 +11,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{AtFlags, FsWord, OFlags, StatxFlags, statx};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 use crate::cached::Residency;
@@ -30,25 +31,30 @@ use crate::sys;
 use crate::transfer::{Direction, Transfer, retry};
 
 /// The numbers of file systems, as `statfs` gives them.
-const EXT4: FsWord = 0xEF53;
-const BTRFS: FsWord = 0x9123_683E_u32 as FsWord;
-const XFS: FsWord = 0x5846_5342;
-const F2FS: FsWord = 0xF2F5_2010_u32 as FsWord;
-const TMPFS: FsWord = 0x0102_1994;
+const EXT4: u32 = 0xEF53;
+const BTRFS: u32 = 0x9123_683E;
+const XFS: u32 = 0x5846_5342;
+const F2FS: u32 = 0xF2F5_2010;
+const TMPFS: u32 = 0x0102_1994;
 
 /// File systems that are known to really sync a new file (ext2 and ext3 have the number of ext4). Below an overlay there can be
 /// any.
-const SYNCS_NEW_FILES: [FsWord; 4] = [EXT4, XFS, F2FS, TMPFS];
+const SYNCS_NEW_FILES: [u32; 4] = [EXT4, XFS, F2FS, TMPFS];
 
 /// The open flags that access and durability need.
-fn flags_of(how: &OpenFile) -> i32 {
-    let direct = if how.access == Access::Direct { libc::O_DIRECT } else { 0 };
-    let sync = match how.durability {
-        Durability::OSync => libc::O_SYNC,
-        Durability::ODsync => libc::O_DSYNC,
+fn flags_of(how: &OpenFile, path: &Path) -> Result<i32> {
+    let lacks =
+        |what: &dyn Display| Error::unsupported("open", path, format!("this system has no flag for {what}"));
+    let direct = match how.access {
+        Access::Direct => sys::O_DIRECT.ok_or_else(|| lacks(&how.access).advise("use access buffered"))?,
         _ => 0,
     };
-    direct | sync
+    let sync = match how.durability {
+        Durability::OSync => sys::O_SYNC.ok_or_else(|| lacks(&how.durability))?,
+        Durability::ODsync => sys::O_DSYNC.ok_or_else(|| lacks(&how.durability))?,
+        _ => 0,
+    };
+    Ok(direct | sync)
 }
 
 /// A file of the operating system. A process that was forked after the file was opened can read it, but every change is refused
@@ -63,7 +69,7 @@ pub struct OsFile {
     place: Option<(Arc<Held>, String)>,
     mark: ForkMark,
     /// Its file system, asked for when it matters.
-    file_system: OnceLock<FsWord>,
+    file_system: OnceLock<u32>,
 }
 
 /// What is between `write_at` and the descriptor.
@@ -92,7 +98,7 @@ fn explained(error: Error, how: &OpenFile) -> Error {
 /// Whether a failed sync on a read-only file system means that nothing is dirty. File systems that never write (squashfs, erofs,
 /// iso9660) have no sync and answer `EINVAL`; bcachefs answers `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS`
 /// only after an error has *turned* them read-only: then pages in memory may never have reached the device.
-fn says_nothing_is_dirty(code: i32, file_system: FsWord) -> bool {
+fn says_nothing_is_dirty(code: i32, file_system: u32) -> bool {
     let turns_read_only = [EXT4, BTRFS];
     code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
 }
@@ -100,25 +106,11 @@ fn says_nothing_is_dirty(code: i32, file_system: FsWord) -> bool {
 /// Whether this answer to a sync only means that the file system is mounted read-only, so that nothing is dirty.
 pub(crate) fn is_clean_by_mount(open: impl AsFd, answer: &io::Error) -> bool {
     let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
-    let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&open), rustix::fs::fstatfs(&open)) else {
+    let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&open), sys::file_system(open.as_fd())) else {
         return false;
     };
     let is_read_only = mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
-    is_read_only && says_nothing_is_dirty(code, kind.f_type)
-}
-
-/// The alignment that O_DIRECT needs for this file.
-pub(crate) fn dio_alignment(file: &StdFile) -> DioAlignment {
-    let Ok(answer) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
-        return DioAlignment::NotTold;
-    };
-    if answer.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
-        return DioAlignment::NotTold;
-    }
-    match (answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
-        (0, _) | (_, 0) => DioAlignment::Refused,
-        (memory, offset) => DioAlignment::Bytes { memory, offset },
-    }
+    is_read_only && says_nothing_is_dirty(code, kind.number)
 }
 
 /// Why blocks of [`BLOCK_BYTES`] cannot be transferred past the page cache, although the kernel has opened the file with
@@ -128,7 +120,7 @@ fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
     const BLOCK: u32 = BLOCK_BYTES as u32;
     let too_large =
         |needs: &str| Some(format!("O_DIRECT needs {needs} here, and blocks are aligned to {BLOCK_BYTES}"));
-    match dio_alignment(file) {
+    match sys::dio_alignment(file.as_fd()) {
         DioAlignment::Bytes { memory, offset } if memory <= BLOCK && offset <= BLOCK => None,
         DioAlignment::Bytes { memory, offset } => {
             too_large(&format!("an alignment of {memory} bytes in memory and {offset} in the file"))
@@ -146,8 +138,8 @@ fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
     }
 }
 
-fn file_system_of(file: &StdFile) -> Option<FsWord> {
-    rustix::fs::fstatfs(file).ok().map(|answer| answer.f_type)
+fn file_system_of(file: &StdFile) -> Option<u32> {
+    sys::file_system(file.as_fd()).ok().map(|answer| answer.number)
 }
 
 impl OsFile {
@@ -160,7 +152,8 @@ impl OsFile {
     /// error is [unsupported](Error::is_unsupported).
     pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
         let mut options = StdFile::options();
-        options.read(true).write(!how.read_only).create_new(how.create_new).custom_flags(flags_of(how));
+        let flags = flags_of(how, path)?;
+        options.read(true).write(!how.read_only).create_new(how.create_new).custom_flags(flags);
         let file = retry(|| above_standard(options.open(path)?))
             .map_err(|source| explained(Error::new("open", path, source), how))?;
         Self::with(file, path.to_path_buf(), how, None, ForkMark::new()?)
@@ -180,7 +173,7 @@ impl OsFile {
         }
         let written = if how.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         let created = if how.create_new { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
-        let flags = written | created | OFlags::from_bits_retain(flags_of(how).cast_unsigned());
+        let flags = written | created | OFlags::from_bits_retain(flags_of(how, &path)?.cast_unsigned());
         let opened = held.open_file(name, flags, mode);
         let file = opened.map_err(|source| explained(held.failed("open", name, source), how))?;
         Self::with(file, path, how, Some((Arc::clone(held), name.to_owned())), mark)
@@ -213,7 +206,7 @@ impl OsFile {
         Ok(Self { file, path, how: *how, way, place, mark, file_system: OnceLock::new() })
     }
 
-    fn file_system(&self) -> FsWord {
+    fn file_system(&self) -> u32 {
         *self.file_system.get_or_init(|| file_system_of(&self.file).unwrap_or(0))
     }
 
@@ -377,11 +370,8 @@ impl OsFile {
             let why = format!("RWF_DSYNC does not go with access {}", self.how.access);
             return Err(Error::invalid("pwritev2", &self.path, why));
         }
-        let attempt = |done: usize| {
-            let rest = [io::IoSlice::new(&bytes[done..])];
-            rustix::io::pwritev2(&self.file, &rest, offset + done as u64, ReadWriteFlags::DSYNC)
-                .map_err(io::Error::from)
-        };
+        let attempt =
+            |done: usize| sys::pwrite_dsync(self.file.as_fd(), &bytes[done..], offset + done as u64);
         let answer = Transfer::new(bytes.len()).run(Direction::Write, attempt);
         answer.map(drop).map_err(|source| Error::new("pwritev2(RWF_DSYNC)", &self.path, source).at(offset))
     }
@@ -435,10 +425,7 @@ impl File for OsFile {
     }
 
     fn len_bytes(&self) -> Result<u64> {
-        // Its size alone: asking for the time stamps makes the next write change them, and a sync may wait for that.
-        let answer = statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::SIZE)
-            .map_err(|error| Error::new("statx", &self.path, error))?;
-        Ok(answer.stx_size)
+        sys::size(self.file.as_fd()).map_err(|error| Error::new(sys::GET_FACTS, &self.path, error))
     }
 
     fn facts(&self) -> Result<FileFacts> {
@@ -458,9 +445,8 @@ impl File for OsFile {
         if self.file_system() == XFS {
             // After a shutdown xfs answers nothing at all, and it shuts down before any wait for its journal ends. No field is
             // asked for: a change of the time stamp would make the next sync wait for the journal.
-            return statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
-                .map(drop)
-                .map_err(|error| Error::new("statx", &self.path, error));
+            return sys::ask_nothing(self.file.as_fd())
+                .map_err(|error| Error::new(sys::GET_FACTS, &self.path, error));
         }
         // Twice: the first call lets ext4 notice that its journal was aborted, without an error; it refuses the second.
         for _ in 0..2 {
@@ -476,8 +462,7 @@ impl File for OsFile {
     }
 
     fn forget_cached(&self) -> Result<()> {
-        // A length of 0 (None) is up to the end.
-        rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed)
+        sys::drop_cached(self.file.as_fd())
             .map_err(|error| Error::new("posix_fadvise(DONTNEED)", &self.path, error))
     }
 
@@ -547,7 +532,7 @@ mod tests {
 
     #[test]
     fn a_file_system_that_an_error_turned_read_only_is_not_clean() {
-        let (squashfs, bcachefs) = (0x7371_7368, 0xCA45_1A4E_u32 as FsWord);
+        let (squashfs, bcachefs) = (0x7371_7368, 0xCA45_1A4E);
         assert!(
             says_nothing_is_dirty(libc::EINVAL, squashfs) && says_nothing_is_dirty(libc::EROFS, bcachefs)
         );

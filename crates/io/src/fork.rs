@@ -1,6 +1,6 @@
 //! Detects, without a system call, whether this process was forked since something was opened.
 //!
-//! *Owns*: one page for the process, which the kernel wipes in a child (`MADV_WIPEONFORK`), and the handlers that the C library
+//! *Owns*: one page for the process, which the kernel wipes in a child (Linux: `MADV_WIPEONFORK`), and the handlers that the C library
 //! calls around `fork`. *May not touch*: what a child does then; locks have their own table (`lock_table.rs`).
 //!
 //! A child of `fork` has one thread, and every lock in the state at the fork: it must not take a lock that another thread of the
@@ -14,10 +14,11 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::error::{Error, Result};
 use crate::lock_table;
+use crate::sys;
 
 /// The page, once there is one; never unmapped.
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
@@ -81,12 +82,8 @@ fn new_page() -> io::Result<NonNull<AtomicU64>> {
     let page = unsafe {
         mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
     }?;
-    // On kernels without it (before 4.14, and some that only look like Linux), the handler in the child does it.
-    // Miri knows neither such advice nor forks.
-    if !cfg!(miri) {
-        // SAFETY: the page is the whole mapping made above, and no other code knows it.
-        let _ = unsafe { madvise(page, bytes, Advice::LinuxWipeOnFork) };
-    }
+    // SAFETY: the page is the whole mapping made above, no other code knows it, and 0 is a value of the atomic.
+    unsafe { sys::wipe_in_children(page.cast(), bytes) };
     NonNull::new(page.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))
 }
 

@@ -16,10 +16,14 @@ use rustix::fs::{
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::file::is_clean_by_mount;
+use crate::sys;
 use crate::transfer::retry;
 
 /// The flags with which a directory is opened.
 const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+/// What a rename answers that is not to replace, where the file system cannot do that.
+const NO_SUCH_FLAG: [i32; 3] = [libc::EINVAL, libc::ENOSYS, libc::ENOTSUP];
 
 /// A directory held open.
 #[derive(Debug)]
@@ -43,7 +47,7 @@ impl Held {
     fn open_at(directory: impl AsFd, name: &Path, path: &Path) -> Result<Self> {
         let open = |flags| retry(|| above_standard(openat(&directory, name, flags | OPEN, Mode::empty())?));
         let (opened, is_readable) = match open(OFlags::RDONLY) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => (open(OFlags::PATH), false),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => (open(sys::SEARCH_ONLY), false),
             answer => (answer, true),
         };
         match opened {
@@ -75,7 +79,7 @@ impl Held {
             answer => answer.map_err(|error| could_not_create(path, &error))?,
         };
         let name = Path::new(name);
-        let made = retry(|| Ok(mkdirat(&parent.descriptor, name, Mode::from_raw_mode(mode))?));
+        let made = retry(|| Ok(mkdirat(&parent.descriptor, name, sys::mode(mode))?));
         let opened = Self::open_at(&parent.descriptor, name, path);
         match (made, opened) {
             (Ok(()), opened) => {
@@ -129,7 +133,7 @@ impl Held {
     /// As [`Held::open_file`], but follows a link.
     pub(crate) fn open_plain(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
         let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let mode = sys::mode(mode);
         let open = |flags| retry(|| above_standard(openat(&self.descriptor, name, flags, mode)?));
         let file = match open(flags | OFlags::NONBLOCK) {
             // Another process has a lease on the file. The kernel has asked for its release, and a blocking opening waits for that.
@@ -180,7 +184,7 @@ impl Held {
         };
         match retry(|| Ok(renameat_with(here, from, here, to, RenameFlags::NOREPLACE)?)) {
             // A file system without the flag: check first.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+            Err(error) if error.raw_os_error().is_some_and(|code| NO_SUCH_FLAG.contains(&code)) => {
                 match statat(here, to, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(_) => Err(failed(ErrorKind::AlreadyExists.into())),
                     Err(rustix::io::Errno::NOENT) => self.rename(from, to),
@@ -236,9 +240,9 @@ impl Held {
         if !self.is_readable {
             // This fails as the first opening did, or the directory may be read by now.
             let opened = self.fresh().map_err(failed)?;
-            return retry(|| Ok(rustix::fs::fsync(&opened)?)).map_err(failed);
+            return retry(|| sys::sync_directory(opened.as_fd())).map_err(failed);
         }
-        match retry(|| Ok(rustix::fs::fsync(&self.descriptor)?)) {
+        match retry(|| sys::sync_directory(self.descriptor.as_fd())) {
             Err(error) if is_clean_by_mount(&self.descriptor, &error) => Ok(()),
             answer => answer.map_err(failed),
         }

@@ -30,12 +30,15 @@ mod input;
 mod lock;
 mod lock_table;
 mod mapping;
+#[cfg(target_os = "linux")]
 mod memory;
 mod mount_table;
 mod prepare;
 pub mod seam;
 mod size_signal;
+#[cfg(target_os = "linux")]
 mod stage_file;
+#[cfg(target_os = "linux")]
 mod stage_list;
 mod strategy;
 mod stream;
@@ -59,6 +62,7 @@ pub use fork::ForkMark;
 pub use ignored::{WaitingSignals, is_ignored};
 pub use input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
 pub use lock::OsLock;
+#[cfg(target_os = "linux")]
 pub use memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 pub use mount_table::{MountPoint, mount_points};
 pub use prepare::FallocateMode;
@@ -67,5 +71,6 @@ pub use seam::{
     ThenOn,
 };
 pub use size_signal::{NoSizeSignal, file_bytes_max};
+#[cfg(target_os = "linux")]
 pub use stage_file::{StageFile, StageLock};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};

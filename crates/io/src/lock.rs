@@ -63,7 +63,7 @@ impl OsLock {
         let entry = Entry::of(file.as_raw_fd());
         let lock = Self { file, path: held.join(name), entry, mark };
         // Dropped below, it unlocks a lock that it does not hold, which does nothing.
-        match retry(|| sys::set_description_lock(lock.file.as_fd(), libc::F_WRLCK)) {
+        match retry(|| sys::set_description_lock(lock.file.as_fd(), true)) {
             Ok(()) => Ok(Some(lock)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(None),
             Err(source) => Err(no_locks(&lock.path, source)),
@@ -92,7 +92,7 @@ impl Drop for OsLock {
             return;
         }
         // Closing is not enough: a process that was made without the C library's `fork` may share the open file description.
-        let _ = retry(|| sys::set_description_lock(self.file.as_fd(), libc::F_UNLCK));
+        let _ = retry(|| sys::set_description_lock(self.file.as_fd(), false));
         self.entry.forget();
     }
 }

@@ -16,6 +16,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::sys;
+
 const CHUNK_ENTRIES: usize = 64;
 
 /// Descriptor numbers plus one; 0 is a free entry.
@@ -122,25 +124,12 @@ pub(crate) fn let_go_in_child() {
         for entry in &here.entries {
             let number = entry.swap(0, Ordering::AcqRel);
             if number > 0 {
-                replace(number - 1);
+                // SAFETY: the number is that of a lock which this process copied from its parent; its owner closes it at
+                // most once more, when it means something harmless.
+                unsafe { sys::replace(number - 1) };
             }
         }
         chunk = here.next();
-    }
-}
-
-/// Replaces the descriptor by an eventfd that no code uses.
-fn replace(descriptor: RawFd) {
-    // Closed first, so that a number is free even if all were in use.
-    // SAFETY: the number is that of a lock which this process copied from its parent; its owner closes it at most once
-    // more, when it means the eventfd. All four calls may be made in a child of `fork`.
-    unsafe {
-        libc::close(descriptor);
-        let harmless = libc::eventfd(0, libc::EFD_CLOEXEC);
-        if harmless >= 0 && harmless != descriptor {
-            libc::dup3(harmless, descriptor, libc::O_CLOEXEC);
-            libc::close(harmless);
-        }
     }
 }
 

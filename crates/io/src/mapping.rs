@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
 
+use crate::sys;
+
 /// `len` bytes of a file from its start, mapped shared.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -65,11 +67,8 @@ impl Mapping {
     pub(crate) fn resident_pages(&self) -> io::Result<u64> {
         let mut states = vec![0_u8; self.len.div_ceil(rustix::param::page_size())];
         // SAFETY: the range is the mapping, and there is a byte for each of its pages.
-        let answer = unsafe { libc::mincore(self.start.as_ptr().cast(), self.len, states.as_mut_ptr()) };
-        match answer {
-            0 => Ok(states.iter().filter(|state| *state & 1 != 0).count() as u64),
-            _ => Err(io::Error::last_os_error()),
-        }
+        unsafe { sys::mincore(self.start.as_ptr(), self.len, &mut states)? };
+        Ok(states.iter().filter(|state| *state & 1 != 0).count() as u64)
     }
 
     /// `msync(MS_SYNC)` of the pages that hold the range.

@@ -9,8 +9,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate};
-
 use crate::buffer::AlignedBuf;
 use crate::error::{Error, Result};
 use crate::named_choice;
@@ -38,31 +36,12 @@ named_choice! {
 }
 
 impl FallocateMode {
-    fn flags(self) -> Option<FallocateFlags> {
-        Some(match self {
-            Self::Plain => FallocateFlags::empty(),
-            Self::KeepSize => FallocateFlags::KEEP_SIZE,
-            Self::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            Self::CollapseRange => FallocateFlags::COLLAPSE_RANGE,
-            Self::ZeroRange => FallocateFlags::ZERO_RANGE,
-            Self::ZeroRangeKeepSize => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
-            Self::InsertRange => FallocateFlags::INSERT_RANGE,
-            Self::UnshareRange => FallocateFlags::UNSHARE_RANGE,
-            Self::WriteZeroes => FallocateFlags::from_bits_retain(sys::FALLOC_FL_WRITE_ZEROES),
-            Self::Posix => return None,
-        })
-    }
-
     /// Makes the call on `offset..offset + len_bytes` of `file`.
     ///
     /// # Errors
     /// What the file system answers: `is_unsupported()` if it lacks the mode, `ENOSPC` with advice if it is full.
     pub fn call(self, file: &File, path: &Path, offset: u64, len_bytes: u64) -> Result<()> {
-        let answer = match self.flags() {
-            Some(flags) => retry(|| fallocate(file, flags, offset, len_bytes).map_err(io::Error::from)),
-            None => retry(|| sys::posix_fallocate(file.as_fd(), offset, len_bytes)),
-        };
-        answer.map_err(|source| {
+        retry(|| sys::fallocate(file.as_fd(), self, offset, len_bytes)).map_err(|source| {
             let full = source.kind() == io::ErrorKind::StorageFull;
             let error = Error::new(self.name(), path, source).at(offset);
             if full {
@@ -120,7 +99,7 @@ fn write_zeros(
     again: &dyn Fn(i32) -> io::Result<File>,
 ) -> Result<()> {
     let direct = access == Access::Direct;
-    let flags = if direct { libc::O_DIRECT } else { 0 };
+    let flags = if direct { sys::O_DIRECT.unwrap_or(0) } else { 0 };
     let file = again(flags).map_err(|source| Error::new("open to write zeros", path, source))?;
     if direct && !len_bytes.is_multiple_of(512) {
         return Err(Error::invalid(

@@ -8,6 +8,8 @@ use std::ptr::null_mut;
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::sys;
+
 /// The largest size to which this process may write a file (`ulimit -f`), in bytes. The kernel refuses writes beyond it even over
 /// existing bytes.
 pub fn file_bytes_max() -> u64 {
@@ -24,7 +26,8 @@ pub struct NoSizeSignal {
 }
 
 impl NoSizeSignal {
-    /// From now on. The kernel sends the signal to the thread that writes, so no other thread is concerned.
+    /// From now on. Linux sends the signal to the thread that writes, so no other thread is concerned; macOS sends it to any
+    /// thread of the process that does not block it.
     pub fn here() -> Self {
         let signal = set();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
@@ -43,12 +46,10 @@ impl Drop for NoSizeSignal {
             return;
         }
         let signal = set();
-        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the set and the time live as long as the calls, which may be told to give no details, and no old set.
-        unsafe {
-            // A pending one was raised by a write of ours.
-            while libc::sigtimedwait(&raw const signal, null_mut(), &raw const at_once) == libc::SIGXFSZ {}
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const signal, null_mut());
+        // A pending one was raised by a write of ours. One that cannot be taken stays blocked.
+        if sys::take_pending(&signal, libc::SIGXFSZ) {
+            // SAFETY: the set lives as long as the call, which may be told to give no old set.
+            unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const signal, null_mut()) };
         }
     }
 }

@@ -169,7 +169,9 @@ impl StageFile {
         // The directory belongs to this user alone, and only the process that has the stage open takes such a name.
         while retry(|| std::fs::symlink_metadata(&to)).is_ok() {
             number += 1;
-            to = PathBuf::from(&aside).with_added_extension(number.to_string());
+            let mut name = aside.clone();
+            name.push(format!(".{number}"));
+            to = PathBuf::from(name);
         }
         let renamed = retry(|| std::fs::rename(&self.path, &to));
         renamed.map_err(|source| Error::new("rename stage", &self.path, source))?;
@@ -487,7 +489,7 @@ mod tests {
     fn where_others_have_the_name_of_its_directory_it_has_another() {
         let Some(parent) = in_memory("others") else { return };
         let own = parent.join(directory_name(0));
-        let second = own.with_added_extension("1");
+        let second = parent.join(directory_name(1));
         std::fs::create_dir(&parent).expect("made");
         std::fs::create_dir(parent.join("elsewhere")).expect("made");
         // It may lead anywhere.

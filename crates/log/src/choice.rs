@@ -8,6 +8,7 @@ use inkstone_io::{File, Strategy};
 
 /// The way of writing that was chosen, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Choice {
     /// Preparation, reuse, access, durability and engine (which carries out the writes).
     pub strategy: Strategy,
@@ -22,6 +23,7 @@ pub struct Choice {
 /// After which syncs the log asks the file system whether it still accepts changes. A file system may report success for a sync
 /// whose journal write failed (docs/assumptions.md, A13). It refuses every later change then, so the question reveals it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Asks {
     /// After none: no sync here waits for a journal, or nothing here is durable anyway.
     Never,

@@ -5,6 +5,7 @@
 //! Every error is `Clone`: every waiter of a group gets the failure of its sync.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -168,6 +169,7 @@ impl fmt::Display for Poison {
 
 /// Where a log is damaged, and what shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Corruption {
     /// The file, or the directory if a file is missing.
     pub path: PathBuf,
@@ -215,6 +217,26 @@ impl Error {
         }
     }
 
+    /// What a caller can do, as a kind of the standard library's errors.
+    fn io_kind(&self) -> ErrorKind {
+        match self {
+            Self::Io(error) => error.kind(),
+            Self::NoLog { .. } | Self::TruncatedBefore { .. } | Self::TruncatedAfter { .. } => {
+                ErrorKind::NotFound
+            }
+            Self::Busy | Self::NotYet { .. } => ErrorKind::WouldBlock,
+            Self::Locked { .. } => ErrorKind::ResourceBusy,
+            Self::NoRoom { .. } => ErrorKind::StorageFull,
+            Self::Corrupt(_) | Self::Incomplete { .. } => ErrorKind::InvalidData,
+            Self::Invalid(_) | Self::TooLarge { .. } => ErrorKind::InvalidInput,
+            Self::UnknownVersion { .. } => ErrorKind::Unsupported,
+            Self::Forked { .. } => ErrorKind::PermissionDenied,
+            // Never `Interrupted`, which callers repeat; and no kind of the cause: a poisoned log does not recover when there is
+            // room again.
+            Self::Poisoned(_) | Self::Stopped | Self::Closed | Self::UsedUp => ErrorKind::Other,
+        }
+    }
+
     /// The damage, if the error is [`Error::Corrupt`].
     pub fn corruption(&self) -> Option<&Corruption> {
         match self {
@@ -226,7 +248,7 @@ impl Error {
 
 /// Whether the disk or a quota is full, or the process may not write files of this size (`ulimit -f`).
 pub(crate) fn is_full(error: &inkstone_io::Error) -> bool {
-    error.is_full() || error.kind() == std::io::ErrorKind::FileTooLarge
+    error.is_full() || error.kind() == ErrorKind::FileTooLarge
 }
 
 impl From<inkstone_io::Error> for Error {
@@ -238,6 +260,27 @@ impl From<inkstone_io::Error> for Error {
 impl From<Corruption> for Error {
     fn from(corruption: Corruption) -> Self {
         Self::Corrupt(Arc::new(corruption))
+    }
+}
+
+/// For callers whose functions return [`std::io::Error`]. The error itself is inside ([`std::io::Error::get_ref`]), and its text is
+/// the same. The kind says what a caller can do:
+///
+/// | kind | error |
+/// |---|---|
+/// | that of the operating system's answer | [`Error::Io`] |
+/// | `NotFound` | [`Error::NoLog`], [`Error::TruncatedBefore`], [`Error::TruncatedAfter`] |
+/// | `WouldBlock` | [`Error::Busy`], [`Error::NotYet`]: the same call can succeed later |
+/// | `ResourceBusy` | [`Error::Locked`] |
+/// | `StorageFull` | [`Error::NoRoom`] |
+/// | `InvalidData` | [`Error::Corrupt`], [`Error::Incomplete`] |
+/// | `InvalidInput` | [`Error::Invalid`], [`Error::TooLarge`] |
+/// | `Unsupported` | [`Error::UnknownVersion`] |
+/// | `PermissionDenied` | [`Error::Forked`] |
+/// | `Other` | [`Error::Poisoned`], whatever its cause was: the call must not be repeated; and all others |
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.io_kind(), error)
     }
 }
 
@@ -346,5 +389,54 @@ mod tests {
         let failed = said(5, "Uncategorized");
         assert!(failed.starts_with("the log is poisoned: pwrite /log/7 at byte 4096: "), "{failed}");
         assert!(failed.ends_with("LSN 9 are durable; open the log again to continue)"), "{failed}");
+    }
+
+    #[test]
+    fn a_callers_io_error_has_the_kind_the_text_and_the_error() {
+        use std::error::Error as _;
+
+        let path = || PathBuf::from("/log");
+        let of_system =
+            |code| inkstone_io::Error::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(code));
+        let full = || of_system(28);
+        let corruption = Corruption {
+            path: path(),
+            segment: None,
+            offset: 8,
+            lsn: None,
+            reason: Reason::Damaged,
+            row: "H1",
+            details: Vec::new(),
+        };
+        let lsn = Lsn::new(5);
+        for (error, kind) in [
+            (Error::Io(of_system(13)), ErrorKind::PermissionDenied),
+            (Error::NoLog { path: path() }, ErrorKind::NotFound),
+            (Error::TruncatedBefore { lsn, first: lsn }, ErrorKind::NotFound),
+            (Error::TruncatedAfter { lsn, last: lsn }, ErrorKind::NotFound),
+            (Error::Busy, ErrorKind::WouldBlock),
+            (Error::NotYet { lsn, durable: lsn }, ErrorKind::WouldBlock),
+            (Error::Locked { path: path(), holder: "process 7".into() }, ErrorKind::ResourceBusy),
+            (Error::NoRoom { needed_bytes: 8, cause: full() }, ErrorKind::StorageFull),
+            (corruption.into(), ErrorKind::InvalidData),
+            (Error::Incomplete { path: path() }, ErrorKind::InvalidData),
+            (Error::Invalid("no".into()), ErrorKind::InvalidInput),
+            (Error::TooLarge { bytes: 9, limit_bytes: 8 }, ErrorKind::InvalidInput),
+            (Error::UnknownVersion { path: path(), version: 9, flags: 0 }, ErrorKind::Unsupported),
+            (Error::Forked { path: path() }, ErrorKind::PermissionDenied),
+            (Error::Poisoned(Poison::new(full().into(), lsn)), ErrorKind::Other),
+            (Error::Poisoned(Poison::panic(lsn)), ErrorKind::Other),
+            (Error::Stopped, ErrorKind::Other),
+            (Error::Closed, ErrorKind::Other),
+            (Error::UsedUp, ErrorKind::Other),
+        ] {
+            let as_io = std::io::Error::from(error.clone());
+            assert_eq!((as_io.kind(), as_io.to_string()), (kind, error.to_string()));
+            let inside =
+                as_io.get_ref().and_then(|inside| inside.downcast_ref::<Error>()).expect("the error");
+            assert_eq!(inside.to_string(), error.to_string());
+            let [its, own] = [as_io.source(), error.source()].map(|source| source.map(ToString::to_string));
+            assert_eq!(its, own, "{error}");
+        }
     }
 }

@@ -58,6 +58,7 @@ pub enum Event {
 /// Once the log is closed or dropped, the next opening, perhaps of another process, may use the file for other records. Call
 /// [`SealedSegment::is_kept`] *after* reading the file: if it is true, everything that was read belongs to the segment.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct SealedSegment {
     /// Its number.
     pub number: SegmentNumber,

@@ -61,7 +61,12 @@ pub use choice::{Asks, Choice};
 pub use error::{Corruption, Error, Poison, Result};
 pub use event::{Event, SealedSegment};
 pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
-pub use inkstone_io::{Access, Directory, Durability, OsDirectory, Preparation};
+// What the public signatures and fields of this crate name.
+pub use inkstone_io::{
+    Access, AlignedBuf, Barriers, Capabilities, CopyOnWrite, DeviceFacts, DeviceNumber, DioAlignment,
+    Directory, DirectoryIdentity, Durability, EngineKind, Error as IoError, MountFacts, NamedChoice,
+    OsDirectory, Preparation, Reuse, Strategy, seam,
+};
 pub use log::Log;
 pub use options::Options;
 pub use read::cursor::{Cursor, OwnedRecord, Record};

@@ -8,6 +8,7 @@ use inkstone_format::{Epoch, Lsn, Position, Verdict};
 
 /// What an opening found and did. Nothing that was promised is missing: otherwise the opening would have failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recovery {
     /// The log did not exist and was created.
     pub created: bool,

@@ -239,6 +239,7 @@ fn state_word(state: SegmentState) -> &'static str {
         SegmentState::Sealed => "sealed",
         SegmentState::Active => "active",
         SegmentState::HeaderLost => "header lost",
+        _ => "other",
     }
 }
 
@@ -248,6 +249,7 @@ fn file_word(state: FileState) -> &'static str {
         FileState::Unfinished => "unfinished",
         FileState::Ready => "ready",
         FileState::Obsolete => "obsolete",
+        _ => "other",
     }
 }
 

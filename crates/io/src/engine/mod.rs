@@ -19,15 +19,13 @@
 //!
 //! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
 
-mod aio;
 mod caller;
+#[cfg(target_os = "linux")]
+mod entries;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_entries.rs"]
+mod entries;
 mod pool;
-mod progress;
-mod queue;
-#[cfg(feature = "io-uring")]
-mod registered;
-#[cfg(feature = "io-uring")]
-mod uring;
 
 use std::mem::ManuallyDrop;
 
@@ -54,9 +52,7 @@ pub struct OsEngine {
 enum Inner {
     Caller(caller::Caller),
     Pool(pool::Pool),
-    Aio(queue::Queue<aio::Aio>),
-    #[cfg(feature = "io-uring")]
-    Uring(Box<queue::Queue<uring::Ring>>),
+    Entries(entries::Entries),
 }
 
 /// Makes `$call` on the engine that this is: the one place that knows every engine.
@@ -65,9 +61,7 @@ macro_rules! each {
         match $inner {
             Inner::Caller($engine) => $call,
             Inner::Pool($engine) => $call,
-            Inner::Aio($engine) => $call,
-            #[cfg(feature = "io-uring")]
-            Inner::Uring($engine) => $call,
+            Inner::Entries($engine) => $call,
         }
     };
 }
@@ -87,8 +81,7 @@ impl OsEngine {
         let inner = match kind {
             EngineKind::Caller => Inner::Caller(caller::Caller::default()),
             EngineKind::Pool => Inner::Pool(pool::Pool::open(depth)?),
-            EngineKind::Aio => Inner::Aio(queue::Queue::new(aio::Aio::open(depth)?, depth)),
-            EngineKind::Uring | EngineKind::UringRegistered | EngineKind::UringLinked => uring(kind, depth)?,
+            kind => Inner::Entries(entries::Entries::open(kind, depth)?),
         };
         Ok(Self { kind, mark, inner: ManuallyDrop::new(inner) })
     }
@@ -110,27 +103,9 @@ impl OsEngine {
     pub fn notice(&self) -> Option<&Error> {
         match &*self.inner {
             Inner::Caller(_) | Inner::Pool(_) => None,
-            Inner::Aio(engine) => engine.notice(),
-            #[cfg(feature = "io-uring")]
-            Inner::Uring(engine) => engine.notice(),
+            Inner::Entries(engine) => engine.notice(),
         }
     }
-}
-
-#[cfg(feature = "io-uring")]
-fn uring(kind: EngineKind, depth: usize) -> Result<Inner> {
-    let mode = match kind {
-        EngineKind::UringRegistered => uring::Mode::Registered,
-        EngineKind::UringLinked => uring::Mode::Linked,
-        _ => uring::Mode::Plain,
-    };
-    Ok(Inner::Uring(Box::new(queue::Queue::new(uring::Ring::open(mode, depth)?, depth))))
-}
-
-#[cfg(not(feature = "io-uring"))]
-fn uring(kind: EngineKind, _depth: usize) -> Result<Inner> {
-    let why = "this build has no io_uring: build inkstone-io with the feature `io-uring`, or use engine caller, pool or aio";
-    Err(Error::unsupported("open engine", kind.name(), why))
 }
 
 impl Engine for OsEngine {

@@ -26,8 +26,8 @@ use inkstone_io::{Directory as _, OsDirectory};
 pub use copy::{Copied, copy, copy_in, copy_until};
 pub use dump::{Dump, Entry, dump, dump_in};
 pub use inkstone_format::{
-    Batch, Control, Copies, Evidence, GroupHeader, HeaderBlock, Kind, Promise, PromiseReason, Roll,
-    SegmentHeader, Version,
+    Batch, Control, Copies, EpochIs, Evidence, Fault, Found, GroupHeader, HeaderBlock, HeaderTraces,
+    Identity, Kind, Place, Predecessor, Promise, PromiseReason, Roll, SegmentHeader, Stop, Tail, Version,
 };
 pub use report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
 pub use retention::{Keep, Kept, first_to_keep, first_to_keep_in, what_to_keep};

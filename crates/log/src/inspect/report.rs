@@ -10,6 +10,7 @@ use crate::error::Corruption;
 
 /// What the files of a log hold.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Report {
     /// The log's directory.
     pub path: PathBuf,
@@ -55,6 +56,7 @@ impl Report {
 
 /// A segment of the log.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SegmentReport {
     /// Its number.
     pub number: SegmentNumber,
@@ -90,6 +92,7 @@ pub struct SegmentReport {
 
 /// The state of a segment of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SegmentState {
     /// It is full, or was cut by `truncate_after`: another segment follows it.
     Sealed,
@@ -101,6 +104,7 @@ pub enum SegmentState {
 
 /// What was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Counts {
     /// Records in whole groups, without truncated ones.
     pub records: u64,
@@ -125,6 +129,7 @@ impl Counts {
 
 /// A file in the log's directory that is not part of the log.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct OtherFile {
     /// Its number.
     pub number: SegmentNumber,
@@ -138,6 +143,7 @@ pub struct OtherFile {
 
 /// The state of a file that is not part of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FileState {
     /// Its blocks wait to be used again.
     Free,

@@ -8,8 +8,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::caller::too_long;
 use crate::buffer::AlignedBuf;
+use crate::engine::caller::too_long;
 use crate::error::{Error, Result};
 use crate::file::OsFile;
 use crate::seam::{Completion, File, Operation, Persist, Request, SyncKind, Then, ThenOn};

@@ -1,0 +1,53 @@
+//! The lock of an open file description, which Linux and macOS have by the same names.
+//!
+//! *Owns*: the calls and their structure. *May not touch*: who has a lock (`lock.rs`).
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+// Their type differs between systems; that of the structure's field does not.
+const EXCLUSIVE: libc::c_short = libc::F_WRLCK as libc::c_short;
+const TO_READ: libc::c_short = libc::F_RDLCK as libc::c_short;
+const FREE: libc::c_short = libc::F_UNLCK as libc::c_short;
+
+/// A record lock of the whole file, of this type, as `fcntl` takes it.
+fn whole_file(lock_type: libc::c_short) -> libc::flock {
+    // SAFETY: `struct flock` is integers only, for which zeros are a value; an open-file-description lock demands that
+    // `l_pid` be 0, and start and length 0 mean the whole file.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = lock_type;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock
+}
+
+/// Takes or releases the open file description's exclusive lock on the whole file; never waits.
+pub(crate) fn set_description_lock(fd: BorrowedFd<'_>, take: bool) -> io::Result<()> {
+    let lock = whole_file(if take { EXCLUSIVE } else { FREE });
+    // SAFETY: the descriptor is open for as long as it is borrowed; `lock` lives through the call, which only reads it.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A lock of another holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LockInTheWay {
+    /// It is a read lock, which only keeps others from writing.
+    pub(crate) is_to_read: bool,
+    /// Its process; `None` for the lock of an open file description, which belongs to no process.
+    pub(crate) process: Option<u32>,
+}
+
+/// The lock that is in the way of an exclusive lock on the whole file, if there is one. Takes no lock.
+pub(crate) fn lock_in_the_way(fd: BorrowedFd<'_>) -> io::Result<Option<LockInTheWay>> {
+    let mut lock = whole_file(EXCLUSIVE);
+    // SAFETY: the descriptor is open for as long as it is borrowed; `lock` is a live, exclusively borrowed `struct flock`.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
+        0 => Ok((lock.l_type != FREE).then(|| LockInTheWay {
+            is_to_read: lock.l_type == TO_READ,
+            process: u32::try_from(lock.l_pid).ok().filter(|process| *process != 0),
+        })),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,72 @@
+//! What differs between systems: a file for each, with the same functions; the rest of the crate knows only their names.
+//!
+//! *Owns*: the choice of the file; the kernels' numbers; the calls that rustix has no safe form for. *May not touch*: policy;
+//! each function here is one call, or the answer that there is no such call.
+//!
+//! `linux.rs` is the system that Inkstone is made for and tested on. `macos.rs` lets a log run on a laptop by `pwrite` and
+//! `F_FULLFSYNC`: it compiles, and no promise is tested there (docs/assumptions.md). What macOS lacks is "unsupported", or
+//! unknown, in the types that Linux uses for a file system that lacks it.
+
+mod fiemap;
+#[cfg(target_os = "linux")]
+mod linux;
+mod locks;
+#[cfg(target_os = "macos")]
+mod macos;
+// Linux has a futex; the tests run both.
+#[cfg(any(test, target_os = "macos"))]
+mod sleepers;
+
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "macos")]
+use macos as system;
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!("inkstone-io knows the system calls of Linux, and those of macOS that a log needs");
+
+use rustix::fs::{Mode, RawMode, Stat};
+
+pub(crate) use fiemap::*;
+pub(crate) use locks::{LockInTheWay, lock_in_the_way, set_description_lock};
+pub(crate) use system::{
+    GET_FACTS, O_DIRECT, O_DSYNC, O_SYNC, SEARCH_ONLY, Sleepers, advise, ask_nothing, born_nanos,
+    cached_pages, device_number, dio_alignment, drop_cached, fallocate, fiemap, file_system,
+    let_others_go_first, mincore, mount_id, pwrite_dsync, random_bytes, readahead, replace, size,
+    sync_directory, sync_file_range, take_pending, unnamed_file, wipe_in_children,
+};
+
+/// A file system, as the kernel names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    /// The number of its kind; 0 where kinds have no fixed numbers.
+    pub(crate) number: u32,
+    /// The name of its kind, where the kernel gives it with the number.
+    pub(crate) name: Option<String>,
+}
+
+/// The numbers of a file's file system and of the file in it. Their types differ between systems.
+#[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+pub(crate) fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
+/// How many names a file has, and its permissions.
+#[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+pub(crate) fn names_and_mode(stat: &Stat) -> (u64, u32) {
+    (stat.st_nlink as u64, stat.st_mode as u32 & 0o7777)
+}
+
+/// When a file was last written: seconds and nanoseconds since 1970, 0 before that.
+#[allow(clippy::unnecessary_cast, clippy::useless_conversion, reason = "the types differ between systems")]
+pub(crate) fn modified(stat: &Stat) -> std::time::Duration {
+    std::time::Duration::new(
+        u64::try_from(stat.st_mtime).unwrap_or(0),
+        u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+    )
+}
+
+/// Permissions as the calls take them.
+#[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+pub(crate) fn mode(bits: u32) -> Mode {
+    Mode::from_raw_mode((bits & 0o7777) as RawMode)
+}
