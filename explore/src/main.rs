@@ -11,6 +11,8 @@ compile_error!(
 mod disk;
 mod ear;
 mod ledger;
+#[cfg(inkstone_mistakes)]
+mod mistakes;
 mod reading;
 mod run;
 mod scheduler;
@@ -25,8 +27,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use inkstone::mistake::Mistake;
-use inkstone_io::NamedChoice;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use ledger::{Broken, Kind, note_broken, take_broken};
@@ -39,7 +39,8 @@ const STACK_BYTES: usize = 256 << 10;
 const HELP: &str =
     "usage: inkstone-explore [--schedules N] [--from SEED] [--threads N] [--seconds N] [--mistake NAME]
        inkstone-explore --seed SEED [--mistake NAME]   one schedule, and what happens in it
-       inkstone-explore --mistakes [NAME,NAME...]      each is to be found";
+       inkstone-explore --mistakes [NAME,NAME...]      each is to be found
+The log has mistakes in the copy alone that `.ci/mistaken` makes.";
 
 fn config() -> Config {
     let mut config = Config::new();
@@ -184,74 +185,6 @@ fn prepare() {
     watch_panics();
 }
 
-/// Mistakes about threads, and how each is to show itself.
-const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
-    (Mistake::TurnNotHanded, &[Kind::Lost, Kind::Wrong, Kind::Panic, Kind::NotShown, Kind::FalseCorrupt]),
-    (Mistake::WatermarkEarly, &[Kind::Lost, Kind::FalseCorrupt]),
-    (Mistake::WatermarkOnFailure, &[Kind::Lost, Kind::FalseCorrupt]),
-    (Mistake::WatermarkOffByOne, &[Kind::Lost, Kind::NotShown]),
-    (Mistake::FollowerToldOk, &[Kind::Lost, Kind::NotShown]),
-    (Mistake::SyncForgets, &[Kind::Lost, Kind::NotShown, Kind::Hang]),
-    (Mistake::BatchSplit, &[Kind::Wrong]),
-    (Mistake::CutUntold, &[Kind::CutUntold, Kind::Hang, Kind::Lost, Kind::Back, Kind::NotShown]),
-    (Mistake::CutKeepsPlace, &[Kind::Back, Kind::FalseCorrupt, Kind::Wrong]),
-    (Mistake::StaleWindow, &[Kind::FalseCorrupt]),
-    (Mistake::ReadsPastWatermark, &[Kind::Lost, Kind::FalseCorrupt]),
-    (Mistake::GivenUpShown, &[Kind::Back]),
-    (Mistake::RecyclesPinned, &[Kind::Pinned]),
-    (Mistake::WakesUnderLock, &[Kind::Hang]),
-    (Mistake::CutFuturesForgotten, &[Kind::Hang]),
-    // A reader goes by a watermark that is not the new head's: it shows too much, or too little.
-    (
-        Mistake::ChangeBeforeWatermark,
-        &[Kind::Lost, Kind::Back, Kind::FalseCorrupt, Kind::Wrong, Kind::NotShown],
-    ),
-    (Mistake::PlaceNotAskedAgain, &[Kind::Lost, Kind::Back, Kind::FalseCorrupt, Kind::Wrong]),
-    (Mistake::ForkMarkNotAsked, &[Kind::Forked, Kind::Hang]),
-    (Mistake::ChildPromises, &[Kind::Forked]),
-    (Mistake::WakeUpLost, &[Kind::Hang]),
-    (Mistake::PoisonUntold, &[Kind::Hang]),
-];
-
-/// Whether each is found, and in the way that it must show itself.
-fn find_mistakes(names: Option<&str>, threads: usize, time: Duration) -> bool {
-    let wanted =
-        |mistake: &Mistake| names.is_none_or(|names| names.split(',').any(|name| name == mistake.name()));
-    let mut counts = (0, 0);
-    println!("{:24} {:>9} {:>7}  how it showed", "mistake", "schedules", "seconds");
-    for (mistake, kinds) in ABOUT_THREADS.iter().filter(|(mistake, _)| wanted(mistake)) {
-        let task = Task {
-            plan: Plan { mistake: Some(*mistake), talks: false },
-            // A window in which the rarest one is soon found.
-            from: 161_000,
-            schedules: u64::MAX / 2,
-            threads,
-            time,
-            one_is_enough: true,
-            shows_progress: false,
-        };
-        let outcome = explore(task);
-        let seconds = outcome.took.as_secs_f64();
-        let (is_found, how) = match outcome.failures.first() {
-            Some(Failure { seed, broken }) if kinds.contains(&broken.kind) => {
-                (true, format!("{:?}, seed {seed}: {}", broken.kind, broken.what))
-            }
-            Some(Failure { seed, broken }) => {
-                (false, format!("NOT AS IT SHOULD: {:?}, seed {seed}: {}", broken.kind, broken.what))
-            }
-            None => (false, "NOT FOUND".into()),
-        };
-        if is_found {
-            counts.0 += 1
-        } else {
-            counts.1 += 1
-        }
-        println!("{:24} {:9} {seconds:7.1}  {how}", mistake.name(), outcome.schedules);
-    }
-    println!("{} mistakes found, {} not", counts.0, counts.1);
-    counts.1 == 0
-}
-
 fn report(outcome: &Outcome) {
     let mut kinds = BTreeMap::new();
     for Failure { seed, broken } in &outcome.failures {
@@ -273,7 +206,7 @@ fn report(outcome: &Outcome) {
 
 fn main() -> ExitCode {
     let mut task = Task {
-        plan: Plan { mistake: None, talks: false },
+        plan: Plan::default(),
         from: 1,
         schedules: 100_000,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -281,9 +214,11 @@ fn main() -> ExitCode {
         one_is_enough: false,
         shows_progress: true,
     };
+    #[cfg(inkstone_mistakes)]
     let mut mistakes = None;
     let mut arguments = std::env::args().skip(1).peekable();
     while let Some(argument) = arguments.next() {
+        #[cfg(inkstone_mistakes)]
         if argument == "--mistakes" {
             mistakes = Some(arguments.next_if(|next| !next.starts_with("--")));
             continue;
@@ -299,7 +234,8 @@ fn main() -> ExitCode {
                 (task.from, task.schedules, task.threads) = (number, 1, 1);
                 task.plan.talks = true;
             }
-            ("--mistake", _) => match value.as_deref().and_then(|name| name.parse::<Mistake>().ok()) {
+            #[cfg(inkstone_mistakes)]
+            ("--mistake", _) => match value.as_deref().and_then(|name| name.parse().ok()) {
                 Some(mistake) => task.plan.mistake = Some(mistake),
                 None => {
                     eprintln!("there is no mistake of that name\n{HELP}");
@@ -313,9 +249,10 @@ fn main() -> ExitCode {
         }
     }
     prepare();
+    #[cfg(inkstone_mistakes)]
     if let Some(names) = mistakes {
         let time = task.time.min(Duration::from_secs(60));
-        return if find_mistakes(names.as_deref(), task.threads, time) {
+        return if mistakes::find(names.as_deref(), task.threads, time) {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+#[cfg(inkstone_mistakes)]
 use inkstone::mistake::Mistake;
 use inkstone::{Append, Error, Log, Lsn, Reader};
 use inkstone_sim::Counters;
@@ -28,8 +29,9 @@ pub const PATH: &str = "/log";
 type SharedLog = Arc<Log<Stepped>>;
 
 /// What one run has to do beside its seed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Plan {
+    #[cfg(inkstone_mistakes)]
     pub mistake: Option<Mistake>,
     /// Tells what happens.
     pub talks: bool,
@@ -401,9 +403,11 @@ pub fn one(seed: u64, plan: Plan) {
     ledger.shots_max = ledger.rng.usize(..3);
     ledger.talks = plan.talks;
     ledger.say(|| format!("{setup:#?}"));
+    let options = setup.options.clone();
+    #[cfg(inkstone_mistakes)]
     let options = match plan.mistake {
-        Some(mistake) => setup.options.clone().with_mistake(mistake),
-        None => setup.options.clone(),
+        Some(mistake) => options.with_mistake(mistake),
+        None => options,
     };
     let own_thread = setup.has_own_thread;
     let (options, ear) = listen(options, setup.listener, &disk);

@@ -237,11 +237,6 @@ fn without_a_log() -> Vec<(&'static str, Vec<&'static str>, bool)> {
         ("lab compare of the same", words("lab compare first.json first.json"), false),
         ("lab compare of a slower one", words("lab compare first.json slow.json"), false),
         ("powerloss sim", words("powerloss sim --seeds 2 --class names --all-of 4"), true),
-        (
-            "powerloss sim --mistake",
-            words("powerloss sim --seeds 5 --class torn-512 --all-of 6 --mistake no-sync"),
-            false,
-        ),
     ]
 }
 

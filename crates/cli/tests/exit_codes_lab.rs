@@ -158,7 +158,6 @@ const POWERLOSS: &[Row] = &[
         "powerloss any --in nowhere --writer WRITER --reader READER",
         "powerloss any --rounds 1000000 --writer WRITER --reader READER",
     ),
-    row("powerloss mistakes", "powerloss mistakes renamed-first", "", "powerloss mistakes"),
 ];
 
 /// Prints what it has appended, and continues after what is there.

@@ -40,22 +40,6 @@ fn a_certificate_says_what_was_looked_at() {
 }
 
 #[test]
-fn a_broken_promise_is_exit_1_and_its_command_shows_it_again() {
-    let directory = directory();
-    let asked =
-        ["powerloss", "sim", "--seeds", "5", "--class", "torn-512", "--all-of", "6", "--mistake", "no-sync"];
-    let output = run(directory.path(), &asked);
-    let printed = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{printed}");
-    let broken = |printed: &str| printed.lines().find(|line| line.contains("BROKEN")).map(str::to_owned);
-    let command =
-        printed.lines().find_map(|line| line.trim().strip_prefix("again: inkstone ")).expect("a command");
-    let again = run(directory.path(), &command.split(' ').collect::<Vec<_>>());
-    assert_eq!(again.status.code(), Some(1), "{command}");
-    assert_eq!(broken(&text(&again.stdout)), broken(&printed), "{command}");
-}
-
-#[test]
 fn arguments_that_make_no_sense_are_exit_2() {
     let directory = directory();
     for asked in [
@@ -64,7 +48,6 @@ fn arguments_that_make_no_sense_are_exit_2() {
         &["--seeds", "1", "--states", "5"],
         &["--jobs", "0"],
         &["--seed", "0xg"],
-        &["--mistake", "none-such"],
         &["--operations", "1;2"],
         &["--operations", "1,2"],
         &["--all-of", "21"],
@@ -88,4 +71,56 @@ fn a_signal_ends_it_in_order() {
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("stopped early"), "{}", text(&output.stdout));
     json(&std::fs::read(directory.path().join("c.json")).expect("a certificate"));
+}
+
+/// Nor has the log that the command is built on.
+#[cfg(not(inkstone_mistakes))]
+#[test]
+fn the_command_has_no_mistakes() {
+    let directory = directory();
+    for asked in
+        [&["powerloss", "mistakes"][..], &["powerloss", "sim", "--seeds", "1", "--mistake", "no-sync"]]
+    {
+        let output = run(directory.path(), asked);
+        assert_eq!(output.status.code(), Some(2), "{asked:?}: {}", text(&output.stderr));
+    }
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use super::*;
+
+    #[test]
+    fn a_broken_promise_is_exit_1_and_its_command_shows_it_again() {
+        let directory = directory();
+        let asked = [
+            "powerloss",
+            "sim",
+            "--seeds",
+            "5",
+            "--class",
+            "torn-512",
+            "--all-of",
+            "6",
+            "--mistake",
+            "no-sync",
+        ];
+        let output = run(directory.path(), &asked);
+        let printed = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        let broken = |printed: &str| printed.lines().find(|line| line.contains("BROKEN")).map(str::to_owned);
+        let command =
+            printed.lines().find_map(|line| line.trim().strip_prefix("again: inkstone ")).expect("a command");
+        let again = run(directory.path(), &command.split(' ').collect::<Vec<_>>());
+        assert_eq!(again.status.code(), Some(1), "{command}");
+        assert_eq!(broken(&text(&again.stdout)), broken(&printed), "{command}");
+    }
+
+    #[test]
+    fn a_mistake_of_no_such_name_is_exit_2() {
+        let directory = directory();
+        let output = run(directory.path(), &["powerloss", "sim", "--mistake", "none-such"]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("renamed-first"), "{}", text(&output.stderr));
+    }
 }

@@ -33,27 +33,19 @@ pub struct Prover {
     /// If that header lies across two pieces: its bytes in the first one.
     split: [u8; HEADER_BYTES_MOST],
     split_bytes: usize,
-    is_unsummed: bool,
 }
 
 impl Prover {
     /// Begins at a mark of a segment with this identity.
     pub fn new(identity: Identity, mark: Mark) -> Self {
         let split = [0; HEADER_BYTES_MOST];
-        Self { identity, mark: Some(mark), split, split_bytes: 0, is_unsummed: false }
-    }
-
-    /// Believes every sum: for tests that show that a missing check would be noticed.
-    #[must_use]
-    pub fn unsummed(self) -> Self {
-        Self { is_unsummed: true, ..self }
+        Self { identity, mark: Some(mark), split, split_bytes: 0 }
     }
 
     /// Checks the sums of `bytes`, which begin at byte `at` of the segment, where the bytes of the prover before this one ended.
     /// No proof covers a frame that lies across the two. `None` if nothing could be proven.
     pub fn prove(&self, bytes: &[u8], at: u64) -> Option<Proof> {
-        let walked =
-            if self.is_unsummed { self.walk::<false>(bytes, at) } else { self.walk::<true>(bytes, at) };
+        let walked = self.walk::<true>(bytes, at);
         walked.from.filter(|from| from.at < walked.to).map(|from| Proof { from, to: walked.to })
     }
 

@@ -152,12 +152,8 @@ impl Skimmed {
     /// Its payload, if it is complete and its checksum matches.
     #[inline]
     pub fn payload<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
-        self.payload_unsummed(window, window_at).filter(|payload| crc32c(payload) == self.payload_crc)
-    }
-
-    /// Its payload, with its checksum unchecked: for tests that show that a missing check would be noticed.
-    pub fn payload_unsummed<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
         let from = usize::try_from(self.at.checked_sub(window_at)?).ok()? + self.version.frame_header_bytes();
-        window.get(from..from + self.payload_bytes)
+        let payload = window.get(from..from + self.payload_bytes)?;
+        (crc32c(payload) == self.payload_crc).then_some(payload)
     }
 }

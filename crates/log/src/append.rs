@@ -71,12 +71,6 @@ impl<'log, D: Directory> Append<'log, D> {
         }
     }
 
-    /// For a mistake: the last of several that began with another.
-    pub(crate) fn since(mut self, first: Lsn) -> Self {
-        self.first = first;
-        self
-    }
-
     /// The LSN of the record; for a batch, that of its last record.
     #[inline]
     pub fn lsn(&self) -> Lsn {

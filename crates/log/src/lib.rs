@@ -40,8 +40,6 @@ mod error;
 mod event;
 pub mod inspect;
 mod log;
-#[doc(hidden)]
-pub mod mistake;
 mod names;
 mod open;
 mod options;

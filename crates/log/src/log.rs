@@ -22,7 +22,6 @@ use crate::commit::shared::{Shared, start};
 use crate::commit::state::Guard;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::mistake::Mistake;
 use crate::names;
 use crate::open::open_shared;
 use crate::options::Options;
@@ -88,9 +87,6 @@ impl<D: Directory> Log<D> {
     /// As [`Log::open`].
     pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
         options.check()?;
-        if options.makes(Mistake::LockFileRemoved) {
-            let _ = directory.remove(names::LOCK);
-        }
         let writer_lock = take_lock(&*directory)?;
         Self::open_locked(directory, options, writer_lock)
     }
@@ -275,9 +271,6 @@ impl<D: Directory> Log<D> {
             state.check_open()?;
             (state.reserved(), state.cut_count())
         };
-        if self.shared.options.makes(Mistake::SyncForgets) {
-            return Ok(last);
-        }
         self.shared.wait(last, cuts).map(|()| last)
     }
 
@@ -347,8 +340,7 @@ impl<D: Directory> Log<D> {
     /// On `Ok` every record is on stable storage. The last promise also lets the next opening know that nothing is missing; it is
     /// left out, and [`Recovery::clean`] is false, when the segment has little room left, which is kept for epochs and truncations.
     pub fn close(mut self) -> Result<()> {
-        let swallows = self.shared.options.makes(Mistake::CloseSwallowsErrors);
-        self.shut().or_else(|error| if swallows { Ok(()) } else { Err(error) })
+        self.shut()
     }
 
     /// As [`Log::close`], but returns the lock, so that no other writer can come before the caller's next step.
@@ -364,9 +356,7 @@ impl<D: Directory> Log<D> {
         if self.writer_lock.is_none() {
             return (None, Ok(()));
         }
-        if let Err(forked) = self.shared.check_process()
-            && !self.shared.options.makes(Mistake::ChildPromises)
-        {
+        if let Err(forked) = self.shared.check_process() {
             self.leave_to_parent();
             return (None, Err(forked));
         }
@@ -405,10 +395,7 @@ impl<D: Directory> Log<D> {
     /// Commits everything, and writes the last promise.
     fn promise_to_close(&self) -> Result<()> {
         let (state, turn) = self.shared.take_turn(self.shared.lock())?;
-        let (state, result) = match self.shared.options.makes(Mistake::CloseForgets) {
-            true => (state, Ok(())),
-            false => self.shared.promise(state, PromiseReason::Close),
-        };
+        let (state, result) = self.shared.promise(state, PromiseReason::Close);
         drop(self.shared.end_turn(state, turn));
         result
     }
@@ -425,7 +412,7 @@ impl<D: Directory> Log<D> {
             let mut state = self.shared.lock();
             state.closed = true;
             state.wake_room();
-            state.wake_futures(true);
+            state.wake_futures();
             self.shared.wake_all();
         }));
         let this = this_thread();
@@ -478,13 +465,6 @@ impl<D: Directory> Log<D> {
 
     fn append_all(&self, records: &[(&[u8], PayloadSum)]) -> Result<Append<'_, D>> {
         self.shared.check_process()?;
-        if let [one, rest @ ..] = records
-            && !rest.is_empty()
-            && self.shared.options.makes(Mistake::BatchSplit)
-        {
-            let first = self.append_all(&[*one])?.lsn();
-            return self.append_all(rest).map(|append| append.since(first));
-        }
         let mut state = self.shared.lock();
         loop {
             let full = match self.gather(&mut state, records)? {
@@ -519,9 +499,6 @@ impl<D: Directory> Log<D> {
         state: &mut Guard<'_>,
         records: &[(&[u8], PayloadSum)],
     ) -> Result<std::result::Result<Append<'_, D>, EncodeError>> {
-        if state.poison.is_some() && self.shared.options.makes(Mistake::PoisonForgotten) {
-            state.poison = None;
-        }
         state.check_open()?;
         if state.changing {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader, Verdict};
-use inkstone_io::{Directory, Durability};
+use inkstone_io::Directory;
 
 use crate::choice::Choice;
 use crate::commit::gathering::{Gathering, memory_for};
@@ -19,14 +19,13 @@ use crate::commit::shared::Shared;
 use crate::commit::state::State;
 use crate::commit::writer::{Way, Writer};
 use crate::error::{Error, Result};
-use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::recovery::headers::past_the_cache;
 use crate::recovery::recover::{Recovered, recover, report};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::pool::{ObtainError, Pool, check_limit, open_for_groups};
-use crate::segment::{Link, Segment, Segments, identity};
+use crate::segment::{Link, Segment, Segments};
 use crate::strategy::choose;
 use crate::strategy::tuned::Stored;
 use crate::sync::lock;
@@ -127,20 +126,14 @@ fn go_on<D: Directory>(
     let head = found.links.last().ok_or(Error::UsedUp)?.segment.clone();
     let header = head.header;
     let tail = found.tail;
-    let raised = if options.makes(Mistake::EpochNotRaised) { Some(found.epoch) } else { found.epoch.next() };
-    let epoch = raised.ok_or(Error::UsedUp)?;
+    let epoch = found.epoch.next().ok_or(Error::UsedUp)?;
     check_limit(&*directory, header.segment_bytes)?;
     // The next group rewrites the block in which the log ends.
-    let mut window =
-        Window::new(Arc::new(past_the_cache(&*directory, &options, header.number)?), BLOCK_BYTES);
+    let mut window = Window::new(Arc::new(past_the_cache(&*directory, header.number)?), BLOCK_BYTES);
     window.load(tail.end - tail.end % BLOCK_BYTES as u64, BLOCK_BYTES)?;
-    let block = if options.makes(Mistake::TailNotRead) { &[0; BLOCK_BYTES] } else { window.bytes() };
     let memory = memory_for(options.buffer_bytes);
-    let coded = identity(&header, &options);
-    let gathering = Gathering::begin(memory, coded, tail.end, epoch, tail.next_lsn, block);
-    let how = open_for_groups(&options);
-    let how = if options.makes(Mistake::FlagForgotten) { how.durability(Durability::None) } else { how };
-    let file = head.file(&*directory, &how)?;
+    let gathering = Gathering::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
+    let file = head.file(&*directory, &open_for_groups(&options))?;
     let writer = Writer::new(&*directory, file, &options)?;
     let segments = Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
     let state = State::new(gathering, recovery.last, epoch, &options);
@@ -174,9 +167,8 @@ fn create<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> R
     })?;
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
-    let coded = identity(&header, &options);
     let memory = memory_for(options.buffer_bytes);
-    let gathering = Gathering::begin(memory, coded, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
+    let gathering = Gathering::begin(memory, header, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
     let links = vec![Link { segment, end: None }];
     let segments = Segments { links, first_live: first, obsolete: Vec::new() };
     let state = State::new(gathering, last, Epoch::FIRST, &options);

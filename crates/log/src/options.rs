@@ -15,7 +15,6 @@ use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 use crate::choice::{Asks, Choice};
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
-use crate::mistake::Mistake;
 
 /// The first segments of a new log are small, so that its first commit does not wait for a large file.
 const GROWTH_BYTES: [u64; 2] = [1 << 20, 8 << 20];
@@ -52,7 +51,6 @@ pub struct Options {
     pub(crate) slow_commit: Duration,
     pub(crate) file_mode: u32,
     pub(crate) listener: Option<Listener>,
-    pub(crate) mistake: Option<Mistake>,
     /// The format version of new segments.
     pub(crate) version: Version,
 }
@@ -84,7 +82,6 @@ impl Default for Options {
             slow_commit: Duration::from_secs(1),
             file_mode: FILE_MODE,
             listener: None,
-            mistake: None,
             version: Version::NEWEST,
         }
     }
@@ -266,23 +263,6 @@ impl Options {
     #[cfg(feature = "version-two")]
     pub fn with_version(self, version: Version) -> Self {
         Self { version, ..self }
-    }
-
-    /// For the labs, which show that this mistake is caught.
-    #[doc(hidden)]
-    #[cfg(feature = "mistakes")]
-    pub fn with_mistake(self, mistake: Mistake) -> Self {
-        Self { mistake: Some(mistake), ..self }
-    }
-
-    /// The mistake that was asked for; `None` outside builds for the labs.
-    #[doc(hidden)]
-    pub fn mistake(&self) -> Option<Mistake> {
-        if cfg!(feature = "mistakes") { self.mistake } else { None }
-    }
-
-    pub(crate) fn makes(&self, mistake: Mistake) -> bool {
-        self.mistake() == Some(mistake)
     }
 
     /// Refuses options that contradict each other, each with its reason.

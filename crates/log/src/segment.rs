@@ -15,13 +15,11 @@ pub(crate) mod seal;
 use std::sync::{Arc, Weak};
 
 use inkstone_format::limits::{ALIGN, HEADER_BYTES};
-use inkstone_format::{Decoder, LogId, Lsn, Mark, Prover, SegmentHeader, SegmentNumber, Tail};
+use inkstone_format::{Decoder, Lsn, Mark, Prover, SegmentHeader, SegmentNumber, Tail};
 use inkstone_io::{Directory, OpenFile};
 
 use crate::error::Result;
-use crate::mistake::Mistake;
 use crate::names;
-use crate::options::Options;
 use crate::sync::{Mutex, lock};
 
 /// Bytes of groups between two entries of a segment's index.
@@ -90,14 +88,8 @@ impl<F: inkstone_io::File> Segment<F> {
     }
 
     /// A decoder that begins at the nearest known place before `lsn` and reads no further than `end`.
-    pub(crate) fn decoder_at(
-        &self,
-        lsn: Lsn,
-        end: Option<u64>,
-        file: &F,
-        options: &Options,
-    ) -> Result<Decoder> {
-        let decoder = self.decoder(end, file, options)?;
+    pub(crate) fn decoder_at(&self, lsn: Lsn, end: Option<u64>, file: &F) -> Result<Decoder> {
+        let decoder = self.decoder(end, file)?;
         let index = lock(&self.index);
         let after = index.partition_point(|tail| tail.next_lsn <= lsn);
         Ok(match after.checked_sub(1).and_then(|at| index.get(at)) {
@@ -117,29 +109,19 @@ impl<F: inkstone_io::File> Segment<F> {
     }
 
     /// The prover that checks its sums from the first group on.
-    pub(crate) fn prover(&self, options: &Options) -> Prover {
-        let header = identity(&self.header, options);
-        let first = Mark::between(HEADER_BYTES as u64, header.first_lsn, header.epoch);
-        let prover = Prover::new(header.identity(), first);
-        if options.makes(Mistake::AheadUnsummed) { prover.unsummed() } else { prover }
+    pub(crate) fn prover(&self) -> Prover {
+        let first = Mark::between(HEADER_BYTES as u64, self.header.first_lsn, self.header.epoch);
+        Prover::new(self.header.identity(), first)
     }
 
     /// A decoder that begins at the first group.
-    pub(crate) fn decoder(&self, end: Option<u64>, file: &F, options: &Options) -> Result<Decoder> {
-        let decoder = Decoder::new(&identity(&self.header, options), file.len_bytes()?);
+    pub(crate) fn decoder(&self, end: Option<u64>, file: &F) -> Result<Decoder> {
+        let decoder = Decoder::new(&self.header, file.len_bytes()?);
         Ok(match end {
             Some(end) => decoder.with_end(end),
             None => decoder,
         })
     }
-}
-
-/// The header whose log id and number go into the checksums: the segment's own.
-pub(crate) fn identity(header: &SegmentHeader, options: &Options) -> SegmentHeader {
-    if options.makes(Mistake::NoIdentity) {
-        return SegmentHeader { log: LogId::new([0; 16]), number: SegmentNumber::FIRST, ..*header };
-    }
-    *header
 }
 
 /// A segment, and its end if another segment follows it.
@@ -203,9 +185,9 @@ impl<F: inkstone_io::File> Segments<F> {
     }
 
     /// Takes out the obsolete segments without a reader.
-    pub(crate) fn take_unread(&mut self, pinned_too: bool) -> Vec<Arc<Segment<F>>> {
+    pub(crate) fn take_unread(&mut self) -> Vec<Arc<Segment<F>>> {
         let (unread, read): (Vec<_>, Vec<_>) =
-            self.obsolete.drain(..).partition(|segment| pinned_too || Arc::strong_count(segment) == 1);
+            self.obsolete.drain(..).partition(|segment| Arc::strong_count(segment) == 1);
         self.obsolete = read;
         unread
     }

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use inkstone::mistake::Mistake;
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_io::OpenFile;
 use inkstone_sim::shrink::seeds;
@@ -136,7 +135,8 @@ fn what_a_killed_writer_left_is_shown_only_when_it_is_durable() {
         append(&log, 1..=20, 0);
         log.close().unwrap();
         let early = read(&disk);
-        let log = open(&disk, small().with_mistake(Mistake::NoSync));
+        let log = open(&disk, small());
+        disk.inject(Fault::new(Effect::LostSync).on(OperationKind::Sync));
         append(&log, 21..=21, 0);
         log.abandon();
         let is_lost = |sample: u64| read(&disk.crash(sample)).durable().get() < 21;

@@ -9,10 +9,11 @@ mod watched;
 
 use std::sync::{Arc, Mutex};
 
-use inkstone::mistake::Mistake;
 use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks, SimDirectory, SimDisk};
+use inkstone_sim::{
+    DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDirectory, SimDisk,
+};
 use watched::{Call, Watched};
 
 type Action = Box<dyn FnOnce() + Send>;
@@ -148,7 +149,8 @@ fn act(deed: Deed, disk: &SimDisk, held: &Held) {
         }
         Deed::ComesUnsynced => {
             close(&mut held);
-            let log = open(disk, small().with_mistake(Mistake::NoSync));
+            let log = open(disk, small());
+            disk.inject(Fault::new(Effect::LostSync).on(OperationKind::Sync));
             append(&log, 1, 0);
             log.abandon();
         }

@@ -1,9 +1,10 @@
 //! Every mistake that can be built in is caught, by a promise that is seen broken; and the same history without it keeps
 //! every promise, over the same seeds.
 //!
-//! *Owns*: one history per mistake. docs/powerloss.md lists them, and a test of `inkstone-powerloss` keeps
+//! *Owns*: one history per mistake. docs/mistakes.md lists them, and a test of `inkstone-powerloss` keeps
 //! that list true. *May not touch*: the crate's insides.
 
+#![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 #[path = "support/caught.rs"]
@@ -15,7 +16,9 @@ mod history;
 
 use std::sync::{Arc, Mutex};
 
-use caught::{LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, caught, caught_in_any_way, check_cut};
+use caught::{
+    LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, behind_full_buffers, caught, caught_in_any_way, check_cut,
+};
 use gate::{Gate, GateDirectory};
 use history::{
     LOG, Told, append, check, check_with, disk, name, open, read_file, record, small, with, write_file,
@@ -369,19 +372,6 @@ fn preparing_ahead_takes_more_than_the_budget() {
 #[test]
 fn a_turn_that_is_not_handed_over_acknowledges_what_lies_behind_a_hole() {
     caught_in_any_way(Mistake::TurnNotHanded, &[REFUSES, UNREADABLE, LOST], |mistake, seed| {
-        let (disk, options) = (disk(seed), with(mistake));
-        let log = open(&disk, options.clone().own_thread(true).prepare_ahead(false)).unwrap();
-        let mut last = 0;
-        for _ in 0..5 {
-            // More than a buffer holds.
-            for _ in 0..40 + seed {
-                last += 1;
-                drop(log.append(&record(last)).map_err(|error| error.to_string())?);
-            }
-            last += 1;
-            append(&log, last, last)?;
-            check_cut(&disk.power_cut(), &options, seed, Told::all(last))?;
-        }
-        Ok(())
+        behind_full_buffers(&with(mistake), seed)
     });
 }

@@ -3,6 +3,7 @@
 //!
 //! *Owns*: one history per mistake, with the coincidence in it. *May not touch*: the crate's insides.
 
+#![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 #[path = "support/caught.rs"]

@@ -11,13 +11,14 @@ mod caught;
 #[path = "support/history.rs"]
 mod history;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use caught::{WRONG, caught};
-use history::{LOG, disk, name, with};
-use inkstone::mistake::Mistake;
+use caught::{SEEDS, WRONG};
+use history::{LOG, name, small};
 use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
 use inkstone_io::{File as _, OpenFile, OsFile, SyncKind};
+use inkstone_sim::shrink::seeds;
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
 
 const KIB: usize = 1 << 10;
@@ -259,54 +260,49 @@ fn damage_in_the_middle_is_told_with_its_place_by_both_ways_of_reading() {
     }
 }
 
-#[test]
-fn a_get_that_sums_nothing_shows_what_was_never_appended() {
-    caught(Mistake::GetUnsummed, &[WRONG], |mistake, seed| {
-        let disk = disk(seed);
-        let log = Log::open_in(Arc::new(disk.directory(LOG)), with(mistake)).unwrap();
-        let bytes = vec![5; 3000];
-        (1..=3).for_each(|lsn| assert_eq!(log.append_durable(&bytes).unwrap().get(), lsn));
-        disk.rot(LOG, &name(1), 4096 + 3500 + seed % 2000, 1 << (seed % 8));
-        match log.reader().get(Lsn::new(2)) {
-            Ok(shown) if shown != bytes => Err(format!("record 2 {WRONG}")),
-            Ok(_) => Ok(()),
-            Err(Error::Corrupt(_)) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        }
-    });
+/// A closed log in a real directory, in which bits flip.
+struct Flippable {
+    directory: tempfile::TempDir,
 }
 
-/// On real threads, in the page cache and past it. A flipped bit is reported at the place where `verify` finds it, whichever thread
-/// checks the sum. And the threads that read do check sums: if they leave one out, it is checked nowhere.
-#[test]
-fn reading_ahead_without_sums_shows_what_was_never_appended() {
+impl Flippable {
     const LAST: u64 = 2500;
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = directory.path().join("log");
-    let log = Log::open(&path, options()).unwrap();
-    (1..=LAST).for_each(|lsn| drop(log.append(&record(lsn)).unwrap()));
-    log.close().unwrap();
-    // Not the first that is read: its threads come while it is.
-    let damaged = path.join(name(3));
-    let flip = |at: u64, bit: u8| {
-        let file = OsFile::open(&damaged, &OpenFile::existing()).unwrap();
+
+    fn new() -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let log = Log::open(directory.path().join("log"), options()).unwrap();
+        (1..=Self::LAST).for_each(|lsn| drop(log.append(&record(lsn)).unwrap()));
+        log.close().unwrap();
+        Self { directory }
+    }
+
+    fn segment(&self, number: u64) -> OsFile {
+        let path = self.directory.path().join("log").join(name(number));
+        OsFile::open(&path, &OpenFile::existing()).unwrap()
+    }
+
+    /// Not in the first segment that is read: its threads come while it is.
+    fn flip(&self, at: u64, bit: u8) {
+        let file = self.segment(3);
         let mut byte = [0];
         file.read_at(&mut byte, at).unwrap();
         file.write_at(&[byte[0] ^ bit], at).unwrap();
         file.sync(SyncKind::All).unwrap();
-    };
-    let read = |mistake, is_cached| {
+    }
+
+    /// Where reading all of it finds damage; an error if it shows what was never appended.
+    fn read(&self, options: &Options, is_cached: bool) -> Result<Option<(PathBuf, u64)>, String> {
         for number in 1..=6 {
-            let file = OsFile::open(&path.join(name(number)), &OpenFile::existing()).unwrap();
+            let file = self.segment(number);
             if is_cached {
                 file.read_at(&mut vec![0; SEGMENT as usize], 0).unwrap();
             } else {
                 file.forget_cached().unwrap();
             }
         }
-        let reader = Reader::open(&path, &with(mistake)).unwrap();
+        let reader = Reader::open(self.directory.path().join("log"), options).unwrap();
         let mut cursor = reader.from(Lsn::FIRST);
-        for lsn in 1..=LAST {
+        for lsn in 1..=Self::LAST {
             match cursor.next() {
                 Ok(shown) if shown.is_some_and(|shown| shown.bytes == record(lsn)) => {}
                 Ok(_) => return Err(format!("record {lsn} {WRONG}")),
@@ -314,21 +310,38 @@ fn reading_ahead_without_sums_shows_what_was_never_appended() {
             }
         }
         Ok(None)
-    };
-    assert_eq!((read(None, false), read(None, true)), (Ok(None), Ok(None)));
+    }
+
+    /// Reads with a flipped bit. Without a mistake, the damage is reported where `verify` finds it.
+    fn read_flipped(
+        &self,
+        options: &Options,
+        is_cached: bool,
+        seed: u64,
+        is_sound: bool,
+    ) -> Result<(), String> {
+        let at = fastrand::Rng::with_seed(seed).u64(4096..SEGMENT - 300_000);
+        self.flip(at, 1 << (seed % 8));
+        let told = self.read(options, is_cached);
+        if is_sound {
+            let found = inspect::verify(self.directory.path().join("log")).unwrap();
+            let damage = found.damage.first().unwrap();
+            assert_eq!(told, Ok(Some((damage.path.clone(), damage.offset))), "seed {seed}, byte {at}");
+        }
+        self.flip(at, 1 << (seed % 8));
+        told.map(drop)
+    }
+}
+
+/// On real threads, in the page cache and past it: whichever thread checks the sum.
+#[test]
+fn a_flipped_bit_is_reported_where_verify_finds_it() {
+    let log = Flippable::new();
     for is_cached in [false, true] {
-        caught(Mistake::AheadUnsummed, &[WRONG], |mistake, seed| {
-            let at = fastrand::Rng::with_seed(seed).u64(4096..SEGMENT - 300_000);
-            flip(at, 1 << (seed % 8));
-            let told = read(mistake, is_cached);
-            if mistake.is_none() {
-                let found = inspect::verify(&path).unwrap();
-                let damage = found.damage.first().unwrap();
-                assert_eq!(told, Ok(Some((damage.path.clone(), damage.offset))), "seed {seed}, byte {at}");
-            }
-            flip(at, 1 << (seed % 8));
-            told.map(drop)
-        });
+        assert_eq!(log.read(&small(), is_cached), Ok(None));
+        for seed in seeds(1, SEEDS) {
+            log.read_flipped(&small(), is_cached, seed, true).unwrap();
+        }
     }
 }
 
@@ -359,4 +372,41 @@ fn verify_finds_the_same_in_the_same_order_with_several_threads() {
         assert!(places.iter().any(|(segment, _)| *segment == number), "{number} of {places:?}");
     }
     assert!(places.iter().all(|(segment, _)| damaged.contains(segment)), "{places:?}");
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use inkstone::mistake::Mistake;
+
+    use super::caught::caught;
+    use super::history::{disk, with};
+    use super::*;
+
+    #[test]
+    fn a_get_that_sums_nothing_shows_what_was_never_appended() {
+        caught(Mistake::GetUnsummed, &[WRONG], |mistake, seed| {
+            let disk = disk(seed);
+            let log = Log::open_in(Arc::new(disk.directory(LOG)), with(mistake)).unwrap();
+            let bytes = vec![5; 3000];
+            (1..=3).for_each(|lsn| assert_eq!(log.append_durable(&bytes).unwrap().get(), lsn));
+            disk.rot(LOG, &name(1), 4096 + 3500 + seed % 2000, 1 << (seed % 8));
+            match log.reader().get(Lsn::new(2)) {
+                Ok(shown) if shown != bytes => Err(format!("record 2 {WRONG}")),
+                Ok(_) => Ok(()),
+                Err(Error::Corrupt(_)) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+    }
+
+    /// The threads that read do check sums: if they leave one out, it is checked nowhere.
+    #[test]
+    fn reading_ahead_without_sums_shows_what_was_never_appended() {
+        let log = Flippable::new();
+        for is_cached in [false, true] {
+            caught(Mistake::AheadUnsummed, &[WRONG], |mistake, seed| {
+                log.read_flipped(&with(mistake), is_cached, seed, mistake.is_none())
+            });
+        }
+    }
 }

@@ -14,7 +14,8 @@
 //! | [`kernel`] | histories on real kernel file systems, on disks in memory that are cut at every write |
 //! | [`any`] | any writer and reader, crashed in between |
 //! | [`kill`] | writers that are killed with SIGKILL, and an outside witness |
-//! | [`mistakes`] | which lab catches which built-in mistake, and how fast |
+//! | [`mistake`] | the mistake that is built into a log, in the copy that `.ci/mistaken` makes |
+//! | [`mistakes`] | which lab catches which mistake, and how fast |
 //! | [`sim`] | histories on the simulated disk, crashed at every instant |
 //! | [`strategies`] | the plain ways in which programs write files, and what each loses |
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod history;
 pub mod keep;
 pub mod kernel;
 pub mod kill;
+pub mod mistake;
 pub mod mistakes;
 pub mod model;
 pub mod sim;

@@ -1,16 +1,16 @@
 //! A test of the labs: which of them notices which mistake that is built into the log, and after how many states.
 //!
 //! *Owns*: the labs by name, how each is run over seeds with a mistake built in, the table of what they found. *May not
-//! touch*: how a mistake is built in (`inkstone::mistake`), how a lab judges.
+//! touch*: how a mistake is built in (`mistake.rs`), how a lab judges.
 
 use std::fmt::{self, Display, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
 use inkstone_sim::{AfterEffect, Effect, Fault, FaultRates, OperationKind, SimDisk, errno};
 
 use crate::history::{Op, history, rough};
+use crate::mistake::Mistake;
 use crate::sim::explore::{Effort, Explorer, open};
 use crate::sim::fault::{FaultyRun, Trouble};
 use crate::sim::killed::Killed;
@@ -21,6 +21,7 @@ use crate::sim::threads;
 use crate::sim::variant::{SEGMENT_BYTES, Variant, variant};
 
 /// Mistakes about threads, which the labs here cannot catch: the explorer does (docs/interleavings.md).
+#[cfg(inkstone_mistakes)]
 pub const EXPLORED: [Mistake; 8] = [
     Mistake::WakesUnderLock,
     Mistake::CutFuturesForgotten,

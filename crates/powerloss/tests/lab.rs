@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use inkstone::mistake::Mistake;
 use inkstone_io::{Directory, File, NamedChoice, OpenFile};
 use inkstone_powerloss::model::{Model, Record};
 use inkstone_powerloss::sim::class::{FaultClass, Looked, Unit};
@@ -164,45 +163,6 @@ fn every_subset_is_made_once() {
     }
 }
 
-/// Each mistake is found by the lab, and the command that it prints shows the same again.
-#[test]
-fn what_is_broken_is_found_and_shown_again() {
-    for (mistake, class) in [
-        (Mistake::NoSync, FaultClass::Torn512),
-        (Mistake::EpochNotSynced, FaultClass::Torn512),
-        (Mistake::NoDirectorySync, FaultClass::Names),
-        (Mistake::NoIdentity, FaultClass::Recycled),
-        (Mistake::CutsBelowPromise, FaultClass::Rot),
-        (Mistake::TailRewritten, FaultClass::Lost),
-    ] {
-        let asked = Plan { mistake: Some(mistake), ..plan(&[class], Until::Seeds(8)) };
-        let report = run_now(&asked);
-        let [violation] = &report.certificate.violations[..] else {
-            panic!("{mistake} is not found by {class}")
-        };
-        let words: Vec<&str> = violation.command.split(' ').collect();
-        let after = |name: &str| words[words.iter().position(|word| *word == name).unwrap() + 1];
-        let numbers = match after("--operations") {
-            "none" => Vec::new(),
-            list => list.split(',').map(|number| number.parse().unwrap()).collect(),
-        };
-        let again = Plan {
-            seed: u64::from_str_radix(after("--seed").trim_start_matches("0x"), 16).unwrap(),
-            until: Until::Seeds(after("--seeds").parse().unwrap()),
-            classes: vec![after("--class").parse().unwrap()],
-            mistake: Some(after("--mistake").parse().unwrap()),
-            all_of: after("--all-of").parse().unwrap(),
-            operations: Some(numbers),
-            ..asked
-        };
-        let shown = &run_now(&again).certificate.violations;
-        assert_eq!(shown.first().map(|shown| &shown.what), Some(&violation.what), "{}", violation.command);
-        // The same without the mistake holds.
-        let sound = run_now(&Plan { mistake: None, ..again });
-        assert!(sound.certificate.is_clean(), "{}", sound.certificate);
-    }
-}
-
 #[test]
 fn a_run_ends_when_it_is_told_to() {
     let stop = AtomicBool::new(true);
@@ -215,4 +175,55 @@ fn a_run_ends_when_it_is_told_to() {
         Unit { class: FaultClass::Torn512, seed: 1, all_of: 16, mistake: None, stop: Arc::new(true.into()) };
     let (looked, result) = stopped.run(&stopped.history());
     assert_eq!((looked.states, result), (0, Ok(())));
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use inkstone::mistake::Mistake;
+
+    use super::*;
+
+    /// Each mistake is found by the lab, and the command that it prints shows the same again.
+    #[test]
+    fn what_is_broken_is_found_and_shown_again() {
+        for (mistake, class) in [
+            (Mistake::NoSync, FaultClass::Torn512),
+            (Mistake::EpochNotSynced, FaultClass::Torn512),
+            (Mistake::NoDirectorySync, FaultClass::Names),
+            (Mistake::NoIdentity, FaultClass::Recycled),
+            (Mistake::CutsBelowPromise, FaultClass::Rot),
+            (Mistake::TailRewritten, FaultClass::Lost),
+        ] {
+            let asked = Plan { mistake: Some(mistake), ..plan(&[class], Until::Seeds(8)) };
+            let report = run_now(&asked);
+            let [violation] = &report.certificate.violations[..] else {
+                panic!("{mistake} is not found by {class}")
+            };
+            let words: Vec<&str> = violation.command.split(' ').collect();
+            let after = |name: &str| words[words.iter().position(|word| *word == name).unwrap() + 1];
+            let numbers = match after("--operations") {
+                "none" => Vec::new(),
+                list => list.split(',').map(|number| number.parse().unwrap()).collect(),
+            };
+            let again = Plan {
+                seed: u64::from_str_radix(after("--seed").trim_start_matches("0x"), 16).unwrap(),
+                until: Until::Seeds(after("--seeds").parse().unwrap()),
+                classes: vec![after("--class").parse().unwrap()],
+                mistake: Some(after("--mistake").parse().unwrap()),
+                all_of: after("--all-of").parse().unwrap(),
+                operations: Some(numbers),
+                ..asked
+            };
+            let shown = &run_now(&again).certificate.violations;
+            assert_eq!(
+                shown.first().map(|shown| &shown.what),
+                Some(&violation.what),
+                "{}",
+                violation.command
+            );
+            // The same without the mistake holds.
+            let sound = run_now(&Plan { mistake: None, ..again });
+            assert!(sound.certificate.is_clean(), "{}", sound.certificate);
+        }
+    }
 }

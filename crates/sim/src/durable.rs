@@ -79,6 +79,7 @@ impl State {
                 self.lose(number, cover, AfterEffect::KeepsNew);
                 return Err(os_error(code));
             }
+            Some(Effect::LostSync) => return Ok(()),
             _ => {}
         }
         self.note_epoch();

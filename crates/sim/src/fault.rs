@@ -67,6 +67,8 @@ pub enum Effect {
     SyncFails(i32, AfterEffect),
     /// A read or write is done in two parts, the first of this many bytes. Callers of the seam do not see that.
     Short(usize),
+    /// A sync is acknowledged and makes nothing durable; the next one covers what it left out.
+    LostSync,
     /// A write puts this many bytes into the cache, then fails with this error number.
     ShortThenError(usize, i32),
     /// A write is acknowledged but never arrives on the device. A buffered one is still in the page cache.
@@ -86,7 +88,7 @@ impl Effect {
     fn fits(&self, kind: OperationKind) -> bool {
         match self {
             Self::Error(_) => true,
-            Self::SyncFails(..) => kind == OperationKind::Sync,
+            Self::SyncFails(..) | Self::LostSync => kind == OperationKind::Sync,
             Self::Short(_) => matches!(kind, OperationKind::Read | OperationKind::Write),
             Self::ShortThenError(..) | Self::LostWrite | Self::Misdirected { .. } => {
                 kind == OperationKind::Write
@@ -103,7 +105,7 @@ impl fmt::Display for Effect {
             Self::SyncFails(code, after) => write!(f, "error {code} with the after-effect {after:?}"),
             Self::Short(bytes) => write!(f, "done in two parts, the first of {bytes} bytes"),
             Self::ShortThenError(bytes, code) => write!(f, "error {code} after {bytes} bytes"),
-            Self::LostWrite => write!(f, "lost"),
+            Self::LostWrite | Self::LostSync => write!(f, "lost"),
             Self::Misdirected { file: Some(file), offset } => {
                 write!(f, "misdirected to byte {offset} of {file}")
             }

@@ -147,6 +147,23 @@ fn after_a_failed_sync_pages_are_clean_and_the_medium_is_old() {
 }
 
 #[test]
+fn a_lost_sync_makes_nothing_durable_and_the_next_one_covers_it() {
+    let (disk, directory) = disk(DiskOptions::default());
+    let file = settled(&directory, "a", Access::Buffered, 1);
+    file.write_at(&block(2, 1), 0).unwrap();
+    disk.inject(Fault::new(Effect::LostSync).on(OperationKind::Sync));
+    let on_medium = |disk: &SimDisk| {
+        let found = disk.crash_with(|_| Fate::Dropped);
+        blocks(&found.directory("/d").open("a", &OpenFile::existing()).unwrap())
+    };
+    file.sync(SyncKind::Data).unwrap();
+    assert_eq!((blocks(&file), on_medium(&disk)), (vec![2], vec![1]));
+    assert_eq!(disk.history().len(), 1);
+    file.sync(SyncKind::Data).unwrap();
+    assert_eq!(on_medium(&disk), [2]);
+}
+
+#[test]
 fn a_direct_write_after_a_failed_sync_replaces_the_pages_that_lie() {
     let (disk, directory) = disk(DiskOptions::default());
     let file = settled(&directory, "a", Access::Buffered, 1);

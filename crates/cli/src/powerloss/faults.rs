@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use inkstone::mistake::Mistake;
 use inkstone_powerloss::faults::plan::Fault;
 use inkstone_powerloss::faults::run::{Campaign, run};
 use inkstone_powerloss::faults::worker::{Use, work};
@@ -17,6 +16,7 @@ use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::kernel::record::Program;
 use inkstone_powerloss::kernel::spec::Way;
 
+use super::mistake::MistakeArgument;
 use crate::parse::names;
 
 const EXAMPLES: &str = "\
@@ -54,9 +54,8 @@ pub(crate) struct FaultsArguments {
     /// Write the certificates to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Build a mistake into the log, to check that it is found
-    #[arg(long, value_name = "MISTAKE", hide = true, value_parser = names::<Mistake>())]
-    mistake: Option<Mistake>,
+    #[command(flatten)]
+    mistake: MistakeArgument,
 }
 
 #[derive(Debug, Args)]
@@ -69,8 +68,8 @@ pub(crate) struct WorkerArguments {
     threads: u32,
     #[arg(long)]
     seed: u64,
-    #[arg(long, value_parser = names::<Mistake>())]
-    mistake: Option<Mistake>,
+    #[command(flatten)]
+    mistake: MistakeArgument,
 }
 
 /// Runs the lab and prints its result.
@@ -88,7 +87,7 @@ pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::
             path: std::env::current_exe().context("find this program")?,
             arguments: ["powerloss", "faults-worker"].map(String::from).to_vec(),
         },
-        mistake: arguments.mistake,
+        mistake: arguments.mistake.chosen(),
     };
     let shown = run(&campaign, stop, &mut |line| crate::stdout::note(line)).map_err(|why| anyhow!(why))?;
     let certificates: Vec<_> = shown.into_iter().map(|(certificate, _)| certificate).collect();
@@ -98,7 +97,7 @@ pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::
 /// The process that uses the log.
 pub(crate) fn worker(arguments: &WorkerArguments) -> anyhow::Result<ExitCode> {
     let WorkerArguments { ref directory, way, threads, seed, mistake } = *arguments;
-    let usage = Use { way, threads, seed, mistake };
+    let usage = Use { way, threads, seed, mistake: mistake.chosen() };
     work(directory, &usage, BufReader::new(stdin()), &mut stdout()).map_err(|why| anyhow!(why))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `inkstone powerloss mistakes`.
+//! `inkstone powerloss mistakes`, in the copy of `.ci/mistaken` alone.
 //!
 //! *Owns*: its arguments, printing what was caught. *May not touch*: what a mistake does, how the labs judge.
 
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::Args;
-use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
+use inkstone_powerloss::mistake::Mistake;
 use inkstone_powerloss::mistakes::{EXPLORED, catches};
 
 const EXAMPLES: &str = "\

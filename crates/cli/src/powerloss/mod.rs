@@ -5,6 +5,8 @@
 mod any;
 mod faults;
 mod kill;
+mod mistake;
+#[cfg(inkstone_mistakes)]
 mod mistakes;
 mod recording;
 mod run;
@@ -50,6 +52,7 @@ enum PowerlossCommand {
     /// Crash any program that writes, and compare what a reader finds with what was acknowledged
     Any(any::AnyArguments),
     /// Build mistakes into the log, and show which lab notices each, and how fast
+    #[cfg(inkstone_mistakes)]
     Mistakes(mistakes::MistakesArguments),
     /// The writer of `run` and `record`
     #[command(hide = true)]
@@ -77,6 +80,7 @@ pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> an
         PowerlossCommand::Faults(faults) => faults::faults(faults, stop),
         PowerlossCommand::Kill(kill) => kill::kill(kill, stop),
         PowerlossCommand::Any(any) => any::any(any, stop),
+        #[cfg(inkstone_mistakes)]
         PowerlossCommand::Mistakes(mistakes) => mistakes::mistakes(mistakes, stop),
         PowerlossCommand::Writer(writer) => writer::write(writer),
         PowerlossCommand::StrategyWriter(writer) => strategies::write(writer),

@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::anyhow;
 use clap::Args;
-use inkstone::mistake::Mistake;
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::kernel::run::{Campaign, run as run_campaign};
 use inkstone_powerloss::kernel::spec::Way;
 
+use super::mistake::MistakeArgument;
 use super::writer::program;
 use crate::parse::names;
 
@@ -52,9 +52,8 @@ pub(crate) struct RunArguments {
     /// Write the certificates to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Build a mistake into the log, to check that it is found
-    #[arg(long, value_name = "MISTAKE", hide = true, value_parser = names::<Mistake>())]
-    mistake: Option<Mistake>,
+    #[command(flatten)]
+    mistake: MistakeArgument,
 }
 
 /// Runs the lab and prints its result.
@@ -70,7 +69,7 @@ pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result
         keep_in: arguments.keep.clone(),
         program: program()?,
         command: super::again(),
-        mistake: arguments.mistake,
+        mistake: arguments.mistake.chosen(),
     };
     let certificates = run_campaign(&campaign, stop, &mut |line| crate::stdout::note(line));
     let certificates = certificates.map_err(|why| anyhow!(why))?;

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use inkstone::mistake::Mistake;
 use inkstone_host::process_cpu_ns;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::certificate::kernel;
@@ -19,14 +18,14 @@ use inkstone_powerloss::sim::class::FaultClass;
 use inkstone_powerloss::sim::lab::{ALL_OF, Now, Plan, Until, run};
 use inkstone_powerloss::sim::scenes::scenes;
 
+use super::mistake::MistakeArgument;
 use crate::parse::duration;
 
 const EXAMPLES: &str = "\
 Examples:
   inkstone powerloss sim                            every class, ten seconds in all
   inkstone powerloss sim --states 1500000 --certificate sim.json
-  inkstone powerloss sim --class torn-512,recovery --seeds 20
-  inkstone powerloss sim --mistake no-promise       a log with a mistake: it is caught";
+  inkstone powerloss sim --class torn-512,recovery --seeds 20";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -52,9 +51,8 @@ pub(crate) struct SimArguments {
     /// Check every state of cuts with up to this many items
     #[arg(long, value_name = "N", default_value_t = ALL_OF as u64, value_parser = clap::value_parser!(u64).range(0..=20))]
     all_of: u64,
-    /// Build a mistake into the log, to see it caught (docs/powerloss.md lists the names)
-    #[arg(long, value_name = "NAME", value_parser = str::parse::<Mistake>)]
-    mistake: Option<Mistake>,
+    #[command(flatten)]
+    mistake: MistakeArgument,
     /// Run only these operations of each history: numbers, or none
     #[arg(long, value_name = "LIST", value_parser = numbers, requires_all = ["seeds", "class"])]
     operations: Option<Numbers>,
@@ -130,7 +128,7 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         classes: chosen,
         jobs: arguments.jobs.map_or(cores, NonZeroUsize::get),
         all_of: arguments.all_of as usize,
-        mistake: arguments.mistake,
+        mistake: arguments.mistake.chosen(),
         operations: arguments.operations.clone().map(|numbers| numbers.0),
         kernel: kernel(),
         command: super::again(),

@@ -11,7 +11,6 @@ use crate::commit::room::{Need, or_left_out};
 use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
 use crate::error::{Error, Result};
-use crate::mistake::Mistake;
 use crate::sync::Instant;
 
 /// Optional promises (idle, close) are left out when less room than this is left for control groups: later epochs and truncations
@@ -65,18 +64,12 @@ impl<D: Directory> Shared<D> {
             }
             state.changing = was_changing;
             // The reserve of this segment is for a full disk.
-            let goes_without = !would_rewrite && !self.options.makes(Mistake::TruncationNeedsRoom);
-            let is_last = matches!(result, Err(Error::NoRoom { .. })) && goes_without;
+            let is_last = matches!(result, Err(Error::NoRoom { .. })) && !would_rewrite;
             if result.is_err() && !is_last {
                 return (state, result);
             }
         }
-        let forgets = match control {
-            Control::Epoch { .. } => Mistake::EpochNotSynced,
-            _ => Mistake::TruncationNotSynced,
-        };
         match state.gathering.control(control) {
-            Ok(()) if self.options.makes(forgets) => self.write_group(state, true),
             Ok(()) => self.write_control(state, Need::Must),
             Err(EncodeError::LsnsUsedUp) => (state, Err(Error::UsedUp)),
             Err(error) => {
@@ -106,9 +99,8 @@ impl<D: Directory> Shared<D> {
     /// The poison.
     pub(crate) fn promise<'a>(&'a self, state: Guard<'a>, reason: PromiseReason) -> (Guard<'a>, Result<()>) {
         let (mut state, result) = self.write_gathered(state);
-        let is_left_out = reason == PromiseReason::Close && self.options.makes(Mistake::NoLastPromise);
-        let is_left_out = is_left_out || state.epoch_due.is_some();
-        if result.is_err() || is_left_out || state.gathering.control_room() < PROMISE_ROOM_BYTES {
+        if result.is_err() || state.epoch_due.is_some() || state.gathering.control_room() < PROMISE_ROOM_BYTES
+        {
             state.unpromised = false;
             return (state, result);
         }

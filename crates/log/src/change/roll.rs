@@ -20,11 +20,10 @@ use crate::commit::state::Guard;
 use crate::commit::state::State;
 use crate::error::Result;
 use crate::event::Event;
-use crate::mistake::Mistake;
 use crate::segment::pool::{Blocks, ObtainError, Ready};
 use crate::segment::seal::Seal;
-use crate::segment::{Link, Segment, identity};
-use crate::sync::{lock, yield_now};
+use crate::segment::{Link, Segment};
+use crate::sync::lock;
 
 /// The header fields of the next segment, and why it is begun.
 pub(super) struct Next {
@@ -40,7 +39,7 @@ pub(super) struct Next {
 impl<D: Directory> Shared<D> {
     /// The caller has the turn, and `changing` is set.
     pub(super) fn roll_in_turn<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> (Guard<'a>, Result<()>) {
-        let (state, result) = self.write_group(state, self.options.makes(Mistake::FirstGroupEarly));
+        let (state, result) = self.write_gathered(state);
         if result.is_err() {
             return (state, result);
         }
@@ -65,9 +64,7 @@ impl<D: Directory> Shared<D> {
     pub(super) fn begin_segment<'a>(&'a self, mut state: Guard<'a>, next: Next) -> (Guard<'a>, Result<()>) {
         let (log, first_live) = {
             let segments = lock(&self.segments);
-            let old = segments.head().segment.header;
-            let is_forgotten = self.options.makes(Mistake::TruncationForgottenAtRoll);
-            (old.log, if is_forgotten { old.first_live } else { segments.first_live })
+            (segments.head().segment.header.log, segments.first_live)
         };
         let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
         let reserve = self.prepares_ahead();
@@ -88,10 +85,8 @@ impl<D: Directory> Shared<D> {
         state = self.lock();
         let (header, ready) = match made {
             Ok(made) => made,
-            Err(ObtainError::Retry(error)) if !self.options.makes(Mistake::NoRoomPoisons) => {
-                return (state, Err(error));
-            }
-            Err(ObtainError::Retry(error) | ObtainError::Poison(error)) => {
+            Err(ObtainError::Retry(error)) => return (state, Err(error)),
+            Err(ObtainError::Poison(error)) => {
                 let poisoned = self.poison(&mut state, error);
                 return (state, Err(poisoned));
             }
@@ -113,19 +108,9 @@ impl<D: Directory> Shared<D> {
     fn enter_cut(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>, last: Lsn) {
         self.note_half_a_change();
         self.enter(state, header, ready);
-        let is_early = self.options.makes(Mistake::ChangeBeforeWatermark);
-        if is_early {
-            self.note_half_a_change();
-            // The mistake gives readers time to see it.
-            yield_now();
-        }
-        if !self.options.makes(Mistake::CutUntold) {
-            state.cuts.push(last);
-        }
+        state.cuts.push(last);
         self.set_durable(state, last);
-        if !is_early {
-            self.note_half_a_change();
-        }
+        self.note_half_a_change();
         self.followers.notify_all();
     }
 
@@ -162,17 +147,15 @@ impl<D: Directory> Shared<D> {
     ) -> std::result::Result<(SegmentHeader, Ready<D::File>), ObtainError> {
         let ready = self.pool.obtain(bytes, &self.options, reserve)?;
         let header = header(ready.number);
-        let is_retried = self.options.makes(Mistake::HeaderFailureRetried);
-        let failed = if is_retried { ObtainError::Retry } else { ObtainError::Poison };
         let written = self.write_header(&ready.file, &header);
         match written.result {
             Ok(()) => Ok((header, ready)),
             // Before the log continues without this file, no crash may find a header in it, complete or not.
             Err(error) if written.is_refused => match self.pool.give_back(ready, &self.options) {
                 Ok(()) => Err(ObtainError::Retry(refused(HEADER_BYTES as u64, error))),
-                Err(_) => Err(failed(error)),
+                Err(_) => Err(ObtainError::Poison(error)),
             },
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(ObtainError::Poison(error)),
         }
     }
 
@@ -194,10 +177,7 @@ impl<D: Directory> Shared<D> {
         let _ = state.gathering.control(&Control::Seal(next));
         let segment = Arc::clone(&lock(&self.segments).head().segment);
         if !self.prepares_ahead() {
-            let (mut state, result) = match self.options.makes(Mistake::FirstGroupEarly) {
-                true => self.write_group(state, true),
-                false => self.write_control(state, Need::May),
-            };
+            let (mut state, result) = self.write_control(state, Need::May);
             let result = or_left_out(result);
             if result.is_ok() && self.options.listener.is_some() {
                 state.events.push(self.sealed(segment, last));
@@ -242,7 +222,7 @@ impl<D: Directory> Shared<D> {
         }
         drop(segments);
         state.epoch = header.epoch;
-        state.gathering.enter(identity(&header, &self.options), header.epoch, header.first_lsn);
+        state.gathering.enter(header, header.epoch, header.first_lsn);
         // Not earlier: the size of the next file depends on the segment in use.
         state.files_wanted = true;
         self.preparer.notify_one();

@@ -13,7 +13,6 @@ use crate::commit::room::or_left_out;
 use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
 use crate::error::{Error, Result};
-use crate::mistake::Mistake;
 use crate::recovery::beside::open_for_reading;
 use crate::recovery::recover::damage;
 use crate::sync::lock;
@@ -34,14 +33,7 @@ impl<D: Directory> Shared<D> {
             result = Err(Error::NotYet { lsn: first, durable: last });
         }
         if result.is_ok() && first > lock(&self.segments).first_live {
-            if self.options.makes(Mistake::RemovesFirst) {
-                lock(&self.segments).give_up(first);
-                self.note_change();
-                result = self.retire_unread();
-            }
-            if result.is_ok() {
-                (state, result) = self.control(state, &Control::TruncateBefore(first));
-            }
+            (state, result) = self.control(state, &Control::TruncateBefore(first));
             if result.is_ok() {
                 lock(&self.segments).give_up(first);
                 self.note_change();
@@ -58,7 +50,7 @@ impl<D: Directory> Shared<D> {
 
     /// Takes back the files of segments that are no longer part of the log and have no reader.
     pub(crate) fn retire_unread(&self) -> Result<()> {
-        let unread = lock(&self.segments).take_unread(self.options.makes(Mistake::RecyclesPinned));
+        let unread = lock(&self.segments).take_unread();
         let count = unread.len();
         let mut result = Ok(());
         for segment in unread {
@@ -129,16 +121,10 @@ impl<D: Directory> Shared<D> {
             return (state, result);
         }
         // From here on the cut is durable. The epoch must be written before anything else.
-        let said = Control::Epoch { previous: Some(previous), recovered: last };
-        if self.options.makes(Mistake::CutEpochNotSynced) {
-            let _ = state.gathering.control(&said);
-            (state, result) = self.write_group(state, true);
-        } else {
-            state.epoch_due = Some(said);
-            (state, result) = self.begin_epoch(state);
-            // Without room for it, the epoch is held back as by an opening (`commit/room.rs`).
-            result = or_left_out(result);
-        }
+        state.epoch_due = Some(Control::Epoch { previous: Some(previous), recovered: last });
+        (state, result) = self.begin_epoch(state);
+        // Without room for it, the epoch is held back as by an opening (`commit/room.rs`).
+        result = or_left_out(result);
         if result.is_ok() {
             drop(state);
             result = self.retire_unread();
@@ -155,14 +141,12 @@ impl<D: Directory> Shared<D> {
         };
         let Some(link) = link else { return Err(Error::TruncatedBefore { lsn, first: first_live }) };
         let file = link.segment.file(&*self.directory, &open_for_reading(&self.options))?;
-        let decoder = link.segment.decoder_at(lsn, link.end, &file, &self.options)?;
+        let decoder = link.segment.decoder_at(lsn, link.end, &file)?;
         let mut walk = Walk::new(Window::new(file, 256 << 10), decoder);
         loop {
             match walk.step()? {
                 Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn == lsn => {
-                    let is_early = self.options.makes(Mistake::CutBeforeRecord);
-                    let byte = if is_early { frame.at } else { frame.end };
-                    return Ok(Position { segment: link.segment.number(), byte });
+                    return Ok(Position { segment: link.segment.number(), byte: frame.end });
                 }
                 Item::Stop(stop) => {
                     return Err(damage(&mut walk, &*self.directory, &stop, self.durable(), link.end)?);

@@ -7,7 +7,6 @@
 //! does not wait for its records *hands the group over*: it closes the group, leaves it to the committer together with the turn,
 //! and continues in the other buffer. So gathering and writing overlap, and still only one group is in flight at a time.
 
-use inkstone_format::limits::HEADER_BYTES;
 use inkstone_format::{Lsn, Promise};
 use inkstone_io::{AlignedBuf, Directory};
 
@@ -19,7 +18,6 @@ use crate::commit::state::State;
 use crate::commit::writer::Way;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::mistake::Mistake;
 use crate::sync::{Ordering, lock};
 
 impl<D: Directory> Shared<D> {
@@ -27,18 +25,12 @@ impl<D: Directory> Shared<D> {
     ///
     /// # Errors
     /// The poison, if it failed.
-    pub(crate) fn write_gathered<'a>(&'a self, state: Guard<'a>) -> (Guard<'a>, Result<()>) {
-        self.write_group(state, false)
-    }
-
-    /// As [`Shared::write_gathered`]; to write it `unsynced` is a mistake.
-    pub(crate) fn write_group<'a>(&'a self, mut state: Guard<'a>, unsynced: bool) -> (Guard<'a>, Result<()>) {
+    pub(crate) fn write_gathered<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, Result<()>) {
         if state.gathering.is_empty() {
             return (state, Ok(()));
         }
         let group = self.close_group(&mut state);
-        let way = if unsynced { Way::Unsynced } else { Way::Usual };
-        self.write_closed(state, group, &way, None)
+        self.write_closed(state, group, &Way::Usual, None)
     }
 
     /// As [`Shared::write_gathered`]. If the write needs room and there is none, a group without records is taken back.
@@ -67,9 +59,6 @@ impl<D: Directory> Shared<D> {
         let since = state.gathered_since.take();
         self.unclaimed.store(false, Ordering::Relaxed);
         let frozen = self.freeze(state);
-        if self.options.makes(Mistake::WatermarkEarly) {
-            self.set_durable(state, frozen.last());
-        }
         Group { number, frozen, waiters, since }
     }
 
@@ -81,7 +70,7 @@ impl<D: Directory> Shared<D> {
     pub(crate) fn hand_over(&self, state: &mut State) -> Result<()> {
         state.check_open()?;
         assert!(!state.taken, "a group handed over beside another");
-        state.taken = !self.options.makes(Mistake::TurnNotHanded);
+        state.taken = true;
         let turn = self.turn_in_hand();
         state.handed = Some(self.close_group(state));
         turn.hand_on();
@@ -119,9 +108,6 @@ impl<D: Directory> Shared<D> {
             return (state, Err(no_room));
         }
         if let Err(error) = written.result {
-            if self.options.makes(Mistake::WatermarkOnFailure) {
-                self.set_durable(&mut state, last);
-            }
             let poisoned = self.poison(&mut state, error);
             return (state, Err(poisoned));
         }
@@ -146,7 +132,6 @@ impl<D: Directory> Shared<D> {
         if let Some(since) = since {
             stats.queue.add(written.started.saturating_duration_since(since));
         }
-        state.told = state.reserved();
         self.wake_group(number);
         self.followers.notify_all();
         (state, Ok(()))
@@ -154,17 +139,14 @@ impl<D: Directory> Shared<D> {
 
     /// Freezes the gathering, with a promise of what is durable now.
     pub(crate) fn freeze(&self, state: &mut State) -> Frozen {
-        let promise = match self.options.makes(Mistake::NoPromise) {
-            true => Promise { lsn: Lsn::ZERO, end: HEADER_BYTES as u64 },
-            false => Promise { lsn: state.durable, end: state.gathering.at() },
-        };
+        let promise = Promise { lsn: state.durable, end: state.gathering.at() };
         let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
         state.gathering.freeze(promise, self.pads(), memory)
     }
 
     /// Whether groups are padded to blocks of their own.
     pub(crate) fn pads(&self) -> bool {
-        self.options.pad_groups && !self.options.makes(Mistake::PaddingForgotten)
+        self.options.pad_groups
     }
 
     /// Keeps a group's buffer for the next one, unless it has grown.

@@ -29,7 +29,6 @@ use crate::commit::state::{Guard, State};
 use crate::commit::writer::Writer;
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
-use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::segment::Segments;
 use crate::segment::pool::Pool;
@@ -131,7 +130,7 @@ impl<D: Directory> Shared<D> {
         pool: Pool<D>,
     ) -> Self {
         let durable = AtomicU64::new(state.durable.get());
-        let sleepers = || Sleepers::new(&options);
+        let sleepers = Sleepers::default;
         Self {
             groups: [sleepers(), sleepers()],
             room: sleepers(),
@@ -181,7 +180,7 @@ impl<D: Directory> Shared<D> {
 
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
-        self.directory.is_forked() && !self.options.makes(Mistake::ForkMarkNotAsked)
+        self.directory.is_forked()
     }
 
     /// Waits for the lock. Beside a producer that drops its handles, the thread yields and tries again first: if it slept, the
@@ -286,14 +285,11 @@ impl<D: Directory> Shared<D> {
     fn give_back(&self, state: &mut State) {
         state.taken = false;
         state.changing = false;
-        state.wake_futures(!self.options.makes(Mistake::CutFuturesForgotten));
+        state.wake_futures();
         state.wake_room();
-        if self.options.makes(Mistake::WakesUnderLock) {
-            drop(std::mem::take(&mut state.woken));
-        }
         self.room.notify_all();
         if state.poison.is_some() {
-            self.wake_for_poison();
+            self.wake_all();
             return;
         }
         // One waiter of the next group takes over: it leads at once, or holds the timer.
@@ -320,13 +316,6 @@ impl<D: Directory> Shared<D> {
         self.sleepers().for_each(Sleepers::notify_all);
     }
 
-    /// Wakes all threads because there is a poison. (Leaving followers out is a mistake.)
-    fn wake_for_poison(&self) {
-        let leaves_out = self.options.makes(Mistake::PoisonUntold);
-        let is_told = |sleepers: &&Sleepers| !(leaves_out && std::ptr::eq(*sleepers, &self.followers));
-        self.sleepers().filter(is_told).for_each(Sleepers::notify_all);
-    }
-
     /// Calls the listener, if there is one. The caller holds no lock, and not the turn.
     pub(crate) fn tell(&self, event: &Event) {
         if let Some(listener) = &self.options.listener {
@@ -344,9 +333,9 @@ impl<D: Directory> Shared<D> {
                 state.poison.insert(poison).clone()
             }
         };
-        state.wake_futures(true);
+        state.wake_futures();
         state.wake_room();
-        self.wake_for_poison();
+        self.wake_all();
         Error::Poisoned(poison)
     }
 }

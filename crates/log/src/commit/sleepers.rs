@@ -5,16 +5,12 @@
 
 use std::time::Duration;
 
-use crate::mistake::Mistake;
-use crate::options::Options;
 use crate::sync::{AtomicUsize, Bell, Ordering, yield_now};
 
 /// The threads that sleep on one condition, always with the same lock.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     bell: Bell,
-    /// A mistake: the bell is read too late.
-    looks_late: bool,
     /// Raised with the lock held. A thread that wakes others holds the lock, or held it after its change, so no thread is about to
     /// sleep on the old state: `Relaxed` is enough, the lock orders it. Lowered later, without the lock: a count that is too high
     /// costs a system call.
@@ -22,20 +18,13 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    pub(crate) fn new(options: &Options) -> Self {
-        Self { looks_late: options.makes(Mistake::WakeUpLost), ..Self::default() }
-    }
-
     /// Releases the lock and sleeps until woken, or for `time`; true if the time has passed. Yields first, up to `yields` times.
     /// Does not sleep if `is_over` is true after the bell was read: so no change is missed that is made without the lock and
     /// followed by [`Sleepers::ring`].
     pub(crate) fn sleep<G>(&self, guard: G, time: Duration, yields: u32, is_over: impl Fn() -> bool) -> bool {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let mut rings = self.bell.rings();
+        let rings = self.bell.rings();
         drop(guard);
-        if self.looks_late {
-            rings = self.bell.rings();
-        }
         let is_awake = is_over()
             || (0..yields).any(|_| {
                 yield_now();

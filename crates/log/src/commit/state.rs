@@ -78,8 +78,6 @@ pub(crate) struct State {
     pub(crate) stats: Stats,
     /// Events for the listener, sent when the turn ends.
     pub(crate) events: Vec<Event>,
-    /// For a mistake: the last LSN that had been assigned when a group succeeded.
-    pub(crate) told: Lsn,
 }
 
 impl State {
@@ -114,7 +112,6 @@ impl State {
             was_pool_empty: false,
             stats: Stats::default(),
             events: Vec::new(),
-            told: Lsn::ZERO,
         }
     }
 
@@ -138,7 +135,7 @@ impl State {
             self.poison = Some(Poison::panic(self.durable));
             self.taken = false;
             self.changing = false;
-            self.wake_futures(true);
+            self.wake_futures();
             self.wake_room();
         }
     }
@@ -181,12 +178,10 @@ impl State {
     }
 
     /// Marks the futures to be woken whose outcome is known: the record is durable, a cut came after it, or the log has ended.
-    /// (Ignoring cuts is a mistake.)
-    pub(crate) fn wake_futures(&mut self, minds_cuts: bool) {
+    pub(crate) fn wake_futures(&mut self) {
         let is_over = self.poison.is_some() || self.closed;
         let (durable, cuts) = (self.durable, self.cut_count());
-        let is_decided =
-            |future: &mut Waiting| is_over || future.lsn <= durable || (minds_cuts && future.cuts != cuts);
+        let is_decided = |future: &mut Waiting| is_over || future.lsn <= durable || future.cuts != cuts;
         self.woken.extend(self.futures.extract_if(.., is_decided).map(|future| future.waker));
     }
 }

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use inkstone_format::limits::CONTROL_RESERVE_BYTES;
-use inkstone_format::{Control, Lsn, PromiseReason};
+use inkstone_format::Lsn;
 use inkstone_io::Directory;
 
 use crate::commit::shared::{Shared, Turn};
@@ -14,7 +13,6 @@ use crate::commit::sleepers::Sleepers;
 use crate::commit::state::Guard;
 use crate::commit::writer::Way;
 use crate::error::Result;
-use crate::mistake::Mistake;
 use crate::sync::FALLBACK;
 
 impl<D: Directory> Shared<D> {
@@ -82,27 +80,9 @@ impl<D: Directory> Shared<D> {
     /// When the log is poisoned or closed.
     pub(crate) fn commit<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>> {
         let (state, turn) = self.take_turn(state)?;
-        let (state, mut result) = self.write_gathered(state);
-        let state = if result.is_ok() && self.options.makes(Mistake::PromiseTooHigh) {
-            let more;
-            (more, result) = self.write_unsynced_promise(state);
-            more
-        } else {
-            state
-        };
+        let (state, result) = self.write_gathered(state);
         let state = self.end_turn(state, turn);
         result.map(|()| state)
-    }
-
-    /// For a mistake: a group that is not synced, although the promise of the next group covers it.
-    fn write_unsynced_promise<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, Result<()>) {
-        if !state.gathering.is_empty() || state.gathering.control_room() < CONTROL_RESERVE_BYTES {
-            return (state, Ok(()));
-        }
-        match state.gathering.control(&Control::Promise(PromiseReason::Idle)) {
-            Ok(()) => self.write_group(state, true),
-            Err(_) => (state, Ok(())),
-        }
     }
 
     /// For the committer: writes the group that was handed over, and ends the turn that came with it.

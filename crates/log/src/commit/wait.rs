@@ -11,7 +11,6 @@ use crate::commit::rule::Step;
 use crate::commit::shared::Shared;
 use crate::commit::waking::Waiting;
 use crate::error::{Error, Result};
-use crate::mistake::Mistake;
 use crate::sync::{FALLBACK, Ordering};
 
 impl<D: Directory> Shared<D> {
@@ -39,12 +38,6 @@ impl<D: Directory> Shared<D> {
         loop {
             if let Some(outcome) = state.outcome(lsn, cuts) {
                 return outcome;
-            }
-            let is_next = lsn.before() == Some(state.durable);
-            if self.options.makes(Mistake::FollowerToldOk) && lsn <= state.told
-                || self.options.makes(Mistake::WatermarkOffByOne) && is_next
-            {
-                return Ok(());
             }
             if state.closed {
                 return Err(Error::Closed);

@@ -15,7 +15,6 @@ use inkstone_io::{
 use crate::choice::Asks;
 use crate::commit::gathering::Frozen;
 use crate::error::{Error, Result};
-use crate::mistake::Mistake;
 use crate::options::Options;
 use crate::sync::Instant;
 
@@ -23,8 +22,6 @@ use crate::sync::Instant;
 pub(crate) enum Way<F> {
     /// The log's usual way.
     Usual,
-    /// For a mistake: without a sync.
-    Unsynced,
     /// First the write and then the sync, so that it is known which of the two failed. With another handle if writes through the
     /// usual one sync by themselves.
     InSteps(Option<Arc<F>>),
@@ -52,7 +49,6 @@ pub(crate) struct Writer<D: Directory> {
     step: Persist,
     /// After a group it asks whether the file system still accepts changes: the group's sync may have waited for metadata.
     pub(crate) asks: bool,
-    mistake: Option<Mistake>,
 }
 
 impl<D: Directory> Writer<D> {
@@ -70,11 +66,9 @@ impl<D: Directory> Writer<D> {
             (_, Durability::OSync) => Persist::Sync(SyncKind::All),
             _ => Persist::Sync(SyncKind::Data),
         };
-        let (persist, step) =
-            if options.makes(Mistake::NoSync) { (Persist::Later, Persist::Later) } else { (persist, step) };
         let engine = directory.engine(EngineKind::Caller, 1)?;
         let asks = options.asks != Asks::Never;
-        Ok(Self { engine, file, persist, step, asks, mistake: options.mistake() })
+        Ok(Self { engine, file, persist, step, asks })
     }
 
     /// Continues in another file.
@@ -82,22 +76,11 @@ impl<D: Directory> Writer<D> {
         (self.file, self.asks) = (file, asks);
     }
 
-    fn makes(&self, mistake: Mistake) -> bool {
-        cfg!(feature = "mistakes") && self.mistake == Some(mistake)
-    }
-
-    /// Writes a group into the segment's file; durable on success, unless the way is [`Way::Unsynced`].
+    /// Writes a group into the segment's file; durable on success.
     pub(crate) fn group(&mut self, frozen: Frozen, way: &Way<D::File>) -> Written {
         let (file, persist) = self.by(way, &self.file);
-        if self.makes(Mistake::TailRewritten) {
-            let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
-            let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, frozen.offset, Persist::Later);
-            if cleared.result.is_err() {
-                return cleared;
-            }
-        }
         if let Some(at) = frozen.clears {
-            // A separate write: one block that lands elsewhere by mistake leaves one of a header's two copies.
+            // A separate write: one block that lands elsewhere leaves one of a header's two copies.
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
             let persist = if matches!(persist, Persist::Sync(_)) { Persist::Later } else { persist };
             let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, at, persist);
@@ -123,7 +106,6 @@ impl<D: Directory> Writer<D> {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(block);
-        let way = if self.makes(Mistake::HeaderNotSynced) { &Way::Unsynced } else { way };
         let (file, persist) = self.by(way, file);
         self.write(file, memory, HEADER_BYTES, 0, persist)
     }
@@ -132,7 +114,6 @@ impl<D: Directory> Writer<D> {
     fn by(&self, way: &Way<D::File>, own: &Arc<D::File>) -> (Arc<D::File>, Persist) {
         match way {
             Way::Usual => (Arc::clone(own), self.persist),
-            Way::Unsynced => (Arc::clone(own), Persist::Later),
             Way::InSteps(other) => (Arc::clone(other.as_ref().unwrap_or(own)), self.step),
         }
     }
@@ -147,23 +128,16 @@ impl<D: Directory> Writer<D> {
     ) -> Written {
         let started = Instant::now();
         // A separate sync is a separate operation, so that the two results can be told apart.
-        let (with_write, mut sync) = match persist {
+        let (with_write, sync) = match persist {
             Persist::Sync(kind) => (Persist::Later, Some(kind)),
             other => (other, None),
         };
-        if self.makes(Mistake::SyncsFirst) {
-            let _ = sync.take().map(|kind| self.run(&file, Operation::Sync(kind)));
-        }
         let (mut result, memory) =
             self.run(&file, Operation::Write { buffer, len, offset, persist: with_write });
         let write = started.elapsed();
         let is_refused = sync.is_some() && result.as_ref().is_err_and(Error::is_for_room);
         if let (Ok(()), Some(kind)) = (&result, sync) {
-            let synced = self.run(&file, Operation::Sync(kind)).0;
-            result = if self.makes(Mistake::SyncErrorIgnored) { Ok(()) } else { synced };
-        }
-        if result.is_err() && self.makes(Mistake::RetriesSync) {
-            result = file.sync(SyncKind::All).map_err(Into::into);
+            result = self.run(&file, Operation::Sync(kind)).0;
         }
         Written { result, is_refused, memory, started, write, sync: sync.map(|_| started.elapsed() - write) }
     }

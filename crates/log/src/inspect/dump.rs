@@ -21,7 +21,6 @@ use super::strip::Strip;
 use super::survey::{Depth, LOOKS_MAX, steady};
 use crate::error::{Corruption, Error, Result};
 use crate::names;
-use crate::options::Options;
 use crate::recovery::headers::past_the_cache;
 use crate::walk::window::{FrameAt, Item};
 
@@ -253,7 +252,7 @@ impl<D: Directory> Dump<D> {
     }
 
     fn strip(&self, piece: &Piece) -> Result<Strip<D::File>> {
-        let file = Arc::new(past_the_cache(&*self.directory, &Options::default(), piece.header.number)?);
+        let file = Arc::new(past_the_cache(&*self.directory, piece.header.number)?);
         // The seal of a full segment lies after the end that the next segment names. After a cut lie truncated records.
         let end = piece.end().filter(|_| piece.successor.is_none_or(|next| next.roll == Roll::Cut));
         Strip::new(file, &piece.header, end)

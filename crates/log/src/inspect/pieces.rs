@@ -18,7 +18,6 @@ use inkstone_io::{Directory, File};
 
 use super::strip::Strip;
 use crate::error::Result;
-use crate::options::Options;
 use crate::recovery::headers::{Headers, past_the_cache};
 use crate::recovery::recover::READ_BYTES;
 use crate::walk::window::Window;
@@ -170,7 +169,7 @@ pub(crate) fn stand_in<D: Directory>(
 /// The same, if the segment is of this version.
 fn stand_in_of<D: Directory>(directory: &D, id: Identity) -> Result<Option<SegmentHeader>> {
     let (log, number) = (id.log(), id.segment());
-    let file = Arc::new(past_the_cache(directory, &Options::default(), number)?);
+    let file = Arc::new(past_the_cache(directory, number)?);
     let len = file.len_bytes()?;
     let mut scan = ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len);
     let mut window = Window::new(file, READ_BYTES);

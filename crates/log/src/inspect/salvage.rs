@@ -232,7 +232,7 @@ type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
 
 /// Visits every sound record of a segment in order. Returns whether the segment ends in damage with nothing after it.
 fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> Result<bool> {
-    let file = Arc::new(past_the_cache(directory, &Options::default(), piece.header.number)?);
+    let file = Arc::new(past_the_cache(directory, piece.header.number)?);
     let mut strip = Strip::new(file, &piece.header, piece.end())?;
     let mut group: Vec<(FrameAt, Vec<u8>)> = Vec::new();
     loop {

@@ -367,7 +367,7 @@ fn read_piece<D: Directory>(
     let mut read = unread(directory, headers, piece)?;
     // Reading finds this damage itself.
     read.damage.clear();
-    let file = Arc::new(past_the_cache(directory, &Options::default(), piece.header.number)?);
+    let file = Arc::new(past_the_cache(directory, piece.header.number)?);
     let mut strip = Strip::new(file, &piece.header, piece.end())?;
     let mut group = Counts::default();
     let mut is_first = true;

@@ -15,7 +15,6 @@ use inkstone_format::{Kind, Lsn, Stop};
 use inkstone_io::{Directory, OsDirectory};
 
 use crate::error::{Error, Result};
-use crate::mistake::Mistake;
 use crate::read::source::Source;
 use crate::read::view::Now;
 use crate::read::view::may_be_the_writer;
@@ -123,8 +122,7 @@ impl<D: Directory> Cursor<D> {
             let next = self.next;
             let found = self.find_or_observe_again(durable, &mut version);
             let is_final = matches!(found, Ok(None) | Err(Error::TruncatedAfter { .. }));
-            let believes = self.source.options().makes(Mistake::PlaceNotAskedAgain);
-            if is_final || believes || self.source.version() == version || self.is_still_there(&found) {
+            if is_final || self.source.version() == version || self.is_still_there(&found) {
                 return found;
             }
             self.next = next;
@@ -176,7 +174,7 @@ impl<D: Directory> Cursor<D> {
         if self.next > now.durable {
             return Ok(false);
         }
-        if self.next < now.first && !self.source.options().makes(Mistake::GivenUpShown) {
+        if self.next < now.first {
             return Err(Error::TruncatedBefore { lsn: self.next, first: now.first });
         }
         Ok(true)
@@ -249,9 +247,7 @@ impl<D: Directory> Cursor<D> {
     fn mind_cuts(&mut self, cuts: usize) -> Result<()> {
         let lowest = self.source.lowest_cut_since(self.cuts);
         self.cuts = cuts;
-        if !self.source.options().makes(Mistake::CutKeepsPlace) {
-            self.place = None;
-        }
+        self.place = None;
         match lowest {
             Some(last) if self.next.before().is_some_and(|shown| shown > last) => {
                 let lsn = self.next;
@@ -315,11 +311,9 @@ impl<D: Directory> Cursor<D> {
         if place.stopped_at == Some(stop.at) {
             return Err(damage(&mut place.walk, self.source.directory(), stop, durable, link.end)?);
         }
-        if !self.source.options().makes(Mistake::StaleWindow) {
-            place.walk.window.forget()?;
-        }
+        place.walk.window.forget()?;
         let stretch = self.source.stretch(&link)?;
-        let decoder = link.segment.decoder(link.end, &stretch.file, self.source.options())?;
+        let decoder = link.segment.decoder(link.end, &stretch.file)?;
         place.walk.decoder = decoder.from_tail(stop.tail);
         place.next = behind(&self.source, &link);
         place.link = link;
@@ -350,7 +344,7 @@ fn find_place<D: Directory>(
     if let Some(next) = &next {
         ahead.follow(source.stretch(next)?);
     }
-    let decoder = link.segment.decoder_at(lsn, link.end, &file, source.options())?;
+    let decoder = link.segment.decoder_at(lsn, link.end, &file)?;
     let walk = Walk::new(Window::read_by(file, ahead), decoder);
     Ok(Place { link, next, walk, stopped_at: None, durable })
 }

@@ -15,13 +15,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, Skim, Skimmed};
+use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, Skim};
 use inkstone_io::{Directory, File};
 
 use crate::error::Result;
-use crate::mistake::Mistake;
 use crate::read::source::Source;
-use crate::segment::{Link, identity};
+use crate::segment::Link;
 use crate::sync::{Mutex, lock, thread_local};
 
 /// Bytes of the log between two marks, until there are too many marks.
@@ -145,13 +144,12 @@ impl<D: Directory> Finder<D> {
         lsn: Lsn,
     ) -> Result<Option<Vec<u8>>> {
         let mut search = lock(&self.shelf).begin(source, link, first, lsn)?;
-        let is_summed = !source.options().makes(Mistake::GetUnsummed);
-        if let Some(found) = search.try_guess(is_summed)? {
+        if let Some(found) = search.try_guess()? {
             return Ok(Some(found));
         }
         let mut learned = Vec::new();
         search.memory = lock(&self.shelf).spare.pop().unwrap_or_default();
-        let found = search.run(lsn, is_summed, &mut learned);
+        let found = search.run(lsn, &mut learned);
         lock(&self.shelf).end(link.segment.number(), search, &learned);
         found
     }
@@ -159,7 +157,7 @@ impl<D: Directory> Finder<D> {
 
 impl<F: File> Search<F> {
     /// One short read; `None` if the guess was wrong.
-    fn try_guess(&self, is_summed: bool) -> Result<Option<Vec<u8>>> {
+    fn try_guess(&self) -> Result<Option<Vec<u8>>> {
         let Some((mark, frame_bytes)) = self.guess else { return Ok(None) };
         FRAME.with(|frame| {
             let frame = &mut *frame.borrow_mut();
@@ -169,12 +167,12 @@ impl<F: File> Search<F> {
             let len = self.file.read_at(&mut frame[..frame_bytes], mark.at)?;
             let window = &frame[..len];
             let Skim::Record(record) = mark.skim(&self.identity, window, mark.at) else { return Ok(None) };
-            Ok(payload(&record, window, mark.at, is_summed).map(<[u8]>::to_vec))
+            Ok(record.payload(window, mark.at).map(<[u8]>::to_vec))
         })
     }
 
     /// Steps to the record with this LSN.
-    fn run(&mut self, lsn: Lsn, is_summed: bool, learned: &mut Vec<Stored>) -> Result<Option<Vec<u8>>> {
+    fn run(&mut self, lsn: Lsn, learned: &mut Vec<Stored>) -> Result<Option<Vec<u8>>> {
         let (mut mark, mut noted) = (self.from, self.from.at);
         let known = self.until.map_or(LEARN_BYTES, |until| until.saturating_sub(mark.at) as usize);
         let mut ahead = LEARN_BYTES;
@@ -201,7 +199,7 @@ impl<F: File> Search<F> {
                         continue;
                     }
                     if record.end() <= end {
-                        return Ok(payload(&record, window, at, is_summed).map(<[u8]>::to_vec));
+                        return Ok(record.payload(window, at).map(<[u8]>::to_vec));
                     }
                     (record.end() - mark.at) as usize
                 }
@@ -220,10 +218,6 @@ impl<F: File> Search<F> {
             }
         }
     }
-}
-
-fn payload<'a>(record: &Skimmed, window: &'a [u8], at: u64, is_summed: bool) -> Option<&'a [u8]> {
-    if is_summed { record.payload(window, at) } else { record.payload_unsummed(window, at) }
 }
 
 /// The size of each frame between two marks, if all seem to have one size and no group ends there. A mark may be stale, so the
@@ -291,7 +285,7 @@ impl<F: File> Shelf<F> {
         }
         let header = link.segment.header;
         let new = || {
-            let identity = identity(&header, source.options()).identity();
+            let identity = header.identity();
             Known { header, identity, file: None, turn: 0, marks: Vec::new() }
         };
         let known = self.segments.entry(header.number).or_insert_with(new);

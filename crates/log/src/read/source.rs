@@ -9,9 +9,7 @@ use inkstone_io::{Access, Directory, File as _, OpenFile};
 
 use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
-use crate::mistake::Mistake;
 use crate::names;
-use crate::options::Options;
 use crate::read::view::{Now, View};
 use crate::segment::Link;
 use crate::sync::{FALLBACK, Instant, lock};
@@ -39,13 +37,6 @@ impl<D: Directory> Source<D> {
         match self {
             Self::Living(shared) => &shared.directory,
             Self::View(view) => &view.directory,
-        }
-    }
-
-    pub(crate) fn options(&self) -> &Options {
-        match self {
-            Self::Living(shared) => &shared.options,
-            Self::View(view) => &view.options,
         }
     }
 
@@ -80,7 +71,7 @@ impl<D: Directory> Source<D> {
     }
 
     fn is_forked(&self) -> bool {
-        self.directory().is_forked() && !self.options().makes(Mistake::ForkMarkNotAsked)
+        self.directory().is_forked()
     }
 
     /// In a forked child: an empty log that begins after the watermark, as far as that is known without a lock.
@@ -95,9 +86,8 @@ impl<D: Directory> Source<D> {
             }
             Self::Living(shared) => {
                 let state = shared.lock();
-                let past = shared.options.makes(Mistake::ReadsPastWatermark);
-                let durable = if past { state.reserved() } else { state.durable };
-                Now { durable, first: lock(&shared.segments).first_live, cuts: state.cut_count() }
+                let first = lock(&shared.segments).first_live;
+                Now { durable: state.durable, first, cuts: state.cut_count() }
             }
             Self::View(view) => view.now(),
         }
@@ -117,8 +107,7 @@ impl<D: Directory> Source<D> {
     pub(crate) fn find_durable(&self, lsn: Lsn) -> Option<(Lsn, Link<D::File>)> {
         let (durable, first, link) = match self {
             Self::Living(shared) => {
-                let past = shared.options.makes(Mistake::ReadsPastWatermark);
-                let durable = if past { shared.lock().reserved() } else { shared.durable() };
+                let durable = shared.durable();
                 let segments = lock(&shared.segments);
                 (durable, segments.first_live, segments.find(lsn).cloned())
             }
@@ -127,8 +116,7 @@ impl<D: Directory> Source<D> {
                 (now.durable, now.first, link)
             }
         };
-        let given_up = lsn < first && !self.options().makes(Mistake::GivenUpShown);
-        let is_there = lsn <= durable && !given_up && lsn >= Lsn::FIRST;
+        let is_there = lsn <= durable && lsn >= first && lsn >= Lsn::FIRST;
         is_there.then_some(first).zip(link)
     }
 
@@ -158,7 +146,7 @@ impl<D: Directory> Source<D> {
             Self::View(view) => view.settled_end(number),
         };
         let file = segment.cached_file(self.directory())?;
-        Ok(Stretch { number, file, end, prover: Some(segment.prover(self.options())) })
+        Ok(Stretch { number, file, end, prover: Some(segment.prover()) })
     }
 
     /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.

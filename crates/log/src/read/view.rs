@@ -150,7 +150,7 @@ impl<D: Directory> View<D> {
     /// A writer lives: it continues in the known head, or has begun another segment.
     fn mind_the_living(&self, seen: &mut Seen<D::File>) -> Result<()> {
         let segment = Arc::clone(&seen.segments.head().segment);
-        let walked = walk_head(&self.options, &segment, &seen.head, Some(seen.settled));
+        let walked = walk_head(&segment, &seen.head, Some(seen.settled));
         // Listed after the walk: without a newer segment, no cut had removed what the walk read.
         let listing = Listing::of(&*self.directory)?;
         let is_old = listing.segments.iter().max() != Some(&segment.number());

@@ -25,7 +25,6 @@ use inkstone_format::{Copies, FileHeader, HeaderBlock, Lsn, Roll, SegmentNumber,
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
 use crate::error::{Corruption, Error, Result};
-use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
 use crate::recovery::headers::Headers;
@@ -138,12 +137,11 @@ pub(crate) struct Walked<F> {
 
 /// Walks the whole groups of the head, from `from` on if it is given.
 pub(crate) fn walk_head<F: File>(
-    options: &Options,
     segment: &Segment<F>,
     file: &Arc<F>,
     from: Option<Tail>,
 ) -> Result<Walked<F>> {
-    let decoder = segment.decoder(None, file, options)?;
+    let decoder = segment.decoder(None, file)?;
     let decoder = match from {
         Some(tail) => decoder.from_tail(tail),
         None => decoder,
@@ -230,7 +228,7 @@ fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Observ
     // Covers a writer that came after recovery's sync and is gone again.
     head.sync(SyncKind::Data)?;
     let untouched = Untouched::note(directory, &head, found.tail.end)?;
-    let now = walk_head(options, segment, &head, Some(found.tail))?;
+    let now = walk_head(segment, &head, Some(found.tail))?;
     if now.tail.groups != found.tail.groups
         || untouched.segments != listing.segments
         || writer_lives(directory)?
@@ -272,7 +270,7 @@ fn beside<D: Directory>(
         let is_known_head = links.last().is_some_and(|link| link.segment.header == header);
         let from = known.filter(|_| is_known_head).map(|known| known.settled);
         let head = segment.file(directory, &open_for_reading(options))?;
-        let mut walked = walk_head(options, &segment, &head, from)?;
+        let mut walked = walk_head(&segment, &head, from)?;
         let is_only = headers.files.iter().filter(|file| file.own(log).is_some()).count() == 1;
         if header.roll != Roll::Full && walked.tail.groups == 0 && !is_only {
             headers.files.retain(|file| file.number != header.number);
@@ -289,12 +287,11 @@ fn beside<D: Directory>(
                 link.segment = Arc::clone(&old.segment);
             }
         }
-        let whole = walked.tail.next_lsn.before().unwrap_or(Lsn::ZERO);
         let recovery = report_beside(&walked.tail, chain.len());
         return Ok(Observed {
             links: chain,
             first_live: walked.tail.first_live,
-            durable: if options.makes(Mistake::ShowsUnpromised) { whole } else { walked.tail.promise },
+            durable: walked.tail.promise,
             settled: walked.settled,
             head,
             untouched: None,

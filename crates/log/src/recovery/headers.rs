@@ -15,7 +15,6 @@ use inkstone_format::{
 use inkstone_io::{Access, Directory, File, OpenFile};
 
 use crate::error::{Corruption, Error, Result};
-use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
 use crate::walk::ahead::{Ahead, FirstBlocks, Stretch};
@@ -47,7 +46,7 @@ impl<'d, D: Directory> Headers<'d, D> {
         let mut blocks = if numbers.len() > FEW { Some(FirstBlocks::new(directory)?) } else { None };
         let mut files = Vec::with_capacity(numbers.len());
         for &number in numbers {
-            let file = Arc::new(past_the_cache(directory, options, number)?);
+            let file = Arc::new(past_the_cache(directory, number)?);
             match &mut blocks {
                 Some(blocks) => blocks.read(number, file, &mut files)?,
                 None => {
@@ -106,8 +105,7 @@ impl<'d, D: Directory> Headers<'d, D> {
             }
             return Err(self.unknown_version(number));
         }
-        let choose = if self.options.makes(Mistake::HeadByLsn) { head_by_lsn } else { head_of };
-        Ok(log.and_then(|log| choose(&self.files, log)).map(|head| (head.log, head)))
+        Ok(log.and_then(|log| head_of(&self.files, log)).map(|head| (head.log, head)))
     }
 
     /// Judges the files above the head: `Some` row if the header of one of them is torn.
@@ -144,7 +142,7 @@ impl<'d, D: Directory> Headers<'d, D> {
             HeaderBlock::Damaged(traces) => traces.log,
             _ => None,
         };
-        let handle = Arc::new(past_the_cache(self.directory, self.options, file.number)?);
+        let handle = Arc::new(past_the_cache(self.directory, file.number)?);
         let len = handle.len_bytes()?;
         // Without a header the version is unknown, so all are tried.
         let ids = log.or(traces).map(|log| Version::ALL.iter().map(move |&version| (version, log)));
@@ -182,9 +180,7 @@ impl<'d, D: Directory> Headers<'d, D> {
             Err(error) => return fault(error).map(|()| None),
         };
         let log = head.map_or_else(|| common_log(&self.files), |(log, _)| Some(log));
-        let skips = head.is_some() && self.options.makes(Mistake::SpareNotJudged);
-        let spare = if skips { Ok(None) } else { self.judge_spare(log, head.as_ref().map(|(_, head)| head)) };
-        let torn = match spare {
+        let torn = match self.judge_spare(log, head.as_ref().map(|(_, head)| head)) {
             Ok(torn) => torn,
             Err(error) => fault(error).map(|()| None)?,
         };
@@ -214,11 +210,6 @@ impl<'d, D: Directory> Headers<'d, D> {
     }
 }
 
-/// For a mistake: the segment with the highest first LSN.
-fn head_by_lsn(files: &[FileHeader], log: LogId) -> Option<SegmentHeader> {
-    files.iter().filter_map(|file| file.own(log)).max_by_key(|header| header.first_lsn).copied()
-}
-
 /// A window for reading all of a file of `len` bytes.
 pub(super) fn window_for_all<D: Directory>(
     directory: &D,
@@ -234,15 +225,8 @@ pub(super) fn window_for_all<D: Directory>(
 }
 
 /// Opens a segment's file so that reads show what is on the medium.
-pub(crate) fn past_the_cache<D: Directory>(
-    directory: &D,
-    options: &Options,
-    number: SegmentNumber,
-) -> Result<D::File> {
+pub(crate) fn past_the_cache<D: Directory>(directory: &D, number: SegmentNumber) -> Result<D::File> {
     let name = names::segment(number);
-    if options.makes(Mistake::ReadsPageCache) {
-        return Ok(directory.open(&name, &OpenFile::existing().read_only())?);
-    }
     match directory.open(&name, &OpenFile::existing().read_only().access(Access::Direct)) {
         Ok(file) => Ok(file),
         // No O_DIRECT here: drop the pages, which works unless another process has locked them.

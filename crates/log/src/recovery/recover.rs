@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{
-    Chain, Epoch, Evidence, Lsn, Place, Position, Reason, ScanAhead, SegmentHeader, Stop, Tail, Verdict,
-    explain, judge,
+    Chain, Epoch, Evidence, Lsn, Position, Reason, ScanAhead, SegmentHeader, Stop, Tail, Verdict, explain,
+    judge,
 };
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
 
 use crate::error::{Corruption, Error, Result};
-use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
 use crate::recovery::headers::{Headers, Judged, past_the_cache, window_for_all};
@@ -22,8 +21,6 @@ use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::{Link, Segment};
 use crate::walk::window::Walk;
-
-const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// The size of recovery's reads.
 pub(crate) const READ_BYTES: usize = 1 << 20;
@@ -70,14 +67,11 @@ pub(crate) fn recover<D: Directory>(
 ) -> Result<Option<Recovered<D::File>>> {
     let headers = Headers::read(directory, options, &listing.segments)?;
     let Some(Judged { head, torn, .. }) = headers.ask(&mut Err)? else { return Ok(None) };
-    if !options.makes(Mistake::ShowsUnsynced) {
-        let file = directory.open(&names::segment(head.number), &OpenFile::existing().read_only())?;
-        file.sync(SyncKind::Data)?;
-        // Later reads may be buffered.
-        if !options.makes(Mistake::ReadsPageCache) {
-            file.forget_cached()?;
-        }
-    }
+    let file = directory.open(&names::segment(head.number), &OpenFile::existing().read_only())?;
+    file.sync(SyncKind::Data)?;
+    // Later reads may be buffered.
+    file.forget_cached()?;
+    drop(file);
     let mut found = read_head(directory, options, &headers, &head)?;
     if let (Some(row), Verdict::End) = (torn, found.verdict) {
         (found.verdict, found.row) = (Verdict::Torn, row);
@@ -92,34 +86,21 @@ fn read_head<D: Directory>(
     head: &SegmentHeader,
 ) -> Result<Recovered<D::File>> {
     let segment: Arc<Segment<D::File>> = Arc::new(Segment::new(*head));
-    let file = Arc::new(past_the_cache(directory, options, head.number)?);
+    let file = Arc::new(past_the_cache(directory, head.number)?);
     let len = file.len_bytes()?;
-    let decoder = segment.decoder(None, &file, options)?;
+    let decoder = segment.decoder(None, &file)?;
     let mut walk = Walk::new(window_for_all(directory, head.number, file, len)?, decoder);
-    let mut stop = walk.run_to_stop()?;
-    if options.makes(Mistake::HalfGroups) && stop.place == Place::Inside {
-        (stop.tail.end, stop.tail.next_lsn) = (stop.at, stop.lsn_expected);
-    }
-    let to = head.segment_bytes.min(len);
-    let to = if options.makes(Mistake::LooksOneBlockAhead) { to.min(stop.tail.end + BLOCK) } else { to };
-    let mut evidence = look_ahead(&mut walk, &stop, to)?;
-    if options.makes(Mistake::PromisedBytesIgnored) {
-        evidence.end = 0;
-    }
-    let known = if options.makes(Mistake::ExpectIgnored) { Lsn::ZERO } else { options.expect_durable };
-    let row = judge(&stop.facts(&evidence.with_durable(known)));
-    let mut verdict = row.verdict;
+    let stop = walk.run_to_stop()?;
+    let evidence = look_ahead(&mut walk, &stop, head.segment_bytes.min(len))?;
+    let row = judge(&stop.facts(&evidence.with_durable(options.expect_durable)));
     if let Verdict::Corrupt(reason) = row.verdict {
-        if !options.makes(Mistake::CutsBelowPromise) {
-            return Err(corruption(&mut walk, directory, &stop, &evidence, reason, row.name)?);
-        }
-        verdict = Verdict::Torn;
+        return Err(corruption(&mut walk, directory, &stop, &evidence, reason, row.name)?);
     }
     let links = resolve(headers, head, stop.tail.first_live, segment)?;
     let seen = headers.files.iter().filter_map(|file| file.block.header()).map(|header| header.epoch);
     let epoch = seen.chain([stop.tail.epoch]).chain(evidence.epoch).max().unwrap_or(head.epoch);
     let bytes_read = stop.tail.end;
-    Ok(Recovered { links, tail: stop.tail, epoch, verdict, row: row.name, bytes_read })
+    Ok(Recovered { links, tail: stop.tail, epoch, verdict: row.verdict, row: row.name, bytes_read })
 }
 
 /// The segments of the log in order; the last one is `head`.
@@ -146,7 +127,7 @@ pub(crate) fn resolve<D: Directory>(
         } else {
             Arc::new(Segment::new(link.header))
         },
-        end: link.end().filter(|_| !headers.options.makes(Mistake::NamedEndIgnored)),
+        end: link.end(),
     };
     Ok(chain.links.iter().map(link).collect())
 }

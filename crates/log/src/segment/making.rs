@@ -9,7 +9,6 @@ use inkstone_format::SegmentNumber;
 use inkstone_io::{Access, AlignedBuf, Directory, File, NoSizeSignal, OpenFile, Preparation, SyncKind};
 
 use crate::error::Error;
-use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
 use crate::segment::pool::{Blocks, Made, ObtainError, Obtained, Pool, no_room, no_room_or};
@@ -39,7 +38,7 @@ impl<D: Directory> Pool<D> {
         reserve: bool,
         rest: Rest<'_>,
     ) -> Obtained<Made> {
-        let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
+        let budget = options.disk_budget_bytes;
         let is_over =
             || budget.is_some_and(|budget| lock(&self.files).used_bytes.saturating_add(bytes) > budget);
         // Before a caller is refused, surplus files are removed.
@@ -82,34 +81,26 @@ impl<D: Directory> Pool<D> {
         let retry = |error| ObtainError::Retry(no_room_or(bytes, error));
         let _no_signal = NoSizeSignal::here();
         let file = self.directory.open(name, &OpenFile::new_file()).map_err(retry)?;
-        let is_synced = !options.makes(Mistake::ZerosUnsynced) && !options.makes(Mistake::RenamedFirst);
-        let blocks = if options.makes(Mistake::SizeNotAllocated) {
-            file.set_len(bytes).map_err(retry)?;
-            Blocks::Reserved
-        } else {
-            let is_reserved = reserve || options.preparation_chosen() == Preparation::Fallocate;
-            let way = if is_reserved { Preparation::Fallocate } else { Preparation::WriteZeroes };
-            match file.prepare(way, bytes) {
-                Err(error) if is_not_to_be_had(&error) => {
-                    if is_reserved {
-                        self.note_no_fallocate(&error);
-                    }
-                    self.write_zeros(&file, name, bytes, rest).map_err(retry)?;
-                    Blocks::Written
+        let is_reserved = reserve || options.preparation_chosen() == Preparation::Fallocate;
+        let way = if is_reserved { Preparation::Fallocate } else { Preparation::WriteZeroes };
+        let blocks = match file.prepare(way, bytes) {
+            Err(error) if is_not_to_be_had(&error) => {
+                if is_reserved {
+                    self.note_no_fallocate(&error);
                 }
-                Err(error) => return Err(retry(error)),
-                Ok(()) if is_reserved => Blocks::Reserved,
-                Ok(()) => Blocks::Written,
+                self.write_zeros(&file, name, bytes, rest).map_err(retry)?;
+                Blocks::Written
             }
+            Err(error) => return Err(retry(error)),
+            Ok(()) if is_reserved => Blocks::Reserved,
+            Ok(()) => Blocks::Written,
         };
-        if is_synced {
-            // Nothing relies on the file yet. But a device that fails a flush may have dropped the log's own writes from its cache,
-            // and report success for their flush.
-            file.sync(SyncKind::All).map_err(|error| match no_room_or(bytes, error) {
-                full @ Error::NoRoom { .. } => ObtainError::Retry(full),
-                failed => ObtainError::Poison(failed),
-            })?;
-        }
+        // Nothing relies on the file yet. But a device that fails a flush may have dropped the log's own writes from its cache,
+        // and report success for their flush.
+        file.sync(SyncKind::All).map_err(|error| match no_room_or(bytes, error) {
+            full @ Error::NoRoom { .. } => ObtainError::Retry(full),
+            failed => ObtainError::Poison(failed),
+        })?;
         Ok(blocks)
     }
 

@@ -7,11 +7,10 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::{Directory, File, OpenFile, SyncKind};
+use inkstone_io::{Directory, File, OpenFile};
 
 use crate::choice::Asks;
 use crate::error::Error;
-use crate::mistake::Mistake;
 use crate::names;
 use crate::options::Options;
 use crate::segment::making::Rest;
@@ -94,9 +93,8 @@ impl<D: Directory> Pool<D> {
     /// Preparing ahead of time never uses the last of the disk or of the budget: an append may need that at once.
     fn leave_room(&self, bytes: u64, options: &Options) -> Obtained<()> {
         let free = self.directory.free_bytes().map_err(|error| ObtainError::Retry(error.into()))?;
-        let budget = options.disk_budget_bytes.filter(|_| !options.makes(Mistake::OverBudget));
         let used = lock(&self.files).used_bytes;
-        let left = free.min(budget.map_or(u64::MAX, |budget| budget.saturating_sub(used)));
+        let left = free.min(options.disk_budget_bytes.map_or(u64::MAX, |budget| budget.saturating_sub(used)));
         if left < 2 * bytes {
             return Err(ObtainError::Retry(no_room(
                 self.directory.as_ref(),
@@ -126,11 +124,9 @@ impl<D: Directory> Pool<D> {
                 }
             }
         };
-        if !options.makes(Mistake::NoDirectorySync) {
-            // Before the file is opened for writing. This is not only for the name: btrfs may skip the sync of a file whose
-            // directory is synced after a write into it, and if the file is not new, nothing else helps (docs/powerloss.md).
-            self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
-        }
+        // Before the file is opened for writing. This is not only for the name: btrfs may skip the sync of a file whose
+        // directory is synced after a write into it, and if the file is not new, nothing else helps (docs/powerloss.md).
+        self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
         let file = match self.directory.open(&name, &open_for_groups(options)) {
             Ok(file) => file,
             Err(error) => {
@@ -138,9 +134,6 @@ impl<D: Directory> Pool<D> {
                 return Err(ObtainError::Retry(no_room_or(bytes, error)));
             }
         };
-        if options.makes(Mistake::RenamedFirst) {
-            file.sync(SyncKind::All).map_err(|error| ObtainError::Poison(error.into()))?;
-        }
         if options.asks != Asks::Never {
             // It asks about its blocks, its size and its name, all synced by now.
             file.check_takes_changes().map_err(|error| ObtainError::Poison(error.into()))?;
@@ -187,12 +180,11 @@ impl<D: Directory> Pool<D> {
                 }
             };
             let name = names::free(spare.number);
-            let wanted = if options.makes(Mistake::RecyclesAnySize) { spare.bytes } else { bytes };
-            let fits = spare.bytes == wanted
+            let fits = spare.bytes == bytes
                 && self.directory.open(&name, &OpenFile::existing()).is_ok_and(|file| {
                     let is_ours =
                         |facts: inkstone_io::FileFacts| facts.hard_links == 1 && !facts.has_shared_extents;
-                    file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == wanted)
+                    file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == bytes)
                 });
             if fits {
                 return Some(spare);

@@ -5,11 +5,13 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 use inkstone::Options;
+#[cfg(inkstone_mistakes)]
 use inkstone::mistake::Mistake;
 use inkstone_sim::PowerCut;
+#[cfg(inkstone_mistakes)]
 use inkstone_sim::shrink::seeds;
 
-use crate::history::{Told, check};
+use crate::history::{Told, append, check, disk, open, record};
 
 /// Counted, not timed: a history takes a millisecond or so.
 pub(crate) const SEEDS: u64 = 30;
@@ -24,6 +26,7 @@ pub(crate) const WRONG: &str = "was never appended";
 
 /// Runs the history over the seeds, with the mistake and without: it must be seen with it, in each of these ways and in
 /// no other, and must not be seen without.
+#[cfg(inkstone_mistakes)]
 pub(crate) fn caught(
     mistake: Mistake,
     ways: &[&str],
@@ -39,6 +42,7 @@ pub(crate) fn caught(
 }
 
 /// As [`caught`], where the threads' timing decides in which of these ways it is seen. Gives what was seen.
+#[cfg(inkstone_mistakes)]
 pub(crate) fn caught_in_any_way(
     mistake: Mistake,
     ways: &[&str],
@@ -60,4 +64,22 @@ pub(crate) fn caught_in_any_way(
 pub(crate) fn check_cut(cut: &PowerCut, options: &Options, seed: u64, told: Told) -> Result<(), String> {
     (0..SAMPLES)
         .try_for_each(|sample| check(&cut.sample(seed ^ sample << 20), options.clone(), told).map(drop))
+}
+
+/// Records behind a buffer that fills up, which the committer writes: what is acknowledged survives a power cut.
+pub(crate) fn behind_full_buffers(options: &Options, seed: u64) -> Result<(), String> {
+    let disk = disk(seed);
+    let log = open(&disk, options.clone().own_thread(true).prepare_ahead(false)).unwrap();
+    let mut last = 0;
+    for _ in 0..5 {
+        // More than a buffer holds.
+        for _ in 0..40 + seed {
+            last += 1;
+            drop(log.append(&record(last)).map_err(|error| error.to_string())?);
+        }
+        last += 1;
+        append(&log, last, last)?;
+        check_cut(&disk.power_cut(), options, seed, Told::all(last))?;
+    }
+    Ok(())
 }

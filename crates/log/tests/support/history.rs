@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+#[cfg(inkstone_mistakes)]
 use inkstone::mistake::Mistake;
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
@@ -26,6 +27,7 @@ pub(crate) fn small() -> Options {
 }
 
 /// As [`small`], with a mistake or without.
+#[cfg(inkstone_mistakes)]
 pub(crate) fn with(mistake: Option<Mistake>) -> Options {
     match mistake {
         Some(mistake) => small().with_mistake(mistake),

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use inkstone::Access;
-use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
 
 use super::plan::Fault;
@@ -19,6 +18,7 @@ use crate::certificate::{Certificate, Class, Violation};
 use crate::kernel::machine::{FsKind, Machine, missing, missing_for};
 use crate::kernel::record::Program;
 use crate::kernel::spec::Way;
+use crate::mistake::Mistake;
 
 /// After this many violations on one file system the rest would show the same.
 const VIOLATIONS_MAX: usize = 8;

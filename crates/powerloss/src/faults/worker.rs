@@ -13,11 +13,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use inkstone::mistake::Mistake;
 use inkstone::{Error, Log, Lsn, Options, Preparation};
 
 use super::words::{Call, Class, Line, Refusal};
 use crate::kernel::spec::Way;
+use crate::mistake::{Mistake, build_in};
 use crate::sim::variant::small;
 
 /// The thread number of the first life after `reopen`; later lives count up from it.
@@ -54,10 +54,7 @@ impl Use {
             .free_segments_max(rng.usize(..3))
             .idle(Duration::from_millis(20))
             .own_thread(rng.u8(..4) > 0);
-        match self.mistake {
-            Some(mistake) => options.with_mistake(mistake),
-            None => options,
-        }
+        build_in(options, self.mistake)
     }
 }
 

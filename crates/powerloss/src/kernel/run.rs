@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use inkstone::Access;
-use inkstone::mistake::Mistake;
 
 use super::chronicle::Chronicle;
 use super::image::{Image, SECTOR_BYTES};
@@ -20,6 +19,7 @@ use super::replay::{Again, command, look};
 use super::spec::{Spec, Way};
 use super::states::{Cut, Player, choose, exactly};
 use crate::certificate::{Certificate, Class, Violation, kernel};
+use crate::mistake::Mistake;
 
 /// Mounted states that are taken from one history.
 const STATES_OF_A_HISTORY: u64 = 40;

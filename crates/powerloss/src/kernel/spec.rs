@@ -5,12 +5,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use inkstone::mistake::Mistake;
 use inkstone::{Access, Durability, Options, Preparation};
 use inkstone_io::named_choice;
 
 use super::machine::FsKind;
 use crate::history::{Op, history};
+use crate::mistake::{Mistake, build_in};
 use crate::sim::variant::small;
 
 named_choice! {
@@ -129,10 +129,7 @@ impl Spec {
             .free_segments_max(rng.usize(..4))
             .buffer_bytes(if rng.bool() { 8 << 10 } else { 32 << 10 })
             .own_thread(own_thread);
-        match self.mistake {
-            Some(mistake) => options.with_mistake(mistake),
-            None => options,
-        }
+        build_in(options, self.mistake)
     }
 
     /// The options of the checker: the same log, without threads and without the mistake.
@@ -150,8 +147,7 @@ mod tests {
     fn its_words_say_it_all() {
         for (index, &way) in Way::ALL.iter().enumerate() {
             let kind = FsKind::ALL[index % FsKind::ALL.len()];
-            let mistake = [None, Some(Mistake::NoSync)][index % 2];
-            let spec = Spec { kind, way, seed: u64::MAX - index as u64, length: index, mistake };
+            let spec = Spec { kind, way, seed: u64::MAX - index as u64, length: index, mistake: None };
             assert_eq!(spec.to_string().parse(), Ok(spec));
             spec.options(index % 2 == 0).check().expect("the log can be told");
             assert_eq!(way.to_string().starts_with("direct"), way.access() == Access::Direct);
@@ -162,5 +158,18 @@ mod tests {
         assert!(bad("fs=ext5").contains("ext4-nojournal"));
         assert!(bad("speed=1").contains("speed"));
         assert!("dm-log".parse::<Spec>().is_err());
+    }
+}
+
+#[cfg(all(test, inkstone_mistakes))]
+mod mistaken {
+    use super::*;
+
+    #[test]
+    fn its_words_name_the_mistake() {
+        let mistake = Some(Mistake::NoSync);
+        let spec = Spec { kind: FsKind::Ext4, way: Way::BufferedFdatasync, seed: 1, length: 2, mistake };
+        assert_eq!(spec.to_string().parse(), Ok(spec));
+        assert_eq!(spec.checker().mistake(), None);
     }
 }

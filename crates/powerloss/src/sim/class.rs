@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use inkstone::mistake::Mistake;
 use inkstone_io::{Preparation, named_choice};
 use inkstone_sim::{AfterEffect, DirectoryOrder, Effect, Fault, NewBlocks, OperationKind, SimDisk, errno};
 
@@ -18,6 +17,7 @@ use super::space::Pick;
 use super::variant::{SEGMENT_BYTES, Variant, variant};
 use super::{stale, threads};
 use crate::history::{Op, history, recycling_history};
+use crate::mistake::{Mistake, build_in};
 
 named_choice! {
     /// What goes wrong.
@@ -129,10 +129,7 @@ impl Unit {
             FaultClass::Full => options = options.segment_bytes(SEGMENT_BYTES).pad_groups(false),
             _ => {}
         }
-        if let Some(mistake) = self.mistake {
-            options = options.with_mistake(mistake);
-        }
-        Variant { disk, options }
+        Variant { disk, options: build_in(options, self.mistake) }
     }
 
     fn is_stopped(&self) -> bool {

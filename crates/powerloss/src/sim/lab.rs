@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
 use inkstone_sim::shrink::shrink;
 
 use super::class::{FaultClass, Looked, Unit};
 use crate::certificate::{Certificate, Class, Violation};
 use crate::history::Op;
+use crate::mistake::Mistake;
 
 /// The time that an unfinished seed counts for when time is shared out.
 const BEGUN: Duration = Duration::from_secs(1);

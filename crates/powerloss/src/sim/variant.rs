@@ -3,9 +3,10 @@
 //! *Owns*: the combinations, and those that are left out because docs/format.md does not promise them. *May not touch*:
 //! what is done with the log.
 
-use inkstone::mistake::Mistake;
 use inkstone::{Access, Durability, Options, Preparation};
 use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks};
+
+use crate::mistake::{Mistake, build_in, built_into};
 
 /// The smallest possible segment: it makes rolls frequent.
 pub const SEGMENT_BYTES: u64 = 64 << 10;
@@ -72,20 +73,14 @@ fn options(rng: &mut fastrand::Rng, disk: &DiskOptions, pad: bool) -> Options {
 impl Variant {
     /// The same log with a mistake built in, or without.
     pub fn making(self, mistake: Option<Mistake>) -> Self {
-        match mistake {
-            Some(mistake) => Self { options: self.options.with_mistake(mistake), ..self },
-            None => self,
-        }
+        Self { options: build_in(self.options, mistake), ..self }
     }
 
     /// Other options for the next opening of the same log.
     pub fn redraw_options(&mut self, seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x6F70_7469_6F6E_7321);
         let pad = self.disk.garbage_at_crash || rng.bool();
-        let mistake = self.options.mistake();
-        self.options = options(&mut rng, &self.disk, pad);
-        if let Some(mistake) = mistake {
-            self.options = self.options.clone().with_mistake(mistake);
-        }
+        let mistake = built_into(&self.options);
+        self.options = build_in(options(&mut rng, &self.disk, pad), mistake);
     }
 }

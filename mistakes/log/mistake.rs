@@ -1,8 +1,7 @@
-//! Mistakes that can be built in on purpose, to show that the tests catch them.
+//! The mistakes that this copy of the log can make, to show that the labs catch them.
 //!
-//! *Owns*: their names and what each does. *May not touch*: anything; the code that makes a mistake asks for it. An option that
-//! is not part of the public interface chooses one at run time, in a build for the labs (feature `mistakes`); without the feature
-//! the compiler removes every mistake. docs/powerloss.md lists each with what catches it.
+//! *Owns*: their names and what each does. *May not touch*: anything; the code that makes a mistake asks for it. The log that users
+//! have is without this file and without that code: `.ci/mistaken` puts both into a copy (docs/mistakes.md).
 
 inkstone_io::named_choice! {
     /// A mistake that other engines have made.
