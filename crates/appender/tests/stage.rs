@@ -195,7 +195,9 @@ fn a_directory_that_is_replaced_takes_the_stage_with_it() {
             std::fs::create_dir(&logs).expect("made");
             let stage = stage_of(Path::new(SHM), &path);
             log.reopen();
-            wait_until("a stage", || told.lock().expect("no panic").iter().any(|told| told.contains("anew")));
+            wait_until("a stage", || {
+                told.lock().expect("no panic").iter().any(|told| told.contains("a new stage was created"))
+            });
             assert!(stage.exists() && (stage == before || !before.exists()));
             let refused = builder(&path).open().expect_err("it is open").to_string();
             assert!(refused.contains("another writer"), "{refused}");
@@ -254,7 +256,9 @@ fn a_stage_that_is_removed_while_running_is_made_anew() {
         }
         wait_until("an attempt", || log.stats().write_errors > 0);
         std::fs::remove_file(stage_of(Path::new(SHM), &path)).expect("removed");
-        wait_until("a stage", || told.lock().expect("no panic").iter().any(|told| told.contains("anew")));
+        wait_until("a stage", || {
+            told.lock().expect("no panic").iter().any(|told| told.contains("a new stage was created"))
+        });
         for number in 100..200 {
             log.write_all(common::line(0, number, 120).as_bytes()).expect("accepted");
         }
@@ -383,7 +387,9 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     log.write_all(b"one\n").expect("accepted");
     guard.flush(LONG).expect("lines go on");
     std::fs::remove_file(&filler).expect("removed");
-    wait_until("a stage", || told.lock().expect("no panic").iter().any(|told| told.contains("anew")));
+    wait_until("a stage", || {
+        told.lock().expect("no panic").iter().any(|told| told.contains("a new stage was created"))
+    });
     guard.close().expect("closed");
     assert_eq!(std::fs::read_to_string(&path).expect("text"), "one\n");
     // It has the memory mapped.
