@@ -12,7 +12,7 @@ use tables::{Out, PAGE, Table, code, compare};
 
 /// Compares a table, and fails if hardly any cells were run.
 fn compare_all(heading: &str, found: &Table) {
-    assert!(found.len() > 40, "{} cells", found.len());
+    assert!(found.len() >= 40, "{} cells", found.len());
     compare(heading, found, &[]);
 }
 
