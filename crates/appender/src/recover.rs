@@ -45,11 +45,7 @@ pub struct Recovery {
 
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} bytes of log lines that process {} had not written were appended",
-            self.bytes, self.process
-        )?;
+        write!(f, "appended {} bytes of log lines that process {} left unwritten", self.bytes, self.process)?;
         self.doubt.as_ref().map_or(Ok(()), |why| write!(f, "; some of them may be in the log twice: {why}"))
     }
 }

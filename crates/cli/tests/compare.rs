@@ -49,7 +49,7 @@ fn what_is_no_result_is_named() {
     let directory = directory();
     let at = directory.path();
     std::fs::write(at.join("none.json"), "{}").expect("written");
-    for (file, word) in [("none.json", "none.json: it is no result"), ("missing.json", "missing.json: ")] {
+    for (file, word) in [("none.json", "none.json: it is not a result"), ("missing.json", "missing.json: ")] {
         let refused = run(at, &["lab", "compare", file, file]);
         assert_eq!(refused.status.code(), Some(1));
         assert!(text(&refused.stderr).contains(word), "{}", text(&refused.stderr));

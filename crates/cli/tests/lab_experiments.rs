@@ -18,7 +18,7 @@ fn a_table_that_fits_and_json_that_holds_everything() {
     let arguments =
         ["lab", "depth", "--size", "64KiB", "--rounds", "5", "--seconds", "1", "--seed", "3", "--quiet"];
     let out = text(&good(directory.path(), &arguments, b""));
-    for word in ["threads, 64 in flight", "relative: against `threads, 1 in flight`", "4KiB"] {
+    for word in ["threads, 64 in flight", "relative: compared with `threads, 1 in flight`", "4KiB"] {
         assert!(out.contains(word), "{word}: {out}");
     }
     assert!(out.lines().all(|line| line.chars().count() <= 120), "{out}");

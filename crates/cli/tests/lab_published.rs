@@ -131,7 +131,10 @@ fn a_result_that_lacks_something_is_not_done() {
         result["warnings"].as_array_mut().expect("warnings").push(warning);
     });
     let said = text(&output.stdout);
-    assert!(!said.contains("already done") && said.contains("not whole (half of it is missing)"), "{said}");
+    assert!(
+        !said.contains("already done") && said.contains("its result is incomplete (half of it is missing)"),
+        "{said}"
+    );
     let output = listed_after(at, |result| {
         result["warnings"] = serde_json::json!([]);
         for cell in result["runs"][0]["cells"].as_array_mut().expect("cells") {

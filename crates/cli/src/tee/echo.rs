@@ -346,6 +346,6 @@ mod tests {
         echo.offer(b"three\nfour", 2);
         let missing = echo.finish(|| None).expect("all");
         assert_eq!(missing.amount, Amount { lines: 4, bytes: 18 });
-        assert!(missing.why.contains("gone"));
+        assert!(missing.why.contains("closed it"));
     }
 }
