@@ -274,7 +274,7 @@ fn only_results_are_read() {
         ("", "not JSON"),
         ("{}", "not a result"),
         ("{\"runs\": [], \"schema_version\": 999}", "schema_version is 999"),
-        ("{\"rows\": [], \"schema_version\": 1, \"machine\": 3}", "not as a bench"),
+        ("{\"rows\": [], \"schema_version\": 1, \"machine\": 3}", "not valid as a bench"),
     ] {
         let error = read(text).expect_err(word);
         assert!(error.contains(word), "{error}");
