@@ -97,6 +97,12 @@ fn rotated(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
+/// When a file was rotated: its second, and its number within that. As text the tenth would come before the second.
+fn place(name: &str) -> (&str, u32) {
+    let (second, number) = name.split_once('.').expect("a second and a number");
+    (second, number.parse().expect("a number"))
+}
+
 /// What a file holds, compressed or not.
 fn text(folder: &Path, name: &str) -> String {
     let plain = folder.join(format!("s.log.{name}"));
@@ -184,7 +190,9 @@ fn a_small_disk_that_is_full_now_and_then_loses_no_line_and_has_no_file_too_many
     let output = tee.wait_with_output().expect("ended");
     assert!(output.status.success(), "{told}{}", said(&output));
     let names = rotated(&folder);
-    let first = names.iter().fold(None, |before, name| last_of(&text(&folder, name), before));
+    let mut in_order: Vec<&String> = names.iter().collect();
+    in_order.sort_by_key(|name| place(name));
+    let first = in_order.iter().fold(None, |before, name| last_of(&text(&folder, name), before));
     let last = last_of(&std::fs::read_to_string(folder.join("s.log")).expect("the log"), first);
     let full = told.matches("No space left").count();
     println!(
