@@ -69,7 +69,7 @@ pub(crate) fn ask_nothing(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::empty()).map(drop)?)
 }
 
-/// One fact of a file, if it is told.
+/// One fact about a file, if the file system reports it.
 fn told(fd: impl AsFd, fact: StatxFlags) -> Option<Statx> {
     let answer = statx(fd, "", AtFlags::EMPTY_PATH, fact).ok()?;
     StatxFlags::from_bits_retain(answer.stx_mask).contains(fact).then_some(answer)

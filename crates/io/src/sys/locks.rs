@@ -1,6 +1,6 @@
 //! The lock of an open file description, which Linux and macOS have by the same names.
 //!
-//! *Owns*: the calls and their structure. *May not touch*: who has a lock (`lock.rs`).
+//! *Owns*: the calls and their structure. *May not touch*: the table of the locks that this process holds (`lock_table.rs`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

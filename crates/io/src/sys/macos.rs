@@ -86,7 +86,7 @@ pub(crate) fn sync_directory(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Random bytes; up to 256 come complete, or not at all.
 pub(crate) fn random_bytes(bytes: &mut [u8; 16]) -> io::Result<()> {
-    // SAFETY: the bytes are exclusively borrowed, and the call writes as many as it is told.
+    // SAFETY: the array is exclusively borrowed, and the call writes at most the length that it gets, which is the array's.
     match unsafe { libc::getentropy(bytes.as_mut_ptr().cast(), bytes.len()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

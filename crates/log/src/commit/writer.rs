@@ -1,7 +1,7 @@
 //! Writes groups and headers, one at a time, and makes them durable.
 //!
 //! *Owns*: the engine, the file of the segment in use, and the one rule about failure: a failed sync is never tried again. *May not
-//! touch*: what a group holds, who waits for it. Only the thread that has the turn (`shared.rs`) uses it.
+//! touch*: the content of a group, its waiters. Only the thread that has the turn (`shared.rs`) uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +127,7 @@ impl<D: Directory> Writer<D> {
         persist: Persist,
     ) -> Written {
         let started = Instant::now();
-        // A separate sync is a separate operation, so that the two results can be told apart.
+        // A separate sync is a separate operation, so that each has its own result.
         let (with_write, sync) = match persist {
             Persist::Sync(kind) => (Persist::Later, Some(kind)),
             other => (other, None),
