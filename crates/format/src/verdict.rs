@@ -51,9 +51,10 @@ pub enum Reason {
     Contradiction,
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Reason {
+    /// The reason, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
             Self::Damaged => "bytes that were promised to be durable are damaged",
             Self::LostWrite => "bytes that were promised to be durable never reached the medium",
             Self::FileShort => "the file is shorter than its header says",
@@ -66,7 +67,13 @@ impl fmt::Display for Reason {
             Self::ForeignLog => "the segment belongs to another log",
             Self::Misplaced => "the header is that of a segment with a higher number",
             Self::Contradiction => "every check passed and yet reading stopped: a bug of inkstone",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
     }
 }
 
@@ -162,7 +169,7 @@ pub const ROWS: &[Row] = &[
         below: Some(true),
         found: &[Found::Zeros],
         verdict: Verdict::Corrupt(Reason::LostWrite),
-        why: "zeros where bytes were promised to be durable",
+        why: Reason::LostWrite.words(),
         ..ANY
     },
     Row {
@@ -170,24 +177,26 @@ pub const ROWS: &[Row] = &[
         below: Some(true),
         found: &[Found::SegmentEnd, Found::Remains, Found::Garbage, Found::Sound],
         verdict: Verdict::Corrupt(Reason::Damaged),
-        why: "bytes that were promised to be durable are damaged",
+        why: Reason::Damaged.words(),
         ..ANY
     },
+    // A segment has its full size before it is used, and is never shortened.
     Row {
         name: "F1",
         below: Some(false),
         short: Some(true),
         verdict: Verdict::Corrupt(Reason::FileShort),
-        why: "the file is shorter than its segment; a segment has its full size before it is used, and is never shortened",
+        why: Reason::FileShort.words(),
         ..ANY
     },
+    // The seal names the next segment.
     Row {
         name: "S1",
         below: Some(false),
         short: Some(false),
         sealed: Some(true),
         verdict: Verdict::Corrupt(Reason::MissingSegment),
-        why: "the segment has a seal, which names the next segment; that one is missing",
+        why: Reason::MissingSegment.words(),
         ..ANY
     },
     Row { name: "E1", found: &[Found::SegmentEnd], why: "the segment is full", ..TAIL },
@@ -234,7 +243,7 @@ pub const ROWS: &[Row] = &[
         name: "C1",
         length: Some(false),
         verdict: Verdict::Corrupt(Reason::Length),
-        why: "a sound header has an impossible length",
+        why: Reason::Length.words(),
         ..SOUND
     },
     Row {
@@ -242,7 +251,7 @@ pub const ROWS: &[Row] = &[
         length: Some(true),
         lsn: Some(false),
         verdict: Verdict::Corrupt(Reason::LsnJump),
-        why: "a sound header does not have the next LSN",
+        why: Reason::LsnJump.words(),
         ..SOUND
     },
     Row {
@@ -251,7 +260,7 @@ pub const ROWS: &[Row] = &[
         lsn: Some(true),
         grammar: Some(false),
         verdict: Verdict::Corrupt(Reason::Grammar),
-        why: "a sound header is not allowed here",
+        why: Reason::Grammar.words(),
         ..SOUND
     },
     Row {
@@ -271,7 +280,7 @@ pub const ROWS: &[Row] = &[
         grammar: Some(true),
         body: Some(true),
         verdict: Verdict::Corrupt(Reason::Contradiction),
-        why: "every check passed and yet reading stopped: a bug of inkstone",
+        why: Reason::Contradiction.words(),
         ..SOUND
     },
 ];
@@ -346,77 +355,75 @@ pub struct HeaderRow {
     pub used: Option<bool>,
     /// The verdict.
     pub verdict: Verdict,
-    /// The reason, in words.
-    pub why: &'static str,
 }
 
 const QUIET: &[HeaderState] = &[HeaderState::Zero, HeaderState::Older, HeaderState::Damaged];
 
 /// The table of headers.
 pub const HEADER_ROWS: &[HeaderRow] = &[
+    // A format version or flag that this reader does not know.
     HeaderRow {
         name: "H1",
         states: &[HeaderState::Unknown],
         named: None,
         used: None,
         verdict: Verdict::Unknown,
-        why: "a format version or flag that this reader does not know",
     },
+    // A file of another log.
     HeaderRow {
         name: "H2",
         states: &[HeaderState::Foreign],
         named: None,
         used: None,
         verdict: Verdict::Corrupt(Reason::ForeignLog),
-        why: "a file of another log",
     },
+    // The header of a segment with a higher number.
     HeaderRow {
         name: "H3",
         states: &[HeaderState::Newer],
         named: None,
         used: None,
         verdict: Verdict::Corrupt(Reason::Misplaced),
-        why: "the header of a segment with a higher number",
     },
+    // The file ends inside its header; a file has its full size before it gets its name.
     HeaderRow {
         name: "H4",
         states: &[HeaderState::Short],
         named: None,
         used: None,
         verdict: Verdict::Corrupt(Reason::FileShort),
-        why: "the file ends inside its header; a file has its full size before it gets its name",
     },
+    // A segment that its successor names has no header of its own.
     HeaderRow {
         name: "H5",
         states: QUIET,
         named: Some(true),
         used: None,
         verdict: Verdict::Corrupt(Reason::MissingSegment),
-        why: "a segment that its successor names has no header of its own",
     },
+    // A segment in use has lost its header, which is durable before anything else is written.
     HeaderRow {
         name: "H6",
         states: QUIET,
         named: Some(false),
         used: Some(true),
         verdict: Verdict::Corrupt(Reason::HeaderLost),
-        why: "a segment in use has lost its header, which is durable before anything else is written",
     },
+    // A file that is not in use.
     HeaderRow {
         name: "H7",
         states: &[HeaderState::Zero, HeaderState::Older],
         named: Some(false),
         used: Some(false),
         verdict: Verdict::End,
-        why: "a file that is not in use",
     },
+    // A header that was written in part, with nothing after it.
     HeaderRow {
         name: "H8",
         states: &[HeaderState::Damaged],
         named: Some(false),
         used: Some(false),
         verdict: Verdict::Torn,
-        why: "a header that was written in part, with nothing after it",
     },
 ];
 
