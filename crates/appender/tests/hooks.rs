@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use common::{LONG, Mood, MoodyDisk, place};
 use inkstone_appender::{
-    AppendFacts, Disk, Event, LogFile, LogWriter, Notice, OsDirectory, OsDisk, Result, Rotation, Survive,
-    WhenFull,
+    AppendFacts, Disk, Event, LogFile, LogWriter, Notice, OsDirectory, OsDisk, Result, Survive, WhenFull,
 };
 
 const VICTIM: &str = "INKSTONE_TEST_WITHOUT_STDERR";
@@ -223,9 +222,12 @@ fn with_janitor(
     path: &std::path::Path,
     hook: impl Fn() + Send + Sync + 'static,
 ) -> inkstone_appender::Builder {
-    // More than any disk has.
-    let rotation = Rotation::new().at_bytes(1 << 62).allocate_ahead();
-    let builder = LogWriter::builder(path).buffers_bytes(8 << 10).buffer_bytes(4 << 10).rotate(rotation);
+    // It is to be removed like a rotated file, and cannot be: it is a directory.
+    let mut rotated = path.as_os_str().to_owned();
+    rotated.push(".20261121T160537Z.0");
+    std::fs::create_dir(rotated).expect("made");
+    let builder = LogWriter::builder(path).buffers_bytes(8 << 10).buffer_bytes(4 << 10);
+    let builder = builder.keep(inkstone_appender::Keep::new().files(0));
     builder.drain_timeout(Duration::from_millis(50)).on_event(move |_| {
         if std::thread::current().name() == Some("log janitor") {
             hook();
