@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, statat, symlinkat};
 
 use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
-use crate::prepare::FallocateMode;
+use crate::prepare::Allocate;
 use crate::seam::{Directory as _, SyncKind};
 use crate::sys;
 use crate::transfer::retry;
@@ -317,7 +317,7 @@ impl AppendFile {
     /// # Errors
     /// What the file system answers; `is_unsupported()` where it has no `FALLOC_FL_KEEP_SIZE`.
     pub fn reserve(&self, len_bytes: u64) -> Result<()> {
-        FallocateMode::KeepSize.call(&self.file, &self.path, 0, len_bytes)
+        Allocate::KeepSize.call(&self.file, &self.path, len_bytes)
     }
 
     /// Frees the room that was reserved after the end. No other process may append meanwhile.

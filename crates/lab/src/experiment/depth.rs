@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use inkstone_io::{EngineKind, OsFile, Persist};
+use inkstone_host::LabFile;
+use inkstone_io::{EngineKind, Persist};
 
 use crate::cell::size_name;
 use crate::finding::place_words;
@@ -87,7 +88,7 @@ fn by_depth(
     plan: &DepthPlan,
     pace: &Pace,
     way: DurableWay,
-    file: &Arc<OsFile>,
+    file: &Arc<LabFile>,
     progress: &mut Progress,
 ) -> Experiment {
     let payload = incompressible(BLOCK_BYTES as usize, pace.seed);
@@ -128,7 +129,7 @@ fn by_size(
     plan: &DepthPlan,
     pace: &Pace,
     way: DurableWay,
-    file: &Arc<OsFile>,
+    file: &Arc<LabFile>,
     progress: &mut Progress,
 ) -> Experiment {
     let payload = incompressible(1 << 20, pace.seed);
@@ -154,7 +155,7 @@ fn by_size(
 /// Overwrites its file from front to back, again and again.
 struct Overwriting {
     flights: Vec<Flight>,
-    file: Arc<OsFile>,
+    file: Arc<LabFile>,
     write_bytes: u64,
     writes: u64,
     persist: Persist,
@@ -164,7 +165,7 @@ struct Overwriting {
 impl Overwriting {
     fn new(
         flights: Vec<Flight>,
-        file: &Arc<OsFile>,
+        file: &Arc<LabFile>,
         file_bytes: u64,
         write_bytes: u64,
         persist: Persist,
