@@ -176,10 +176,6 @@ impl File for SteppedFile {
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
         self.point.around(|| self.inner.prepare(preparation, len_bytes))
     }
-
-    fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()> {
-        self.point.around(|| self.inner.extend(preparation, offset, len_bytes))
-    }
 }
 
 impl Engine for SteppedEngine {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use inkstone_io::engine::OsEngine;
+use inkstone_host::{LabEngine, LabFile};
+use inkstone_io::engine::BlockingFile as _;
 use inkstone_io::{
     Access, AlignedBuf, BLOCK_BYTES, Durability, Engine as _, EngineKind, File, OpenFile, Operation, OsFile,
     Persist, Preparation, Request, Strategy, SyncKind,
@@ -121,7 +122,7 @@ pub fn make_file(path: &Path, bytes: u64) -> Result<()> {
 
 /// Reads a file whole: past the page cache with several reads in flight, or through it in one loop.
 pub fn read_file(path: &Path, access: Access) -> Result<Duration> {
-    let file = Arc::new(OsFile::open(path, &OpenFile::existing().access(access).read_only())?);
+    let file = Arc::new(LabFile::open(path, &OpenFile::existing().access(access).read_only())?);
     let bytes = file.len_bytes()?;
     let begin = Instant::now();
     if access != Access::Direct {
@@ -135,7 +136,7 @@ pub fn read_file(path: &Path, access: Access) -> Result<Duration> {
         return Ok(begin.elapsed());
     }
     let mut engine =
-        OsEngine::open(EngineKind::Uring, READS).or_else(|_| OsEngine::open(EngineKind::Pool, READS))?;
+        LabEngine::open(EngineKind::Uring, READS).or_else(|_| LabEngine::open(EngineKind::Pool, READS))?;
     let mut spare: Vec<AlignedBuf> = (0..READS).map(|_| AlignedBuf::zeroed(LARGE_BYTES)).collect();
     let (begin, mut offset, mut done) = (Instant::now(), 0, 0);
     while done < bytes {

@@ -1,5 +1,8 @@
 //! The host under a lab: loop devices, mounts, work directories, counters of block devices, the kernel's trace of their requests,
-//! and signals to processes that a lab has started.
+//! and signals to processes that a lab has started; and the ways of writing a file that labs compare with those of the log.
+//!
+//! [`LabFile`] and [`LabEngine`] implement the seam of [`inkstone_io::seam`] on top of its files: mappings, C streams, io_uring,
+//! Linux AIO. A program that embeds the log compiles none of this.
 //!
 //! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`], [`Mount`], [`WorkDir`] and
 //! [`BlockTrace`] remove what they made when they are dropped. What a killed process left is found again by name and lock:
@@ -7,21 +10,29 @@
 //! and sectors.
 //!
 //! Most of it needs root. What does not: [`block_stat`], [`monotonic_ns`], [`mount_points`], [`WorkDir`],
-//! [`loops_backed_under`], [`raw_terminal`].
+//! [`loops_backed_under`], [`raw_terminal`], [`LabFile`], [`LabEngine`], [`ExtentMap`].
 
+mod advice;
 mod child;
 mod device;
+mod directory;
 mod discard;
+mod engine;
+mod extents;
+mod fallocate;
+mod lab_file;
 mod layout;
 mod layout_btrfs;
 mod layout_ext4;
 mod loop_device;
+mod mapping;
 mod mount;
 mod on_device;
 mod owner;
 mod ring_page;
 mod served_mount;
 mod signal;
+mod stream;
 mod terminal;
 mod trace;
 mod trace_decode;
@@ -32,13 +43,19 @@ mod tree;
 mod usage;
 mod workdir;
 
+pub use advice::Advice;
 pub use child::{
     ForkedChild, close_standard_descriptors, fork_child, give_up_root, give_up_root_on_this_thread,
     in_forked_child,
 };
 pub use device::{BlockStat, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns};
+pub use directory::LabDirectory;
 pub use discard::trim_free_space;
+pub use engine::LabEngine;
+pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
+pub use fallocate::FallocateMode;
 pub use inkstone_io::{DeviceNumber, MountPoint, NotADeviceNumber, mount_points};
+pub use lab_file::LabFile;
 pub use layout::log_area;
 pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
 pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};

@@ -87,20 +87,12 @@ impl AlignedBuf {
     /// The number of this allocation, which is never used again in this process. An address is used again: code that remembers
     /// the *pages* of a buffer (a registration with the kernel pins them) must use this number, since another buffer at the same
     /// address can have other pages.
-    #[cfg_attr(
-        not(all(feature = "io-uring", target_os = "linux")),
-        allow(dead_code, reason = "only registered buffers need it")
-    )]
-    pub(crate) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The address of the first byte, for the kernel. No reference to the bytes is made on the way.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        allow(dead_code, reason = "only engines that submit entries need it")
-    )]
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    /// The address of the first byte, for an engine that gives it to the kernel. No reference to the bytes is made on the way.
+    pub fn start(&self) -> NonNull<u8> {
         self.pointer
     }
 }

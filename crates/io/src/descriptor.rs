@@ -101,7 +101,7 @@ mod tests {
             check(&said, "what is open for a moment");
             // Engines that this machine or build does not have are not opened.
             let engines: Vec<_> =
-                EngineKind::ALL.iter().filter_map(|kind| OsEngine::open(*kind, 2).ok()).collect();
+                EngineKind::ALL.iter().filter_map(|kind| <OsEngine>::open(*kind, 2).ok()).collect();
             check(&said, "engine");
             assert!(engines.iter().all(|engine| engine.in_flight() == 0));
             drop((input, open, by_path, lock, log, private, stage, engines));

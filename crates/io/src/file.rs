@@ -1,32 +1,30 @@
-//! A file of the operating system, opened for one way of access and durability.
+//! A file of the operating system, read and written at offsets, through the page cache or past it.
 //!
-//! *Owns*: the descriptor and, for the lab, the mapping or the C stream over it. *May not touch*: what the bytes mean; which
-//! thread calls (engines decide that).
+//! *Owns*: the descriptor. *May not touch*: what the bytes mean; which thread calls (engines decide that).
 
 use std::fmt::Display;
 use std::fs::File as StdFile;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::buffer::{AlignedBuf, BLOCK_BYTES};
-use crate::cached::Residency;
 use crate::capability::DioAlignment;
 use crate::descriptor::above_standard;
+use crate::engine::BlockingFile;
 use crate::error::{Error, Result};
-use crate::extents;
+use crate::fiemap;
 use crate::fork::ForkMark;
 use crate::held::Held;
-use crate::mapping::Mapping;
 use crate::prepare;
+use crate::residency::Residency;
 use crate::seam::{File, FileFacts, OpenFile, Persist, SyncKind};
 use crate::strategy::{Access, Durability, Preparation};
-use crate::stream::CStream;
 use crate::sys;
 use crate::transfer::{Direction, Transfer, retry};
 
@@ -46,8 +44,12 @@ fn flags_of(how: &OpenFile, path: &Path) -> Result<i32> {
     let lacks =
         |what: &dyn Display| Error::unsupported("open", path, format!("this system has no flag for {what}"));
     let direct = match how.access {
+        Access::Buffered => 0,
         Access::Direct => sys::O_DIRECT.ok_or_else(|| lacks(&how.access).advise("use access buffered"))?,
-        _ => 0,
+        Access::Seek | Access::Mmap | Access::Stream | Access::StreamGather => {
+            let why = format!("only labs have access {}, in inkstone-host", how.access);
+            return Err(Error::unsupported("open", path, why).advise("use access buffered or direct"));
+        }
     };
     let sync = match how.durability {
         Durability::OSync => sys::O_SYNC.ok_or_else(|| lacks(&how.durability))?,
@@ -64,29 +66,11 @@ pub struct OsFile {
     file: StdFile,
     path: PathBuf,
     how: OpenFile,
-    way: Way,
     /// The directory and the name by which it was opened; `None` if it was opened by its path.
     place: Option<(Arc<Held>, String)>,
     mark: ForkMark,
     /// Its file system, asked for when it matters.
     file_system: OnceLock<u32>,
-}
-
-/// What is between `write_at` and the descriptor.
-#[derive(Debug)]
-enum Way {
-    Offset,
-    Seek(Mutex<()>),
-    Map(Mutex<Option<Mapping>>),
-    Stream(Mutex<CStream>),
-}
-
-/// The buffer of a C stream that gathers: several commits, and less than any device writes at once.
-const GATHER_BYTES: usize = 64 << 10;
-
-/// A lock whose holder panicked guards no invariant here that a later writer could break further.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The error of a failed opening, with what to do if that is known.
@@ -191,19 +175,7 @@ impl OsFile {
         {
             return Err(Error::unsupported("open", path, why).advise("use access buffered"));
         }
-        let way = match how.access {
-            Access::Buffered | Access::Direct => Way::Offset,
-            Access::Seek => Way::Seek(Mutex::new(())),
-            Access::Mmap => Way::Map(Mutex::new(None)),
-            Access::Stream | Access::StreamGather => {
-                let stream = CStream::new(&file, mark).and_then(|stream| match how.access {
-                    Access::StreamGather => stream.gathering(GATHER_BYTES),
-                    _ => Ok(stream),
-                });
-                Way::Stream(Mutex::new(stream.map_err(|source| Error::new("fdopen", &path, source))?))
-            }
-        };
-        Ok(Self { file, path, how: *how, way, place, mark, file_system: OnceLock::new() })
+        Ok(Self { file, path, how: *how, place, mark, file_system: OnceLock::new() })
     }
 
     fn file_system(&self) -> u32 {
@@ -263,8 +235,11 @@ impl OsFile {
     }
 
     /// Refuses a change in a forked child: the file belongs to the parent process.
+    ///
+    /// # Errors
+    /// In a forked child ([`Error::is_forked`]).
     #[inline]
-    pub(crate) fn check_change(&self, operation: &'static str) -> Result<()> {
+    pub fn check_change(&self, operation: &'static str) -> Result<()> {
         if self.is_forked() { Err(Error::forked(operation, &self.path)) } else { Ok(()) }
     }
 
@@ -283,77 +258,17 @@ impl OsFile {
         &self.file
     }
 
-    /// For access mmap: maps the first `len_bytes`, which the file must already have.
-    ///
-    /// # Errors
-    /// When the file has another access or is shorter, or the kernel refuses.
-    pub fn map(&self, len_bytes: u64) -> Result<()> {
-        self.check_change("mmap")?;
-        let Way::Map(mapping) = &self.way else {
-            return Err(Error::invalid("mmap", &self.path, "the file was not opened for access mmap"));
-        };
-        if self.len_bytes()? < len_bytes {
-            let why = format!("the file is shorter than the {len_bytes} bytes to map");
-            return Err(Error::invalid("mmap", &self.path, why));
-        }
-        let new =
-            Mapping::new(&self.file, len_bytes).map_err(|source| Error::new("mmap", &self.path, source))?;
-        *lock(mapping) = Some(new);
-        Ok(())
+    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.check_change("pwritev2(RWF_DSYNC)")?;
+        let attempt =
+            |done: usize| sys::pwrite_dsync(self.file.as_fd(), &bytes[done..], offset + done as u64);
+        let answer = Transfer::new(bytes.len()).run(Direction::Write, attempt);
+        answer.map(drop).map_err(|source| Error::new("pwritev2(RWF_DSYNC)", &self.path, source).at(offset))
     }
+}
 
-    /// For access mmap: `msync(MS_SYNC)` of a range; durable on return.
-    ///
-    /// # Errors
-    /// When nothing is mapped there, or what the kernel answers.
-    pub fn sync_mapped(&self, offset: u64, len: usize) -> Result<()> {
-        self.check_change("msync")?;
-        self.with_mapping("msync", offset, |mapping| mapping.sync(offset, len))
-    }
-
-    /// For access stream: `fflush`. It moves what the process has buffered into the kernel, not onto the medium.
-    ///
-    /// # Errors
-    /// When the file has another access, or what the kernel answers.
-    pub fn flush_buffered(&self) -> Result<()> {
-        self.check_change("fflush")?;
-        match &self.way {
-            Way::Stream(stream) => self.flush_stream(&mut lock(stream)),
-            _ => Err(Error::invalid("fflush", &self.path, "the file was not opened for access stream")),
-        }
-    }
-
-    /// `sync_file_range`: passes a range of the page cache to the device and waits until the device has accepted it. This makes
-    /// nothing durable: it flushes neither metadata nor the device's cache.
-    ///
-    /// # Errors
-    /// What the kernel answers.
-    pub fn write_back(&self, offset: u64, len: u64) -> Result<()> {
-        self.check_change("sync_file_range")?;
-        retry(|| sys::sync_file_range(self.file.as_fd(), offset, len))
-            .map_err(|source| Error::new("sync_file_range", &self.path, source).at(offset))
-    }
-
-    pub(crate) fn with_mapping(
-        &self,
-        what: &'static str,
-        offset: u64,
-        mut act: impl FnMut(&Mapping) -> io::Result<()>,
-    ) -> Result<()> {
-        let Way::Map(mapping) = &self.way else {
-            return Err(Error::invalid(what, &self.path, "the file was not opened for access mmap"));
-        };
-        match lock(mapping).as_ref() {
-            Some(mapping) => act(mapping).map_err(|source| Error::new(what, &self.path, source).at(offset)),
-            None => Err(Error::invalid(what, &self.path, "the file was not mapped before the write")),
-        }
-    }
-
-    /// Writes all of `bytes` at `offset` and makes them as durable as `persist` says before it returns.
-    ///
-    /// # Errors
-    /// What the kernel answers, with the offset. See [`File::sync`] for what is known after an error.
-    pub fn write_with(&self, bytes: &[u8], offset: u64, persist: Persist) -> Result<()> {
+impl BlockingFile for OsFile {
+    fn write_with(&self, bytes: &[u8], offset: u64, persist: Persist) -> Result<()> {
         match persist {
             Persist::Later => self.write_at(bytes, offset),
             Persist::Sync(kind) => {
@@ -362,60 +277,6 @@ impl OsFile {
             }
             Persist::Dsync => self.write_dsync(bytes, offset),
         }
-    }
-
-    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.check_change("pwritev2(RWF_DSYNC)")?;
-        if !matches!(self.way, Way::Offset) {
-            let why = format!("RWF_DSYNC does not go with access {}", self.how.access);
-            return Err(Error::invalid("pwritev2", &self.path, why));
-        }
-        let attempt =
-            |done: usize| sys::pwrite_dsync(self.file.as_fd(), &bytes[done..], offset + done as u64);
-        let answer = Transfer::new(bytes.len()).run(Direction::Write, attempt);
-        answer.map(drop).map_err(|source| Error::new("pwritev2(RWF_DSYNC)", &self.path, source).at(offset))
-    }
-
-    fn write_seeking(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let write = |done: usize| (&self.file).write(&bytes[done..]);
-        rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Start(offset))
-            .map_err(|error| Error::new("lseek", &self.path, error).at(offset))?;
-        let answer = Transfer::new(bytes.len()).run(Direction::Write, write);
-        answer.map(drop).map_err(|source| Error::new("write", &self.path, source).at(offset))
-    }
-
-    /// Reads by the file's access: `lseek` and `read`, `fread`, or `pread` otherwise. Returns the number of bytes: fewer at the
-    /// end of the file.
-    ///
-    /// # Errors
-    /// What the kernel answers, with the offset.
-    pub fn read_by_access(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        match &self.way {
-            Way::Seek(turn) => {
-                let _turn = lock(turn);
-                rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Start(offset))
-                    .map_err(|error| Error::new("lseek", &self.path, error).at(offset))?;
-                let len = buffer.len();
-                Transfer::new(len)
-                    .run(Direction::Read, |done| Ok(rustix::io::read(&self.file, &mut buffer[done..])?))
-                    .map_err(|source| Error::new("read", &self.path, source).at(offset))
-            }
-            Way::Stream(stream) => lock(stream)
-                .read(buffer, offset)
-                .map_err(|source| Error::new("fread", &self.path, source).at(offset)),
-            Way::Offset | Way::Map(_) => self.read_at(buffer, offset),
-        }
-    }
-
-    fn write_stream(&self, stream: &Mutex<CStream>, bytes: &[u8], offset: u64) -> Result<()> {
-        let mut stream = lock(stream);
-        stream.write(bytes, offset).map_err(|source| Error::new("fwrite", &self.path, source).at(offset))?;
-        // With O_SYNC or O_DSYNC the write call makes bytes durable, and a buffered fwrite does not make one.
-        if self.how.durability.with_the_write() { self.flush_stream(&mut stream) } else { Ok(()) }
-    }
-
-    fn flush_stream(&self, stream: &mut CStream) -> Result<()> {
-        stream.flush().map_err(|source| Error::new("fflush", &self.path, source))
     }
 }
 
@@ -430,7 +291,7 @@ impl File for OsFile {
 
     fn facts(&self) -> Result<FileFacts> {
         let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
-        let kinds = extents::kinds(&self.file, &self.path)?;
+        let kinds = fiemap::kinds(&self.file, &self.path)?;
         Ok(FileFacts {
             inode: metadata.ino(),
             hard_links: metadata.nlink(),
@@ -484,23 +345,11 @@ impl File for OsFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.check_change("pwrite")?;
-        match &self.way {
-            Way::Offset => prepare::write_all(&self.file, &self.path, bytes, offset),
-            Way::Seek(turn) => {
-                // The position belongs to the descriptor: no other thread may move it between the two calls.
-                let _turn = lock(turn);
-                self.write_seeking(bytes, offset)
-            }
-            Way::Map(_) => self.with_mapping("store", offset, |mapping| mapping.write(bytes, offset)),
-            Way::Stream(stream) => self.write_stream(stream, bytes, offset),
-        }
+        prepare::write_all(&self.file, &self.path, bytes, offset)
     }
 
     fn sync(&self, kind: SyncKind) -> Result<()> {
         self.check_change("fsync")?;
-        if let Way::Stream(stream) = &self.way {
-            self.flush_stream(&mut lock(stream))?;
-        }
         self.change_what_was_created()?;
         // Never again after an error: a second sync can succeed over pages that were lost. EINTR is the exception: the kernel
         // returns it before it starts.
@@ -519,16 +368,30 @@ impl File for OsFile {
         let again = |flags| self.again(flags);
         prepare::prepare(&self.file, &self.path, self.how.access, preparation, len_bytes, &again)
     }
-
-    fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()> {
-        self.check_change("extend")?;
-        prepare::extend(&self.file, &self.path, preparation, offset, len_bytes)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Labs have the others, and the error says where.
+    #[test]
+    fn a_file_has_the_ways_that_a_log_uses_and_no_others() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        let file = OsFile::open(&path, &OpenFile::new_file()).expect("opened");
+        let refused = |error: Error| {
+            assert!(error.is_unsupported() && error.to_string().contains("in inkstone-host"), "{error}");
+        };
+        for access in [Access::Seek, Access::Mmap, Access::Stream, Access::StreamGather] {
+            refused(OsFile::open(&path, &OpenFile::existing().access(access)).expect_err("refused"));
+        }
+        file.prepare(Preparation::None, 4096).expect("nothing to do");
+        for preparation in [Preparation::KeepSize, Preparation::Sparse, Preparation::FallocateSteps] {
+            refused(file.prepare(preparation, 4096).expect_err("refused"));
+        }
+        assert_eq!(file.len_bytes().expect("asked"), 0);
+    }
 
     #[test]
     fn a_file_system_that_an_error_turned_read_only_is_not_clean() {

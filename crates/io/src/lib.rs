@@ -1,8 +1,8 @@
 //! What a log needs of the system: its system calls, and the `unsafe` code for them.
 //!
-//! *Owns*: aligned buffers, preparing the blocks of a file, the ways of writing and syncing a file, engines, directories,
-//! extents, and what a file system and a device can do. *May not
-//! touch*: records, LSNs, groups, segments. It knows files and bytes, nothing about a log.
+//! *Owns*: aligned buffers, preparing the blocks of a file, reading, writing and syncing it at offsets, engines of blocking calls,
+//! directories, and what a file system and a device can do. *May not touch*: records, LSNs, groups, segments. It knows files and
+//! bytes, nothing about a log. The ways of writing that only labs measure are in `inkstone-host`; [`Strategy`] names them all.
 //!
 //! The log is written over three traits in [`seam`]: a [`Directory`] of [`File`]s, and an [`Engine`] that takes owned buffers and
 //! returns them with the result. [`OsDirectory`] implements them over Linux. A simulated disk can implement the same three, and the
@@ -14,14 +14,13 @@
 mod append_file;
 mod bell;
 mod buffer;
-mod cached;
 mod capability;
 mod descriptor;
 mod device_number;
 mod directory;
 pub mod engine;
 mod error;
-mod extents;
+pub mod fiemap;
 mod file;
 mod fork;
 mod held;
@@ -29,11 +28,11 @@ mod ignored;
 mod input;
 mod lock;
 mod lock_table;
-mod mapping;
 #[cfg(target_os = "linux")]
 mod memory;
 mod mount_table;
 mod prepare;
+mod residency;
 pub mod seam;
 mod size_signal;
 #[cfg(target_os = "linux")]
@@ -41,22 +40,18 @@ mod stage_file;
 #[cfg(target_os = "linux")]
 mod stage_list;
 mod strategy;
-mod stream;
 mod sys;
 pub mod transfer;
 
 pub use append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
-pub use cached::{Advice, Residency};
-
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use error::{Error, Result};
-pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use file::OsFile;
 pub use fork::ForkMark;
 pub use ignored::{WaitingSignals, is_ignored};
@@ -65,7 +60,7 @@ pub use lock::OsLock;
 #[cfg(target_os = "linux")]
 pub use memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 pub use mount_table::{MountPoint, mount_points};
-pub use prepare::FallocateMode;
+pub use residency::Residency;
 pub use seam::{
     Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind, Then,
     ThenOn,

@@ -1,6 +1,6 @@
-//! Prepares the blocks of a file: every mode of fallocate, and zeros that are really written.
+//! Prepares the blocks of a file: reserved by fallocate, or zeros that are really written, by the device or by this process.
 //!
-//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the log and the lab decide that. Only *written*
+//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the log decides that. Only *written*
 //! blocks can be overwritten without a metadata change: fallocate reserves them unwritten (docs/lab.md shows what that costs).
 
 use std::fs::File;
@@ -11,39 +11,32 @@ use std::path::Path;
 
 use crate::buffer::AlignedBuf;
 use crate::error::{Error, Result};
-use crate::named_choice;
-use crate::strategy::{Access, NamedChoice, Preparation};
+use crate::strategy::{Access, Preparation};
 use crate::sys;
 use crate::transfer::{Direction, Transfer, retry};
 
 /// Zeros are written in pieces of this size: large enough for any device's bandwidth, small in memory.
 const ZEROS_CHUNK_BYTES: u64 = 1 << 20;
 
-named_choice! {
-    /// Every mode of fallocate that the kernel has, as one call each.
-    FallocateMode, "fallocate mode" {
-        Plain = "mode-0", "reserve blocks, grow the file";
-        KeepSize = "keep-size", "reserve blocks, keep the size";
-        PunchHole = "punch-hole", "free blocks, read as zeros";
-        CollapseRange = "collapse-range", "remove a range, the rest moves down";
-        ZeroRange = "zero-range", "read as zeros, blocks reserved";
-        ZeroRangeKeepSize = "zero-range-keep-size", "read as zeros, keep the size";
-        InsertRange = "insert-range", "insert a range, the rest moves up";
-        UnshareRange = "unshare-range", "copy shared blocks so that writing cannot fail for room";
-        WriteZeroes = "write-zeroes", "zeros written by the device (Linux 6.17)";
-        Posix = "posix-fallocate", "posix_fallocate of the C library";
-    }
+/// A mode of fallocate that a log uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Allocate {
+    /// Reserves blocks, unwritten; the file grows to their end.
+    Grow,
+    /// The device writes zeros (Linux 6.17); the file grows to their end.
+    WriteZeroes,
 }
 
-impl FallocateMode {
-    /// Makes the call on `offset..offset + len_bytes` of `file`.
-    ///
-    /// # Errors
-    /// What the file system answers: `is_unsupported()` if it lacks the mode, `ENOSPC` with advice if it is full.
-    pub fn call(self, file: &File, path: &Path, offset: u64, len_bytes: u64) -> Result<()> {
-        retry(|| sys::fallocate(file.as_fd(), self, offset, len_bytes)).map_err(|source| {
+impl Allocate {
+    /// Makes the call on the first `len_bytes` of `file`.
+    pub(crate) fn call(self, file: &File, path: &Path, len_bytes: u64) -> Result<()> {
+        let name = match self {
+            Self::Grow => "fallocate",
+            Self::WriteZeroes => "fallocate(WRITE_ZEROES)",
+        };
+        retry(|| sys::fallocate(file.as_fd(), self, len_bytes)).map_err(|source| {
             let full = source.kind() == io::ErrorKind::StorageFull;
-            let error = Error::new(self.name(), path, source).at(offset);
+            let error = Error::new(name, path, source).at(0);
             if full {
                 error.advise(format!("{len_bytes} bytes were asked for: free some space"))
             } else {
@@ -53,7 +46,7 @@ impl FallocateMode {
     }
 }
 
-/// Prepares the first `len_bytes` of the file; preparations in steps do nothing here. `again` opens the same file for writing
+/// Prepares the first `len_bytes` of the file. `again` opens the same file for writing
 /// with the given flags.
 pub(crate) fn prepare(
     file: &File,
@@ -63,28 +56,15 @@ pub(crate) fn prepare(
     len_bytes: u64,
     again: &dyn Fn(i32) -> io::Result<File>,
 ) -> Result<()> {
-    let mode = match way {
-        Preparation::None | Preparation::FallocateSteps | Preparation::KeepSizeSteps => return Ok(()),
-        Preparation::Sparse => {
-            let grown = retry(|| file.set_len(len_bytes));
-            return grown.map_err(|source| Error::new("ftruncate", path, source).at(len_bytes));
-        }
-        Preparation::Zeros => return write_zeros(path, access, len_bytes, again),
-        Preparation::Fallocate => FallocateMode::Plain,
-        Preparation::KeepSize => FallocateMode::KeepSize,
-        Preparation::PosixFallocate => FallocateMode::Posix,
-        Preparation::ZeroRange => FallocateMode::ZeroRange,
-        Preparation::WriteZeroes => FallocateMode::WriteZeroes,
-    };
-    mode.call(file, path, 0, len_bytes)
-}
-
-/// Reserves one step of a file that is prepared in steps.
-pub(crate) fn extend(file: &File, path: &Path, way: Preparation, offset: u64, len_bytes: u64) -> Result<()> {
     match way {
-        Preparation::FallocateSteps => FallocateMode::Plain.call(file, path, offset, len_bytes),
-        Preparation::KeepSizeSteps => FallocateMode::KeepSize.call(file, path, offset, len_bytes),
-        other => Err(Error::invalid("extend", path, format!("preparation {other} is not done in steps"))),
+        Preparation::None => Ok(()),
+        Preparation::Fallocate => Allocate::Grow.call(file, path, len_bytes),
+        Preparation::WriteZeroes => Allocate::WriteZeroes.call(file, path, len_bytes),
+        Preparation::Zeros => write_zeros(path, access, len_bytes, again),
+        other => {
+            let why = format!("only labs have preparation {other}, in inkstone-host");
+            Err(Error::unsupported("prepare", path, why).advise("use preparation zeros or fallocate"))
+        }
     }
 }
 

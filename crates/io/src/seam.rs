@@ -294,18 +294,12 @@ pub trait File: Send + Sync + 'static {
     /// although they are lost.
     fn sync(&self, kind: SyncKind) -> Result<()>;
 
-    /// Prepares the blocks of the first `len_bytes` in the given way. [`Preparation::Zeros`] includes one sync; for preparations
-    /// in steps this does nothing (the writer calls [`File::extend`]).
+    /// Prepares the blocks of the first `len_bytes` in the given way. [`Preparation::Zeros`] includes one sync;
+    /// preparations in steps do nothing here: their blocks are reserved while the file is written.
     ///
     /// # Errors
     /// What the file system answers; `is_unsupported()` if it does not have this way.
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()>;
-
-    /// For preparations in steps: reserves the step `offset..offset + len_bytes`.
-    ///
-    /// # Errors
-    /// As [`File::prepare`].
-    fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()>;
 }
 
 /// A directory of files, each named without a slash.

@@ -20,7 +20,7 @@ use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::fork::ForkMark;
 use crate::memory::{StageBuffer, StageLayout, buffers_in_file};
-use crate::prepare::FallocateMode;
+use crate::prepare::Allocate;
 use crate::stage_list;
 use crate::transfer::retry;
 
@@ -136,7 +136,7 @@ impl StageFile {
     pub fn into_buffers(self, layout: StageLayout, head: &[u8]) -> Result<(StageLock, Vec<StageBuffer>)> {
         self.check_head(head, layout.head_bytes)?;
         self.clear()?;
-        let room = FallocateMode::Plain.call(self.file(), &self.path, 0, layout.len_bytes().max(1) as u64);
+        let room = Allocate::Grow.call(self.file(), &self.path, layout.len_bytes().max(1) as u64);
         let made = room
             .and_then(|()| self.write_at(head, 0))
             .and_then(|()| buffers_in_file(self.file(), &self.path, layout));

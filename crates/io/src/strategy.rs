@@ -1,7 +1,8 @@
 //! The ways of writing: preparation x reuse x access x durability x engine, and which of them can be combined.
 //!
 //! *Owns*: the names, and the rule that refuses a contradiction with its reason. *May not touch*: files. The lab measures these
-//! ways and the log chooses among them, by the same names.
+//! ways and the log chooses among some of them, by the same names; [`crate::OsFile`] and [`crate::engine`] have those that the log
+//! can choose, and `inkstone-host` has all.
 
 use std::fmt;
 

@@ -4,11 +4,8 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use inkstone_host::monotonic_ns;
-use inkstone_io::{
-    Access, Directory, ExtentMap, ExtentState, FallocateMode, File, NamedChoice, OpenFile, OsFile,
-    Preparation, SyncKind,
-};
+use inkstone_host::{ExtentMap, ExtentState, FallocateMode, LabFile, monotonic_ns};
+use inkstone_io::{Access, File, NamedChoice, OpenFile, Preparation, SyncKind};
 
 use crate::cell::size_name;
 use crate::progress::Progress;
@@ -85,7 +82,7 @@ fn short_answer(error: &inkstone_io::Error) -> String {
     name.into()
 }
 
-fn facts(file: &OsFile) -> Result<FileFacts, CellError> {
+fn facts(file: &LabFile) -> Result<FileFacts, CellError> {
     // FIEMAP first: the call makes the file system allocate delayed blocks, so that the block count is final.
     let extents = match ExtentMap::of(file.std_file(), file.path()) {
         Ok(map) => {

@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use inkstone_host::{BlockTrace, DeviceNumber, block_stat, own_threads};
-use inkstone_io::engine::OsEngine;
-use inkstone_io::{EngineKind, File, OsFile};
+use inkstone_host::{BlockTrace, DeviceNumber, LabEngine, LabFile, block_stat, own_threads};
+use inkstone_io::{EngineKind, File};
 
 use crate::bill::attribute::{Counted, Evidence};
 use crate::bill::{Layer, bill_of, layer::layers_of};
@@ -49,8 +48,8 @@ pub fn bill_round(
     billing: &Billing,
     session: &Session<'_>,
     cell: &Cell,
-    file: &Arc<OsFile>,
-    writer: &mut Writer<OsEngine>,
+    file: &Arc<LabFile>,
+    writer: &mut Writer<LabEngine>,
     limits: Limits,
 ) -> Result<(Bill, DurableFinding), CellError> {
     let mut layers = billing.layers.clone();
@@ -83,7 +82,7 @@ pub fn bill_round(
     Ok(bill_of(&evidence))
 }
 
-fn add_file(layers: &mut [Layer], file: &OsFile) {
+fn add_file(layers: &mut [Layer], file: &LabFile) {
     if let Some(layer) = layers.first_mut() {
         layer.add_file(file.std_file(), file.path());
     }

@@ -6,11 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use inkstone_host::{LoopDevice, LoopOptions, Mount, run_on_device};
-use inkstone_io::{
-    Access, AlignedBuf, ExtentMap, ExtentState, File, NamedChoice, OpenFile, OsFile, Preparation, SyncKind,
-    named_choice,
-};
+use inkstone_host::{ExtentMap, ExtentState, LabFile, LoopDevice, LoopOptions, Mount, run_on_device};
+use inkstone_io::{Access, AlignedBuf, File, NamedChoice, OpenFile, Preparation, SyncKind, named_choice};
 
 use crate::stage::CellError;
 
@@ -174,7 +171,7 @@ impl Drop for Image {
 fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
     let made = |access| {
         let how = OpenFile::new_file().access(access);
-        let file = OsFile::open(path, &how)?;
+        let file = LabFile::open(path, &how)?;
         file.prepare(Preparation::Zeros, len_bytes)
     };
     match made(Access::Direct) {
@@ -192,7 +189,7 @@ fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
 /// This writes zeros into these holes, which read as zeros anyway.
 fn fill_holes(path: &Path, mode: LoopMode) -> Result<(), CellError> {
     let access = if mode == LoopMode::Direct { Access::Direct } else { Access::Buffered };
-    let file = OsFile::open(path, &OpenFile::existing().access(access))?;
+    let file = LabFile::open(path, &OpenFile::existing().access(access))?;
     file.sync(SyncKind::All)?;
     let map = match ExtentMap::of(file.std_file(), path) {
         Ok(map) => map,

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use inkstone_host::{monotonic_ns, thread_faults};
-use inkstone_io::engine::OsEngine;
+use inkstone_host::{LabEngine, LabFile, monotonic_ns, thread_faults};
 use inkstone_io::{
-    Access, AlignedBuf, Completion, Durability, Engine, EngineKind, Error, File, Operation, OsFile, Persist,
-    Request, SyncKind,
+    Access, AlignedBuf, Completion, Durability, Engine, EngineKind, Error, File, Operation, Persist, Request,
+    SyncKind,
 };
 
 use crate::cell::Cell;
@@ -99,13 +98,13 @@ pub struct Writer<E> {
     buffers: VecDeque<AlignedBuf>,
 }
 
-impl Writer<OsEngine> {
+impl Writer<LabEngine> {
     /// An engine of the cell's kind, and buffers of its size with bytes from `payload`.
     ///
     /// # Errors
     /// When the engine is not available here.
     pub fn for_cell(cell: &Cell, payload: &AlignedBuf) -> Result<Self, CellError> {
-        Ok(Self::with(OsEngine::open(cell.strategy.engine, 1)?, cell.write_bytes, payload))
+        Ok(Self::with(LabEngine::open(cell.strategy.engine, 1)?, cell.write_bytes, payload))
     }
 
     /// What the engine lacks: then the cell is not what its name says.
@@ -114,7 +113,7 @@ impl Writer<OsEngine> {
     }
 }
 
-impl<E: Engine<File = OsFile>> Writer<E> {
+impl<E: Engine<File = LabFile>> Writer<E> {
     fn with(engine: E, write_bytes: u64, payload: &AlignedBuf) -> Self {
         let count = (PAYLOAD_BYTES / write_bytes).clamp(4, 64) as usize;
         let len = write_bytes as usize;
@@ -136,7 +135,7 @@ impl<E: Engine<File = OsFile>> Writer<E> {
         &mut self,
         session: &Session<'_>,
         cell: &Cell,
-        file: &Arc<OsFile>,
+        file: &Arc<LabFile>,
         limits: Limits,
         recorders: &mut Recorders,
         mut spans: Option<&mut Vec<CommitSpan>>,
@@ -193,14 +192,14 @@ impl<E: Engine<File = OsFile>> Writer<E> {
     ///
     /// # Errors
     /// The error of either.
-    pub(crate) fn commit(&mut self, cell: &Cell, file: &Arc<OsFile>, number: u64) -> Result<(), CellError> {
+    pub(crate) fn commit(&mut self, cell: &Cell, file: &Arc<LabFile>, number: u64) -> Result<(), CellError> {
         let offset = number * cell.write_bytes;
         self.write(cell, file, number, offset)?;
         self.sync(cell, file, number, offset)?;
         Ok(())
     }
 
-    fn write(&mut self, cell: &Cell, file: &Arc<OsFile>, token: u64, offset: u64) -> Result<(), CellError> {
+    fn write(&mut self, cell: &Cell, file: &Arc<LabFile>, token: u64, offset: u64) -> Result<(), CellError> {
         let durability = cell.strategy.durability;
         let persist = match (cell.strategy.engine, durability) {
             (_, Durability::RwfDsync) => Persist::Dsync,
@@ -221,7 +220,13 @@ impl<E: Engine<File = OsFile>> Writer<E> {
     }
 
     /// Makes the sync call, if the cell has one; returns whether it had.
-    fn sync(&mut self, cell: &Cell, file: &Arc<OsFile>, number: u64, offset: u64) -> Result<bool, CellError> {
+    fn sync(
+        &mut self,
+        cell: &Cell,
+        file: &Arc<LabFile>,
+        number: u64,
+        offset: u64,
+    ) -> Result<bool, CellError> {
         if cell.strategy.engine == EngineKind::UringLinked {
             return Ok(false);
         }
@@ -247,7 +252,7 @@ impl<E: Engine<File = OsFile>> Writer<E> {
         Ok(true)
     }
 
-    fn carry_out(&mut self, file: &Arc<OsFile>, token: u64, operation: Operation) -> Result<(), CellError> {
+    fn carry_out(&mut self, file: &Arc<LabFile>, token: u64, operation: Operation) -> Result<(), CellError> {
         let request = Request { token, file: Arc::clone(file), operation };
         let Completion { buffer, result, .. } = self.engine.run(request)?;
         self.buffers.extend(buffer);
@@ -263,9 +268,9 @@ struct NoEngine {
 }
 
 impl Engine for NoEngine {
-    type File = OsFile;
+    type File = LabFile;
 
-    fn submit(&mut self, request: Request<OsFile>) -> Result<(), Error> {
+    fn submit(&mut self, request: Request<LabFile>) -> Result<(), Error> {
         let (buffer, len) = match request.operation {
             Operation::Write { buffer, len, .. } | Operation::Read { buffer, len, .. } => (Some(buffer), len),
             Operation::Sync(_) => (None, 0),
@@ -294,7 +299,7 @@ pub fn harness_cost(
 ) -> Result<HarnessCost, CellError> {
     let null = std::path::Path::new("/dev/null");
     let how = inkstone_io::OpenFile::existing();
-    let file = Arc::new(OsFile::open(null, &how)?);
+    let file = Arc::new(LabFile::open(null, &how)?);
     let mut writer = Writer::with(NoEngine::default(), cell.write_bytes, payload);
     let mut cell = *cell;
     cell.strategy.durability = Durability::Fdatasync;

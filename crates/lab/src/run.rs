@@ -76,7 +76,7 @@ struct Arm {
     cell: Cell,
     name: String,
     file_name: String,
-    writer: Option<Writer<inkstone_io::engine::OsEngine>>,
+    writer: Option<Writer<inkstone_host::LabEngine>>,
     recorders: Recorders,
     preparation: Recorder,
     rounds: Vec<Round>,
@@ -320,7 +320,7 @@ fn ready(
     session: &Session<'_>,
     arm: &mut Arm,
     payload: &AlignedBuf,
-) -> Result<(Staged, Writer<inkstone_io::engine::OsEngine>), CellError> {
+) -> Result<(Staged, Writer<inkstone_host::LabEngine>), CellError> {
     session.check()?;
     let mut writer = match arm.writer.take() {
         Some(writer) => writer,

@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use inkstone_host::{WorkDir, can_trace, sweep, sweep_trace_instances};
-use inkstone_io::{Access, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, OsDirectory};
+use inkstone_host::{LabDirectory, WorkDir, can_trace, sweep, sweep_trace_instances};
+use inkstone_io::{Access, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment};
 
 use crate::cell::Cell;
 use crate::result::Place;
@@ -16,7 +16,7 @@ use crate::stage::Session;
 #[derive(Debug)]
 pub struct Site {
     /// The working directory, created for this run and removed after it.
-    pub directory: OsDirectory,
+    pub directory: LabDirectory,
     /// The disk.
     pub capabilities: Capabilities,
     /// The same for the result.
@@ -120,7 +120,7 @@ impl OpenSite {
         swept.extend(sweep_trace_instances());
         check_room(parent, needed_bytes)?;
         let workdir = WorkDir::create(parent)?;
-        let directory = OsDirectory::open(workdir.path())?;
+        let directory = LabDirectory::at(workdir.path())?;
         let place = place_of(&capabilities, name);
         let memory = capabilities.memory_below();
         let site = Site { directory, capabilities, place, memory, trace: can_trace(), private: false };

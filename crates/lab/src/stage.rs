@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use inkstone_host::{DeviceNumber, block_stat, drop_cached_pages, monotonic_ns};
-use inkstone_io::{
-    Access, AlignedBuf, Directory, Durability, ExtentMap, File, OpenFile, OsDirectory, OsFile, Preparation,
-    Reuse, SyncKind,
+use inkstone_host::{
+    DeviceNumber, ExtentMap, LabDirectory, LabFile, block_stat, drop_cached_pages, monotonic_ns,
 };
+use inkstone_io::{Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, Reuse, SyncKind};
 
 use crate::cell::{Cache, Cell};
 
@@ -55,7 +54,7 @@ pub enum Leftover {
 /// The working directory of a run and the flag that ends it.
 pub struct Session<'a> {
     /// Where the files are.
-    pub directory: &'a OsDirectory,
+    pub directory: &'a LabDirectory,
     /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,
     /// The disk under it, if there is a single one.
@@ -120,7 +119,7 @@ impl Session<'_> {
 #[derive(Debug)]
 pub struct Staged {
     /// The file, opened as the cell needs it.
-    pub file: Arc<OsFile>,
+    pub file: Arc<LabFile>,
     /// The time of the preparation.
     pub preparation_ns: u64,
     /// Why the state could not be checked, if so.
@@ -165,7 +164,7 @@ pub fn stage(
 }
 
 /// Drops the pages before the measured pass, for [`Cache::Cold`].
-pub(crate) fn cool(file: &OsFile, cell: &Cell) -> Result<(), CellError> {
+pub(crate) fn cool(file: &LabFile, cell: &Cell) -> Result<(), CellError> {
     if cell.cache == Cache::Cold {
         file.sync(SyncKind::All)?;
         drop_cached_pages(file.std_file())?;
@@ -197,7 +196,7 @@ fn write_old_file(
 }
 
 /// Compares the file's extents with what the cell claims. `Ok(Some(..))` if the file system does not report them.
-fn check_state(file: &OsFile, cell: &Cell) -> Result<Option<String>, CellError> {
+fn check_state(file: &LabFile, cell: &Cell) -> Result<Option<String>, CellError> {
     let map = match ExtentMap::of(file.std_file(), file.path()) {
         Ok(map) => map,
         Err(error) if error.is_unsupported() => {

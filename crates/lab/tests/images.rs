@@ -4,9 +4,9 @@
 use std::io::Write;
 use std::path::Path;
 
+use inkstone_host::ExtentMap;
 use inkstone_io::{
-    Capabilities, Directory as _, ExtentMap, File as _, NamedChoice, OpenFile, OsDirectory, Preparation,
-    is_root,
+    Capabilities, Directory as _, File as _, NamedChoice, OpenFile, OsDirectory, Preparation, is_root,
 };
 use inkstone_lab::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 

@@ -261,16 +261,4 @@ impl File for SimFile {
             }
         }
     }
-
-    fn extend(&self, preparation: Preparation, offset: u64, len_bytes: u64) -> Result<()> {
-        self.check_change("extend")?;
-        match preparation {
-            Preparation::FallocateSteps => self.reserve(preparation, (offset, len_bytes), true, false),
-            Preparation::KeepSizeSteps => self.reserve(preparation, (offset, len_bytes), false, false),
-            other => {
-                let why = format!("preparation {other} does not go in steps");
-                Err(Error::invalid("extend", &self.path, why))
-            }
-        }
-    }
 }

@@ -133,14 +133,7 @@ fn locks<D: Directory>(directory: &D, seen: &mut Seen) {
 }
 
 fn preparations<D: Directory>(directory: &D, seen: &mut Seen) {
-    for way in [
-        Preparation::None,
-        Preparation::Fallocate,
-        Preparation::KeepSize,
-        Preparation::PosixFallocate,
-        Preparation::Zeros,
-        Preparation::FallocateSteps,
-    ] {
+    for way in [Preparation::None, Preparation::Fallocate, Preparation::Zeros] {
         let file = directory.open("p", &OpenFile::new_file()).unwrap();
         file.write_at(b"before", 0).unwrap();
         seen.note("prepare", file.prepare(way, 20_000));
@@ -148,8 +141,6 @@ fn preparations<D: Directory>(directory: &D, seen: &mut Seen) {
         let mut bytes = [9; 8];
         seen.note("read", file.read_at(&mut bytes, 0));
         seen.note("what", Ok(bytes));
-        seen.note("extend", file.extend(way, 20_000, 4096));
-        seen.note("size", file.len_bytes());
         directory.remove("p").unwrap();
     }
 }

@@ -4,21 +4,29 @@
 //! pool.
 
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 
-use crate::error::{Error, Result};
-use crate::file::OsFile;
-use crate::seam::{Completion, Engine, File, Operation, Request, ThenOn};
+use super::{BlockingFile, too_long};
+use crate::error::Result;
+use crate::seam::{Completion, Engine, Operation, Request, ThenOn};
 
 /// The caller's thread as an engine.
-#[derive(Debug, Default)]
-pub(crate) struct Caller {
+#[derive(Debug)]
+pub(crate) struct Caller<F> {
     done: VecDeque<Completion>,
+    file: PhantomData<fn(F)>,
 }
 
-impl Engine for Caller {
-    type File = OsFile;
+impl<F> Caller<F> {
+    pub(crate) fn new() -> Self {
+        Self { done: VecDeque::new(), file: PhantomData }
+    }
+}
 
-    fn submit(&mut self, request: Request<OsFile>) -> Result<()> {
+impl<F: BlockingFile> Engine for Caller<F> {
+    type File = F;
+
+    fn submit(&mut self, request: Request<F>) -> Result<()> {
         self.done.push_back(carry_out(request, ThenOn::CallersThread));
         Ok(())
     }
@@ -33,13 +41,13 @@ impl Engine for Caller {
 }
 
 /// Carries out a request with blocking calls; `on` says on which kind of thread.
-pub(crate) fn carry_out(request: Request<OsFile>, on: ThenOn) -> Completion {
+pub(crate) fn carry_out<F: BlockingFile>(request: Request<F>, on: ThenOn) -> Completion {
     let Request { token, file, operation } = request;
     match operation {
         Operation::Write { buffer, len, offset, persist } => {
             let result = match buffer.get(..len) {
                 Some(bytes) => file.write_with(bytes, offset, persist).map(|()| len),
-                None => Err(too_long(&file, len, buffer.len())),
+                None => Err(too_long(file.path(), len, buffer.len())),
             };
             Completion { token, buffer: Some(buffer), result }
         }
@@ -47,7 +55,7 @@ pub(crate) fn carry_out(request: Request<OsFile>, on: ThenOn) -> Completion {
             let room = buffer.len();
             let result = match buffer.get_mut(..len) {
                 Some(bytes) => file.read_at(bytes, offset),
-                None => Err(too_long(&file, len, room)),
+                None => Err(too_long(file.path(), len, room)),
             };
             if let (Ok(read), Some(then)) = (&result, then) {
                 then.call(&buffer[..*read], on);
@@ -56,9 +64,4 @@ pub(crate) fn carry_out(request: Request<OsFile>, on: ThenOn) -> Completion {
         }
         Operation::Sync(kind) => Completion { token, buffer: None, result: file.sync(kind).map(|()| 0) },
     }
-}
-
-/// The error of a request for more bytes than its buffer has.
-pub(crate) fn too_long(file: &OsFile, len: usize, room: usize) -> Error {
-    Error::invalid("submit", file.path(), format!("{len} bytes were asked for, the buffer has {room}"))
 }

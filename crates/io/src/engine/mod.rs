@@ -1,58 +1,60 @@
 //! The engines of the operating system, which make the system calls.
 //!
-//! *Owns*: threads, rings, AIO contexts. *May not touch*: what is written, or when; an engine carries out requests.
-//! [`OsEngine::open`] opens one by its kind; all of them behave alike (see [`crate::seam::Engine`]).
+//! *Owns*: the threads. *May not touch*: what is written, or when; an engine carries out requests. [`OsEngine::open`] opens one by
+//! its kind; both behave alike (see [`crate::seam::Engine`]).
 //!
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|
 //! | `caller` | `pwrite`, `pwritev2(RWF_DSYNC)` | `pread` | `fsync`, `fdatasync` | the two calls, at once |
 //! | `pool` | as `caller`, on one of its threads | same | same | the two calls, on one thread |
-//! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | an entry each, the second after the first |
-//! | `uring-registered` | `WRITE_FIXED` on a registered file | `READ_FIXED` | as `uring` | as `uring` |
-//! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
-//! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | an entry each |
 //!
-//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once), and [`Engine::complete`] is one more if
-//! there is no completion yet; [`Engine::run`] is one for both. A request beyond the depth waits inside `submit` (`pool` queues
-//! it, and a thread that waits for completions helps). The next step after an answer (the rest of a short write, an unlinked
-//! sync) starts inside `complete` or `submit`.
-//!
-//! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
+//! `pool` queues a request beyond its depth, and a thread that waits for completions helps. The engines that submit entries to the
+//! kernel (io_uring, Linux AIO) are those of the lab, in `inkstone-host`.
 
 mod caller;
-#[cfg(target_os = "linux")]
-mod entries;
-#[cfg(not(target_os = "linux"))]
-#[path = "no_entries.rs"]
-mod entries;
 mod pool;
 
+use std::fmt;
 use std::mem::ManuallyDrop;
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::file::OsFile;
 use crate::fork::ForkMark;
-use crate::seam::{Completion, Engine, Request};
+use crate::seam::{Completion, Engine, File, Persist, Request};
 use crate::strategy::{EngineKind, NamedChoice};
 
-/// More requests in flight than any device can use; it bounds threads, rings and the machine's AIO entries.
+/// More requests in flight than any device can use; it bounds threads, and what other engines ask of the kernel.
 pub const MAX_DEPTH: usize = 1024;
 
-/// An engine for [`OsFile`]s. A forked child does not have its threads, rings and contexts, and gets an error from it
-/// ([`Error::is_forked`]); only engine `caller` can still read there.
+/// A file on which an engine of blocking calls can work.
+pub trait BlockingFile: File + fmt::Debug {
+    /// Writes all of `bytes` at `offset` and makes them as durable as `persist` says before it returns.
+    ///
+    /// # Errors
+    /// What the kernel answers, with the offset. See [`File::sync`] for what is known after an error.
+    fn write_with(&self, bytes: &[u8], offset: u64, persist: Persist) -> Result<()>;
+}
+
+/// The error of a request for more bytes than its buffer has.
+pub fn too_long(path: &Path, len: usize, room: usize) -> Error {
+    Error::invalid("submit", path, format!("{len} bytes were asked for, the buffer has {room}"))
+}
+
+/// An engine of blocking calls. A forked child does not have its threads, and gets an error from it ([`Error::is_forked`]); only
+/// engine `caller` can still read there.
 #[derive(Debug)]
-pub struct OsEngine {
+pub struct OsEngine<F: BlockingFile = OsFile> {
     kind: EngineKind,
     mark: ForkMark,
-    /// Not dropped in a forked child: it would wait for threads that do not exist there, or use the ring of its parent.
-    inner: ManuallyDrop<Inner>,
+    /// Not dropped in a forked child: it would wait for threads that do not exist there.
+    inner: ManuallyDrop<Inner<F>>,
 }
 
 #[derive(Debug)]
-enum Inner {
-    Caller(caller::Caller),
-    Pool(pool::Pool),
-    Entries(entries::Entries),
+enum Inner<F: BlockingFile> {
+    Caller(caller::Caller<F>),
+    Pool(pool::Pool<F>),
 }
 
 /// Makes `$call` on the engine that this is: the one place that knows every engine.
@@ -61,17 +63,16 @@ macro_rules! each {
         match $inner {
             Inner::Caller($engine) => $call,
             Inner::Pool($engine) => $call,
-            Inner::Entries($engine) => $call,
         }
     };
 }
 
-impl OsEngine {
+impl<F: BlockingFile> OsEngine<F> {
     /// An engine of this kind with up to `depth` requests in flight, at least one (the caller's thread always has one at a time).
     ///
     /// # Errors
-    /// When this kernel, sandbox or build does not have it: the message names the likely cause and the remedy. When `depth` is
-    /// above [`MAX_DEPTH`].
+    /// When it is an engine of the lab ([unsupported](Error::is_unsupported)), or a thread cannot be started: the message names the
+    /// remedy. When `depth` is above [`MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
         if depth > MAX_DEPTH {
             let why = format!("a depth of {depth} is above the limit of {MAX_DEPTH}");
@@ -79,9 +80,12 @@ impl OsEngine {
         }
         let (depth, mark) = (depth.max(1), ForkMark::new()?);
         let inner = match kind {
-            EngineKind::Caller => Inner::Caller(caller::Caller::default()),
+            EngineKind::Caller => Inner::Caller(caller::Caller::new()),
             EngineKind::Pool => Inner::Pool(pool::Pool::open(depth)?),
-            kind => Inner::Entries(entries::Entries::open(kind, depth)?),
+            kind => {
+                let why = "only labs have it, in inkstone-host: use engine caller or pool";
+                return Err(Error::unsupported("open engine", kind.name(), why));
+            }
         };
         Ok(Self { kind, mark, inner: ManuallyDrop::new(inner) })
     }
@@ -97,21 +101,12 @@ impl OsEngine {
         }
         Ok(())
     }
-
-    /// The first thing that the engine could not do in its own way, for example a buffer or file that the kernel did not
-    /// register. Such a request is carried out all the same, in another way.
-    pub fn notice(&self) -> Option<&Error> {
-        match &*self.inner {
-            Inner::Caller(_) | Inner::Pool(_) => None,
-            Inner::Entries(engine) => engine.notice(),
-        }
-    }
 }
 
-impl Engine for OsEngine {
-    type File = OsFile;
+impl<F: BlockingFile> Engine for OsEngine<F> {
+    type File = F;
 
-    fn submit(&mut self, request: Request<OsFile>) -> Result<()> {
+    fn submit(&mut self, request: Request<F>) -> Result<()> {
         self.check_not_forked("submit")?;
         each!(&mut *self.inner, engine => engine.submit(request))
     }
@@ -124,19 +119,31 @@ impl Engine for OsEngine {
     fn in_flight(&self) -> usize {
         each!(&*self.inner, engine => engine.in_flight())
     }
-
-    // Passed on, since a ring needs only one system call for it.
-    fn run(&mut self, request: Request<OsFile>) -> Result<Completion> {
-        self.check_not_forked("run")?;
-        each!(&mut *self.inner, engine => engine.run(request))
-    }
 }
 
-impl Drop for OsEngine {
+impl<F: BlockingFile> Drop for OsEngine<F> {
     fn drop(&mut self) {
         if !self.mark.is_child() {
             // SAFETY: this is the only place that drops it, and no code uses it after that.
             unsafe { ManuallyDrop::drop(&mut self.inner) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_of_the_lab_are_refused_and_the_error_says_where_they_are() {
+        for &kind in EngineKind::ALL {
+            let opened = <OsEngine>::open(kind, 2);
+            if matches!(kind, EngineKind::Caller | EngineKind::Pool) {
+                assert_eq!(opened.expect("opened").kind(), kind);
+                continue;
+            }
+            let error = opened.expect_err("refused");
+            assert!(error.is_unsupported() && error.to_string().contains("in inkstone-host"), "{error}");
         }
     }
 }

@@ -13,48 +13,48 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use super::BlockingFile;
 use super::caller::carry_out;
 use crate::error::{Error, Result};
-use crate::file::OsFile;
-use crate::seam::{Completion, Engine, File, Request, ThenOn};
+use crate::seam::{Completion, Engine, Request, ThenOn};
 
 /// A pool of threads as an engine.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    shared: Arc<Shared>,
+pub(crate) struct Pool<F: BlockingFile> {
+    shared: Arc<Shared<F>>,
     threads: Vec<JoinHandle<()>>,
-    work: Work,
+    work: Work<F>,
     in_flight: usize,
 }
 
 /// How a worker carries out a request. It is a parameter only so that a test can panic in it.
-type Work = fn(Request<OsFile>) -> Completion;
+type Work<F> = fn(Request<F>) -> Completion;
 
-#[derive(Debug, Default)]
-struct Shared {
-    queues: Mutex<Queues>,
+#[derive(Debug)]
+struct Shared<F> {
+    queues: Mutex<Queues<F>>,
     /// There is a request, or the pool closes.
     has_request: Condvar,
     /// There is a completion.
     has_completion: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct Queues {
-    requests: VecDeque<Request<OsFile>>,
+#[derive(Debug)]
+struct Queues<F> {
+    requests: VecDeque<Request<F>>,
     completions: VecDeque<Completion>,
     is_closing: bool,
 }
 
-impl Pool {
+impl<F: BlockingFile> Pool<F> {
     /// `depth` threads.
     pub(crate) fn open(depth: usize) -> Result<Self> {
         Self::open_with(depth, |request| carry_out(request, ThenOn::OwnThread))
     }
 
-    fn open_with(depth: usize, work: Work) -> Result<Self> {
+    fn open_with(depth: usize, work: Work<F>) -> Result<Self> {
         let mut pool =
-            Self { shared: Arc::default(), threads: Vec::with_capacity(depth), work, in_flight: 0 };
+            Self { shared: Arc::new(Shared::new()), threads: Vec::with_capacity(depth), work, in_flight: 0 };
         for number in 0..depth {
             let name = format!("inkstone-pool-{number}");
             let shared = Arc::clone(&pool.shared);
@@ -69,14 +69,19 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl<F: BlockingFile> Shared<F> {
+    fn new() -> Self {
+        let queues = Queues { requests: VecDeque::new(), completions: VecDeque::new(), is_closing: false };
+        Self { queues: Mutex::new(queues), has_request: Condvar::new(), has_completion: Condvar::new() }
+    }
+
     /// No code can panic while the lock is held, so a poisoned lock guards sound queues.
-    fn lock(&self) -> MutexGuard<'_, Queues> {
+    fn lock(&self) -> MutexGuard<'_, Queues<F>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A worker's loop: requests until the pool closes *and* none is left.
-    fn serve(&self, work: Work) {
+    fn serve(&self, work: Work<F>) {
         while let Some(request) = self.next_request() {
             let completion = carry_out_whatever_happens(work, request);
             self.lock().completions.push_back(completion);
@@ -84,7 +89,7 @@ impl Shared {
         }
     }
 
-    fn next_request(&self) -> Option<Request<OsFile>> {
+    fn next_request(&self) -> Option<Request<F>> {
         let mut queues = self.lock();
         loop {
             if let Some(request) = queues.requests.pop_front() {
@@ -98,7 +103,7 @@ impl Shared {
     }
 
     /// Waits for a completion; with `helps` it may instead carry out a request that no thread has begun.
-    fn next_completion(&self, helps: Option<Work>) -> Completion {
+    fn next_completion(&self, helps: Option<Work<F>>) -> Completion {
         let mut queues = self.lock();
         loop {
             if let Some(completion) = queues.completions.pop_front() {
@@ -117,7 +122,7 @@ impl Shared {
 
 /// Turns a panic into the request's error: the caller waits for a completion, which a dead thread would never return. The buffer
 /// is lost with the stack that held it.
-fn carry_out_whatever_happens(work: Work, request: Request<OsFile>) -> Completion {
+fn carry_out_whatever_happens<F: BlockingFile>(work: Work<F>, request: Request<F>) -> Completion {
     let token = request.token;
     let file = Arc::clone(&request.file);
     // Unwind safety: the panic can leave half done only the request, which no code sees again, and the file, whose locks recover
@@ -133,10 +138,10 @@ fn carry_out_whatever_happens(work: Work, request: Request<OsFile>) -> Completio
     })
 }
 
-impl Engine for Pool {
-    type File = OsFile;
+impl<F: BlockingFile> Engine for Pool<F> {
+    type File = F;
 
-    fn submit(&mut self, request: Request<OsFile>) -> Result<()> {
+    fn submit(&mut self, request: Request<F>) -> Result<()> {
         self.shared.lock().requests.push_back(request);
         self.shared.has_request.notify_one();
         self.in_flight += 1;
@@ -158,7 +163,7 @@ impl Engine for Pool {
     }
 }
 
-impl Drop for Pool {
+impl<F: BlockingFile> Drop for Pool<F> {
     /// Carries out all that was taken, then ends the threads.
     fn drop(&mut self) {
         self.shared.lock().is_closing = true;
@@ -177,6 +182,7 @@ mod tests {
 
     use super::*;
     use crate::buffer::AlignedBuf;
+    use crate::file::OsFile;
     use crate::seam::OpenFile;
     use crate::seam::{Operation, Persist};
 
@@ -229,7 +235,7 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         let file = Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
-        let submit = |pool: &mut Pool, token| {
+        let submit = |pool: &mut Pool<OsFile>, token| {
             let operation = Operation::Sync(crate::seam::SyncKind::All);
             pool.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
         };

@@ -15,11 +15,11 @@ use rustix::fs::{
 use rustix::io::ReadWriteFlags;
 use rustix::thread::futex::{self, Flags};
 
-use super::{Fiemap, FileSystem};
-use crate::cached::Advice;
+use super::FileSystem;
 use crate::capability::DioAlignment;
 use crate::descriptor::above_standard;
-use crate::prepare::FallocateMode;
+use crate::fiemap::Fiemap;
+use crate::prepare::Allocate;
 
 /// The open flags that access and durability ask for, where there are such flags.
 pub(crate) const O_DIRECT: Option<i32> = Some(libc::O_DIRECT);
@@ -172,47 +172,18 @@ pub(crate) fn let_others_go_first() -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, 19)?)
 }
 
-/// One call of fallocate, in the given mode.
-pub(crate) fn fallocate(fd: BorrowedFd<'_>, mode: FallocateMode, offset: u64, len: u64) -> io::Result<()> {
+/// One call of fallocate on the first `len` bytes.
+pub(crate) fn fallocate(fd: BorrowedFd<'_>, mode: Allocate, len: u64) -> io::Result<()> {
     let flags = match mode {
-        FallocateMode::Plain => FallocateFlags::empty(),
-        FallocateMode::KeepSize => FallocateFlags::KEEP_SIZE,
-        FallocateMode::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        FallocateMode::CollapseRange => FallocateFlags::COLLAPSE_RANGE,
-        FallocateMode::ZeroRange => FallocateFlags::ZERO_RANGE,
-        FallocateMode::ZeroRangeKeepSize => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
-        FallocateMode::InsertRange => FallocateFlags::INSERT_RANGE,
-        FallocateMode::UnshareRange => FallocateFlags::UNSHARE_RANGE,
-        FallocateMode::WriteZeroes => FallocateFlags::from_bits_retain(FALLOC_FL_WRITE_ZEROES),
-        FallocateMode::Posix => return posix_fallocate(fd, offset, len),
+        Allocate::Grow => FallocateFlags::empty(),
+        Allocate::WriteZeroes => FallocateFlags::from_bits_retain(FALLOC_FL_WRITE_ZEROES),
     };
-    Ok(rustix::fs::fallocate(fd, flags, offset, len)?)
-}
-
-/// `posix_fadvise` for the whole file, on how it will be read.
-pub(crate) fn advise(fd: BorrowedFd<'_>, advice: Advice) -> io::Result<()> {
-    let kind = match advice {
-        Advice::Sequential => rustix::fs::Advice::Sequential,
-        Advice::Random => rustix::fs::Advice::Random,
-    };
-    Ok(rustix::fs::fadvise(fd, 0, None, kind)?)
+    Ok(rustix::fs::fallocate(fd, flags, 0, len)?)
 }
 
 /// Drops the clean cached pages of a file. A length of 0 (None) is up to the end.
 pub(crate) fn drop_cached(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::DontNeed)?)
-}
-
-/// `mincore`: whether each page of a mapping is in memory, as the lowest bit of a byte for each.
-///
-/// # Safety
-/// `start` is the start of a mapping of at least as many pages as there are bytes in `states`, and `len` ends within them.
-pub(crate) unsafe fn mincore(start: *mut u8, len: usize, states: &mut [u8]) -> io::Result<()> {
-    // SAFETY: handed on.
-    match unsafe { libc::mincore(start.cast(), len, states.as_mut_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// One FIEMAP call; the answer is in `request`.
@@ -221,33 +192,6 @@ pub(crate) fn fiemap(fd: BorrowedFd<'_>, request: &mut Fiemap) -> io::Result<()>
     // follow it, and the kernel writes no more than that.
     let answer = unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FIEMAP, std::ptr::from_mut(request)) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The C library's `posix_fallocate`: it answers with the error number itself.
-fn posix_fallocate(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
-    let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
-    let offset = libc::off_t::try_from(offset).map_err(too_large)?;
-    let len = libc::off_t::try_from(len).map_err(too_large)?;
-    // SAFETY: no memory is passed; the descriptor is open for as long as it is borrowed.
-    match unsafe { libc::posix_fallocate(fd.as_raw_fd(), offset, len) } {
-        0 => Ok(()),
-        code => Err(io::Error::from_raw_os_error(code)),
-    }
-}
-
-/// `sync_file_range` with all three flags: starts writing a range back and waits until the device has accepted it. It flushes no
-/// device and writes no metadata.
-pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
-    let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
-    let offset = libc::off64_t::try_from(offset).map_err(too_large)?;
-    let len = libc::off64_t::try_from(len).map_err(too_large)?;
-    let flags =
-        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: no memory is passed; the descriptor is open for as long as it is borrowed.
-    match unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, len, flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// The number of `cachestat` (Linux 6.5); new calls have the same number on all architectures but alpha.
@@ -280,15 +224,4 @@ pub(crate) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Res
         libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut answer, 0 as libc::c_uint)
     };
     if code == 0 { Ok(answer.cached) } else { Err(io::Error::last_os_error()) }
-}
-
-/// `readahead`: starts reading a range into the page cache.
-pub(crate) fn readahead(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
-    let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
-    let offset = libc::off64_t::try_from(offset).map_err(too_large)?;
-    // SAFETY: no memory is passed; the descriptor is open for as long as it is borrowed.
-    match unsafe { libc::readahead(fd.as_raw_fd(), offset, len) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

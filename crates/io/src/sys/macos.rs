@@ -10,10 +10,10 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::fs::{OFlags, fcntl_fullfsync, fstat, fstatfs};
 
-use super::{Fiemap, FileSystem};
-use crate::cached::Advice;
+use super::FileSystem;
 use crate::capability::DioAlignment;
-use crate::prepare::FallocateMode;
+use crate::fiemap::Fiemap;
+use crate::prepare::Allocate;
 
 pub(crate) use super::sleepers::Sleepers;
 
@@ -132,19 +132,11 @@ pub(crate) fn let_others_go_first() -> io::Result<()> {
     Err(unsupported())
 }
 
-pub(crate) fn fallocate(_: BorrowedFd<'_>, _: FallocateMode, _: u64, _: u64) -> io::Result<()> {
+pub(crate) fn fallocate(_: BorrowedFd<'_>, _: Allocate, _: u64) -> io::Result<()> {
     Err(unsupported())
 }
 
 pub(crate) fn fiemap(_: BorrowedFd<'_>, _: &mut Fiemap) -> io::Result<()> {
-    Err(unsupported())
-}
-
-pub(crate) fn sync_file_range(_: BorrowedFd<'_>, _: u64, _: u64) -> io::Result<()> {
-    Err(unsupported())
-}
-
-pub(crate) fn advise(_: BorrowedFd<'_>, _: Advice) -> io::Result<()> {
     Err(unsupported())
 }
 
@@ -156,20 +148,4 @@ pub(crate) fn drop_cached(_: BorrowedFd<'_>) -> io::Result<()> {
 
 pub(crate) fn cached_pages(_: BorrowedFd<'_>, _: u64, _: u64) -> io::Result<u64> {
     Err(unsupported())
-}
-
-pub(crate) fn readahead(_: BorrowedFd<'_>, _: u64, _: usize) -> io::Result<()> {
-    Err(unsupported())
-}
-
-/// `mincore`: whether each page of a mapping is in memory, as the lowest bit of a byte for each.
-///
-/// # Safety
-/// `start` is the start of a mapping of at least as many pages as there are bytes in `states`, and `len` ends within them.
-pub(crate) unsafe fn mincore(start: *mut u8, len: usize, states: &mut [u8]) -> io::Result<()> {
-    // SAFETY: handed on.
-    match unsafe { libc::mincore(start.cast(), len, states.as_mut_ptr().cast()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

@@ -7,7 +7,6 @@
 //! `F_FULLFSYNC`: it compiles, and no promise is tested there (docs/assumptions.md). What macOS lacks is "unsupported", or
 //! unknown, in the types that Linux uses for a file system that lacks it.
 
-mod fiemap;
 #[cfg(target_os = "linux")]
 mod linux;
 mod locks;
@@ -26,13 +25,11 @@ compile_error!("inkstone-io knows the system calls of Linux, and those of macOS 
 
 use rustix::fs::{Mode, RawMode, Stat};
 
-pub(crate) use fiemap::*;
 pub(crate) use locks::{LockInTheWay, lock_in_the_way, set_description_lock};
 pub(crate) use system::{
-    GET_FACTS, O_DIRECT, O_DSYNC, O_SYNC, SEARCH_ONLY, Sleepers, advise, ask_nothing, born_nanos,
-    cached_pages, device_number, dio_alignment, drop_cached, fallocate, fiemap, file_system,
-    let_others_go_first, mincore, mount_id, pwrite_dsync, random_bytes, readahead, replace, size,
-    sync_directory, sync_file_range, take_pending, unnamed_file, wipe_in_children,
+    GET_FACTS, O_DIRECT, O_DSYNC, O_SYNC, SEARCH_ONLY, Sleepers, ask_nothing, born_nanos, cached_pages,
+    device_number, dio_alignment, drop_cached, fallocate, fiemap, file_system, let_others_go_first, mount_id,
+    pwrite_dsync, random_bytes, replace, size, sync_directory, take_pending, unnamed_file, wipe_in_children,
 };
 
 /// A file system, as the kernel names it.

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::Log;
-use inkstone_host::{BlockStat, block_stat};
-use inkstone_io::engine::OsEngine;
-use inkstone_io::{AlignedBuf, Directory, OsFile, Preparation, Reuse};
+use inkstone_host::{BlockStat, LabEngine, LabFile, block_stat};
+use inkstone_io::{AlignedBuf, Directory, Preparation, Reuse};
 
 use crate::cell::Cell;
 use crate::pass::{Limits, Recorders, Writer};
@@ -215,8 +214,8 @@ impl LogCounts {
 struct FloorArm {
     cell: Cell,
     name: String,
-    file: Arc<OsFile>,
-    writer: Writer<OsEngine>,
+    file: Arc<LabFile>,
+    writer: Writer<LabEngine>,
     recorders: Recorders,
     rounds: Vec<Round>,
     /// Groups of the log in each of its rounds.

@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use inkstone_host::{BtrfsChunkKind, DeviceNumber, btrfs_data_chunks, log_area};
-use inkstone_io::{Capabilities, ExtentMap};
+use inkstone_host::{BtrfsChunkKind, DeviceNumber, ExtentMap, btrfs_data_chunks, log_area};
+use inkstone_io::Capabilities;
 
 /// One device and its areas. Ranges are in bytes from the start of the whole disk.
 #[derive(Debug, Clone, Default)]

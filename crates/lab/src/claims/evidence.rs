@@ -2,7 +2,8 @@
 //!
 //! *Owns*: reading figures. *May not touch*: running, and the answer (`rule`).
 
-use inkstone_io::{FallocateMode, NamedChoice};
+use inkstone_host::FallocateMode;
+use inkstone_io::NamedChoice;
 
 use crate::asked::against;
 use crate::cell::Cell;

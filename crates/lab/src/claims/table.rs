@@ -279,7 +279,7 @@ pub const CLAIMS: &[Claim] = &[
         id: "insert-range-allocates",
         statement: "INSERT_RANGE allocates blocks.",
         source: "article 3",
-        by: By::Blocks { mode: inkstone_io::FallocateMode::InsertRange, len_bytes: 4096 },
+        by: By::Blocks { mode: inkstone_host::FallocateMode::InsertRange, len_bytes: 4096 },
         band: Band::at_least(1.0),
     },
     Claim {

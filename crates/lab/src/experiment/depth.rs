@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use inkstone_io::{EngineKind, OsFile, Persist};
+use inkstone_host::LabFile;
+use inkstone_io::{EngineKind, Persist};
 
 use crate::cell::size_name;
 use crate::finding::place_words;
@@ -107,7 +108,7 @@ struct Curve<'a> {
     site: &'a Site,
     session: &'a Session<'a>,
     way: DurableWay,
-    file: &'a Arc<OsFile>,
+    file: &'a Arc<LabFile>,
 }
 
 impl<'a> Curve<'a> {
@@ -183,7 +184,7 @@ fn name(series: &str, depth: usize) -> String {
 /// Overwrites its file from front to back, again and again.
 struct Overwriting {
     flights: Vec<Flight>,
-    file: Arc<OsFile>,
+    file: Arc<LabFile>,
     write_bytes: u64,
     writes: u64,
     persist: Persist,

@@ -7,9 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use inkstone_host::{Usage, monotonic_ns};
-use inkstone_io::engine::OsEngine;
-use inkstone_io::{AlignedBuf, Engine, EngineKind, Operation, OsFile, Persist, Request};
+use inkstone_host::{LabEngine, LabFile, Usage, monotonic_ns};
+use inkstone_io::{AlignedBuf, Engine, EngineKind, Operation, Persist, Request};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;
@@ -44,7 +43,7 @@ pub(crate) trait Source {
 /// An engine with its buffers.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    engine: OsEngine,
+    engine: LabEngine,
     /// One for each request in flight; `None` while the engine has it.
     buffers: Vec<Option<AlignedBuf>>,
     out: Vec<(Work, u64)>,
@@ -63,7 +62,7 @@ impl Flight {
         buffer_bytes: usize,
         payload: &[u8],
     ) -> Result<Self, CellError> {
-        let engine = OsEngine::open(kind, depth)?;
+        let engine = LabEngine::open(kind, depth)?;
         let buffer = |_| {
             let mut buffer = AlignedBuf::zeroed(buffer_bytes);
             for part in buffer.chunks_mut(payload.len().max(1)) {
@@ -87,7 +86,7 @@ impl Flight {
     pub(crate) fn run(
         &mut self,
         session: &Session<'_>,
-        file: &Arc<OsFile>,
+        file: &Arc<LabFile>,
         end_ns: u64,
         source: &mut impl Source,
     ) -> Result<u64, CellError> {
@@ -126,7 +125,7 @@ impl Flight {
     fn submit(
         &mut self,
         slot: usize,
-        file: &Arc<OsFile>,
+        file: &Arc<LabFile>,
         source: &mut impl Source,
     ) -> Result<bool, CellError> {
         let Some(mut buffer) = self.buffers[slot].take() else {
@@ -165,7 +164,7 @@ pub(crate) struct Flown {
 pub(crate) fn fly<S: Source>(
     flights: &mut [Flight],
     turn: &Turn<'_>,
-    file: &Arc<OsFile>,
+    file: &Arc<LabFile>,
     source: impl Fn(usize) -> S + Sync,
 ) -> Result<Flown, CellError> {
     let all = together(flights, |index, flight| {
@@ -215,7 +214,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
-    use inkstone_io::{Access, File, OsDirectory};
+    use inkstone_host::LabDirectory;
+    use inkstone_io::{Access, File};
 
     use super::*;
     use crate::experiment::pattern;
@@ -241,7 +241,7 @@ mod tests {
 
     fn read_all(kind: EngineKind, depth: usize, swap: bool) -> Result<u64, CellError> {
         let directory = tempfile::tempdir().expect("a directory");
-        let files = OsDirectory::open(directory.path()).expect("a directory");
+        let files = LabDirectory::at(directory.path()).expect("a directory");
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
         let file = written_file(&session, "file", 16 * BLOCK, Access::Buffered, 5)?;
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn no_request_begins_after_its_time() {
         let directory = tempfile::tempdir().expect("a directory");
-        let files = OsDirectory::open(directory.path()).expect("a directory");
+        let files = LabDirectory::at(directory.path()).expect("a directory");
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
         let file = Arc::new(written_file(&session, "file", BLOCK, Access::Buffered, 5).expect("written"));

@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_io::{Access, DioAlignment, Directory, Durability, EngineKind, OpenFile, OsFile, Persist};
+use inkstone_host::LabFile;
+use inkstone_io::{Access, DioAlignment, Directory, Durability, EngineKind, OpenFile, Persist};
 use serde::Deserialize;
 
 use crate::finding::place_words;
@@ -200,7 +201,7 @@ impl Ours {
     }
 }
 
-fn open(session: &Session<'_>, durability: Durability) -> Result<OsFile, CellError> {
+fn open(session: &Session<'_>, durability: Durability) -> Result<LabFile, CellError> {
     let how = OpenFile::existing().access(Access::Direct).durability(durability);
     Ok(session.directory.open(FILE, &how)?)
 }

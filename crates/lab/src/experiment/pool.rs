@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use inkstone_io::{Access, Directory, EngineKind, File, OpenFile, OsFile, Persist, SyncKind};
+use inkstone_host::LabFile;
+use inkstone_io::{Access, EngineKind, File, OpenFile, Persist, SyncKind};
 
 use crate::finding::place_words;
 use crate::result::Finding;
@@ -121,7 +122,7 @@ impl Experiment for PoolPlan {
         let Scene { site, session, pace, progress } = scene;
         let file = written_file(session, FILE, self.file_bytes(), Access::Buffered, pace.seed)?;
         let file = Arc::new(file);
-        let arm_on = |flights: Result<Vec<Flight>, CellError>, file: &Arc<OsFile>, growing: bool| {
+        let arm_on = |flights: Result<Vec<Flight>, CellError>, file: &Arc<LabFile>, growing: bool| {
             flights.map(|flights| Mixed {
                 flights,
                 file: Arc::clone(file),
@@ -182,7 +183,7 @@ fn pool_name(count: usize) -> String {
 /// Flights that write together, then read together.
 struct Mixed {
     flights: Vec<Flight>,
-    file: Arc<OsFile>,
+    file: Arc<LabFile>,
     operations: u64,
     growing: bool,
 }
@@ -320,12 +321,12 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
-    use inkstone_io::OsDirectory;
+    use inkstone_host::LabDirectory;
 
     #[test]
     fn each_turn_writes_each_block_once_and_reads_as_often_what_it_wrote() {
         let directory = tempfile::tempdir().expect("a directory");
-        let files = OsDirectory::open(directory.path()).expect("a directory");
+        let files = LabDirectory::at(directory.path()).expect("a directory");
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
         let plan = PoolPlan { threads: vec![4], operations: 64, growing: false };

@@ -12,11 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use inkstone::Log;
-use inkstone_host::monotonic_ns;
-use inkstone_io::engine::OsEngine;
+use inkstone_host::{LabEngine, LabFile, monotonic_ns};
 use inkstone_io::{
-    Access, AlignedBuf, Directory, Engine, EngineKind, File, NamedChoice, OpenFile, Operation, OsFile,
-    Preparation, Request,
+    Access, AlignedBuf, Directory, Engine, EngineKind, File, NamedChoice, OpenFile, Operation, Preparation,
+    Request,
 };
 
 use crate::bench;
@@ -164,7 +163,7 @@ struct Plain {
     next: NextSegment,
     way: DurableWay,
     plan: PracticePlan,
-    engine: OsEngine,
+    engine: LabEngine,
     buffer: Option<AlignedBuf>,
     latency: Recorder,
 }
@@ -180,17 +179,17 @@ struct Counted {
 
 impl Plain {
     fn new(next: NextSegment, way: DurableWay, plan: &PracticePlan, seed: u64) -> Result<Self, CellError> {
-        let engine = OsEngine::open(EngineKind::Caller, 1)?;
+        let engine = LabEngine::open(EngineKind::Caller, 1)?;
         let buffer = Some(incompressible(BLOCK_BYTES as usize, seed));
         Ok(Self { next, way, plan: plan.clone(), engine, buffer, latency: Recorder::new() })
     }
 
     /// Creates a written file with the size of a segment.
-    fn written(&self, session: &Session<'_>, name: &str) -> Result<OsFile, CellError> {
+    fn written(&self, session: &Session<'_>, name: &str) -> Result<LabFile, CellError> {
         super::scratch::written_file(session, name, self.plan.segment_bytes, self.way.access, 1)
     }
 
-    fn open(&self, session: &Session<'_>, name: &str, is_new: bool) -> Result<Arc<OsFile>, CellError> {
+    fn open(&self, session: &Session<'_>, name: &str, is_new: bool) -> Result<Arc<LabFile>, CellError> {
         let how = if is_new { OpenFile::new_file() } else { OpenFile::existing() };
         Ok(Arc::new(session.directory.open(name, &how.access(self.way.access))?))
     }
@@ -203,7 +202,7 @@ impl Plain {
         jobs: &mpsc::Sender<Job>,
         ready: &mpsc::Receiver<Result<(), CellError>>,
         counted: &mut Counted,
-    ) -> Result<Arc<OsFile>, CellError> {
+    ) -> Result<Arc<LabFile>, CellError> {
         let name = segment(number);
         let file = match self.next {
             NextSegment::None => return self.open(session, &segment(0), false),
@@ -240,7 +239,7 @@ impl Plain {
         Ok(file)
     }
 
-    fn write(&mut self, file: &Arc<OsFile>, offset: u64) -> Result<(), CellError> {
+    fn write(&mut self, file: &Arc<LabFile>, offset: u64) -> Result<(), CellError> {
         let Some(buffer) = self.buffer.take() else {
             return Err(CellError::Invalid("a buffer did not come back from the engine".into()));
         };
@@ -459,12 +458,12 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    use inkstone_io::OsDirectory;
+    use inkstone_host::LabDirectory;
 
     #[test]
     fn each_way_changes_as_often_as_it_should_and_leaves_nothing() {
         let directory = tempfile::tempdir().expect("a directory");
-        let files = OsDirectory::open(directory.path()).expect("a directory");
+        let files = LabDirectory::at(directory.path()).expect("a directory");
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
         let plan = PracticePlan { segment_bytes: 16 << 10, changes: 6 };

@@ -7,8 +7,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inkstone::Log;
-use inkstone_host::monotonic_ns;
-use inkstone_io::{Directory, File, OpenFile, OsFile, Preparation, SyncKind};
+use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
 
 use crate::bench::load::{Task, Worker};
 use crate::bench::{KEEP_BYTES, Load, open, options};
@@ -87,7 +87,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A file that threads append to in groups: a thread that finds no writer writes for all.
 struct Group<'a> {
-    file: &'a OsFile,
+    file: &'a LabFile,
     ahead: Option<Preparation>,
     state: Mutex<State>,
     synced: Condvar,
@@ -286,7 +286,7 @@ mod tests {
             (Some(Preparation::FallocateSteps), true),
         ] {
             let path = directory.path().join(format!("{ahead:?}"));
-            let file = OsFile::open(&path, &OpenFile::new_file()).expect("a file");
+            let file = LabFile::open(&path, &OpenFile::new_file()).expect("a file");
             let group = Group { file: &file, ahead, state: Mutex::default(), synced: Condvar::new() };
             let mut threads: Vec<u8> = (1..=8).collect();
             together(&mut threads, |_, number| (0..50).try_for_each(|_| group.append(&[*number; 128])))

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use inkstone_host::{monotonic_ns, process_usage};
-use inkstone_io::{
-    Access, Advice, AlignedBuf, Directory, EngineKind, File, NamedChoice, OpenFile, OsFile, Residency,
-};
+use inkstone_host::{Advice, LabFile, monotonic_ns, process_usage};
+use inkstone_io::{Access, AlignedBuf, EngineKind, File, NamedChoice, OpenFile, Residency};
 
 use crate::cell::{Cache, size_name};
 use crate::finding::place_words;
@@ -317,7 +315,7 @@ impl Reading {
         offsets
     }
 
-    fn open(&self, session: &Session<'_>) -> Result<OsFile, CellError> {
+    fn open(&self, session: &Session<'_>) -> Result<LabFile, CellError> {
         let access = match self.way.how {
             How::By(access) => access,
             How::Calls { .. } => Access::Buffered,
@@ -336,7 +334,7 @@ impl Reading {
     fn one_by_one(
         &mut self,
         turn: &Turn<'_>,
-        file: &OsFile,
+        file: &LabFile,
         offsets: &[u64],
         is_mapped: bool,
         ahead: bool,
@@ -375,7 +373,7 @@ impl Reading {
     /// Starts readahead of what comes next; `asked` is how far that was done.
     fn ask_ahead(
         &self,
-        file: &OsFile,
+        file: &LabFile,
         offsets: &[u64],
         index: usize,
         asked: &mut u64,

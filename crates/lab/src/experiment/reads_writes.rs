@@ -2,8 +2,8 @@
 //!
 //! *Owns*: the rows. *May not touch*: the rounds, what the figures mean.
 
-use inkstone_host::monotonic_ns;
-use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, OsFile, SyncKind};
+use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_io::{Access, AlignedBuf, DioAlignment, File, OpenFile, SyncKind};
 
 use crate::stage::CellError;
 
@@ -70,7 +70,7 @@ impl Experiment for ReadsAndWrites {
 }
 
 struct Writes {
-    file: OsFile,
+    file: LabFile,
     /// The next block: a turn continues where the last one ended.
     next: u64,
 }

@@ -2,10 +2,8 @@
 //!
 //! *Owns*: both. *May not touch*: the rounds, what the figures mean.
 
-use inkstone_host::monotonic_ns;
-use inkstone_io::{
-    Access, AlignedBuf, DioAlignment, Directory, Durability, File, OpenFile, OsFile, Preparation, SyncKind,
-};
+use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_io::{Access, AlignedBuf, DioAlignment, Durability, File, OpenFile, Preparation, SyncKind};
 
 use crate::stage::{CellError, Session};
 
@@ -75,14 +73,14 @@ impl Experiment for UnwrittenReads {
     }
 }
 
-pub(super) fn direct(session: &Session<'_>, name: &str) -> Result<OsFile, CellError> {
+pub(super) fn direct(session: &Session<'_>, name: &str) -> Result<LabFile, CellError> {
     session.remove(name)?;
     Ok(session.directory.open(name, &OpenFile::new_file().access(Access::Direct))?)
 }
 
 /// Random reads of 4 KiB, one after the other.
 pub(super) struct Reads {
-    pub(super) file: OsFile,
+    pub(super) file: LabFile,
 }
 
 impl Arm for Reads {

@@ -2,7 +2,8 @@
 //!
 //! *Owns*: creating them, and the choice of the plainest durable way here. *May not touch*: the measured part.
 
-use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, OsFile, Persist, SyncKind};
+use inkstone_host::LabFile;
+use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, Persist, SyncKind};
 
 use crate::site::Site;
 use crate::stage::{CellError, Session};
@@ -22,7 +23,7 @@ pub(crate) fn written_file(
     len_bytes: u64,
     access: Access,
     seed: u64,
-) -> Result<OsFile, CellError> {
+) -> Result<LabFile, CellError> {
     session.remove(name)?;
     let file = session.directory.open(name, &OpenFile::new_file().access(access))?;
     fill(session, &file, len_bytes, seed)?;
@@ -34,7 +35,12 @@ pub(crate) fn written_file(
 ///
 /// # Errors
 /// As [`written_file`].
-pub(crate) fn fill(session: &Session<'_>, file: &OsFile, len_bytes: u64, seed: u64) -> Result<(), CellError> {
+pub(crate) fn fill(
+    session: &Session<'_>,
+    file: &LabFile,
+    len_bytes: u64,
+    seed: u64,
+) -> Result<(), CellError> {
     let mut piece = AlignedBuf::zeroed(PIECE_BYTES.min(len_bytes.max(1)) as usize);
     let mut at = 0;
     while at < len_bytes {

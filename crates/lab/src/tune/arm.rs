@@ -5,9 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_host::monotonic_ns;
-use inkstone_io::engine::OsEngine;
-use inkstone_io::{AlignedBuf, OsFile, Preparation, Reuse, Strategy};
+use inkstone_host::{LabEngine, LabFile, monotonic_ns};
+use inkstone_io::{AlignedBuf, Preparation, Reuse, Strategy};
 
 use crate::cell::Cell;
 use crate::pass::Writer;
@@ -24,7 +23,7 @@ const RESERVED_BYTES: u64 = 8 << 20;
 #[derive(Debug)]
 pub(super) struct Arm {
     cell: Cell,
-    ready: Option<(Arc<OsFile>, Writer<OsEngine>)>,
+    ready: Option<(Arc<LabFile>, Writer<LabEngine>)>,
     next: u64,
     /// Why it cannot be measured here.
     pub(super) failed: Option<String>,

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use inkstone_io::{ExtentMap, named_choice};
+use inkstone_host::ExtentMap;
+use inkstone_io::named_choice;
 
 use crate::kernel::disk::Disk;
 use crate::kernel::fault::{Access, Effect, Faults, Rule};

@@ -11,7 +11,8 @@
 
 use std::collections::BTreeSet;
 
-use inkstone_io::{Access, AlignedBuf, BLOCK_BYTES, Directory, ExtentState, File, OpenFile, SyncKind};
+use inkstone_host::ExtentState;
+use inkstone_io::{Access, AlignedBuf, BLOCK_BYTES, Directory, File, OpenFile, SyncKind};
 use inkstone_sim::{DiskOptions, Fate, ItemKind, PowerCut, SimDisk};
 
 use super::disk::Disk;

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use inkstone_io::{ExtentMap, OsDirectory};
+use inkstone_host::ExtentMap;
+use inkstone_io::OsDirectory;
 
 use super::disk::Disk;
 use super::image::Image;

@@ -10,8 +10,10 @@ use std::fs;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
+use inkstone_host::LabFile;
+use inkstone_io::engine::BlockingFile as _;
 use inkstone_io::{
-    Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, OsFile, Persist, Preparation, SyncKind,
+    Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, Persist, Preparation, SyncKind,
 };
 
 use super::content::{DATA, NEW, bytes_of, file_of};
@@ -84,7 +86,7 @@ struct Stepper<'a> {
     trial: &'a Trial,
     plan: Plan,
     directory: &'a OsDirectory,
-    file: Option<OsFile>,
+    file: Option<LabFile>,
 }
 
 impl<'a> Stepper<'a> {
@@ -111,12 +113,13 @@ impl<'a> Stepper<'a> {
         self.directory.sync()
     }
 
-    fn prepared(&self) -> inkstone_io::Result<OsFile> {
+    fn prepared(&self) -> inkstone_io::Result<LabFile> {
         let Plan { before, access, durability, .. } = self.plan;
         let len_bytes = (self.plan.record_bytes() * self.trial.steps) as u64;
         let old = if before == Before::Written { self.bytes(0).repeat(self.trial.steps) } else { Vec::new() };
         self.durable_file(&old)?;
-        let file = self.directory.open(DATA, &OpenFile::existing().access(access).durability(durability))?;
+        let how = OpenFile::existing().access(access).durability(durability);
+        let file = LabFile::open_in(self.directory, DATA, &how)?;
         match before {
             Before::Empty | Before::Written => {}
             Before::Fallocated => file.prepare(Preparation::Fallocate, len_bytes)?,
@@ -136,8 +139,10 @@ impl<'a> Stepper<'a> {
         let failed = |error: inkstone_io::Error| error.to_string();
         let new = OpenFile::new_file();
         let (mut own, offset) = match self.plan.shape {
-            Shape::Files => (Some(self.directory.open(&file_of(step), &new).map_err(failed)?), 0),
-            Shape::Replaced => (Some(self.directory.open(NEW, &new).map_err(failed)?), 0),
+            Shape::Files => {
+                (Some(LabFile::open_in(self.directory, &file_of(step), &new).map_err(failed)?), 0)
+            }
+            Shape::Replaced => (Some(LabFile::open_in(self.directory, NEW, &new).map_err(failed)?), 0),
             Shape::Slots | Shape::Batches | Shape::Size => {
                 (None, ((step - 1) * self.plan.record_bytes()) as u64)
             }
@@ -167,13 +172,13 @@ impl<'a> Stepper<'a> {
 }
 
 /// Writes each block by a write of its own.
-fn blocks(file: &OsFile, bytes: &[u8], offset: u64) -> inkstone_io::Result<()> {
+fn blocks(file: &LabFile, bytes: &[u8], offset: u64) -> inkstone_io::Result<()> {
     let places = (offset..).step_by(BLOCK_BYTES);
     bytes.chunks(BLOCK_BYTES).zip(places).try_for_each(|(block, place)| file.write_at(block, place))
 }
 
 /// Makes one call on a file.
-fn call(act: Act, file: &OsFile, bytes: &[u8], offset: u64) -> inkstone_io::Result<()> {
+fn call(act: Act, file: &LabFile, bytes: &[u8], offset: u64) -> inkstone_io::Result<()> {
     match act {
         Act::Write => file.write_at(bytes, offset),
         Act::WriteDsync => file.write_with(bytes, offset, Persist::Dsync),

@@ -3,13 +3,13 @@
 use super::*;
 use std::sync::atomic::AtomicBool;
 
-use inkstone_io::OsDirectory;
+use inkstone_host::LabDirectory;
 
 /// Beside the test's own program: /tmp may be a tmpfs, which never drops a page.
 fn on_disk(test: impl FnOnce(&Session<'_>)) {
     let program = std::env::current_exe().expect("a program");
     let directory = tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
-    let files = OsDirectory::open(directory.path()).expect("a directory");
+    let files = LabDirectory::at(directory.path()).expect("a directory");
     let stop = AtomicBool::new(false);
     test(&Session { directory: &files, stop: &stop, device: None });
 }

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use inkstone_appender::{LogWriter, Rotation, Survive};
-use inkstone_host::{BlockTrace, monotonic_ns, own_threads};
-use inkstone_io::{Directory as _, ExtentMap, File as _, OpenFile, OsDirectory, SyncKind};
+use inkstone_host::{BlockTrace, ExtentMap, monotonic_ns, own_threads};
+use inkstone_io::{Directory as _, File as _, OpenFile, OsDirectory, SyncKind};
 
 use crate::bench::bill::add_files;
 use crate::bill::attribute::Evidence;

@@ -248,7 +248,8 @@ mod tests {
     use std::collections::HashSet;
     use std::sync::atomic::AtomicBool;
 
-    use inkstone_io::{NamedChoice as _, OsDirectory};
+    use inkstone_host::LabDirectory;
+    use inkstone_io::NamedChoice as _;
 
     use crate::stage::Session;
 
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn each_way_writes_every_line_by_any_number_of_threads_and_leaves_nothing() {
         let directory = tempfile::tempdir().expect("a directory");
-        let files = OsDirectory::open(directory.path()).expect("a directory");
+        let files = LabDirectory::at(directory.path()).expect("a directory");
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
         let lines = Lines::new(1);

@@ -8,13 +8,14 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::buffer::AlignedBuf;
-use crate::engine::caller::too_long;
-use crate::error::{Error, Result};
-use crate::file::OsFile;
-use crate::seam::{Completion, File, Operation, Persist, Request, SyncKind, Then, ThenOn};
-use crate::strategy::{Access, EngineKind};
-use crate::transfer::{Direction, Next, Transfer};
+use inkstone_io::engine::too_long;
+use inkstone_io::transfer::{Direction, Next, Transfer};
+use inkstone_io::{
+    Access, AlignedBuf, Completion, EngineKind, Error, File, Operation, Persist, Request, Result, SyncKind,
+    Then, ThenOn,
+};
+
+use crate::lab_file::LabFile;
 
 /// The longest attempt. The kernel shortens one to `MAX_RW_COUNT` (2 GiB less a page), and the length in an entry has 32 bits; a
 /// round number below both keeps the rest of a direct write aligned.
@@ -36,7 +37,7 @@ pub(crate) struct CallNames {
 pub(crate) struct Progress {
     names: &'static CallNames,
     token: u64,
-    file: Arc<OsFile>,
+    file: Arc<LabFile>,
     buffer: Option<AlignedBuf>,
     offset: u64,
     transfer: Transfer,
@@ -84,13 +85,12 @@ pub(crate) enum Outcome {
     /// That of the one entry of the step.
     One(io::Result<usize>),
     /// Those of the write and of the sync that was linked to it.
-    #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "only io_uring links"))]
     Linked { write: io::Result<usize>, sync: io::Result<usize> },
 }
 
 impl Progress {
     /// Takes a request. An impossible request is finished at once, with its error.
-    pub(crate) fn new(request: Request<OsFile>, names: &'static CallNames) -> Self {
+    pub(crate) fn new(request: Request<LabFile>, names: &'static CallNames) -> Self {
         let Request { token, file, operation } = request;
         let mut then = None;
         let (buffer, len, offset, phase) = match operation {
@@ -126,7 +126,7 @@ impl Progress {
         }
         let Some(buffer) = &self.buffer else { return Ok(()) };
         if len > buffer.len() {
-            return Err(too_long(&self.file, len, buffer.len()));
+            return Err(too_long(self.file.path(), len, buffer.len()));
         }
         // Beyond `loff_t` an offset would be negative, and -1 means "at the file's position" to io_uring.
         match self.offset.checked_add(len as u64) {
@@ -144,7 +144,7 @@ impl Progress {
     }
 
     /// The file, open for as long as this lives.
-    pub(crate) fn file(&self) -> &Arc<OsFile> {
+    pub(crate) fn file(&self) -> &Arc<LabFile> {
         &self.file
     }
 

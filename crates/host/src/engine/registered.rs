@@ -13,12 +13,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 
+use inkstone_io::{AlignedBuf, Error, File};
 use io_uring::Submitter;
 
-use crate::buffer::AlignedBuf;
-use crate::error::Error;
-use crate::file::OsFile;
-use crate::seam::File;
+use crate::lab_file::LabFile;
 
 /// Entries in the table of buffers.
 const BUFFER_SLOTS: u32 = 64;
@@ -41,7 +39,7 @@ pub(crate) struct Used {
 #[derive(Debug)]
 pub(crate) struct Registered {
     buffers: Table<BufferKey>,
-    files: Table<Weak<OsFile>>,
+    files: Table<Weak<LabFile>>,
     notice: Option<Error>,
 }
 
@@ -71,7 +69,7 @@ impl Registered {
     pub(crate) unsafe fn acquire(
         &mut self,
         ring: &Submitter<'_>,
-        file: &Arc<OsFile>,
+        file: &Arc<LabFile>,
         buffer: Option<&AlignedBuf>,
     ) -> Used {
         let file_index = self.file(ring, file);
@@ -96,7 +94,7 @@ impl Registered {
         }
     }
 
-    fn file(&mut self, ring: &Submitter<'_>, file: &Arc<OsFile>) -> Option<u32> {
+    fn file(&mut self, ring: &Submitter<'_>, file: &Arc<LabFile>) -> Option<u32> {
         // A `Weak` keeps the address of its allocation from being used again: equal pointers mean the same file.
         if let Some(index) = self.files.find(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(file))) {
             return Some(index);
@@ -123,7 +121,7 @@ impl Registered {
 
     /// # Safety
     /// The buffer must live until the use of the index ends. The registration may outlive it, see the head of this file.
-    unsafe fn buffer(&mut self, ring: &Submitter<'_>, buffer: &AlignedBuf, file: &OsFile) -> Option<u32> {
+    unsafe fn buffer(&mut self, ring: &Submitter<'_>, buffer: &AlignedBuf, file: &LabFile) -> Option<u32> {
         if let Some(index) = self.buffers.find(|known| known.id == buffer.id()) {
             return Some(index);
         }
@@ -190,7 +188,7 @@ impl Registered {
     }
 }
 
-fn explain(source: io::Error, file: &OsFile) -> Error {
+fn explain(source: io::Error, file: &LabFile) -> Error {
     let is_limit = source.raw_os_error() == Some(libc::ENOMEM);
     let error = Error::new("io_uring register buffer", file.path(), source);
     if is_limit {

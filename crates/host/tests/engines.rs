@@ -2,9 +2,6 @@
 //!
 //! *Owns*: files below cargo's temporary directory (which must be on a disk: tmpfs has no O_DIRECT before Linux 6.6).
 //! *May not touch*: the crate's insides. What fails is in `engines_failing.rs`.
-//!
-//! Run it with `cargo test -p inkstone-io --features io-uring --test engines`; without the feature it covers the
-//! engines that there are.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -14,10 +11,11 @@ use std::fs;
 use std::sync::Arc;
 
 use engine_support::*;
-use inkstone_io::engine::{MAX_DEPTH, OsEngine};
+use inkstone_host::{LabEngine, LabFile};
+use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
     Access, AlignedBuf, BLOCK_BYTES, Durability, Engine, EngineKind, File, NamedChoice, OpenFile, Operation,
-    OsFile, Persist, Preparation, SyncKind, Then, ThenOn,
+    Persist, Preparation, SyncKind, Then, ThenOn,
 };
 
 #[test]
@@ -106,7 +104,7 @@ fn more_requests_than_the_depth_are_carried_out_too() {
         for (block, bytes) in (0..).zip(fs::read(file.path()).unwrap().chunks(BLOCK_BYTES)) {
             assert!(bytes == &filled(BLOCK_BYTES, block)[..], "{kind}: block {block}");
         }
-        let refused = OsEngine::open(kind, MAX_DEPTH + 1).unwrap_err();
+        let refused = LabEngine::open(kind, MAX_DEPTH + 1).unwrap_err();
         assert!(refused.to_string().contains("above the limit of 1024"), "{refused}");
     }
 }
@@ -118,7 +116,7 @@ fn what_is_to_be_done_with_bytes_is_done_before_their_completion() {
     let path = directory.path().join("short");
     fs::write(&path, &filled(5000, 1)[..]).unwrap();
     for kind in kinds() {
-        let file = Arc::new(OsFile::open(&path, &OpenFile::existing().read_only()).unwrap());
+        let file = Arc::new(LabFile::open(&path, &OpenFile::existing().read_only()).unwrap());
         let mut engine = open(kind, 2);
         for (offset, len) in [(0, 4096), (4096, 904), (8192, 0)] {
             let (tell, told) = std::sync::mpsc::channel();
@@ -178,7 +176,7 @@ fn a_read_ends_with_the_file() {
     for kind in kinds() {
         for access in [Access::Buffered, Access::Direct] {
             let file =
-                Arc::new(OsFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap());
+                Arc::new(LabFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap());
             let mut engine = open(kind, 4);
             for (offset, len) in [(0, 5000), (4096, 904), (8192, 0), (1 << 40, 0)] {
                 let completion = run(&mut engine, &file, read(AlignedBuf::zeroed(8192), offset));
@@ -372,7 +370,7 @@ fn files_opened_with_o_dsync_go_through_every_engine() {
     let directory = directory();
     for kind in kinds() {
         let how = OpenFile::new_file().access(Access::Direct).durability(Durability::ODsync);
-        let file = Arc::new(OsFile::open(&directory.path().join(kind.name()), &how).unwrap());
+        let file = Arc::new(LabFile::open(&directory.path().join(kind.name()), &how).unwrap());
         let mut engine = open(kind, 8);
         let writes = shuffled(16)
             .into_iter()

@@ -1,4 +1,4 @@
-//! What the tests of engines share: engines of this build, files, bytes, requests carried out.
+//! What the tests of engines share: engines, files, bytes, requests carried out.
 //!
 //! *Owns*: files below cargo's temporary directory. *May not touch*: what is expected of an engine.
 
@@ -9,34 +9,33 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use inkstone_io::engine::OsEngine;
+use inkstone_host::{LabEngine, LabFile};
 use inkstone_io::{
-    Access, AlignedBuf, Completion, Engine, EngineKind, NamedChoice, OpenFile, Operation, OsFile, Persist,
-    Request, SyncKind,
+    Access, AlignedBuf, Completion, Engine, EngineKind, NamedChoice, OpenFile, Operation, Persist, Request,
+    SyncKind,
 };
 
 pub(crate) const PERSISTS: [Persist; 4] =
     [Persist::Later, Persist::Dsync, Persist::Sync(SyncKind::All), Persist::Sync(SyncKind::Data)];
 
-/// The engines of this build.
 pub(crate) fn kinds() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.iter().copied().filter(|kind| cfg!(feature = "io-uring") || !kind.is_uring())
+    EngineKind::ALL.iter().copied()
 }
 
 pub(crate) fn entry_kinds() -> impl Iterator<Item = EngineKind> {
     kinds().filter(|kind| !matches!(kind, EngineKind::Caller | EngineKind::Pool))
 }
 
-pub(crate) fn open(kind: EngineKind, depth: usize) -> OsEngine {
-    OsEngine::open(kind, depth).unwrap_or_else(|error| panic!("{kind}: {error}"))
+pub(crate) fn open(kind: EngineKind, depth: usize) -> LabEngine {
+    LabEngine::open(kind, depth).unwrap_or_else(|error| panic!("{kind}: {error}"))
 }
 
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-pub(crate) fn new_file(directory: &Path, name: &str, access: Access) -> Arc<OsFile> {
-    Arc::new(OsFile::open(&directory.join(name), &OpenFile::new_file().access(access)).unwrap())
+pub(crate) fn new_file(directory: &Path, name: &str, access: Access) -> Arc<LabFile> {
+    Arc::new(LabFile::open(&directory.join(name), &OpenFile::new_file().access(access)).unwrap())
 }
 
 /// Bytes that are different for every seed, and different within a block.
@@ -72,11 +71,11 @@ pub(crate) fn read(buffer: AlignedBuf, offset: u64) -> Operation {
     Operation::Read { buffer, len, offset, then: None }
 }
 
-pub(crate) fn request(token: u64, file: &Arc<OsFile>, operation: Operation) -> Request<OsFile> {
+pub(crate) fn request(token: u64, file: &Arc<LabFile>, operation: Operation) -> Request<LabFile> {
     Request { token, file: Arc::clone(file), operation }
 }
 
-pub(crate) fn run(engine: &mut OsEngine, file: &Arc<OsFile>, operation: Operation) -> Completion {
+pub(crate) fn run(engine: &mut LabEngine, file: &Arc<LabFile>, operation: Operation) -> Completion {
     engine.run(request(99, file, operation)).unwrap()
 }
 
@@ -87,8 +86,8 @@ pub(crate) fn block_seed(number: u64) -> u64 {
 /// Keeps up to `in_flight` requests under way, and checks that each comes back once, with its own buffer and its
 /// length.
 pub(crate) fn carry_out_all(
-    engine: &mut OsEngine,
-    file: &Arc<OsFile>,
+    engine: &mut LabEngine,
+    file: &Arc<LabFile>,
     in_flight: usize,
     operations: Vec<(u64, Operation)>,
 ) -> HashMap<u64, AlignedBuf> {

@@ -10,8 +10,6 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
 
-use crate::sys;
-
 /// `len` bytes of a file from its start, mapped shared.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -22,7 +20,7 @@ pub(crate) struct Mapping {
 // SAFETY: the mapping is owned memory, not tied to a thread; all writes go through `&self` methods that copy with raw
 // pointers and never hand out references to the mapped bytes.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; concurrent copies into overlapping ranges are serialised by the lock that `OsFile` keeps around it.
+// SAFETY: as above; concurrent copies into overlapping ranges are serialised by the lock that `LabFile` keeps around it.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -61,14 +59,6 @@ impl Mapping {
         // SAFETY: the range is the mapping, which is ours; the kinds passed here change no contents.
         unsafe { madvise(self.start.as_ptr().cast(), self.len, advice)? };
         Ok(())
-    }
-
-    /// How many of its pages are in memory, by `mincore`. The kernel reports that only for files to which the caller may write.
-    pub(crate) fn resident_pages(&self) -> io::Result<u64> {
-        let mut states = vec![0_u8; self.len.div_ceil(rustix::param::page_size())];
-        // SAFETY: the range is the mapping, and there is a byte for each of its pages.
-        unsafe { sys::mincore(self.start.as_ptr(), self.len, &mut states)? };
-        Ok(states.iter().filter(|state| *state & 1 != 0).count() as u64)
     }
 
     /// `msync(MS_SYNC)` of the pages that hold the range.

@@ -7,11 +7,10 @@
 use std::collections::VecDeque;
 use std::io;
 
+use inkstone_io::{Completion, Engine, Error, NamedChoice, Request, Result};
+
 use super::progress::{CallNames, Outcome, Progress, Step};
-use crate::error::{Error, Result};
-use crate::file::OsFile;
-use crate::seam::{Completion, Engine, Request};
-use crate::strategy::NamedChoice;
+use crate::lab_file::LabFile;
 
 /// A way of submitting attempts to the kernel.
 pub(crate) trait Kernel: Send {
@@ -95,7 +94,7 @@ impl<K: Kernel> Queue<K> {
 
     /// Puts the request into a slot and starts its first attempt. If every slot is in use it waits for one: the depth bounds what
     /// the kernel holds.
-    fn take(&mut self, request: Request<OsFile>) -> Result<()> {
+    fn take(&mut self, request: Request<LabFile>) -> Result<()> {
         let progress = Progress::new(request, self.kernel.names());
         if progress.next_step() == Step::Finished {
             self.done.push_back(progress.into_completion());
@@ -162,9 +161,9 @@ impl<K: Kernel> Queue<K> {
 }
 
 impl<K: Kernel> Engine for Queue<K> {
-    type File = OsFile;
+    type File = LabFile;
 
-    fn submit(&mut self, request: Request<OsFile>) -> Result<()> {
+    fn submit(&mut self, request: Request<LabFile>) -> Result<()> {
         self.check_not_broken("submit")?;
         self.take(request)?;
         self.flush()
@@ -191,7 +190,7 @@ impl<K: Kernel> Engine for Queue<K> {
     }
 
     /// A single request needs no separate flush: submitting it and waiting for it are one call.
-    fn run(&mut self, request: Request<OsFile>) -> Result<Completion> {
+    fn run(&mut self, request: Request<LabFile>) -> Result<Completion> {
         assert_eq!(self.in_flight(), 0, "run() with requests in flight");
         self.check_not_broken("run")?;
         self.take(request)?;
@@ -225,11 +224,9 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use inkstone_io::{AlignedBuf, EngineKind, OpenFile, Operation, Persist};
+
     use super::*;
-    use crate::buffer::AlignedBuf;
-    use crate::seam::OpenFile;
-    use crate::seam::{Operation, Persist};
-    use crate::strategy::EngineKind;
 
     static NAMES: CallNames = CallNames {
         engine: EngineKind::Aio,
@@ -276,7 +273,7 @@ mod tests {
 
     struct Setting {
         queue: Queue<Scripted>,
-        file: Arc<OsFile>,
+        file: Arc<LabFile>,
         waited: Arc<AtomicUsize>,
         most: Arc<AtomicUsize>,
         _directory: tempfile::TempDir,
@@ -284,7 +281,7 @@ mod tests {
 
     fn setting(depth: usize, waits_left: usize) -> Setting {
         let directory = tempfile::tempdir().unwrap();
-        let file = Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
+        let file = Arc::new(LabFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
         let (waited, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let kernel = Scripted { started: Vec::new(), waits_left, waited: waited.clone(), most: most.clone() };
         Setting { queue: Queue::new(kernel, depth), file, waited, most, _directory: directory }

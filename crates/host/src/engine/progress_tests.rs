@@ -3,8 +3,8 @@
 //! *Owns*: the scripts. *May not touch*: the kernel, but for an empty file that gives the requests a path.
 
 use super::*;
-use crate::seam::OpenFile;
 use Outcome::{Linked, One};
+use inkstone_io::OpenFile;
 
 static NAMES: CallNames = CallNames {
     engine: EngineKind::UringLinked,
@@ -17,7 +17,7 @@ static NAMES: CallNames = CallNames {
 
 fn progress_in(access: Access, operation: Operation) -> (tempfile::TempDir, Progress) {
     let directory = tempfile::tempdir().unwrap();
-    let file = OsFile::open(&directory.path().join("f"), &OpenFile::new_file().access(access)).unwrap();
+    let file = LabFile::open(&directory.path().join("f"), &OpenFile::new_file().access(access)).unwrap();
     (directory, Progress::new(Request { token: 7, file: Arc::new(file), operation }, &NAMES))
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::IntoRawFd;
 use std::ptr::NonNull;
 
-use crate::fork::ForkMark;
+use inkstone_io::ForkMark;
 
 /// A C stream over a duplicate of a file's descriptor.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct CStream {
     buffer: Option<Box<[u8]>>,
 }
 
-// SAFETY: a `FILE` may be used from any thread, one at a time; `OsFile` keeps it behind a lock.
+// SAFETY: a `FILE` may be used from any thread, one at a time; `LabFile` keeps it behind a lock.
 unsafe impl Send for CStream {}
 
 impl CStream {
@@ -117,13 +117,15 @@ impl Drop for CStream {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Access, File as _, OpenFile, OsFile};
+    use inkstone_io::{Access, File as _, OpenFile};
+
+    use crate::LabFile;
 
     #[test]
     fn a_stream_that_gathers_writes_when_it_is_full_and_when_it_is_flushed() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("file");
-        let file = OsFile::open(&path, &OpenFile::new_file().access(Access::StreamGather)).expect("opened");
+        let file = LabFile::open(&path, &OpenFile::new_file().access(Access::StreamGather)).expect("opened");
         let len = || std::fs::metadata(&path).expect("the file").len();
         let block = |number: u8| vec![number + 1; 4096];
         for number in 0..16 {
@@ -152,7 +154,7 @@ mod tests {
         let bytes: Vec<u8> = (0..10_000_u32).map(|number| number as u8).collect();
         std::fs::write(&path, &bytes).expect("written");
         for access in [Access::Buffered, Access::Seek, Access::Stream] {
-            let file = OsFile::open(&path, &OpenFile::existing().access(access)).expect("opened");
+            let file = LabFile::open(&path, &OpenFile::existing().access(access)).expect("opened");
             for offset in [0, 4096, 8192, 100, 100, 9_999, 10_000, 20_000, 0] {
                 let mut found = vec![0; 4096];
                 let read = file.read_by_access(&mut found, offset).expect("read");

@@ -2,9 +2,6 @@
 //!
 //! *Owns*: files below cargo's temporary directory, and for one test a mount of a small tmpfs, for which it must be root.
 //! *May not touch*: the crate's insides.
-//!
-//! Run it with `cargo test -p inkstone-io --features io-uring --test engines_failing`; without the feature it covers the
-//! engines that there are, and that the others say what to build.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -15,9 +12,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use engine_support::*;
+use inkstone_host::{LabFile, close_standard_descriptors, in_forked_child};
 use inkstone_io::{
-    Access, AlignedBuf, BLOCK_BYTES, Engine, File, NamedChoice, OpenFile, Operation, OsFile, Persist,
-    SyncKind,
+    Access, AlignedBuf, BLOCK_BYTES, Engine, File, NamedChoice, OpenFile, Operation, Persist, SyncKind,
 };
 
 #[test]
@@ -28,7 +25,7 @@ fn what_fails_gives_its_token_and_buffer_back_and_names_path_and_offset() {
             let path = directory.path().join(format!("{kind}-{access}"));
             fs::write(&path, [7; 8192]).unwrap();
             let file =
-                Arc::new(OsFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap());
+                Arc::new(LabFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap());
             let mut engine = open(kind, 4);
             for (token, persist) in (0..).zip(PERSISTS) {
                 let buffer = filled(BLOCK_BYTES, token);
@@ -185,15 +182,48 @@ fn a_full_file_system_is_an_error_after_a_short_write() {
     }
 }
 
-#[cfg(not(feature = "io-uring"))]
 #[test]
-fn a_build_without_io_uring_says_what_to_build() {
-    use inkstone_io::EngineKind;
-    use inkstone_io::engine::OsEngine;
-
-    for kind in [EngineKind::Uring, EngineKind::UringRegistered, EngineKind::UringLinked] {
-        let error = OsEngine::open(kind, 1).unwrap_err();
-        assert!(error.is_unsupported());
-        assert!(error.to_string().contains("with the feature `io-uring`"), "{error}");
+fn a_childs_engines_refuse_and_do_not_hang() {
+    let directory = directory();
+    let file = new_file(directory.path(), "a", Access::Buffered);
+    let block = || write(filled(4096, 1), 0, Persist::Later);
+    for kind in kinds() {
+        let mut engine = open(kind, 4);
+        run(&mut engine, &file, block()).result.unwrap();
+        let mut engine = Some(engine);
+        let child = in_forked_child(|| {
+            let is_forked = |answer: inkstone_io::Result<_>| answer.is_err_and(|error| error.is_forked());
+            let mut mine = engine.take().unwrap();
+            let answer = mine.run(request(1, &file, block())).and_then(|completion| completion.result);
+            drop(mine);
+            // An engine of its own reads, and does not write what its parent has opened.
+            let mut own = open(kind, 4);
+            let own_write = run(&mut own, &file, block()).result;
+            let has_read = run(&mut own, &file, read(AlignedBuf::zeroed(4096), 0)).result;
+            let has_read = has_read.is_ok_and(|count| count == 4096);
+            u8::from(is_forked(answer)) + 2 * u8::from(is_forked(own_write)) + 4 * u8::from(has_read)
+        });
+        assert_eq!(child.unwrap(), 7, "{kind}");
+        run(&mut engine.take().unwrap(), &file, block()).result.unwrap();
     }
+}
+
+#[test]
+fn no_engine_and_no_file_has_a_descriptor_of_the_first_three() {
+    let directory = directory();
+    let path = directory.path().join("a");
+    fs::write(&path, b"a").unwrap();
+    let code = in_forked_child(|| {
+        close_standard_descriptors();
+        let files: Vec<_> = Access::ALL
+            .iter()
+            .filter_map(|access| LabFile::open(&path, &OpenFile::existing().access(*access)).ok())
+            .collect();
+        let engines: Vec<_> = kinds().map(|kind| open(kind, 2)).collect();
+        let taken =
+            (0..3).filter(|number| fs::read_link(format!("/proc/self/fd/{number}")).is_ok()).count() as u8;
+        let opened = u8::from(files.len() == Access::ALL.len()) + u8::from(engines.len() == kinds().count());
+        10 * taken + opened
+    });
+    assert_eq!(code.unwrap(), 2, "ten for each descriptor; one if a file was not opened");
 }

@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::thread::ThreadId;
 
+use inkstone_io::{EngineKind, Error, NamedChoice, Result, SyncKind};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, Fixed, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode};
@@ -22,10 +23,6 @@ use io_uring::{IoUring, Probe, opcode};
 use super::progress::{CallNames, Outcome, Progress, Span, Step};
 use super::queue::{Answer, Kernel, answer_of};
 use super::registered::{Registered, Used};
-use crate::descriptor::FIRST_NUMBER;
-use crate::error::{Error, Result};
-use crate::seam::SyncKind;
-use crate::strategy::{EngineKind, NamedChoice};
 
 /// How a ring is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -349,13 +346,13 @@ fn memory(progress: &Progress, span: Span) -> (*mut u8, u32) {
     (buffer.start().as_ptr().wrapping_add(span.start), len)
 }
 
-/// A ring whose descriptor is above the first three ([`crate::descriptor`]): rings with low numbers keep those in use until one has
-/// another number.
+/// A ring whose descriptor is above the first three, as those of `inkstone-io` are: rings with low numbers keep those in use until
+/// one has another number.
 fn set_up(entries: u32) -> io::Result<IoUring> {
     let mut low = Vec::new();
     loop {
         let ring = build(entries)?;
-        if ring.as_raw_fd() >= FIRST_NUMBER {
+        if ring.as_raw_fd() > libc::STDERR_FILENO {
             return Ok(ring);
         }
         low.push(ring);

@@ -10,11 +10,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use inkstone_io::{EngineKind, Error, NamedChoice, Result, SyncKind};
+
 use super::progress::{CallNames, Progress, Span, Step};
 use super::queue::{Answer, Kernel};
-use crate::error::{Error, Result};
-use crate::seam::SyncKind;
-use crate::strategy::{EngineKind, NamedChoice};
 
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;

@@ -1,17 +1,13 @@
 //! The places and states of a file's blocks, by FIEMAP.
 //!
-//! *Owns*: the map. *May not touch*: the file's content; asking makes the file system write delayed data out first. The lab uses
-//! it to check that a cell's file is in the state that the cell claims.
+//! *Owns*: the map. *May not touch*: the file's content; asking makes the file system write delayed data out first. The lab checks
+//! with it that a cell's file is in the state that the cell claims.
 
 use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::error::{Error, Result};
-use crate::sys;
-use crate::transfer::retry;
+use inkstone_io::{Result, fiemap};
 
 /// The state of one extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,7 +66,7 @@ impl ExtentMap {
     /// `is_unsupported()` if it has no FIEMAP (tmpfs); else what the kernel answers.
     pub fn of(file: &File, path: &Path) -> Result<Self> {
         let mut extents = Vec::new();
-        walk(file, path, sys::FIEMAP_FLAG_SYNC, |batch| {
+        fiemap::walk(file, path, fiemap::FIEMAP_FLAG_SYNC, |batch| {
             extents.extend(batch.iter().map(from_kernel));
             true
         })?;
@@ -110,69 +106,13 @@ impl ExtentMap {
     }
 }
 
-/// Which kinds of extents a file has; all false if the file system does not report them.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Kinds {
-    /// Another file shares some of the blocks.
-    pub(crate) shared: bool,
-    /// Some blocks are reserved and were never written.
-    pub(crate) unwritten: bool,
-}
-
-/// The kinds of extents of a file. Delayed data is not written out: an extent that it is about to replace may still count.
-pub(crate) fn kinds(file: &File, path: &Path) -> Result<Kinds> {
-    let mut kinds = Kinds::default();
-    let walked = walk(file, path, 0, |batch| {
-        let any = |flag| batch.iter().any(|extent| extent.flags & flag != 0);
-        kinds.shared |= any(sys::FIEMAP_EXTENT_SHARED);
-        kinds.unwritten |= any(sys::FIEMAP_EXTENT_UNWRITTEN);
-        !(kinds.shared && kinds.unwritten)
-    });
-    match walked {
-        Err(error) if error.is_unsupported() => Ok(Kinds::default()),
-        walked => walked.map(|()| kinds),
-    }
-}
-
-/// Calls `visit` with the extents of the file, batch by batch, until it wants no more.
-fn walk(
-    file: &File,
-    path: &Path,
-    flags: u32,
-    mut visit: impl FnMut(&[sys::FiemapExtent]) -> bool,
-) -> Result<()> {
-    let mut start = 0;
-    loop {
-        let mut request = sys::Fiemap::request(start, u64::MAX - start, flags);
-        retry(|| sys::fiemap(file.as_fd(), &mut request)).map_err(|source| unsupported_or(path, source))?;
-        let count = (request.mapped_extents as usize).min(sys::FIEMAP_BATCH);
-        let batch = &request.extents[..count];
-        let Some(last) = batch.last() else { return Ok(()) };
-        let next = last.logical.saturating_add(last.length);
-        let is_last = last.flags & sys::FIEMAP_EXTENT_LAST != 0 || next <= start;
-        if !visit(batch) || is_last {
-            return Ok(());
-        }
-        start = next;
-    }
-}
-
-fn unsupported_or(path: &Path, source: io::Error) -> Error {
-    match source.raw_os_error() {
-        Some(libc::EOPNOTSUPP | libc::ENOTTY) => {
-            Error::unsupported("FIEMAP", path, "this file system does not report where a file's blocks are")
-        }
-        _ => Error::new("FIEMAP", path, source),
-    }
-}
-
-fn from_kernel(extent: &sys::FiemapExtent) -> Extent {
+fn from_kernel(extent: &fiemap::FiemapExtent) -> Extent {
     let has = |flag: u32| extent.flags & flag != 0;
-    let state = if has(sys::FIEMAP_EXTENT_DELALLOC) || has(sys::FIEMAP_EXTENT_UNKNOWN) {
+    let state = if has(fiemap::FIEMAP_EXTENT_DELALLOC) || has(fiemap::FIEMAP_EXTENT_UNKNOWN) {
         ExtentState::Delayed
-    } else if has(sys::FIEMAP_EXTENT_ENCODED) || has(sys::FIEMAP_EXTENT_DATA_INLINE) {
+    } else if has(fiemap::FIEMAP_EXTENT_ENCODED) || has(fiemap::FIEMAP_EXTENT_DATA_INLINE) {
         ExtentState::Encoded
-    } else if has(sys::FIEMAP_EXTENT_UNWRITTEN) {
+    } else if has(fiemap::FIEMAP_EXTENT_UNWRITTEN) {
         ExtentState::Unwritten
     } else {
         ExtentState::Written
@@ -182,7 +122,7 @@ fn from_kernel(extent: &sys::FiemapExtent) -> Extent {
         physical: extent.physical,
         len_bytes: extent.length,
         state,
-        shared: has(sys::FIEMAP_EXTENT_SHARED),
+        shared: has(fiemap::FIEMAP_EXTENT_SHARED),
     }
 }
 
@@ -207,11 +147,5 @@ mod tests {
         let inside = map.coverage(2048..10240);
         assert_eq!((inside.written_bytes, inside.unwritten_bytes, inside.hole_bytes), (2048, 2048, 4096));
         assert_eq!(map.physical_ranges().len(), 2);
-    }
-
-    #[test]
-    fn the_kernels_structures_have_the_kernels_sizes() {
-        assert_eq!(size_of::<sys::FiemapExtent>(), 56);
-        assert_eq!(size_of::<sys::Fiemap>(), 32 + 56 * sys::FIEMAP_BATCH);
     }
 }

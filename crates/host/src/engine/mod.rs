@@ -1,0 +1,138 @@
+//! The engines that a lab compares: those of the log, and those that submit entries to the kernel (io_uring, Linux AIO).
+//!
+//! *Owns*: rings, AIO contexts, which of them an engine is. *May not touch*: what is written, or when; an engine carries out
+//! requests. [`LabEngine::open`] opens one by its kind; all of them behave alike (see [`inkstone_io::seam::Engine`]).
+//!
+//! | engine | a write | a read | a sync | write, then sync in one request |
+//! |---|---|---|---|---|
+//! | `caller`, `pool` | those of [`OsEngine`] | | | |
+//! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | an entry each, the second after the first |
+//! | `uring-registered` | `WRITE_FIXED` on a registered file | `READ_FIXED` | as `uring` | as `uring` |
+//! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
+//! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | an entry each |
+//!
+//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once), and [`Engine::complete`] is one more if
+//! there is no completion yet; [`Engine::run`] is one for both. A request beyond the depth waits inside `submit`. The next step
+//! after an answer (the rest of a short write, an unlinked sync) starts inside `complete` or `submit`.
+//!
+//! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
+
+mod aio;
+mod progress;
+mod queue;
+mod registered;
+mod uring;
+
+use std::mem::ManuallyDrop;
+
+use inkstone_io::engine::{MAX_DEPTH, OsEngine};
+use inkstone_io::{Completion, Engine, EngineKind, Error, ForkMark, NamedChoice, Request, Result};
+
+use crate::lab_file::LabFile;
+
+/// An engine of any kind, for [`LabFile`]s. A forked child does not have its threads, rings and contexts, and gets an error from it
+/// ([`Error::is_forked`]); only engine `caller` can still read there.
+#[derive(Debug)]
+pub struct LabEngine {
+    kind: EngineKind,
+    mark: ForkMark,
+    /// Not dropped in a forked child: it would use the ring of its parent.
+    inner: ManuallyDrop<Inner>,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Blocking(OsEngine<LabFile>),
+    Aio(queue::Queue<aio::Aio>),
+    Uring(Box<queue::Queue<uring::Ring>>),
+}
+
+/// Makes `$call` on the engine that this is: the one place that knows every engine.
+macro_rules! each {
+    ($inner:expr, $engine:ident => $call:expr) => {
+        match $inner {
+            Inner::Blocking($engine) => $call,
+            Inner::Aio($engine) => $call,
+            Inner::Uring($engine) => $call,
+        }
+    };
+}
+
+impl LabEngine {
+    /// An engine of this kind with up to `depth` requests in flight, at least one (the caller's thread always has one at a time).
+    ///
+    /// # Errors
+    /// When this kernel or sandbox does not have it: the message names the likely cause and the remedy. When `depth` is above
+    /// [`MAX_DEPTH`].
+    pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
+        if depth > MAX_DEPTH {
+            let why = format!("a depth of {depth} is above the limit of {MAX_DEPTH}");
+            return Err(Error::invalid("open engine", kind.name(), why));
+        }
+        let (depth, mark) = (depth.max(1), ForkMark::new()?);
+        let ring = |mode| Ok::<_, Error>(Box::new(queue::Queue::new(uring::Ring::open(mode, depth)?, depth)));
+        let inner = match kind {
+            EngineKind::Caller | EngineKind::Pool => Inner::Blocking(OsEngine::open(kind, depth)?),
+            EngineKind::Uring => Inner::Uring(ring(uring::Mode::Plain)?),
+            EngineKind::UringRegistered => Inner::Uring(ring(uring::Mode::Registered)?),
+            EngineKind::UringLinked => Inner::Uring(ring(uring::Mode::Linked)?),
+            EngineKind::Aio => Inner::Aio(queue::Queue::new(aio::Aio::open(depth)?, depth)),
+        };
+        Ok(Self { kind, mark, inner: ManuallyDrop::new(inner) })
+    }
+
+    /// Which engine this is.
+    pub fn kind(&self) -> EngineKind {
+        self.kind
+    }
+
+    fn check_not_forked(&self, operation: &'static str) -> Result<()> {
+        // Those of blocking calls know by themselves what they can still do.
+        if !matches!(*self.inner, Inner::Blocking(_)) && self.mark.is_child() {
+            return Err(Error::forked(operation, self.kind.name()));
+        }
+        Ok(())
+    }
+
+    /// The first thing that the engine could not do in its own way, for example a buffer or file that the kernel did not
+    /// register. Such a request is carried out all the same, in another way.
+    pub fn notice(&self) -> Option<&Error> {
+        match &*self.inner {
+            Inner::Blocking(_) | Inner::Aio(_) => None,
+            Inner::Uring(engine) => engine.notice(),
+        }
+    }
+}
+
+impl Engine for LabEngine {
+    type File = LabFile;
+
+    fn submit(&mut self, request: Request<LabFile>) -> Result<()> {
+        self.check_not_forked("submit")?;
+        each!(&mut *self.inner, engine => engine.submit(request))
+    }
+
+    fn complete(&mut self) -> Result<Option<Completion>> {
+        self.check_not_forked("complete")?;
+        each!(&mut *self.inner, engine => engine.complete())
+    }
+
+    fn in_flight(&self) -> usize {
+        each!(&*self.inner, engine => engine.in_flight())
+    }
+
+    // Passed on, since a ring needs only one system call for it.
+    fn run(&mut self, request: Request<LabFile>) -> Result<Completion> {
+        self.check_not_forked("run")?;
+        each!(&mut *self.inner, engine => engine.run(request))
+    }
+}
+
+impl Drop for LabEngine {
+    fn drop(&mut self) {
+        if !self.mark.is_child() {
+            // SAFETY: this is the only place that drops it, and no code uses it after that.
+            unsafe { ManuallyDrop::drop(&mut self.inner) };
+        }
+    }
+}
