@@ -32,12 +32,11 @@ pub enum Arm {
     Inkstone,
     InkstoneKill,
     InkstoneRotating,
-    InkstoneAhead,
     InkstoneCompressing,
 }
 
 impl Arm {
-    pub const ALL: [Arm; 12] = [
+    pub const ALL: [Arm; 11] = [
         Arm::Bare,
         Arm::Memory,
         Arm::Mutex,
@@ -48,7 +47,6 @@ impl Arm {
         Arm::Inkstone,
         Arm::InkstoneKill,
         Arm::InkstoneRotating,
-        Arm::InkstoneAhead,
         Arm::InkstoneCompressing,
     ];
 
@@ -64,7 +62,6 @@ impl Arm {
             Arm::Inkstone => "inkstone",
             Arm::InkstoneKill => "inkstone, Survive::Kill",
             Arm::InkstoneRotating => "inkstone, every 8 MiB",
-            Arm::InkstoneAhead => "inkstone, every 8 MiB, ahead",
             Arm::InkstoneCompressing => "inkstone, every 8 MiB, gzip",
         }
     }
@@ -208,7 +205,6 @@ pub fn open(arm: Arm, path: &Path) -> (Writer, End) {
         Arm::Inkstone => inkstone,
         Arm::InkstoneKill => inkstone.survive(Survive::Kill),
         Arm::InkstoneRotating => inkstone.rotate(rotating),
-        Arm::InkstoneAhead => inkstone.rotate(rotating.allocate_ahead()),
         Arm::InkstoneCompressing => inkstone.rotate(rotating).compress(Compression::Gzip),
     };
     let (log, guard) = inkstone.open().expect("opened");

@@ -36,23 +36,6 @@ pub trait LogFile: Send + fmt::Debug {
     /// # Errors
     /// Appended bytes may be lost. The log does not try again.
     fn sync(&self) -> Result<()>;
-
-    /// Reserves blocks for this many bytes from the start, without changing the size. By default does nothing.
-    ///
-    /// # Errors
-    /// The log reports it and writes anyway.
-    fn reserve(&self, len_bytes: u64) -> Result<()> {
-        let _ = len_bytes;
-        Ok(())
-    }
-
-    /// Frees the blocks reserved after the end. By default does nothing.
-    ///
-    /// # Errors
-    /// The log reports it.
-    fn give_back(&self) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// Files of the operating system.
@@ -76,13 +59,5 @@ impl LogFile for AppendFile {
 
     fn sync(&self) -> Result<()> {
         AppendFile::sync(self, SyncKind::Data)
-    }
-
-    fn reserve(&self, len_bytes: u64) -> Result<()> {
-        AppendFile::reserve(self, len_bytes)
-    }
-
-    fn give_back(&self) -> Result<()> {
-        AppendFile::give_back(self)
     }
 }

@@ -1,6 +1,6 @@
-//! The background thread that creates the next file ahead and compresses rotated files. No other thread waits for it.
+//! The background thread that removes and compresses rotated files. No other thread waits for it.
 //!
-//! *Owns*: rotated files, by their names ([`names`]). *May not touch*: the current file, and any other.
+//! *Owns*: rotated files, by their names ([`crate::names`]). *May not touch*: the current file, and any other.
 //!
 //! Files above the limits are removed first, and not only by this thread ([`crate::retention`]): a slow or failing compression does
 //! not delay that. A compressed file is whole before it has its name, and durable before the plain file is removed. A kill leaves a
@@ -22,7 +22,6 @@ use inkstone_io::{
 
 use crate::event::{Cause, Event, Events};
 use crate::folder::Folder;
-use crate::names;
 use crate::options::{Compression, Keep};
 use crate::retention::{Retention, remove, rotated_files};
 use crate::shared::Shared;
@@ -33,7 +32,6 @@ pub(crate) struct Chores {
     pub(crate) name: String,
     pub(crate) retention: Arc<Retention>,
     pub(crate) compression: Compression,
-    pub(crate) ahead_bytes: Option<u64>,
     pub(crate) events: Events,
 }
 
@@ -49,10 +47,7 @@ impl Janitor {
     /// Starts the thread if there is anything for it to do; it begins with what an earlier process left. Without a thread, does that here.
     pub(crate) fn start(chores: Chores, shared: Arc<Shared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let is_idle = chores.retention.keep == Keep::new()
-            && chores.compression == Compression::None
-            && chores.ahead_bytes.is_none();
-        if is_idle {
+        if chores.retention.keep == Keep::new() && chores.compression == Compression::None {
             chores.tell(&mut Cause::default(), &chores.remove_parts(&chores.folder.get()));
             return Ok(Self::default());
         }
@@ -107,8 +102,6 @@ impl Chores {
         let directory = &*self.folder.get();
         // Removing first: it makes the room that the others need.
         self.retention.make_room(directory, None);
-        let ahead = self.ahead_bytes.map_or(Ok(()), |bytes| self.make_ahead(directory, bytes));
-        self.tell(&mut failing.making_ahead, &ahead);
         self.tell(&mut failing.removing_parts, &self.remove_parts(directory));
         self.compress_all(directory, stop, failing);
     }
@@ -145,18 +138,6 @@ impl Chores {
                 return;
             }
             self.retention.make_room(directory, None);
-        }
-    }
-
-    /// Creates the next file, empty, with its blocks reserved.
-    fn make_ahead(&self, directory: &OsDirectory, bytes: u64) -> Result<()> {
-        match AppendFile::create_private(directory, &names::next(&self.name)) {
-            Ok(file) => match file.reserve(bytes) {
-                Err(error) if error.is_unsupported() => Ok(()),
-                answer => answer,
-            },
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(error),
         }
     }
 
@@ -335,7 +316,6 @@ fn has_same_bytes(one: impl io::Read, other: impl io::Read) -> io::Result<bool> 
 #[derive(Debug, Default)]
 struct Failing {
     removing_parts: Cause,
-    making_ahead: Cause,
     compressing: Cause,
     /// Files with the name of a compressed form that are something else: reported, and checked again when they change.
     foreign: BTreeMap<String, AppendFacts>,
@@ -362,6 +342,7 @@ impl io::Read for Stoppable<'_> {
 #[cfg(all(test, feature = "gzip"))]
 mod tests {
     use super::*;
+    use crate::names;
     use crate::retention::tests::left;
     use crate::time::Clock;
     use std::fs;
@@ -380,7 +361,7 @@ mod tests {
             events: events.clone(),
             failing: Mutex::default(),
         });
-        Chores { folder, name, retention, compression, ahead_bytes: None, events }
+        Chores { folder, name, retention, compression, events }
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(crate) fn after((seconds, number): (u64, u32)) -> Option<(u64, u32)> {
     time::parse(&time::stamp(seconds)).map(|seconds| (seconds, 0))
 }
 
-/// The name of the file created ahead.
+/// The name of the next file until it takes the place of the current one.
 pub(crate) fn next(log: &str) -> String {
     format!(".{log}.inkstone-next")
 }

@@ -111,7 +111,6 @@ fn open_output(
         name: output.name.clone(),
         retention: Arc::clone(&output.retention),
         compression: builder.compression,
-        ahead_bytes: builder.rotation.ahead_bytes(),
         events: builder.events.clone(),
     };
     let log = output.path();
@@ -186,9 +185,7 @@ fn bring_back(
     output.begin(facts, is_old);
     // It is synced, or its sync failed: neither is repeated.
     output.is_dirty = false;
-    if builder.rotation.ahead_bytes().is_none() {
-        output.remove_next(&directory);
-    }
+    output.remove_next(&directory);
     if let Some(link) = &builder.latest
         && let Err(error) = point(&directory, link, &output.name)
     {

@@ -38,7 +38,6 @@ pub struct Rotation {
     pub(crate) bytes: Option<u64>,
     pub(crate) every: Option<Duration>,
     pub(crate) at_start: bool,
-    pub(crate) ahead: bool,
 }
 
 impl Rotation {
@@ -66,18 +65,6 @@ impl Rotation {
     #[must_use]
     pub fn at_start(self) -> Self {
         Self { at_start: true, ..self }
-    }
-
-    /// With [`Rotation::at_bytes`]: creates the next file, and reserves its blocks, before it is needed. Rotation frees the blocks that a
-    /// file did not use. No gain was seen (docs/text-log.md), but a full disk shows a file earlier.
-    #[must_use]
-    pub fn allocate_ahead(self) -> Self {
-        Self { ahead: true, ..self }
-    }
-
-    /// How many bytes are reserved for each file.
-    pub(crate) fn ahead_bytes(self) -> Option<u64> {
-        self.bytes.filter(|_| self.ahead)
     }
 }
 

@@ -62,8 +62,6 @@ pub(crate) struct Output {
 pub(crate) struct Failing {
     rotating: Cause,
     giving: Cause,
-    reserving: Cause,
-    giving_back: Cause,
     removing_next: Cause,
     /// No failure, but the limit that ends files early.
     limit: Cause,
@@ -102,10 +100,6 @@ impl Output {
         if self.is_durable {
             directory.sync()?;
         }
-        // Blocks that an earlier process reserved stay: a living process may be appending there, and freeing is not safe beside it.
-        if let Some(bytes) = self.rotation.ahead_bytes() {
-            self.events.tell_failure(&mut self.failing.reserving, &file.reserve(bytes));
-        }
         self.file = Some(file);
         Ok(facts)
     }
@@ -120,7 +114,7 @@ impl Output {
         match self.put_like(directory, owner) {
             Err(error) if error.is_full() => return Err(error),
             // Another process has created one by now.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.take_back_next(directory),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.remove_next(directory),
             Err(error) if self.is_next_taken(directory) => {
                 self.events.tell_failure(&mut self.failing.giving, &Err(error));
             }
@@ -132,7 +126,7 @@ impl Output {
 
     fn put_like(&mut self, directory: &OsDirectory, owner: Owner) -> Result<()> {
         let next = names::next(&self.name);
-        // It may have been created ahead.
+        // A rotation has made it before it renamed the current one.
         let given = AppendFile::take_private(directory, &next)?.give_to(owner);
         self.events.tell_failure(&mut self.failing.giving, &given);
         directory.rename_new(&next, &self.name)
@@ -149,13 +143,6 @@ impl Output {
     /// Whether another process has a file with that name, which is no reason not to rotate.
     fn is_next_taken(&self, directory: &OsDirectory) -> bool {
         directory.look(&names::next(&self.name)).is_ok_and(|named| named.is_some())
-    }
-
-    /// Removes the next file if it was created for this rotation.
-    fn take_back_next(&mut self, directory: &OsDirectory) {
-        if self.rotation.ahead_bytes().is_none() {
-            self.remove_next(directory);
-        }
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<usize> {
@@ -196,7 +183,7 @@ impl Output {
         named.filter(|named| !named.is_link).map(|named| named.owner).next()
     }
 
-    /// Removes the file created ahead.
+    /// Removes the next file, which no rotation uses any more.
     pub(crate) fn remove_next(&mut self, directory: &OsDirectory) {
         let removed = AppendFile::remove_private(directory, &names::next(&self.name));
         self.events.tell_failure(&mut self.failing.removing_next, &removed);
@@ -205,7 +192,6 @@ impl Output {
     /// Has the file reopened before the next buffer: another may have its name.
     pub(crate) fn reopen(&mut self) {
         if self.file.is_some() {
-            self.give_back();
             // The process that moved the file may regard it as finished: its lines must be durable first.
             self.sync_quietly();
         }
@@ -216,13 +202,6 @@ impl Output {
             }
         }
         self.folder.look_again();
-    }
-
-    /// Frees reserved blocks that the file does not use.
-    fn give_back(&mut self) {
-        if let Some(file) = self.file.as_ref().filter(|_| self.rotation.ahead_bytes().is_some()) {
-            self.events.tell_failure(&mut self.failing.giving_back, &file.give_back());
-        }
     }
 
     pub(crate) fn sync_quietly(&mut self) {
@@ -373,10 +352,9 @@ impl Output {
             // Everything that needs room comes before the rename: after it a failure would leave lines without a file.
             self.make_next(&directory)?;
             // Before it has its final name: a kill in between would leave the reserved room there for good.
-            self.give_back();
             let renamed = self.rename_away(&directory);
             if renamed.is_err() {
-                self.take_back_next(&directory);
+                self.remove_next(&directory);
             }
             let name = renamed?;
             // Removes a file that alone exceeds a limit.
@@ -437,13 +415,9 @@ impl Output {
         Err(error.advise("lines still go to the same file; remove or rename the files of that time"))
     }
 
-    /// At the end: frees reserved blocks and removes the file created ahead.
+    /// Ends the janitor.
     pub(crate) fn finish(&mut self) {
-        self.give_back();
         self.janitor.stop();
-        if self.rotation.ahead_bytes().is_some() {
-            self.remove_next(&self.folder.get());
-        }
     }
 }
 

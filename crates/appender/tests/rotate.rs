@@ -5,7 +5,6 @@ mod common;
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use std::io::Read as _;
 use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,40 +108,6 @@ fn a_start_rotates_when_asked_or_when_the_file_is_of_an_earlier_day() {
     open(Rotation::new().at_start()).close().expect("closed");
     assert_eq!(names(directory.path()).len(), 3);
     assert_eq!(all_text(directory.path(), "a.log"), "one\ntwo\n");
-}
-
-#[test]
-fn a_file_made_ahead_is_plain_text_at_every_moment_and_what_it_did_not_use_is_given_back() {
-    let (directory, path) = place();
-    let builder = LogWriter::builder(&path).buffers_bytes(256 << 10).buffer_bytes(16 << 10);
-    let rotation = Rotation::new().at_bytes(1 << 20).allocate_ahead();
-    let (log, guard) = builder.rotate(rotation).open().expect("opened");
-    let next = directory.path().join(".a.log.inkstone-next");
-    wait_until("the next file", || next.exists());
-    put(&log, 0..1000);
-    guard.flush(LONG).expect("flushed");
-    let text = std::fs::read(&path).expect("text");
-    assert!(text.len() < 130_000 && !text.contains(&0), "no zeros behind the lines");
-    let reserved = std::fs::metadata(&path).expect("there").blocks() * 512;
-    if reserved < 1 << 20 {
-        eprintln!("NOT RUN: room reserved ahead: this file system has no KEEP_SIZE");
-    }
-    let ahead = std::fs::metadata(&next).expect("there").ino();
-    put(&log, 1000..10_000);
-    guard.flush(LONG).expect("flushed");
-    assert_eq!(log.stats().rotations, 1);
-    assert_eq!(std::fs::metadata(&path).expect("there").ino(), ahead, "the file made ahead is used");
-    guard.close().expect("closed");
-    assert!(!next.exists(), "and the one after it is taken away");
-    for name in names(directory.path()) {
-        let metadata = std::fs::metadata(directory.path().join(&name)).expect("there");
-        assert!(
-            metadata.blocks() * 512 < metadata.len() + (64 << 10),
-            "{name}: {} blocks",
-            metadata.blocks()
-        );
-    }
-    assert_eq!(numbers_in(&all_text(directory.path(), "a.log")), (0..10_000).collect::<Vec<u64>>());
 }
 
 #[test]

@@ -408,9 +408,9 @@ fn a_child_opens_the_log_that_its_parent_has_closed() {
     assert_eq!(read(&path), "the parent's\nthe child's\n");
 }
 
-/// An earlier process reserved it, and this one does not need it.
+/// An earlier process made it for a rotation, and was killed before it renamed it.
 #[test]
-fn a_file_made_ahead_goes_with_a_start_that_makes_none() {
+fn a_next_file_that_was_left_goes_with_a_start() {
     for is_rotated in [false, true] {
         let (directory, path) = place();
         let held = OsDirectory::open(directory.path()).expect("held");

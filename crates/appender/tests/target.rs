@@ -160,12 +160,9 @@ fn rotation_keeps_owner_and_mode() {
         (user, group, 0o640)
     };
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("mode");
-    for ahead in [false, true] {
-        let mut rotation = Rotation::new().at_bytes(16 << 10).at_start();
-        if ahead {
-            rotation = rotation.allocate_ahead();
-        }
-        let builder = small(&path).rotate(rotation);
+    // The second finds what the first has left.
+    for _ in 0..2 {
+        let builder = small(&path).rotate(Rotation::new().at_bytes(16 << 10).at_start());
         #[cfg(feature = "gzip")]
         let builder = builder.compress(inkstone_appender::Compression::Gzip);
         let (log, guard) = builder.open().expect("opened");

@@ -70,7 +70,7 @@ pub(crate) fn claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::
     let json = serde_json::to_string(&found).context("make the JSON")? + "\n";
     arguments.output.write(&json, &render_claims(&found, &style()))?;
     let is_run = found.claims.iter().any(|claim| claim.verdict != Verdict::NotRun);
-    Ok(match (found.result.interrupted, is_run) {
+    Ok(match (found.result.preamble.interrupted, is_run) {
         (true, _) => ExitCode::from(130),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,

@@ -3,6 +3,7 @@
 //! *Owns*: their arguments. *May not touch*: measuring, rendering.
 
 mod aa;
+mod all;
 #[cfg(test)]
 mod articles;
 mod experiments;
@@ -25,6 +26,7 @@ use inkstone_lab::run::ROUNDS_MIN;
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use self::aa::AaArguments;
+use self::all::AllArguments;
 use self::experiments::ExperimentCommand;
 use self::published::PublishedArguments;
 use self::zero_range::ZeroRangeArguments;
@@ -161,6 +163,9 @@ enum LabCommand {
     ZeroRange(ZeroRangeArguments),
     #[command(flatten)]
     Results(ResultCommand),
+    /// All experiments in one result, within a time limit
+    #[command(after_help = experiments::EXAMPLES)]
+    All(AllArguments),
     #[command(flatten)]
     Experiment(ExperimentCommand),
     /// Make an HTML page from a result that `--json` wrote: charts, tables, the answer in words
@@ -236,6 +241,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
             show(output, &filesystems(&options, &mut context)?, view)
         }
         Some(LabCommand::ZeroRange(arguments)) => arguments.run(&mut context),
+        Some(LabCommand::All(arguments)) => arguments.run(&mut context),
         Some(LabCommand::Experiment(command)) => command.run(&mut context),
         Some(LabCommand::Report(arguments)) => report(arguments),
         Some(LabCommand::Aa { arguments }) => arguments.run(&mut context),
@@ -246,7 +252,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
 pub(crate) fn show(output: &Output, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
     let code = output.show(result, view)?;
     let full = result.warnings.iter().any(|warning| warning.name == DISK_FULL_WARNING);
-    Ok(if full && !result.interrupted { ExitCode::FAILURE } else { code })
+    Ok(if full && !result.preamble.interrupted { ExitCode::FAILURE } else { code })
 }
 
 /// In one directory, or in several to find the best of them.
@@ -265,6 +271,7 @@ fn output_of(arguments: &LabArguments) -> &Output {
             &arguments.output
         }
         Some(LabCommand::ZeroRange(arguments)) => arguments.output(),
+        Some(LabCommand::All(arguments)) => arguments.output(),
         Some(LabCommand::Experiment(command)) => command.output(),
         Some(
             LabCommand::Write { output, .. }
@@ -278,11 +285,10 @@ fn output_of(arguments: &LabArguments) -> &Output {
 
 /// Whether the command's result has cells, which are the rows of a CSV.
 fn has_cells(arguments: &LabArguments) -> bool {
-    match &arguments.command {
-        Some(LabCommand::Aa { .. } | LabCommand::Fallocate { .. }) => false,
-        Some(LabCommand::Experiment(command)) => matches!(command, ExperimentCommand::All(_)),
-        _ => true,
-    }
+    let has_none = |command: &LabCommand| {
+        matches!(command, LabCommand::Aa { .. } | LabCommand::Fallocate { .. } | LabCommand::Experiment(_))
+    };
+    !arguments.command.as_ref().is_some_and(has_none)
 }
 
 fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {

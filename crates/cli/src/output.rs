@@ -118,7 +118,7 @@ impl Output {
             stdout::print(text());
         }
         before.unwrap_or_else(write)?;
-        Ok(match (result.interrupted, has_content(result)) {
+        Ok(match (result.preamble.interrupted, has_content(result)) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
             (false, false) => ExitCode::FAILURE,
@@ -163,7 +163,7 @@ impl BenchOutput {
     pub(crate) fn show(&self, result: &BenchResult) -> anyhow::Result<ExitCode> {
         let json = result.to_json().context("make the JSON")?;
         self.write(&json, &table::render_bench(result, &style()))?;
-        Ok(match (result.interrupted, result.has_content()) {
+        Ok(match (result.preamble.interrupted, result.has_content()) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
             (false, false) => ExitCode::FAILURE,

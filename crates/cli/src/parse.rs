@@ -17,16 +17,17 @@ pub(crate) fn names<T: NamedChoice + Send + Sync>() -> impl TypedValueParser<Val
 pub(crate) fn names_of<T: NamedChoice + Send + Sync>(
     choices: &[T],
 ) -> impl TypedValueParser<Value = T> + use<T> {
-    let values = choices.iter().map(|choice| PossibleValue::new(choice.name()).help(help_of(*choice)));
+    let values = choices.iter().map(|choice| named(T::WHAT, choice.name(), choice.summary()));
     PossibleValuesParser::new(values).try_map(|name| {
         T::from_name(&name).ok_or_else(|| std::io::Error::other(format!("no {} is called {name}", T::WHAT)))
     })
 }
 
-/// Its summary, and the system calls that it stands for, from the table that a test compares with strace.
-fn help_of<T: NamedChoice>(choice: T) -> String {
-    let calls = labels::of(T::WHAT, choice.name()).map(|label| label.words()).unwrap_or_default();
-    if calls.is_empty() { choice.summary().into() } else { format!("{} [{calls}]", choice.summary()) }
+/// A name with its summary, and the system calls that it stands for, from the table that a test compares with strace.
+pub(crate) fn named(what: &'static str, name: &'static str, summary: &'static str) -> PossibleValue {
+    let calls = labels::of(what, name).map(|label| label.words()).unwrap_or_default();
+    let help = if calls.is_empty() { summary.into() } else { format!("{summary} [{calls}]") };
+    PossibleValue::new(name).help(help)
 }
 
 /// `4096`, `4KiB`, `1GiB`, `512B`; `4k` and `4K` are powers of two too, as in fio and dd.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use inkstone_lab::command::Context;
-use inkstone_lab::experiment::{Experiment, ExperimentRow};
+use inkstone_lab::experiment::{ExperimentResult, ExperimentRow};
 use inkstone_lab::image::ImageKind;
 use inkstone_lab::score::score as run;
 use inkstone_lab::stats::median;
@@ -48,14 +48,14 @@ pub(crate) fn score(arguments: &ScoreArguments, stop: &AtomicBool) -> anyhow::Re
     output.write(&(serde_json::to_string(&result)? + "\n"), &text)?;
     let is_scored = |row: &ExperimentRow| row.invalid.is_none();
     let scored = result.experiments.iter().flat_map(|experiment| &experiment.rows).any(is_scored);
-    Ok(match (result.interrupted, scored) {
+    Ok(match (result.preamble.interrupted, scored) {
         (true, _) => ExitCode::from(130),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,
     })
 }
 
-fn text(experiment: &Experiment) -> String {
+fn text(experiment: &ExperimentResult) -> String {
     let rows: Vec<_> = experiment.rows.iter().map(row).collect();
     let heading = ["way", "us per commit", "speed against the best (95%)"];
     let sentence =

@@ -44,9 +44,6 @@ pub(crate) struct TeeArguments {
     /// Start a new file now
     #[arg(long)]
     rotate_at_start: bool,
-    /// With --rotate-size: create the next file and reserve its blocks before it is needed
-    #[arg(long, requires = "rotate_size")]
-    allocate_ahead: bool,
     /// Keep this many rotated files
     #[arg(long, value_name = "N")]
     keep_files: Option<usize>,
@@ -154,9 +151,6 @@ impl TeeArguments {
         }
         if self.rotate_at_start {
             rotation = rotation.at_start();
-        }
-        if self.allocate_ahead {
-            rotation = rotation.allocate_ahead();
         }
         let mut keep = Keep::new();
         if let Some(files) = self.keep_files {

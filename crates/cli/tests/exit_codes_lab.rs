@@ -10,11 +10,13 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Mutex;
 
+use inkstone_lab::experiment::{Size, list};
 use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
 use support::{directory, good, inkstone, json, run, side_by_side, signal, text, until};
 use tables::{Out, PAGE, Table, code, compare};
 
 /// A command in the forms that its cells need; one that is empty has no such cell.
+#[derive(Clone, Copy)]
 struct Row {
     name: &'static str,
     done: &'static str,
@@ -79,18 +81,6 @@ const LAB: &[Row] = &[
         "lab compare first.json notes",
     ),
     row("lab all", "", "lab all nowhere", "lab all"),
-    row("lab pool", "lab pool --seconds 1s --rounds 1", "lab pool nowhere", "lab pool --seconds 600s"),
-    row("lab depth", "lab depth --seconds 1s --rounds 1", "lab depth nowhere", "lab depth --seconds 600s"),
-    row("lab read", "lab read --seconds 1s --rounds 1", "lab read nowhere", "lab read --seconds 600s"),
-    row("lab mixed", "lab mixed --seconds 1s --rounds 1", "lab mixed nowhere", "lab mixed --seconds 600s"),
-    row(
-        "lab practice",
-        "lab practice --seconds 1s --rounds 1",
-        "lab practice nowhere",
-        "lab practice --seconds 600s",
-    ),
-    row("lab log", "lab log --seconds 1s --rounds 1", "lab log nowhere", "lab log --seconds 600s"),
-    row("lab text", "lab text --seconds 1s --rounds 1", "lab text nowhere", "lab text --seconds 600s"),
     of_file("lab report", "lab report first.json", "lab report nowhere", "lab report notes -o page.html"),
     of_file(
         "lab report -o -",
@@ -106,6 +96,12 @@ const LAB: &[Row] = &[
         "lab published results --only e10",
     ),
 ];
+
+/// The row of an experiment of the lab's list.
+fn of_experiment(name: &str) -> Row {
+    let line = |rest: &str| -> &'static str { format!("lab {name}{rest}").leak() };
+    row(line(""), line(" --seconds 1s --rounds 1"), line(" nowhere"), line(" --seconds 600s"))
+}
 
 const POWERLOSS: &[Row] = &[
     root(
@@ -288,7 +284,9 @@ fn good_or_said(at: &Path, line: &'static str) {
 
 #[test]
 fn every_cell_of_the_lab() {
-    every_cell("every_cell_of_the_lab", "Measuring", LAB);
+    let experiments = list::commands(Size::Usual).map(|(experiment, _)| of_experiment(experiment.name()));
+    let rows: Vec<Row> = LAB.iter().copied().chain(experiments).collect();
+    every_cell("every_cell_of_the_lab", "Measuring", &rows);
 }
 
 #[test]

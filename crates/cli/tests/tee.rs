@@ -90,7 +90,7 @@ fn a_hangup_opens_the_file_again_and_sigterm_ends_it_with_all_lines() {
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
-    for arguments in [&["--rotate-every", "10ms"][..], &["--allocate-ahead"], &["--when-full", "wait"]] {
+    for arguments in [&["--rotate-every", "10ms"][..], &["--when-full", "wait"]] {
         let output = start(&directory.path().join("a.log"), arguments).wait_with_output().expect("its end");
         assert_eq!(output.status.code(), Some(2), "{arguments:?} {output:?}");
     }

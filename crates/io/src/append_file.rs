@@ -1,6 +1,6 @@
 //! A file that is only appended to, and is text at every moment: for log lines.
 //!
-//! *Owns*: appending, reserving room after the end without changing the size, the identity of the file. *May not touch*: lines.
+//! *Owns*: appending, the identity of the file. *May not touch*: lines.
 //!
 //! It is opened with `O_APPEND`: a truncation by another program (`copytruncate`) leaves no hole, and other programs that append
 //! overwrite nothing.
@@ -16,7 +16,6 @@ use rustix::fs::{AtFlags, FileType, OFlags, statat, symlinkat};
 
 use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
-use crate::prepare::FallocateMode;
 use crate::seam::{Directory as _, SyncKind};
 use crate::sys;
 use crate::transfer::retry;
@@ -311,23 +310,6 @@ impl AppendFile {
         };
         answer.map_err(|source| Error::new(name, &self.path, source))
     }
-
-    /// Reserves blocks for the first `len_bytes`, without changing the size.
-    ///
-    /// # Errors
-    /// What the file system answers; `is_unsupported()` where it has no `FALLOC_FL_KEEP_SIZE`.
-    pub fn reserve(&self, len_bytes: u64) -> Result<()> {
-        FallocateMode::KeepSize.call(&self.file, &self.path, 0, len_bytes)
-    }
-
-    /// Frees the room that was reserved after the end. No other process may append meanwhile.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn give_back(&self) -> Result<()> {
-        let len = self.facts()?.len_bytes;
-        retry(|| self.file.set_len(len)).map_err(|source| Error::new("ftruncate", &self.path, source).at(len))
-    }
 }
 
 /// Gives the calling thread the lowest priority from now on: for work that no thread waits for.
@@ -341,25 +323,6 @@ pub fn let_others_go_first() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn room_is_reserved_behind_the_end_and_given_back() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("log");
-        let held = OsDirectory::open(directory.path()).expect("held");
-        let file = AppendFile::create_private(&held, "log").expect("created");
-        assert_eq!(file.append(b"a line\n").expect("taken"), 7);
-        if file.reserve(1 << 20).is_err_and(|error| error.is_unsupported()) {
-            eprintln!("NOT RUN: room reserved ahead: the file system has no KEEP_SIZE");
-            return;
-        }
-        let blocks = || std::fs::metadata(&path).expect("there").blocks();
-        assert!(blocks() >= 2048, "{}", blocks());
-        assert_eq!(std::fs::read(&path).expect("read"), b"a line\n");
-        file.give_back().expect("given back");
-        assert!(blocks() < 2048, "{}", blocks());
-        assert_eq!(std::fs::read(&path).expect("read"), b"a line\n");
-    }
 
     #[test]
     fn only_a_plain_file_is_opened_and_nobody_waits_for_a_pipe() {

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::engines::{advise_all, are_opposite};
-use crate::experiment::{Experiment, ExperimentRow, rounds_of};
+use crate::experiment::{ExperimentResult, ExperimentRow, rounds_of};
 use crate::result::{LabResult, Verdict};
 use crate::stats::relative_of_several;
 
@@ -51,7 +51,7 @@ pub fn advice(results: &[(String, LabResult)]) -> Agreement {
 
 /// Finds rows of an experiment that change places between these named results.
 pub fn order(results: &[(String, LabResult)]) -> Agreement {
-    let mut named: BTreeMap<&str, Vec<(&str, &Experiment)>> = BTreeMap::new();
+    let mut named: BTreeMap<&str, Vec<(&str, &ExperimentResult)>> = BTreeMap::new();
     for (name, result) in results {
         for experiment in &result.experiments {
             named.entry(&experiment.name).or_default().push((name, experiment));
@@ -89,7 +89,7 @@ pub fn order(results: &[(String, LabResult)]) -> Agreement {
 }
 
 /// Every pair of measured rows in alphabetical order, since results may list them in different orders.
-fn pairs(experiment: &Experiment) -> impl Iterator<Item = (&ExperimentRow, &ExperimentRow)> {
+fn pairs(experiment: &ExperimentResult) -> impl Iterator<Item = (&ExperimentRow, &ExperimentRow)> {
     let measured = |row: &&ExperimentRow| row.invalid.is_none() && !row.samples.is_empty();
     let mut rows: Vec<&ExperimentRow> = experiment.rows.iter().filter(measured).collect();
     rows.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -145,10 +145,10 @@ mod tests {
             samples: (0..17).map(|n| rate * (1.0 + f64::from(n % 3) * 0.01)).collect(),
             ..ExperimentRow::default()
         };
-        let experiment = Experiment {
+        let experiment = ExperimentResult {
             name: "read".into(),
             rows: rates.iter().map(row).collect(),
-            ..Experiment::default()
+            ..ExperimentResult::default()
         };
         LabResult { experiments: vec![experiment], ..empty() }
     }

@@ -55,7 +55,7 @@ pub const WRITE_BYTES_MAX: u64 = 1 << 20;
 
 impl Cell {
     /// A cell of this strategy with the default sizes.
-    pub fn of(strategy: Strategy) -> Self {
+    pub const fn of(strategy: Strategy) -> Self {
         Self {
             strategy,
             write_bytes: WRITE_BYTES,

@@ -35,6 +35,7 @@ pub mod labels;
 pub mod machine;
 pub mod over_time;
 pub mod pass;
+mod preamble;
 pub mod precondition;
 pub mod presets;
 pub mod progress;

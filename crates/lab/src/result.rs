@@ -6,8 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::asked::Asked;
-use crate::experiment::Experiment;
+use crate::experiment::ExperimentResult;
 use crate::over_time::Slice;
+pub use crate::preamble::{Machine, Preamble};
 pub(crate) use crate::relative::FEW_ROUNDS;
 pub use crate::relative::{Relative, Verdict};
 pub use crate::twins::AaResult;
@@ -18,27 +19,16 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// The result of one invocation of the lab.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LabResult {
-    /// [`SCHEMA_VERSION`] of the writer.
-    pub schema_version: u32,
-    /// Version of Inkstone.
-    pub inkstone_version: String,
-    /// The command line, to repeat it.
-    pub command: String,
-    /// When it began, in seconds since 1970 (UTC).
-    pub started_unix_s: u64,
-    /// How long it took, in nanoseconds.
-    pub elapsed_ns: u64,
-    /// Whether it was ended early (Ctrl-C): then the rest was measured before that.
-    pub interrupted: bool,
-    /// The machine.
-    pub machine: Machine,
+    /// What it begins with; in the JSON its fields are those of the result.
+    #[serde(flatten)]
+    pub preamble: Preamble,
     /// The cost of measuring itself. It is shown, and not subtracted anywhere.
     pub harness: HarnessCost,
     /// The measured runs, one per place and experiment.
     pub runs: Vec<Run>,
     /// Experiments whose rows are not commits of a cell, one per place and experiment.
     #[serde(default)]
-    pub experiments: Vec<Experiment>,
+    pub experiments: Vec<ExperimentResult>,
     /// The fallocate atlas, one per place.
     pub fallocate: Vec<FallocateAtlas>,
     /// Pairs of identical arms: how often they are called different.
@@ -51,25 +41,6 @@ pub struct LabResult {
     pub asked: Vec<Asked>,
     /// What a reader should know before believing the rest.
     pub warnings: Vec<Warning>,
-}
-
-/// The machine that the lab ran on.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Machine {
-    /// Kernel release and version.
-    pub kernel: String,
-    /// CPU model.
-    pub cpu: String,
-    /// How many CPUs this process may use.
-    pub cpus: u32,
-    /// Frequency governor, where there is one.
-    pub governor: Option<String>,
-    /// Memory in bytes.
-    pub memory_bytes: u64,
-    /// Whether it runs as root.
-    pub root: bool,
-    /// Why the block layer could not be traced; `None` where it can.
-    pub trace_refused: Option<String>,
 }
 
 /// The cost of the harness itself.

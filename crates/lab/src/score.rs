@@ -14,7 +14,7 @@ use inkstone_io::{Directory as _, NamedChoice as _, Preparation, Reuse, Strategy
 
 use crate::cell::Cell;
 use crate::command::{Context, LabError, Started};
-use crate::experiment::{Experiment, ExperimentRow};
+use crate::experiment::{ExperimentResult, ExperimentRow};
 use crate::finding::{durable_cells, per_commit};
 use crate::image::{Image, ImageKind, LoopMode};
 use crate::pass::Limits;
@@ -137,7 +137,7 @@ pub(crate) fn score_image(
     kind: ImageKind,
     effort: &Effort,
     context: &mut Context<'_>,
-) -> Experiment {
+) -> ExperimentResult {
     let name = format!("{kind}, {} loop", LoopMode::Direct.name());
     let scored = Image::make(workdir, kind, LoopMode::Direct, IMAGE_BYTES).and_then(|image| {
         let open = OpenSite::open(image.path(), &name, effort.room_needed_bytes());
@@ -150,11 +150,16 @@ pub(crate) fn score_image(
     });
     let scored =
         scored.unwrap_or_else(|error| failed(Place { name, ..Place::default() }, &error.to_string()));
-    Experiment { command: format!("sudo inkstone lab score --file-systems {kind}"), ..scored }
+    ExperimentResult { command: format!("sudo inkstone lab score --file-systems {kind}"), ..scored }
 }
 
 /// Scores one place.
-pub fn score_site(site: &Site, effort: &Effort, stop: &AtomicBool, progress: &mut Progress) -> Experiment {
+pub fn score_site(
+    site: &Site,
+    effort: &Effort,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> ExperimentResult {
     let tuned = match tune::measure(site, Instant::now(), stop) {
         Ok((_, Some(strategy))) => strategy,
         Ok((result, None)) => return failed(site.place.clone(), &result.sentence),
@@ -229,7 +234,7 @@ fn cell_of(strategy: &Strategy, file_bytes: u64) -> Cell {
     Cell { file_bytes, ..Cell::of(strategy) }
 }
 
-fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experiment {
+fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> ExperimentResult {
     let of = |cell: &Cell| head.cells.iter().find(|found| found.name == cell.name());
     let row = |role: &str, cell: &Cell| {
         let found = of(cell).and_then(|found| found.outcome.measured());
@@ -254,7 +259,7 @@ fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experimen
     };
     let sentence =
         format!("The rule: {}. Tuned: {}.", said(&rows[1], RULE_WITHIN), said(&rows[2], TUNED_WITHIN));
-    Experiment {
+    ExperimentResult {
         name: "score".into(),
         title: head.title.clone(),
         command: "inkstone lab score".into(),
@@ -265,7 +270,7 @@ fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experimen
         seed: head.seed,
         rows,
         finding: Some(Finding { sentence, ..Finding::default() }),
-        ..Experiment::default()
+        ..ExperimentResult::default()
     }
 }
 
@@ -310,15 +315,15 @@ pub fn verdict(found: &Relative, within: f64) -> String {
     format!("{said}: {:.2} [{low:.2}..{high:.2}] of the speed", found.speedup)
 }
 
-fn failed(place: Place, why: &str) -> Experiment {
+fn failed(place: Place, why: &str) -> ExperimentResult {
     let row = ExperimentRow { name: "score".into(), invalid: Some(why.into()), ..ExperimentRow::default() };
-    Experiment {
+    ExperimentResult {
         name: "score".into(),
         command: "inkstone lab score".into(),
         place,
         rows: vec![row],
         unit: "commits/s".into(),
-        ..Experiment::default()
+        ..ExperimentResult::default()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Experiment;
+use crate::experiment::ExperimentResult;
 use crate::result::{Place, Relative, Run, Verdict};
 use crate::stats;
 
@@ -49,7 +49,7 @@ impl AaResult {
     }
 
     /// Adds each row of an experiment with twins.
-    pub fn take_experiment(&mut self, found: &Experiment) {
+    pub fn take_experiment(&mut self, found: &ExperimentResult) {
         for row in &found.rows {
             self.take(&row.name, row.twin);
         }

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use inkstone_lab::command::{AllOptions, Context, ExperimentOptions, LabError, Tier, all, experiment};
+use inkstone_lab::command::{
+    AllOptions, Context, ExperimentOptions, LabError, Tier, all, experiment as run_one,
+};
 use inkstone_lab::experiment::{
-    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan, TextPlan,
+    DepthPlan, Experiment, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan, TextPlan,
 };
 use inkstone_lab::export::to_json;
 use inkstone_lab::progress::Progress;
@@ -21,11 +23,11 @@ fn pace() -> Pace {
     Pace { rounds: ROUNDS, budget: None, seed: 7, twins: false }
 }
 
-fn run(directory: &Path, load: Load, pace: Pace, stop: bool) -> Result<LabResult, LabError> {
+fn run(directory: &Path, experiment: &dyn Experiment, pace: Pace, stop: bool) -> Result<LabResult, LabError> {
     let stop = AtomicBool::new(stop);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    experiment(&ExperimentOptions { directory: Some(directory.into()), load, pace }, &mut context)
+    run_one(&ExperimentOptions { directory: Some(directory.into()), experiment, pace }, &mut context)
 }
 
 /// On the file system of the build: a tmpfs has no cold pages.
@@ -38,9 +40,9 @@ fn is_empty(directory: &Path) -> bool {
 }
 
 /// Checks what holds for every experiment. Rows may be invalid if this machine lacks something, but then they say why.
-fn check(load: Load, names: &[&str], pace: Pace) -> LabResult {
+fn check(experiment: &dyn Experiment, names: &[&str], pace: Pace) -> LabResult {
     let directory = directory();
-    let result = run(directory.path(), load, pace, false).expect("a result");
+    let result = run(directory.path(), experiment, pace, false).expect("a result");
     let found: Vec<&str> = result.experiments.iter().map(|e| e.name.as_str()).collect();
     assert_eq!(found, names);
     for experiment in &result.experiments {
@@ -80,7 +82,7 @@ fn check(load: Load, names: &[&str], pace: Pace) -> LabResult {
 #[test]
 fn depth_has_two_curves() {
     let plan = DepthPlan { file_bytes: SMALL_BYTES, depths: vec![1, 4], sizes: vec![4096, 65536] };
-    let result = check(Load::Depth(plan), &["depth", "depth-size"], pace());
+    let result = check(&plan, &["depth", "depth-size"], pace());
     let depth = &result.experiments[0];
     let threads: Vec<Option<f64>> =
         depth.rows.iter().filter(|row| row.series == "threads").map(|row| row.x).collect();
@@ -95,7 +97,7 @@ fn depth_has_two_curves() {
 fn reads_are_proved_cold_and_warm() {
     let plan = ReadPlan { file_bytes: SMALL_BYTES, orders: vec![ReadOrder::Sequential, ReadOrder::Random] };
     let names = ["read-sequential-cold", "read-sequential-warm", "read-random-cold", "read-random-warm"];
-    let result = check(Load::Read(plan), &names, pace());
+    let result = check(&plan, &names, pace());
     for experiment in &result.experiments {
         let wanted = if experiment.name.ends_with("cold") { 0.0 } else { 100.0 };
         for row in experiment.rows.iter().filter(|row| row.invalid.is_none()) {
@@ -114,7 +116,7 @@ fn reads_are_proved_cold_and_warm() {
 #[test]
 fn pool_counts_writes_and_reads() {
     let plan = PoolPlan { threads: vec![2, 8], operations: 32, growing: false };
-    let result = check(Load::Pool(plan), &["pool"], pace());
+    let result = check(&plan, &["pool"], pace());
     for row in result.experiments[0].rows.iter().filter(|row| row.invalid.is_none()) {
         for name in ["context switches", "system time", "durable writes", "reads"] {
             assert!(row.figures.iter().any(|figure| figure.name == name), "{}: {name}", row.name);
@@ -125,7 +127,7 @@ fn pool_counts_writes_and_reads() {
 #[test]
 fn practice_has_every_way_and_our_log() {
     let plan = PracticePlan { segment_bytes: 64 << 10, changes: 2 };
-    let result = check(Load::Practice(plan), &["practice"], pace());
+    let result = check(&plan, &["practice"], pace());
     let rows = &result.experiments[0].rows;
     assert_eq!(rows.len(), 7);
     assert!(rows.iter().any(|row| row.name == "inkstone" && row.invalid.is_none()));
@@ -140,7 +142,7 @@ fn the_log_stands_beside_its_floor_and_with_blocks_reserved_or_not() {
         turn_records: Some(RECORDS),
         time: Duration::from_millis(200),
     };
-    let result = check(Load::Log(plan), &["log", "log-preallocation"], pace());
+    let result = check(&plan, &["log", "log-preallocation"], pace());
     assert_eq!(result.experiments[0].baseline.as_deref(), Some("raw floor"));
     let found = &result.experiments[1];
     assert_eq!(found.baseline.as_deref(), Some("plain file, grows"));
@@ -157,7 +159,7 @@ fn the_log_stands_beside_its_floor_and_with_blocks_reserved_or_not() {
 fn every_line_of_the_text_log_arrives_by_each_way() {
     let plan = TextPlan { lines: 5000, paced: Duration::from_millis(3), threads: vec![1, 4], bill: false };
     let names = ["text-1", "text-4", "text-paced-1", "text-paced-4"];
-    let result = check(Load::Text(plan), &names, pace());
+    let result = check(&plan, &names, pace());
     for experiment in &result.experiments {
         let name = &experiment.name;
         assert_eq!(experiment.baseline.as_deref(), Some("Mutex<BufWriter>"), "{name}");
@@ -186,7 +188,7 @@ fn every_line_of_the_text_log_arrives_by_each_way() {
 fn the_text_logs_bill_counts_every_byte_or_says_why_not() {
     let plan = TextPlan { threads: Vec::new(), bill: true, ..TextPlan::default() };
     let directory = directory();
-    let result = run(directory.path(), Load::Text(plan), pace(), false).expect("a result");
+    let result = run(directory.path(), &plan, pace(), false).expect("a result");
     if result.experiments.is_empty() {
         let why = "\nNOT RUN: the text log's bill: the block layer cannot be traced here (it needs root and tracefs)\n";
         let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
@@ -213,7 +215,7 @@ fn mixed_runs_with_or_without_fio() {
     let plan =
         MixedPlan { file_bytes: SMALL_BYTES, jobs: 2, depth: 4, asynchronous: false, ..MixedPlan::default() };
     let pace = Pace { budget: Some(Duration::from_secs(1)), ..pace() };
-    let result = match run(directory.path(), Load::Mixed(plan), pace, false) {
+    let result = match run(directory.path(), &plan, pace, false) {
         Err(LabError::Cell(error)) if error.to_string().contains("O_DIRECT") => {
             let why = format!("\nNOT RUN: mixed: {error}\n");
             let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
@@ -235,10 +237,10 @@ fn mixed_runs_with_or_without_fio() {
 #[test]
 fn a_wish_to_stop_and_a_full_disk_leave_nothing() {
     let directory = directory();
-    let load = || Load::Pool(PoolPlan { threads: vec![2], operations: 32, growing: false });
-    let stopped = run(directory.path(), load(), pace(), true).expect("what there is");
-    assert!(stopped.interrupted && stopped.experiments.is_empty());
-    let huge = Load::Pool(PoolPlan { threads: vec![2], operations: 1 << 40, growing: false });
+    let small = PoolPlan { threads: vec![2], operations: 32, growing: false };
+    let stopped = run(directory.path(), &small, pace(), true).expect("what there is");
+    assert!(stopped.preamble.interrupted && stopped.experiments.is_empty());
+    let huge = &PoolPlan { threads: vec![2], operations: 1 << 40, growing: false };
     let error = run(directory.path(), huge, pace(), false).expect_err("no room");
     assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
     let mut progress = Progress::silent();
@@ -246,6 +248,6 @@ fn a_wish_to_stop_and_a_full_disk_leave_nothing() {
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
     let options = AllOptions { directory: Some(directory.path().into()), tier: Tier::Quick, seed: 1 };
     let stopped = all(&options, &mut context).expect("what there is");
-    assert!(stopped.interrupted && stopped.runs.is_empty());
+    assert!(stopped.preamble.interrupted && stopped.runs.is_empty());
     assert!(is_empty(directory.path()));
 }

@@ -120,7 +120,7 @@ fn a_stop_ends_in_order_with_what_there_is() {
     let directory = tempfile::tempdir().expect("a directory");
     let result = run(directory.path(), plan(vec![small(strategy(Reuse::New, Durability::Fsync))]), true);
     match result {
-        Ok(result) => assert!(result.interrupted),
+        Ok(result) => assert!(result.preamble.interrupted),
         Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
     }
     assert!(is_empty(directory.path()));

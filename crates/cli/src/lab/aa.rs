@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_io::NamedChoice as _;
 use inkstone_lab::command::{AaOptions, Context, Twin, TwinsOptions, aa, twins};
 
 use super::show;
@@ -23,7 +22,7 @@ pub(crate) struct AaArguments {
     pairs: Option<u32>,
     /// Instead of pairs of one overwrite, compare every row of these experiments with itself; `all` takes every experiment
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = of, conflicts_with = "pairs")]
-    of: Vec<Of>,
+    of: Vec<String>,
     /// Time for each experiment of --of
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "of")]
     seconds: Duration,
@@ -37,21 +36,14 @@ pub(crate) struct AaArguments {
     output: Output,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Of {
-    All,
-    One(Twin),
-}
+const ALL: &str = "all";
 
-fn of(text: &str) -> Result<Of, String> {
-    if text == "all" {
-        return Ok(Of::All);
+fn of(text: &str) -> Result<String, String> {
+    let names: Vec<&str> = Twin::all().map(|twin| twin.name()).collect();
+    if text == ALL || names.contains(&text) {
+        return Ok(text.into());
     }
-    let names: Vec<&str> = Twin::ALL.iter().map(|twin| twin.name()).collect();
-    let known = Twin::ALL.iter().find(|twin| twin.name() == text);
-    known
-        .map(|&twin| Of::One(twin))
-        .ok_or_else(|| format!("{text:?}: take all, or some of {}", names.join(", ")))
+    Err(format!("{text:?}: take all, or some of {}", names.join(", ")))
 }
 
 impl AaArguments {
@@ -68,14 +60,10 @@ impl AaArguments {
             return show(&self.output, &aa(&options, context)?, View::Aa);
         }
         let mut of: Vec<Twin> = Vec::new();
-        for named in &self.of {
-            let these = match named {
-                Of::All => Twin::ALL,
-                Of::One(twin) => std::slice::from_ref(twin),
-            };
-            for twin in these {
-                if !of.contains(twin) {
-                    of.push(*twin);
+        for name in &self.of {
+            for twin in Twin::all().filter(|twin| name == ALL || twin.name() == name) {
+                if of.iter().all(|known| known.name() != twin.name()) {
+                    of.push(twin);
                 }
             }
         }

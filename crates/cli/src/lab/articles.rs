@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use inkstone_io::Durability;
-use inkstone_lab::experiment::{LogPlan, MixedPlan, PoolPlan};
+use inkstone_lab::experiment::{Experiment as _, LogPlan, MixedPlan, PoolPlan, Size};
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::presets::Preset;
 
@@ -194,14 +194,14 @@ fn published_means_published() {
         panic!("another command")
     };
     assert_eq!(atlas_options(&place, &file_systems, size, published).zeroing_bytes, 10 << 30);
-    let log = LogPlan::published();
+    let log = LogPlan::sized(Size::Published);
     assert_eq!((log.threads, log.record_bytes, log.turn_records), (8, 128, Some(1000)));
-    let mixed = MixedPlan::published();
+    let mixed = MixedPlan::sized(Size::Published);
     assert_eq!(
         (mixed.file_bytes, mixed.turn_max.as_secs(), mixed.depth, mixed.jobs, mixed.asynchronous),
         (10 << 30, 60, 16, 8, true)
     );
-    let pool = PoolPlan::published();
+    let pool = PoolPlan::sized(Size::Published);
     assert_eq!(
         (pool.threads, pool.operations, pool.growing),
         (vec![1, 2, 8, 64, 128, 256, 512], 500_000, true)

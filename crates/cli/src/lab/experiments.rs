@@ -1,22 +1,23 @@
-//! `inkstone lab all`, `pool`, `read`, `mixed`, `depth`, `log`, `practice`, `text`.
+//! The commands of the lab's experiments: one for each out of its list, with the options that it says it has.
 //!
-//! *Owns*: their arguments. *May not touch*: measuring, rendering.
+//! *Owns*: their arguments. *May not touch*: measuring, rendering, any one experiment.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Subcommand};
-use inkstone_lab::command::{AllOptions, Context, ExperimentOptions, Tier, all, experiment};
-use inkstone_lab::experiment::{
-    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan, TextPlan,
-};
+use clap::builder::PossibleValuesParser;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand, value_parser};
+use inkstone_lab::command::{Context, ExperimentOptions, experiment};
+use inkstone_lab::experiment::definition::{OwnCommand, Setting, SettingValue};
+use inkstone_lab::experiment::{Experiment, Pace, Size, list};
 
 use super::show;
 use crate::output::{Output, View};
-use crate::parse::{duration, names, size};
+use crate::parse::{duration, named, size};
 use crate::select::{Where, seed};
 
-const EXAMPLES: &str = "\
+pub(super) const EXAMPLES: &str = "\
 Examples:
   inkstone lab all --json all.json         all experiments, within a minute
   inkstone lab pool                        blocking threads beside io_uring, on this directory's disk
@@ -25,121 +26,13 @@ Examples:
   inkstone lab text /var/log               the text log writer beside a locked file: 20 s
   inkstone lab pool --published --rounds 5  the published size: minutes to hours";
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum ExperimentCommand {
-    /// All experiments in one result, within a time limit
-    #[command(after_help = EXAMPLES)]
-    All(AllArguments),
-    /// Threads that block in pwrite, fsync and pread, beside one thread with the same load through io_uring (E7)
-    #[command(after_help = EXAMPLES)]
-    Pool {
-        #[command(flatten)]
-        common: Common,
-        /// Threads, or requests in flight for io_uring [default: 2,8,64,128,256,512; with --published 1 too]
-        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = threads)]
-        threads: Vec<usize>,
-        /// At most this many writes in a turn, and as many reads [default: 16384]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..=1_000_000_000), conflicts_with = "published")]
-        operations: Option<u64>,
-    },
-    /// Durable writes per second by the number in flight, and bytes per second by write size
-    #[command(after_help = EXAMPLES)]
-    Depth {
-        #[command(flatten)]
-        common: Common,
-        /// Bytes of the file [default: 64MiB]
-        #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
-        size: Option<u64>,
-    },
-    /// Ways of reading a file: sequential and random, with its pages cached and not (E8)
-    #[command(after_help = EXAMPLES)]
-    Read {
-        #[command(flatten)]
-        common: Common,
-        /// Order of the reads [default: both]
-        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ReadOrder>())]
-        order: Vec<ReadOrder>,
-        /// Bytes of the file [default: 64MiB]
-        #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
-        size: Option<u64>,
-    },
-    /// The fio load that an article suggests, half reads and half durable writes, beside fio itself (E6)
-    #[command(after_help = EXAMPLES)]
-    Mixed {
-        #[command(flatten)]
-        common: Common,
-        /// Bytes of the file [default: 64MiB]
-        #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
-        size: Option<u64>,
-    },
-    /// What a change of segment costs: created on demand, prepared ahead, recycled, and in our log (E10)
-    #[command(after_help = EXAMPLES)]
-    Practice {
-        #[command(flatten)]
-        common: Common,
-        /// Bytes of a segment [default: 1MiB]
-        #[arg(long, value_name = "SIZE", value_parser = file_size, conflicts_with = "published")]
-        segment_size: Option<u64>,
-    },
-    /// The log of a key-value store: 8 threads wait for 128-byte records, on our log and on a bare file, with blocks reserved and not (E5)
-    #[command(after_help = EXAMPLES)]
-    Log {
-        #[command(flatten)]
-        common: Common,
-    },
-    /// Text lines from several threads: the text log writer beside a locked file and a locked buffer (E9)
-    #[command(after_help = EXAMPLES)]
-    Text {
-        #[command(flatten)]
-        common: Common,
-        /// At most this many lines in a turn without a pace [default: 1000000]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000), conflicts_with = "published")]
-        lines: Option<u64>,
-    },
-}
-
-/// Arguments of `lab all`.
+/// The arguments that every experiment has.
 #[derive(Debug, Clone, Args)]
-#[command(group(ArgGroup::new("tier").args(["quick", "standard", "full"])))]
-pub(crate) struct AllArguments {
-    #[command(flatten)]
-    place: Where,
-    /// Take at most a minute (the default)
-    #[arg(long)]
-    quick: bool,
-    /// Take at most 6 minutes
-    #[arg(long)]
-    standard: bool,
-    /// Take up to half an hour: larger files, more rounds, more file systems
-    #[arg(long)]
-    full: bool,
-    /// Seed of orders and bytes [default: random; the JSON has it]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    #[command(flatten)]
-    output: Output,
-}
-
-impl AllArguments {
-    fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
-        let tier = match (self.standard, self.full) {
-            (_, true) => Tier::Full,
-            (true, _) => Tier::Standard,
-            _ => Tier::Quick,
-        };
-        let directory = self.place.directory.clone();
-        let options = AllOptions { directory, tier, seed: self.seed.unwrap_or_else(seed) };
-        show(&self.output, &all(&options, context)?, View::Runs)
-    }
-}
-
-/// Arguments of the other experiments.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Common {
+struct Common {
     #[command(flatten)]
     place: Where,
     /// Rounds; every row runs once in each [default: 7, with --published 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
     /// Time for all rounds of all rows together [default: depends on the experiment; with --published: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -159,33 +52,130 @@ const ROUNDS: u32 = 7;
 /// The most requests that a ring takes together with their linked syncs.
 const THREADS_MAX: usize = 1024;
 
-impl Common {
-    fn pace(&self, default_s: u64) -> Pace {
-        let default = (!self.published).then_some(Duration::from_secs(default_s));
+/// An experiment with its arguments.
+#[derive(Debug)]
+pub(crate) struct ExperimentCommand {
+    experiment: Box<dyn Experiment>,
+    own: OwnCommand,
+    common: Common,
+}
+
+impl ExperimentCommand {
+    pub(super) fn output(&self) -> &Output {
+        &self.common.output
+    }
+
+    pub(super) fn experiment(&self) -> &dyn Experiment {
+        self.experiment.as_ref()
+    }
+
+    fn pace(&self) -> Pace {
+        let Common { rounds, seconds, published, seed: given, .. } = &self.common;
+        let default = (!published).then_some(Duration::from_secs(self.own.seconds));
         Pace {
-            rounds: self.rounds.unwrap_or(if self.published { 1 } else { ROUNDS }),
-            budget: self.seconds.or(default),
-            seed: self.seed.unwrap_or_else(seed),
+            rounds: rounds.unwrap_or(if *published { 1 } else { ROUNDS }),
+            budget: seconds.or(default),
+            seed: given.unwrap_or_else(seed),
             twins: false,
         }
     }
 
-    /// Runs the experiment, for `default_s` seconds unless `--seconds` is given, and prints its result.
-    fn run(&self, load: Load, default_s: u64, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
-        let options =
-            ExperimentOptions { directory: self.place.directory.clone(), load, pace: self.pace(default_s) };
+    /// About how many seconds it takes.
+    pub(super) fn seconds(&self, commit_s: f64) -> f64 {
+        let pace = self.pace();
+        pace.budget.map_or_else(|| self.experiment.unlimited_s(&pace, commit_s), |time| time.as_secs_f64())
+    }
+
+    /// Runs the experiment and prints its result.
+    pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+        let Common { place, seconds, published, output, .. } = &self.common;
+        let options = ExperimentOptions {
+            directory: place.directory.clone(),
+            experiment: self.experiment(),
+            pace: self.pace(),
+        };
         let mut result = experiment(&options, context)?;
-        if let Some(time) = self.seconds.filter(|_| self.published) {
+        if let Some(time) = seconds.filter(|_| *published) {
             let cut = format!(
                 "shortened: the published size, but at most {time:?} for all rounds of all rows (--seconds)"
             );
             result.experiments.iter_mut().for_each(|experiment| experiment.notes.push(cut.clone()));
         }
-        show(&self.output, &result, View::Runs)
+        show(output, &result, View::Runs)
+    }
+}
+
+/// The option on the command line. One that names a size does not go with `--published`, which names it too.
+fn argument(setting: &Setting<'_>) -> Arg {
+    let argument = Arg::new(setting.name).long(setting.name).help(setting.help);
+    let list = |argument: Arg| argument.value_name("LIST").value_delimiter(',').action(ArgAction::Append);
+    let size_of = |argument: Arg, value_name| argument.value_name(value_name).conflicts_with("published");
+    match &setting.value {
+        SettingValue::FileBytes(_) => size_of(argument, "SIZE").value_parser(file_size),
+        SettingValue::Number(_, least, most) => {
+            size_of(argument, "N").value_parser(value_parser!(u64).range(*least..=*most))
+        }
+        SettingValue::Threads(_) => list(argument).value_parser(threads),
+        SettingValue::Names(chosen) => {
+            let values = chosen.choices().into_iter().map(|(what, name, summary)| named(what, name, summary));
+            list(argument).value_parser(PossibleValuesParser::new(values))
+        }
+    }
+}
+
+/// Sets what was given.
+fn take(setting: Setting<'_>, matches: &ArgMatches) {
+    match setting.value {
+        SettingValue::FileBytes(value) | SettingValue::Number(value, ..) => {
+            if let Some(given) = matches.get_one(setting.name) {
+                *value = *given;
+            }
+        }
+        SettingValue::Threads(value) => {
+            if let Some(given) = matches.get_many(setting.name) {
+                *value = given.copied().collect();
+            }
+        }
+        SettingValue::Names(chosen) => {
+            if let Some(given) = matches.get_many(setting.name) {
+                chosen.choose(&given.cloned().collect::<Vec<String>>());
+            }
+        }
+    }
+}
+
+impl Subcommand for ExperimentCommand {
+    fn augment_subcommands(command: Command) -> Command {
+        command.subcommands(list::commands(Size::Usual).map(|(mut experiment, own)| {
+            let made = Common::augment_args(Command::new(experiment.name())).about(own.help);
+            made.after_help(EXAMPLES).args(experiment.settings().iter().map(argument))
+        }))
     }
 
-    fn or_published<T: Default>(&self, published: T) -> T {
-        if self.published { published } else { T::default() }
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        list::commands(Size::Usual).any(|(experiment, _)| experiment.name() == name)
+    }
+}
+
+impl FromArgMatches for ExperimentCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let unknown = || Error::raw(ErrorKind::InvalidSubcommand, "there is no such experiment");
+        let (name, matches) = matches.subcommand().ok_or_else(unknown)?;
+        let common = Common::from_arg_matches(matches)?;
+        let size = if common.published { Size::Published } else { Size::Usual };
+        let mut known = list::commands(size).filter(|(experiment, _)| experiment.name() == name);
+        let (mut experiment, own) = known.next().ok_or_else(unknown)?;
+        experiment.settings().into_iter().for_each(|setting| take(setting, matches));
+        Ok(Self { experiment, own, common })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
@@ -204,76 +194,68 @@ fn file_size(text: &str) -> Result<u64, String> {
     }
 }
 
-impl ExperimentCommand {
-    pub(crate) fn output(&self) -> &Output {
-        match self {
-            Self::All(all) => &all.output,
-            Self::Pool { common, .. }
-            | Self::Read { common, .. }
-            | Self::Depth { common, .. }
-            | Self::Practice { common, .. }
-            | Self::Mixed { common, .. }
-            | Self::Text { common, .. }
-            | Self::Log { common } => &common.output,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::published::parse;
+    use crate::lab::{LabArguments, LabCommand};
+
+    const PAGES: [(&str, &str, &str); 3] = [
+        ("docs/lab-commands.md", include_str!("../../../../docs/lab-commands.md"), "| `inkstone lab {}` |"),
+        ("docs/lab.md", include_str!("../../../../docs/lab.md"), "| `inkstone lab {}` |"),
+        ("docs/exit-codes.md", include_str!("../../../../docs/exit-codes.md"), "| `lab {}` |"),
+    ];
+
+    fn parsed(words: &[&str]) -> ExperimentCommand {
+        match parse(words).unwrap_or_else(|error| panic!("{words:?}: {error}")).command {
+            Some(LabCommand::Experiment(command)) => command,
+            other => panic!("{words:?}: {other:?}"),
         }
     }
 
-    /// Runs the experiment and prints its result.
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
-        match (self, self.load()) {
-            (Self::All(all), _) => all.run(context),
-            (_, Some((common, load, default_s))) => common.run(load, default_s, context),
-            (_, None) => anyhow::bail!("there is no such experiment"),
+    /// The other places that must know an experiment: the parts of `lab all`, the rows of `lab aa --of` and the subjects of a report
+    /// have such a test in the lab itself.
+    #[test]
+    fn each_experiment_of_the_list_has_its_command_its_help_and_its_row_in_the_pages() {
+        let definition = LabArguments::augment_args(Command::new("lab"));
+        for (mut experiment, own) in list::commands(Size::Usual) {
+            let name = experiment.name();
+            assert_eq!(parsed(&[name]).experiment().name(), name);
+            let command = definition.find_subcommand(name).unwrap_or_else(|| panic!("{name}: no command"));
+            assert_eq!(command.get_about().map(ToString::to_string).as_deref(), Some(own.help), "{name}");
+            for setting in experiment.settings() {
+                let known = command.get_arguments().find(|known| known.get_long() == Some(setting.name));
+                let help = known.and_then(Arg::get_help).map(ToString::to_string);
+                assert_eq!(help.as_deref(), Some(setting.help), "{name}");
+            }
+            parse(&["aa", "--of", name]).unwrap_or_else(|error| panic!("lab aa --of {name}: {error}"));
+            let (usual, published) = (parsed(&[name]), parsed(&[name, "--published"]));
+            assert_eq!(usual.seconds(1e-3), own.seconds as f64, "{name}");
+            assert!(published.seconds(1e-3) > 0.0, "{name}: no estimate for its published size");
+            for (page, text, row) in PAGES {
+                let row = row.replace("{}", name);
+                assert!(text.lines().any(|line| line.starts_with(&row)), "{page} has no row {row}");
+            }
         }
     }
 
-    /// Its load, and its default time in seconds; `None` for all experiments together.
-    fn load(&self) -> Option<(&Common, Load, u64)> {
-        Some(match self {
-            Self::All(_) => return None,
-            Self::Pool { common, threads, operations } => {
-                let mut plan = common.or_published(PoolPlan::published());
-                if !threads.is_empty() {
-                    plan.threads.clone_from(threads);
-                }
-                plan.operations = operations.unwrap_or(plan.operations);
-                (common, Load::Pool(plan), 40)
-            }
-            Self::Read { common, order, size } => {
-                let mut plan = common.or_published(ReadPlan::published());
-                plan.file_bytes = size.unwrap_or(plan.file_bytes);
-                if !order.is_empty() {
-                    plan.orders.clone_from(order);
-                }
-                (common, Load::Read(plan), 30)
-            }
-            Self::Depth { common, size } => {
-                let mut plan = common.or_published(DepthPlan::published());
-                plan.file_bytes = size.unwrap_or(plan.file_bytes);
-                (common, Load::Depth(plan), 25)
-            }
-            Self::Practice { common, segment_size } => {
-                let mut plan = common.or_published(PracticePlan::published());
-                plan.segment_bytes = segment_size.unwrap_or(plan.segment_bytes);
-                (common, Load::Practice(plan), 25)
-            }
-            Self::Mixed { common, size } => {
-                let mut plan = common.or_published(MixedPlan::published());
-                plan.file_bytes = size.unwrap_or(plan.file_bytes);
-                // Long turns, so that the fixed costs of a turn do not distort the comparison with fio.
-                (common, Load::Mixed(plan), 60)
-            }
-            Self::Text { common, lines } => {
-                let mut plan = common.or_published(TextPlan::published());
-                plan.lines = lines.unwrap_or(plan.lines);
-                (common, Load::Text(plan), 18)
-            }
-            Self::Log { common } => (common, Load::Log(common.or_published(LogPlan::published())), 16),
-        })
-    }
-
-    /// Its load and pace, to estimate how long it takes.
-    pub(super) fn effort(&self) -> Option<(Load, Pace)> {
-        self.load().map(|(common, load, default_s)| (load, common.pace(default_s)))
+    #[test]
+    fn what_is_given_reaches_the_experiment() {
+        let shown = |words: &[&str]| format!("{:?}", parsed(words).experiment());
+        assert_eq!(shown(&["read", "--order", "random,random", "--size", "1MiB"]), {
+            "ReadPlan { file_bytes: 1048576, orders: [Random, Random] }"
+        });
+        assert_eq!(shown(&["pool", "--threads", "3,1", "--operations", "16"]), {
+            "PoolPlan { threads: [3, 1], operations: 16, growing: false }"
+        });
+        let published = shown(&["pool", "--published", "--threads", "5"]);
+        assert_eq!(published, "PoolPlan { threads: [5], operations: 500000, growing: true }");
+        assert!(shown(&["practice", "--segment-size", "64KiB"]).contains("segment_bytes: 65536"));
+        assert!(shown(&["text", "--lines", "1000"]).contains("lines: 1000,"));
+        for words in
+            [["pool", "--published", "--operations", "16"], ["read", "--published", "--size", "1MiB"]]
+        {
+            assert!(parse(&words).is_err(), "{words:?}: both name a size");
+        }
     }
 }

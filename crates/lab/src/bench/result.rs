@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::{BillSource, CrossCheck, Histogram, Machine, Place, Relative, Round, Tally, Warning};
+use crate::result::{BillSource, CrossCheck, Histogram, Place, Preamble, Relative, Round, Tally, Warning};
 
 /// Raised whenever the meaning or the name of a field changes.
 pub const BENCH_SCHEMA_VERSION: u32 = 1;
@@ -13,20 +13,9 @@ pub const BENCH_SCHEMA_VERSION: u32 = 1;
 /// The result of one bench.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct BenchResult {
-    /// [`BENCH_SCHEMA_VERSION`] of the writer.
-    pub schema_version: u32,
-    /// Version of Inkstone.
-    pub inkstone_version: String,
-    /// The command line, to repeat it.
-    pub command: String,
-    /// When it began, in seconds since 1970 (UTC).
-    pub started_unix_s: u64,
-    /// How long it took, in nanoseconds.
-    pub elapsed_ns: u64,
-    /// Whether it was ended early (Ctrl-C).
-    pub interrupted: bool,
-    /// The machine.
-    pub machine: Machine,
+    /// What it begins with; in the JSON its fields are those of the result.
+    #[serde(flatten)]
+    pub preamble: Preamble,
     /// The place.
     pub place: Place,
     /// One row for each load and record size.

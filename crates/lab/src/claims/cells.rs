@@ -2,7 +2,7 @@
 
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 
-use crate::cell::{Cache, Cell, Pass, WRITE_BYTES};
+use crate::cell::{Cache, Cell, Pass};
 
 /// Size of each file: at most 256 commits of 4 KiB in a pass.
 const FILE_BYTES: u64 = 1 << 20;
@@ -18,15 +18,7 @@ const REUSE: Strategy = Strategy { reuse: Reuse::Reuse, ..NEW };
 const DIRECT: Strategy = Strategy { access: Access::Direct, ..REUSE };
 
 const fn cell(strategy: Strategy) -> Cell {
-    Cell {
-        strategy,
-        write_bytes: WRITE_BYTES,
-        file_bytes: FILE_BYTES,
-        pass: Pass::First,
-        cache: Cache::Warm,
-        step_bytes: None,
-        pause_ms: 0,
-    }
+    Cell { file_bytes: FILE_BYTES, ..Cell::of(strategy) }
 }
 
 const fn prepared(preparation: Preparation) -> Cell {

@@ -6,7 +6,7 @@ use inkstone_io::{FallocateMode, NamedChoice};
 
 use crate::asked::against;
 use crate::cell::Cell;
-use crate::experiment::{Experiment, ExperimentRow};
+use crate::experiment::{ExperimentResult, ExperimentRow, Size, list};
 use crate::result::{self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run, Warning};
 use crate::stats::relative;
 
@@ -46,25 +46,6 @@ pub(crate) enum Counted {
     WrittenKib,
 }
 
-/// An experiment that rows are taken from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Measured {
-    /// Reads of reserved and of written blocks.
-    Unwritten,
-    /// Ways of getting a file of its full size.
-    Reserve,
-    /// Reading in order, pages in memory.
-    ReadWarm,
-    /// Reading in order, pages not in memory.
-    ReadCold,
-    /// Threads that block.
-    Pool,
-    /// Durable writes in sequence, and reads at random.
-    ReadsAndWrites,
-    /// Commits beside unrelated new files, on [`Ground::Journal`].
-    Neighbours,
-}
-
 /// Two rows of an experiment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows {
@@ -83,8 +64,8 @@ pub(crate) enum By {
     JournalCount { cell: Cell, what: Counted },
     /// What one commit of a cell costs.
     Count { ground: Ground, cell: Cell, what: Counted },
-    /// How many times as much a row of an experiment does as another, side by side.
-    Rate { load: Measured, rows: Rows },
+    /// How many times as much a row of the result of an experiment does as another, side by side.
+    Rate { result: &'static str, rows: Rows },
     /// How many blocks of 512 B a call of fallocate adds to a file of 8 KiB.
     Blocks { mode: FallocateMode, len_bytes: u64 },
 }
@@ -101,27 +82,17 @@ pub(crate) struct Evidence<'a> {
     /// The lab's warnings.
     pub(crate) warnings: &'a [Warning],
     /// All experiments.
-    pub(crate) experiments: &'a [Experiment],
+    pub(crate) experiments: &'a [ExperimentResult],
     /// The atlas of the directory.
     pub(crate) atlas: Option<&'a result::FallocateAtlas>,
 }
 
-impl Measured {
-    /// The experiment's name in the result.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Unwritten => "unwritten-reads",
-            Self::Reserve => "reserving",
-            Self::ReadWarm => "read-sequential-warm",
-            Self::ReadCold => "read-sequential-cold",
-            Self::Pool => "pool",
-            Self::ReadsAndWrites => "reads-and-writes",
-            Self::Neighbours => "neighbours",
-        }
-    }
-}
-
 impl By {
+    /// The name of the result of an experiment that it needs.
+    pub(crate) fn result(&self) -> Option<&'static str> {
+        if let Self::Rate { result, .. } = self { Some(result) } else { None }
+    }
+
     /// The cells that it needs on this ground.
     pub(crate) fn cells(&self, on: Ground) -> Vec<Cell> {
         match self {
@@ -153,8 +124,7 @@ impl By {
                 let (journal, none) = evidence.article_1.as_ref().ok()?;
                 of(journal).or_else(|| of(none))
             }
-            // A load whose figure is bytes, not time.
-            Self::Rate { load: Measured::Neighbours, .. } => None,
+            Self::Rate { result, .. } if is_counted(result) => None,
             Self::Rate { .. } => of(&Run::default()),
             Self::JournalCount { .. } | Self::Count { .. } | Self::Blocks { .. } => None,
         }
@@ -174,7 +144,7 @@ impl By {
                 amplified(count(journal, cell, *what)?, count(none, cell, *what)?)
             }
             Self::Count { ground, cell, what } => count(evidence.run(*ground)?, cell, *what),
-            Self::Rate { load, rows } => rate(evidence, *load, *rows),
+            Self::Rate { result, rows } => rate(evidence, result, *rows),
             Self::Blocks { mode, len_bytes } => blocks(evidence, *mode, *len_bytes),
         }
     }
@@ -328,11 +298,15 @@ impl Counted {
     }
 }
 
-fn rate(evidence: &Evidence<'_>, load: Measured, rows: Rows) -> Result<Found, String> {
-    let name = load.name();
+/// Whether the figures of this result are counts of what reached the device, and no times.
+fn is_counted(result: &str) -> bool {
+    list::giving(result, Size::Claims).is_some_and(|experiment| experiment.is_counted())
+}
+
+fn rate(evidence: &Evidence<'_>, name: &str, rows: Rows) -> Result<Found, String> {
     let found = evidence.experiments.iter().find(|found| found.name == name);
-    let found = found.ok_or_else(|| match (load, &evidence.journal) {
-        (Measured::Neighbours, Err(why)) => why.clone(),
+    let found = found.ok_or_else(|| match (is_counted(name), &evidence.journal) {
+        (true, Err(why)) => why.clone(),
         _ => format!("{name} did not run"),
     })?;
     let rounds = |row: &str| {

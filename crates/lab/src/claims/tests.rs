@@ -3,7 +3,7 @@
 use super::evidence::{By, Counted, Evidence, Ground};
 use super::*;
 use crate::cell::Cell;
-use crate::experiment::{Experiment, ExperimentRow};
+use crate::experiment::{ExperimentResult, ExperimentRow};
 use crate::finding::tests::{cell as made, run};
 use crate::result::{
     Bill, BillSource, DurableFinding, FallocateAtlas, FallocateCell, FileFacts, LayerBill, Outcome, Place,
@@ -63,7 +63,7 @@ fn counted(cell: Cell, per_commit: f64, what: Counted) -> Run {
     run
 }
 
-fn experiment(name: &str, rows: &[(&str, f64)], noise: f64) -> Experiment {
+fn experiment(name: &str, rows: &[(&str, f64)], noise: f64) -> ExperimentResult {
     let samples = |per_s: f64| {
         let one = |round: u32| if round.is_multiple_of(3) { per_s / noise } else { per_s };
         (0..10).map(one).collect()
@@ -73,7 +73,11 @@ fn experiment(name: &str, rows: &[(&str, f64)], noise: f64) -> Experiment {
         samples: samples(per_s),
         ..ExperimentRow::default()
     };
-    Experiment { name: name.into(), rows: rows.iter().map(row).collect(), ..Experiment::default() }
+    ExperimentResult {
+        name: name.into(),
+        rows: rows.iter().map(row).collect(),
+        ..ExperimentResult::default()
+    }
 }
 
 fn atlas(mode: &str, len_bytes: u64, added: u64) -> FallocateAtlas {
@@ -118,8 +122,8 @@ fn answer(claim: &Claim, value: f64, noise: f64) -> Answer {
             both(&counted(*cell, 10.0 * value, *what), &counted(*cell, 10.0, *what))
         }
         By::Count { ground, cell, what } => on(*ground, &counted(*cell, value, *what)),
-        By::Rate { load, rows } => {
-            let mut found = experiment(load.name(), &[(rows.slow, 1000.0), (rows.fast, 1000.0 * value)], 1.0);
+        By::Rate { result, rows } => {
+            let mut found = experiment(result, &[(rows.slow, 1000.0), (rows.fast, 1000.0 * value)], 1.0);
             found.rows[1] = experiment("", &[(rows.fast, 1000.0 * value)], noise).rows[0].clone();
             claim.answer(&Evidence { experiments: &[found], ..empty })
         }
@@ -279,8 +283,21 @@ fn where_the_lab_warns_no_time_is_judged() {
     let counted = claim.answer(&Evidence { here: Ok(&run), warnings: &busy, ..empty_of() });
     assert_eq!(counted.verdict, Verdict::Confirmed);
     let claim = of("fake-iops");
-    let By::Rate { load, rows } = &claim.by else { panic!("a rate") };
-    let found = [experiment(load.name(), &[(rows.slow, 100.0), (rows.fast, 900.0)], 1.0)];
+    let By::Rate { result, rows } = &claim.by else { panic!("a rate") };
+    let found = [experiment(result, &[(rows.slow, 100.0), (rows.fast, 900.0)], 1.0)];
     let rated = |warnings| claim.answer(&Evidence { experiments: &found, warnings, ..empty_of() }).verdict;
     assert_eq!((rated(&swept), rated(&busy)), (Verdict::Confirmed, Verdict::Tie));
+}
+
+#[test]
+fn each_result_that_a_claim_needs_is_given_by_one_experiment_and_each_experiment_of_claims_is_needed() {
+    use crate::experiment::{Size, list};
+    let results: Vec<&str> = CLAIMS.iter().filter_map(|claim| claim.by.result()).collect();
+    for result in &results {
+        let givers = list::all(Size::Claims).filter(|experiment| experiment.gives(result));
+        assert_eq!(givers.count(), 1, "{result}");
+    }
+    for experiment in list::all(Size::Claims).filter(|experiment| experiment.command().is_none()) {
+        assert!(results.iter().any(|result| experiment.gives(result)), "{}", experiment.name());
+    }
 }

@@ -15,9 +15,7 @@ use inkstone_io::{Directory, NamedChoice, is_root};
 
 use crate::atlas::{atlas, atlas_steps};
 use crate::cell::Cell;
-use crate::experiment::{
-    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadPlan, TextPlan,
-};
+use crate::experiment::{Experiment, Pace, Size, list};
 use crate::finding::finding;
 use crate::image::{IMAGE_BYTES_MIN, ImageKind, LoopMode};
 use crate::pass::Limits;
@@ -78,20 +76,11 @@ impl Tier {
         }
     }
 
-    /// File size in experiments.
-    fn file_bytes(self) -> u64 {
+    fn size(self) -> Size {
         match self {
-            Self::Quick => 16 << 20,
-            Self::Standard => 64 << 20,
-            Self::Full => 512 << 20,
-        }
-    }
-
-    /// The quick tier has no time for one thread by itself, nor for its bill.
-    fn text(self) -> TextPlan {
-        match self {
-            Self::Quick => TextPlan { lines: 200_000, threads: vec![4], bill: false, ..TextPlan::default() },
-            Self::Standard | Self::Full => TextPlan::default(),
+            Self::Quick => Size::Quick,
+            Self::Standard => Size::Standard,
+            Self::Full => Size::Full,
         }
     }
 
@@ -111,7 +100,7 @@ impl Tier {
 }
 
 /// One part of the whole.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Part {
     /// Cells of a preset, and whether each has a bill.
     Cells(Preset, bool),
@@ -125,8 +114,8 @@ enum Part {
     Score,
     /// The same on a file system made for it.
     ScoreOn(ImageKind),
-    /// The rest.
-    Load(Load),
+    /// One out of the list of experiments.
+    Experiment(Box<dyn Experiment>),
 }
 
 impl Part {
@@ -138,7 +127,7 @@ impl Part {
             Self::Image(kind) => format!("e2 on {kind}"),
             Self::Score => "score".into(),
             Self::ScoreOn(kind) => format!("score on {kind}"),
-            Self::Load(load) => load.name().into(),
+            Self::Experiment(experiment) => experiment.name().into(),
         }
     }
 
@@ -148,38 +137,23 @@ impl Part {
             Self::Image(_) => IMAGE_TIME_MIN,
             Self::Score => SCORE_TIME_MIN,
             Self::ScoreOn(_) => IMAGE_TIME_MIN + SCORE_TIME_MIN,
-            Self::Cells(..) | Self::SmallBills | Self::Atlas | Self::Load(_) => SHARE_MIN,
+            Self::Cells(..) | Self::SmallBills | Self::Atlas | Self::Experiment(_) => SHARE_MIN,
         }
     }
 }
 
 /// The parts with their weights. The most useful ones come first, since the time may run out.
 fn parts(tier: Tier) -> Vec<(Part, f64)> {
-    let file_bytes = tier.file_bytes();
-    let quick = tier == Tier::Quick;
-    let pool = PoolPlan {
-        operations: file_bytes / 4096,
-        threads: if quick { vec![2, 8, 64, 512] } else { PoolPlan::default().threads },
-        growing: false,
-    };
-    let mut parts = vec![
-        (Part::Cells(Preset::Quick, true), 6.0),
-        (Part::Load(Load::Depth(DepthPlan { file_bytes, ..DepthPlan::default() })), 5.0),
-        (Part::Load(Load::Practice(PracticePlan { changes: 4, ..PracticePlan::default() })), 4.0),
-        (Part::Load(Load::Log(LogPlan::default())), 3.0),
-        (
-            Part::Load(Load::Mixed(MixedPlan { file_bytes, asynchronous: !quick, ..MixedPlan::default() })),
-            5.0,
-        ),
-        (Part::Load(Load::Pool(pool)), 6.0),
-        (Part::Load(Load::Read(ReadPlan { file_bytes, ..ReadPlan::default() })), 8.0),
-        (Part::Load(Load::Text(tier.text())), if quick { 3.0 } else { 5.0 }),
+    let mut parts = vec![(Part::Cells(Preset::Quick, true), 6.0)];
+    let experiments = list::commands(tier.size());
+    parts.extend(experiments.map(|(experiment, command)| (Part::Experiment(experiment), command.weight)));
+    parts.extend([
         (Part::Score, 8.0),
         (Part::Cells(Preset::E1, true), 5.0),
-        (Part::Cells(Preset::E6, !quick), 5.0),
+        (Part::Cells(Preset::E6, tier != Tier::Quick), 5.0),
         (Part::SmallBills, 2.0),
         (Part::Atlas, 1.5),
-    ];
+    ]);
     if is_root() {
         parts.extend(tier.kinds().iter().map(|&kind| (Part::Image(kind), 4.0)));
         if tier == Tier::Full {
@@ -224,13 +198,13 @@ pub fn all(options: &AllOptions, context: &mut Context<'_>) -> Result<LabResult,
 /// The most disk space that any part uses at a time.
 fn room_needed_bytes(tier: Tier) -> u64 {
     let arms = tier.arm_bytes() * Preset::E6.cells().len() as u64;
-    let loads = parts(tier).into_iter().filter_map(|(part, _)| match part {
-        Part::Load(load) => Some(load.room_needed_bytes()),
+    let needed = parts(tier).into_iter().filter_map(|(part, _)| match part {
+        Part::Experiment(experiment) => Some(experiment.room_needed_bytes()),
         Part::Score => Some(Effort::default().room_needed_bytes()),
         Part::ScoreOn(_) => Some(score::IMAGE_BYTES),
         _ => None,
     });
-    loads.chain([arms, if is_root() { image_bytes(tier) } else { 0 }]).max().unwrap_or(0)
+    needed.chain([arms, if is_root() { image_bytes(tier) } else { 0 }]).max().unwrap_or(0)
 }
 
 fn image_bytes(tier: Tier) -> u64 {
@@ -352,9 +326,9 @@ fn one(
             let found = score_image(site.directory.path(), *kind, &effort, context);
             started.result.experiments.push(found);
         }
-        Part::Load(load) => {
+        Part::Experiment(experiment) => {
             let pace = Pace { rounds: tier.rounds(), budget: Some(share), seed, twins: false };
-            let found = super::experiment::measured(site, load, &pace, title, context)?;
+            let found = super::experiment::measured(site, experiment.as_ref(), &pace, title, context)?;
             started.result.experiments.extend(found);
         }
     }
@@ -454,20 +428,8 @@ mod tests {
     fn every_experiment_is_in_every_tier() {
         for &tier in Tier::ALL {
             let names: Vec<String> = parts(tier).iter().map(|(part, _)| part.name()).collect();
-            for name in [
-                "quick",
-                "e1",
-                "e6",
-                "fallocate",
-                "pool",
-                "read",
-                "depth",
-                "log",
-                "practice",
-                "mixed",
-                "text",
-                "score",
-            ] {
+            let listed = list::commands(Size::Usual).map(|(experiment, _)| experiment.name());
+            for name in listed.chain(["quick", "e1", "e6", "fallocate", "score"]) {
                 assert!(names.iter().any(|part| part == name), "{tier}: {name}");
             }
             let is_whole = is_root() && tier == Tier::Full;

@@ -8,7 +8,7 @@ use inkstone_io::is_root;
 
 use crate::bench::result::{BENCH_SCHEMA_VERSION, BenchResult, BenchRow};
 use crate::bench::{BenchPlan, ROOM_NEEDED_BYTES, pair, rows};
-use crate::result::Warning;
+use crate::result::{Preamble, Warning};
 use crate::site::OpenSite;
 
 use super::{Context, LabError, Started, directory_or_here};
@@ -54,13 +54,7 @@ pub fn bench(options: &BenchOptions, context: &mut Context<'_>) -> Result<BenchR
     open.close()?;
     let finished = started.finish(context);
     Ok(BenchResult {
-        schema_version: BENCH_SCHEMA_VERSION,
-        inkstone_version: finished.inkstone_version,
-        command: finished.command,
-        started_unix_s: finished.started_unix_s,
-        elapsed_ns: finished.elapsed_ns,
-        interrupted: finished.interrupted,
-        machine: finished.machine,
+        preamble: Preamble { schema_version: BENCH_SCHEMA_VERSION, ..finished.preamble },
         warnings: finished.warnings,
         ..result
     })

@@ -9,12 +9,10 @@ use inkstone_io::{Directory, is_root};
 
 use crate::atlas::{atlas, atlas_steps};
 use crate::cell::Cell;
-use crate::claims::evidence::{By, Evidence, Ground, Measured};
+use crate::claims::evidence::{By, Evidence, Ground};
 use crate::claims::{Claim, ClaimsResult, chosen};
-use crate::experiment::{
-    Load, NEIGHBOURS_ROWS, Pace, PoolPlan, READS_WRITES_ROWS, RESERVED_ROWS, ReadOrder, ReadPlan, neighbours,
-    reads_and_writes, reserving, unwritten,
-};
+use crate::experiment::definition::Scene;
+use crate::experiment::{Experiment, Pace, Size, list};
 use crate::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 use crate::pass::Limits;
 use crate::result::{Run, Warning};
@@ -47,15 +45,10 @@ const PASS: Duration = Duration::from_millis(50);
 const HERE: Duration = Duration::from_secs(23);
 const JOURNAL: Duration = Duration::from_secs(10);
 const ARTICLE_1: Duration = Duration::from_secs(12);
-/// Time for the commits beside new files, in seconds.
-const NEIGHBOURS_S: f64 = 4.0;
 const BILL_COMMITS: u64 = 64;
 const BILL_TIME: Duration = Duration::from_secs(1);
 const ZEROING_BYTES: u64 = 1 << 20;
-const READ_BYTES: u64 = 16 << 20;
-/// Threads of the pool; 16 MiB are written and read.
-const POOL_THREADS: [usize; 2] = [64, 512];
-const POOL_OPERATIONS: u64 = 4096;
+const EXPERIMENTS_BYTES: u64 = 32 << 20;
 
 /// Runs what the claims need, answers them, and leaves nothing behind. A claim that cannot be run here has the reason.
 ///
@@ -66,7 +59,7 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
     let directory = directory_or_here(options.directory.as_deref());
     let mut started = Started::new(context);
     let here = options.plan(&claims, &[Ground::Here]);
-    let needed = room_needed_bytes(&here) + 2 * image_bytes() + 2 * READ_BYTES;
+    let needed = room_needed_bytes(&here) + 2 * image_bytes() + EXPERIMENTS_BYTES;
     let open = OpenSite::open(&directory, &directory.display().to_string(), needed)?;
     started.swept(&open.swept);
     let looked = started.look_around(&open.site, context);
@@ -111,17 +104,13 @@ fn everything(
         context.progress.start(steps_of(site, here), "claims", HERE.as_secs_f64());
         started.result.runs.push(run(site, here, context.stop, context.progress));
     }
-    let loads = [
-        Measured::Unwritten,
-        Measured::Reserve,
-        Measured::ReadCold,
-        Measured::ReadsAndWrites,
-        Measured::Pool,
-    ];
-    for load in loads {
-        if !context.interrupted() && claims.iter().any(|claim| needs(&claim.by, load)) {
-            let measured = experiment(open, options, load, context, started);
-            keep(started, load.name(), measured);
+    for experiment in needed(claims).filter(|experiment| !experiment.is_counted()) {
+        if !context.interrupted() {
+            let pace = options.pace(experiment.claims_s());
+            let name = experiment.name();
+            let measured = super::experiment::measured(site, experiment.as_ref(), &pace, name, context);
+            let kept = measured.map(|found| started.result.experiments.extend(found));
+            keep(started, name, kept);
         }
     }
     let is_blocks = |claim: &&Claim| matches!(claim.by, By::Blocks { .. });
@@ -194,26 +183,33 @@ fn on_journal(
     started: &mut Started,
 ) -> Result<(), String> {
     let plan = options.plan(claims, &[Ground::Journal]);
-    let beside = claims.iter().any(|claim| needs(&claim.by, Measured::Neighbours));
-    if (plan.cells.is_empty() && !beside) || context.interrupted() {
+    let counted: Vec<_> = needed(claims).filter(|experiment| experiment.is_counted()).collect();
+    if (plan.cells.is_empty() && counted.is_empty()) || context.interrupted() {
         return Ok(());
     }
     if !is_root() {
         return Err("needs root: it creates an ext4 with a journal on a loop device".into());
     }
     let passes = plan.cells.len() as u64 * u64::from(plan.rounds + 1);
-    let rows = u64::from(options.rounds) * NEIGHBOURS_ROWS as u64;
-    context.progress.start(passes + rows, "claims, ext4 with a journal", JOURNAL.as_secs_f64());
+    let paced = |experiment: &dyn Experiment| options.pace(experiment.claims_s());
+    let steps: u64 = counted.iter().map(|one| one.steps(&paced(one.as_ref()))).sum();
+    context.progress.start(passes + steps, "claims, ext4 with a journal", JOURNAL.as_secs_f64());
     let words = |error: &dyn std::fmt::Display| format!("an ext4 with a journal could not be used: {error}");
     let (made, image) =
         own_site(open, ImageKind::Ext4, LoopMode::Direct, &plan).map_err(|error| words(&error))?;
     if !plan.cells.is_empty() {
         started.result.runs.push(run(&made.site, &plan, context.stop, context.progress));
     }
-    if beside && !context.interrupted() {
+    for experiment in counted {
+        if context.interrupted() {
+            break;
+        }
         let session = made.site.session(context.stop);
-        let found = neighbours(&made.site, &session, &options.pace(NEIGHBOURS_S), context.progress);
-        started.result.experiments.push(found);
+        let pace = paced(experiment.as_ref());
+        let scene = Scene { site: &made.site, session: &session, pace: &pace, progress: context.progress };
+        let measured = experiment.measure(scene);
+        let kept = measured.map(|found| started.result.experiments.extend(found));
+        keep(started, experiment.name(), kept.map_err(LabError::from));
     }
     made.close().map_err(|error| words(&error))?;
     image.remove().map_err(|error| words(&error))
@@ -231,46 +227,10 @@ fn keep(started: &mut Started, name: &str, answer: Result<(), LabError>) {
     }
 }
 
-/// Reading cold and warm is one experiment.
-fn needs(by: &By, part: Measured) -> bool {
-    let By::Rate { load, .. } = by else { return false };
-    *load == part || (*load == Measured::ReadWarm && part == Measured::ReadCold)
-}
-
-fn experiment(
-    open: &OpenSite,
-    options: &ClaimsOptions,
-    part: Measured,
-    context: &mut Context<'_>,
-    started: &mut Started,
-) -> Result<(), LabError> {
-    let site = &open.site;
-    let found = match part {
-        Measured::Unwritten | Measured::Reserve => {
-            let pace = options.pace(2.0);
-            context.progress.start(u64::from(pace.rounds) * RESERVED_ROWS as u64, part.name(), 2.0);
-            let run = if part == Measured::Unwritten { unwritten } else { reserving };
-            vec![run(site, &site.session(context.stop), &pace, context.progress)?]
-        }
-        Measured::ReadWarm | Measured::ReadCold => {
-            let plan = ReadPlan { file_bytes: READ_BYTES, orders: vec![ReadOrder::Sequential] };
-            super::experiment::measured(site, &Load::Read(plan), &options.pace(6.0), "reading", context)?
-        }
-        Measured::ReadsAndWrites => {
-            let pace = options.pace(2.0);
-            context.progress.start(u64::from(pace.rounds) * READS_WRITES_ROWS as u64, part.name(), 2.0);
-            vec![reads_and_writes(site, &site.session(context.stop), &pace, context.progress)?]
-        }
-        Measured::Pool => {
-            let plan =
-                PoolPlan { threads: POOL_THREADS.to_vec(), operations: POOL_OPERATIONS, growing: false };
-            super::experiment::measured(site, &Load::Pool(plan), &options.pace(5.0), "pool", context)?
-        }
-        // It runs on another ground.
-        Measured::Neighbours => Vec::new(),
-    };
-    started.result.experiments.extend(found);
-    Ok(())
+/// The experiments whose results these claims are about.
+fn needed(claims: &[&Claim]) -> impl Iterator<Item = Box<dyn Experiment>> {
+    let results: Vec<&str> = claims.iter().filter_map(|claim| claim.by.result()).collect();
+    list::all(Size::Claims).filter(move |one| results.iter().any(|result| one.gives(result)))
 }
 
 fn image_bytes() -> u64 {

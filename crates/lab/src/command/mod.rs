@@ -39,7 +39,7 @@ use crate::machine::machine;
 use crate::pass::harness_cost;
 use crate::presets::Preset;
 use crate::progress::Progress;
-use crate::result::{HarnessCost, LabResult, SCHEMA_VERSION};
+use crate::result::{HarnessCost, LabResult, Preamble, SCHEMA_VERSION};
 use crate::site::{Site, SiteError};
 use crate::stage::{CellError, incompressible};
 use crate::warnings;
@@ -87,13 +87,15 @@ impl Started {
         let machine = machine();
         let warnings = warnings::of_machine(&machine);
         let result = LabResult {
-            schema_version: SCHEMA_VERSION,
-            inkstone_version: env!("CARGO_PKG_VERSION").into(),
-            command: context.command.clone(),
-            started_unix_s,
-            elapsed_ns: 0,
-            interrupted: false,
-            machine,
+            preamble: Preamble {
+                schema_version: SCHEMA_VERSION,
+                inkstone_version: env!("CARGO_PKG_VERSION").into(),
+                command: context.command.clone(),
+                started_unix_s,
+                elapsed_ns: 0,
+                interrupted: false,
+                machine,
+            },
             harness: HarnessCost::default(),
             runs: Vec::new(),
             experiments: Vec::new(),
@@ -157,8 +159,8 @@ impl Started {
                 finding.engines = advice;
             }
         }
-        self.result.interrupted = context.interrupted();
-        self.result.elapsed_ns = monotonic_ns() - self.begin_ns;
+        self.result.preamble.interrupted = context.interrupted();
+        self.result.preamble.elapsed_ns = monotonic_ns() - self.begin_ns;
         self.result
     }
 }

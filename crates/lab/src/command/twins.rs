@@ -1,15 +1,15 @@
 //! `inkstone lab aa --of`: runs any experiment with each of its rows twice, and counts how often a row is called different from itself.
 //!
-//! *Owns*: the list of experiments, their sizes and their time. *May not touch*: how they are measured, or what is counted
-//! (`crate::twins`).
+//! *Owns*: which presets stand beside the list of experiments, and their time. *May not touch*: how they are measured, or what is
+//! counted (`crate::twins`).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use inkstone_io::NamedChoice as _;
+
 use crate::cell::Cell;
-use crate::experiment::{
-    DepthPlan, Load, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadPlan, TextPlan,
-};
+use crate::experiment::{Experiment, Pace, Size, list};
 use crate::pass::Limits;
 use crate::presets::Preset;
 use crate::result::{LabResult, Warning};
@@ -19,26 +19,20 @@ use crate::twins::AaResult;
 
 use super::{Context, LabError, Started, directory_or_here};
 
-inkstone_io::named_choice! {
-    /// What can be measured against itself.
-    Twin, "experiment" {
-        Quick = "quick", "the cells of the quick tier";
-        E1 = "e1", "the arms of E1; their other orders have the same cells";
-        E2 = "e2", "both passes of E2";
-        Wal = "wal", "records of 512 B";
-        E6 = "e6", "ways of doing I/O";
-        Depth = "depth", "writes in flight";
-        Read = "read", "ways of reading";
-        Pool = "pool", "threads that block";
-        Practice = "practice", "where the next segment comes from";
-        Log = "log", "our log, and blocks reserved or not";
-        Mixed = "mixed", "the load for a device";
-        Text = "text", "text lines";
-    }
+/// What can be measured against itself: a preset of cells, or an experiment with a command of its own.
+#[derive(Debug)]
+pub enum Twin {
+    /// The cells of a preset.
+    Cells(Preset),
+    /// An experiment, as small as it is to be here.
+    Experiment(Box<dyn Experiment>),
 }
 
+/// The others have the same cells as E1, in other orders or files.
+const PRESETS: [Preset; 5] = [Preset::Quick, Preset::E1, Preset::E2, Preset::Wal, Preset::E6];
+
 /// Which experiments to pair with themselves.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct TwinsOptions {
     /// The directory; `None` = the current one.
     pub directory: Option<PathBuf>,
@@ -54,42 +48,26 @@ pub struct TwinsOptions {
 
 /// File size of each cell.
 const CELL_BYTES: u64 = 1 << 20;
-/// File size in experiments.
-const FILE_BYTES: u64 = 16 << 20;
-
-/// The kinds of twins.
-enum What {
-    Cells(Preset),
-    Load(Load),
-}
 
 impl Twin {
-    fn what(self) -> What {
-        let file_bytes = FILE_BYTES;
-        What::Load(match self {
-            Self::Quick => return What::Cells(Preset::Quick),
-            Self::E1 => return What::Cells(Preset::E1),
-            Self::E2 => return What::Cells(Preset::E2),
-            Self::Wal => return What::Cells(Preset::Wal),
-            Self::E6 => return What::Cells(Preset::E6),
-            Self::Depth => Load::Depth(DepthPlan { file_bytes, ..DepthPlan::default() }),
-            Self::Read => Load::Read(ReadPlan { file_bytes, ..ReadPlan::default() }),
-            Self::Pool => Load::Pool(PoolPlan {
-                operations: file_bytes / 4096,
-                threads: vec![2, 8, 64],
-                growing: false,
-            }),
-            Self::Practice => Load::Practice(PracticePlan { changes: 4, ..PracticePlan::default() }),
-            Self::Log => Load::Log(LogPlan::default()),
-            Self::Mixed => Load::Mixed(MixedPlan { file_bytes, ..MixedPlan::default() }),
-            Self::Text => Load::Text(TextPlan { bill: false, ..TextPlan::default() }),
-        })
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let experiments = list::commands(Size::Twins).map(|(experiment, _)| Self::Experiment(experiment));
+        PRESETS.into_iter().map(Self::Cells).chain(experiments)
     }
 
-    fn room_needed_bytes(self, options: &TwinsOptions) -> u64 {
-        match self.what() {
-            What::Cells(preset) => room_needed_bytes(&plan(preset, options)),
-            What::Load(load) => load.room_needed_bytes(),
+    /// Its name on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Cells(preset) => preset.name(),
+            Self::Experiment(experiment) => experiment.name(),
+        }
+    }
+
+    fn room_needed_bytes(&self, options: &TwinsOptions) -> u64 {
+        match self {
+            Self::Cells(preset) => room_needed_bytes(&plan(*preset, options)),
+            Self::Experiment(experiment) => experiment.room_needed_bytes(),
         }
     }
 }
@@ -129,16 +107,16 @@ pub fn twins(options: &TwinsOptions, context: &mut Context<'_>) -> Result<LabRes
     started.swept(&open.swept);
     let looked = started.look_around(&open.site, context);
     if looked.is_ok() {
-        for (number, &twin) in options.of.iter().enumerate() {
+        for (number, twin) in options.of.iter().enumerate() {
             if context.interrupted() {
                 break;
             }
-            let title = format!("{}/{} {twin}", number + 1, options.of.len());
+            let title = format!("{}/{} {}", number + 1, options.of.len(), twin.name());
             match one(&open, twin, options, &title, context) {
                 Ok(found) => started.result.twins.push(found),
                 Err(error) => started.result.warnings.push(Warning {
                     name: "part-failed".into(),
-                    text: format!("{twin} is not in the result: {error}"),
+                    text: format!("{} is not in the result: {error}", twin.name()),
                     cure: "see the reason".into(),
                 }),
             }
@@ -152,26 +130,26 @@ pub fn twins(options: &TwinsOptions, context: &mut Context<'_>) -> Result<LabRes
 
 fn one(
     open: &OpenSite,
-    twin: Twin,
+    twin: &Twin,
     options: &TwinsOptions,
     title: &str,
     context: &mut Context<'_>,
 ) -> Result<AaResult, LabError> {
     let site = &open.site;
-    let mut found = AaResult::of(&site.place, twin.to_string(), options.rounds);
-    match twin.what() {
-        What::Cells(preset) => {
-            let plan = plan(preset, options);
+    let mut found = AaResult::of(&site.place, twin.name(), options.rounds);
+    match twin {
+        Twin::Cells(preset) => {
+            let plan = plan(*preset, options);
             context.progress.start(steps_of(site, &plan), title, options.time.as_secs_f64());
             let measured = run(site, &plan, context.stop, context.progress);
             context.progress.finish();
             found.take_run(&measured);
         }
-        What::Load(load) => {
+        Twin::Experiment(experiment) => {
             let pace =
                 Pace { rounds: options.rounds, budget: Some(options.time), seed: options.seed, twins: true };
-            for experiment in super::experiment::measured(site, &load, &pace, title, context)? {
-                found.take_experiment(&experiment);
+            for result in super::experiment::measured(site, experiment.as_ref(), &pace, title, context)? {
+                found.take_experiment(&result);
             }
         }
     }
@@ -181,9 +159,8 @@ fn one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inkstone_io::NamedChoice as _;
 
-    /// A new experiment or preset must be added here. Presets that differ only in order or file states have the same cells.
+    /// Presets that differ only in order or file states have the same cells.
     #[test]
     fn every_experiment_can_be_measured_against_itself() {
         let options = TwinsOptions {
@@ -194,16 +171,16 @@ mod tests {
             seed: 1,
         };
         let mut presets = Vec::new();
-        let mut loads = Vec::new();
-        for &twin in Twin::ALL {
-            match twin.what() {
-                What::Cells(preset) => {
+        let mut experiments = Vec::new();
+        for twin in Twin::all() {
+            match twin {
+                Twin::Cells(preset) => {
                     presets.push(preset);
                     let plan = plan(preset, &options);
-                    assert!(plan.cells.chunks_exact(2).all(|pair| pair[0] == pair[1]), "{twin}");
-                    assert!(plan.cells.iter().all(|cell| cell.check().is_ok()), "{twin}");
+                    assert!(plan.cells.chunks_exact(2).all(|pair| pair[0] == pair[1]), "{preset}");
+                    assert!(plan.cells.iter().all(|cell| cell.check().is_ok()), "{preset}");
                 }
-                What::Load(load) => loads.push(load.name()),
+                Twin::Experiment(experiment) => experiments.push(experiment.name()),
             }
         }
         for &preset in Preset::ALL {
@@ -215,7 +192,8 @@ mod tests {
             let known: Vec<String> = presets.iter().flat_map(|&preset| cells(preset)).collect();
             assert!(cells(preset).iter().all(|name| known.contains(name)), "{preset} is not there");
         }
-        loads.sort_unstable();
-        assert_eq!(loads, ["depth", "log", "mixed", "pool", "practice", "read", "text"]);
+        let listed: Vec<&str> =
+            list::commands(Size::Usual).map(|(experiment, _)| experiment.name()).collect();
+        assert_eq!(experiments, listed);
     }
 }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use inkstone_io::{Access, Durability};
 
 use crate::bench::result::{BENCH_SCHEMA_VERSION, BenchResult, BenchRow};
-use crate::experiment::{Experiment, ExperimentRow, less_is_better};
+use crate::experiment::{ExperimentResult, ExperimentRow, Size, less_is_better, list};
 use crate::result::{DurableFinding, LabResult, Machine, Outcome, Place, Round, Run, SCHEMA_VERSION};
 use crate::run::ROUNDS_MIN;
 use crate::stats::{hodges_lehmann_of, median};
@@ -99,7 +99,13 @@ pub(super) fn of_lab(result: &LabResult) -> Read {
     let places = result.runs.iter().map(|run| run.place.clone());
     let places = places.chain(result.experiments.iter().map(|experiment| experiment.place.clone())).collect();
     let kind = "a result of the lab";
-    Read { kind, machine: result.machine.clone(), places, version: result.inkstone_version.clone(), groups }
+    Read {
+        kind,
+        machine: result.preamble.machine.clone(),
+        places,
+        version: result.preamble.inkstone_version.clone(),
+        groups,
+    }
 }
 
 /// Adds a number to the second and later groups of the same name.
@@ -166,8 +172,9 @@ fn too_few(logs: &BTreeMap<u32, f64>) -> Option<String> {
     (rounds < ROUNDS_MIN as usize).then(|| format!("only {rounds} rounds; {ROUNDS_MIN} are needed"))
 }
 
-fn of_experiment(experiment: &Experiment) -> Group {
-    let is_of_memory = experiment.name.starts_with("read-") || experiment.name.starts_with("text-");
+fn of_experiment(experiment: &ExperimentResult) -> Group {
+    let known = list::giving(&experiment.name, Size::Usual);
+    let is_of_memory = known.is_some_and(|known| known.is_of_memory());
     let series = |row: &ExperimentRow| {
         // The yardstick is the logarithm of a time.
         let sign = if less_is_better(&experiment.unit) { 1.0 } else { -1.0 };
@@ -187,7 +194,7 @@ fn of_experiment(experiment: &Experiment) -> Group {
 
 /// After 100 misses in a row the kernel stops reading around a faulting page. In a small file that happens by chance: 15,000 reads
 /// per second or two million were seen, for all rounds of a run.
-fn by_chance(experiment: &Experiment, row: &ExperimentRow) -> Option<String> {
+fn by_chance(experiment: &ExperimentResult, row: &ExperimentRow) -> Option<String> {
     (experiment.name == "read-random-cold" && row.name == "mmap")
         .then(|| "here it is random how much the kernel reads around a page fault".into())
 }
@@ -197,9 +204,9 @@ pub(super) fn of_bench(result: &BenchResult) -> Read {
     let group = Group { name: "bench".into(), baseline: None, has_floors: true, series };
     Read {
         kind: "a bench",
-        machine: result.machine.clone(),
+        machine: result.preamble.machine.clone(),
         places: vec![result.place.clone()],
-        version: result.inkstone_version.clone(),
+        version: result.preamble.inkstone_version.clone(),
         groups: vec![group],
     }
 }

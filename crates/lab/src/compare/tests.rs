@@ -5,7 +5,7 @@ use fastrand::Rng;
 use super::series::of_bench;
 use super::*;
 use crate::bench::result::{BenchResult, BenchRow, Floor};
-use crate::experiment::{Experiment, ExperimentRow};
+use crate::experiment::{ExperimentResult, ExperimentRow};
 use crate::result::Machine;
 
 const CELLS: usize = 13;
@@ -153,7 +153,7 @@ fn rounds(us: f64) -> Vec<crate::result::Round> {
 }
 
 /// Eight rows; the fifth takes `slow` times the time.
-fn experiment(name: &str, slow: f64) -> Experiment {
+fn experiment(name: &str, slow: f64) -> ExperimentResult {
     let row = |number: usize| ExperimentRow {
         name: if number == 4 { "mmap".into() } else { format!("row {number}") },
         samples: (0..10)
@@ -164,15 +164,15 @@ fn experiment(name: &str, slow: f64) -> Experiment {
             .collect(),
         ..ExperimentRow::default()
     };
-    Experiment {
+    ExperimentResult {
         name: name.into(),
         unit: "operations/s".into(),
         rows: (0..8).map(row).collect(),
-        ..Experiment::default()
+        ..ExperimentResult::default()
     }
 }
 
-fn lab_with(experiment: Experiment) -> Read {
+fn lab_with(experiment: ExperimentResult) -> Read {
     let json = serde_json::json!({
         "schema_version": crate::result::SCHEMA_VERSION, "inkstone_version": "", "command": "", "started_unix_s": 0,
         "elapsed_ns": 0, "interrupted": false, "machine": Machine::default(), "harness": crate::result::HarnessCost::default(),

@@ -17,11 +17,12 @@ use crate::site::Site;
 use crate::stage::{CellError, Session, incompressible};
 use crate::table::numbers::{bytes, sig3};
 
+use super::definition::{AT_ONCE, Experiment, OwnCommand, Scene, Setting, Size};
 use super::flight::{Flight, Source, Work, fly, latency_of, one_thread, threads};
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, measure, steps_of, usage_figures};
+use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, measure, usage_figures};
 use super::scratch::{DurableWay, written_file};
 use super::words::{compared, median_of, row};
-use super::{Experiment, knee_of};
+use super::{ExperimentResult, knee_of};
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -50,105 +51,133 @@ impl Default for DepthPlan {
     }
 }
 
-impl DepthPlan {
-    /// The same with a file of 1 GiB, as in the other published experiments.
-    pub fn published() -> Self {
-        Self { file_bytes: 1 << 30, ..Self::default() }
+impl Experiment for DepthPlan {
+    fn name(&self) -> &'static str {
+        "depth"
     }
 
-    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
-        steps_of(pace, 2 * self.depths.len() + self.sizes.len())
+    fn sized(size: Size) -> Self {
+        Self { file_bytes: size.file_bytes(), ..Self::default() }
+    }
+
+    fn command(&self) -> Option<OwnCommand> {
+        Some(OwnCommand {
+            help: "Durable writes per second by the number in flight, and bytes per second by write size",
+            subject: "Durable writes by depth and size",
+            seconds: 25,
+            weight: 5.0,
+        })
+    }
+
+    fn settings(&mut self) -> Vec<Setting<'_>> {
+        vec![Setting::file_bytes(&mut self.file_bytes)]
+    }
+
+    fn room_needed_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    fn rows(&self) -> usize {
+        2 * self.depths.len() + self.sizes.len()
+    }
+
+    fn unlimited_s(&self, pace: &Pace, commit_s: f64) -> f64 {
+        self.steps(pace) as f64 * (self.file_bytes / BLOCK_BYTES) as f64 * commit_s / AT_ONCE
+    }
+
+    /// Measures both curves.
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        let way = DurableWay::of(site);
+        let file = Arc::new(written_file(session, FILE, self.file_bytes, way.access, pace.seed)?);
+        let curve = Curve { plan: self, site, session, way, file: &file };
+        let part = |share: f64| Pace { budget: pace.budget.map(|budget| budget.mul_f64(share)), ..*pace };
+        let mut found = vec![curve.by_depth(&part(DEPTH_SHARE), progress)];
+        if session.check().is_ok() {
+            found.push(curve.by_size(&part(1.0 - DEPTH_SHARE), progress));
+        }
+        session.clear(FILE)?;
+        Ok(found)
     }
 }
 
-/// Measures both curves.
-pub(crate) fn depth(
-    site: &Site,
-    session: &Session<'_>,
-    plan: &DepthPlan,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Vec<Experiment>, CellError> {
-    let way = DurableWay::of(site);
-    let file = Arc::new(written_file(session, FILE, plan.file_bytes, way.access, pace.seed)?);
-    let part = |share: f64| Pace { budget: pace.budget.map(|budget| budget.mul_f64(share)), ..*pace };
-    let depths = by_depth(site, session, plan, &part(DEPTH_SHARE), way, &file, progress);
-    let mut found = vec![depths];
-    if session.check().is_ok() {
-        found.push(by_size(site, session, plan, &part(1.0 - DEPTH_SHARE), way, &file, progress));
-    }
-    session.clear(FILE)?;
-    Ok(found)
-}
-
-fn by_depth(
-    site: &Site,
-    session: &Session<'_>,
-    plan: &DepthPlan,
-    pace: &Pace,
+/// What both curves have in common.
+struct Curve<'a> {
+    plan: &'a DepthPlan,
+    site: &'a Site,
+    session: &'a Session<'a>,
     way: DurableWay,
-    file: &Arc<OsFile>,
-    progress: &mut Progress,
-) -> Experiment {
-    let payload = incompressible(BLOCK_BYTES as usize, pace.seed);
-    let arm = |flights: Result<Vec<Flight>, CellError>| {
-        flights.map(|flights| Overwriting::new(flights, file, plan.file_bytes, BLOCK_BYTES, way.persist()))
-    };
-    let mut rows = Vec::new();
-    for &depth in &plan.depths {
-        let flights = threads(depth, BLOCK_BYTES as usize, &payload);
-        rows.push(Row::new(name("threads", depth), "threads", Some(depth as f64), arm(flights)));
+    file: &'a Arc<OsFile>,
+}
+
+impl<'a> Curve<'a> {
+    /// A point of a curve; flights that could not be created are the reason why it has no figures.
+    fn row(
+        &self,
+        (name, series, x): (String, &str, u64),
+        flights: Result<Vec<Flight>, CellError>,
+        (write_bytes, counts_bytes): (u64, bool),
+    ) -> Row<'a> {
+        let writes = (self.plan.file_bytes / write_bytes).max(1);
+        let arm = flights.map(|flights| Overwriting {
+            flights,
+            file: Arc::clone(self.file),
+            write_bytes,
+            writes,
+            persist: self.way.persist(),
+            counts_bytes,
+        });
+        Row::new(name, series, Some(x as f64), arm)
     }
-    for &depth in &plan.depths {
-        let flights = one_thread(EngineKind::Uring, depth, BLOCK_BYTES as usize, &payload);
-        rows.push(Row::new(name("io_uring", depth), "io_uring", Some(depth as f64), arm(flights)));
+
+    fn by_depth(&self, pace: &Pace, progress: &mut Progress) -> ExperimentResult {
+        let payload = incompressible(BLOCK_BYTES as usize, pace.seed);
+        let depths = &self.plan.depths;
+        let row = |series: &str, depth: usize, flights| {
+            self.row((name(series, depth), series, depth as u64), flights, (BLOCK_BYTES, false))
+        };
+        let threads =
+            depths.iter().map(|&depth| row("threads", depth, threads(depth, BLOCK_BYTES as usize, &payload)));
+        let ring = |depth| one_thread(EngineKind::Uring, depth, BLOCK_BYTES as usize, &payload);
+        let ring = depths.iter().map(|&depth| row("io_uring", depth, ring(depth)));
+        let frame = Frame {
+            name: "depth",
+            title: format!("Durable 4 KiB overwrites ({}) by the number in flight", self.way.words),
+            x_name: Some("writes in flight"),
+            unit: "operations/s",
+            baseline: depths.first().map(|&depth| name("threads", depth)).unwrap_or_default(),
+        };
+        let mut found =
+            measure(self.site, self.session, pace, &frame, threads.chain(ring).collect(), progress);
+        found.notes.push(
+            "io_uring: one thread with this many writes in flight; threads: this many threads, each with one blocking write".into(),
+        );
+        found.finding = depth_finding(&found);
+        found
     }
-    let frame = Frame {
-        name: "depth",
-        title: format!("Durable 4 KiB overwrites ({}) by the number in flight", way.words),
-        x_name: Some("writes in flight"),
-        unit: "operations/s",
-        baseline: plan.depths.first().map(|&depth| name("threads", depth)).unwrap_or_default(),
-    };
-    let mut found = measure(site, session, pace, &frame, rows, progress);
-    found.notes.push(
-        "io_uring: one thread with this many writes in flight; threads: this many threads, each with one blocking write".into(),
-    );
-    found.finding = depth_finding(&found);
-    found
+
+    fn by_size(&self, pace: &Pace, progress: &mut Progress) -> ExperimentResult {
+        let payload = incompressible(1 << 20, pace.seed);
+        let sizes = self.plan.sizes.iter().filter(|&&size| size <= self.plan.file_bytes);
+        let rows = sizes.map(|&size| {
+            let flights = threads(1, size as usize, &payload);
+            self.row((size_name(size), "one write in flight", size), flights, (size, true))
+        });
+        let frame = Frame {
+            name: "depth-size",
+            title: format!("Durable overwrites ({}), one in flight, by size", self.way.words),
+            x_name: Some("bytes per write"),
+            unit: "bytes/s",
+            baseline: self.plan.sizes.first().map(|&size| size_name(size)).unwrap_or_default(),
+        };
+        let mut found = measure(self.site, self.session, pace, &frame, rows.collect(), progress);
+        found.finding = size_finding(&found);
+        found
+    }
 }
 
 fn name(series: &str, depth: usize) -> String {
     format!("{series}, {depth} in flight")
-}
-
-fn by_size(
-    site: &Site,
-    session: &Session<'_>,
-    plan: &DepthPlan,
-    pace: &Pace,
-    way: DurableWay,
-    file: &Arc<OsFile>,
-    progress: &mut Progress,
-) -> Experiment {
-    let payload = incompressible(1 << 20, pace.seed);
-    let sizes = plan.sizes.iter().filter(|&&size| size <= plan.file_bytes);
-    let rows = sizes.map(|&size| {
-        let arm = threads(1, size as usize, &payload)
-            .map(|flights| Overwriting::new(flights, file, plan.file_bytes, size, way.persist()));
-        let arm = arm.map(|arm| Overwriting { counts_bytes: true, ..arm });
-        Row::new(size_name(size), "one write in flight", Some(size as f64), arm)
-    });
-    let frame = Frame {
-        name: "depth-size",
-        title: format!("Durable overwrites ({}), one in flight, by size", way.words),
-        x_name: Some("bytes per write"),
-        unit: "bytes/s",
-        baseline: plan.sizes.first().map(|&size| size_name(size)).unwrap_or_default(),
-    };
-    let mut found = measure(site, session, pace, &frame, rows.collect(), progress);
-    found.finding = size_finding(&found);
-    found
 }
 
 /// Overwrites its file from front to back, again and again.
@@ -159,19 +188,6 @@ struct Overwriting {
     writes: u64,
     persist: Persist,
     counts_bytes: bool,
-}
-
-impl Overwriting {
-    fn new(
-        flights: Vec<Flight>,
-        file: &Arc<OsFile>,
-        file_bytes: u64,
-        write_bytes: u64,
-        persist: Persist,
-    ) -> Self {
-        let writes = (file_bytes / write_bytes).max(1);
-        Self { flights, file: Arc::clone(file), write_bytes, writes, persist, counts_bytes: false }
-    }
 }
 
 /// A number of writes that all flights share.
@@ -215,7 +231,7 @@ impl Arm for Overwriting {
     }
 }
 
-fn depth_finding(found: &Experiment) -> Option<Finding> {
+fn depth_finding(found: &ExperimentResult) -> Option<Finding> {
     let base = found.baseline.as_deref()?;
     let best = super::words::best(found)?;
     let alone = median_of(row(found, base)?)?;
@@ -236,7 +252,7 @@ fn depth_finding(found: &Experiment) -> Option<Finding> {
     Some(Finding { sentence, best, naive: Some(base.into()), ..Finding::default() })
 }
 
-fn size_finding(found: &Experiment) -> Option<Finding> {
+fn size_finding(found: &ExperimentResult) -> Option<Finding> {
     let small = found.rows.iter().find(|row| row.latency.as_ref().is_some_and(|l| l.count > 0))?;
     let best = super::words::best(found)?;
     let p50_us = |row: &super::ExperimentRow| Some(row.latency.as_ref()?.p50_ns as f64 / 1e3);

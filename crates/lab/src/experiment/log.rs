@@ -9,16 +9,16 @@ use crate::bench::result::BenchRow;
 use crate::bench::{BenchPlan, Load, rows};
 use crate::cell::size_name;
 use crate::finding::place_words;
-use crate::progress::Progress;
 use crate::result::{Finding, Round};
 use crate::site::Site;
-use crate::stage::{CellError, Session};
+use crate::stage::CellError;
 use crate::stats::relative;
 use crate::table::numbers::sig3;
 
+use super::definition::{Experiment, OwnCommand, Scene, Size};
 use super::preallocation::{ROWS as PREALLOCATION_ROWS, preallocation};
 use super::rounds::{Pace, figure, steps_of};
-use super::{Experiment, ExperimentRow};
+use super::{ExperimentResult, ExperimentRow};
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Default for LogPlan {
     }
 }
 
-const PUBLISHED_RECORDS: u64 = 1_000;
+pub(super) const PUBLISHED_RECORDS: u64 = 1_000;
 /// Without a budget: the published run has 1,000 synced records per thread, which takes less on any disk.
 const TIME: Duration = Duration::from_secs(10);
 /// The log's share of the budget; its floor gets the same share again.
@@ -48,47 +48,70 @@ const SHARE: f64 = 0.21;
 /// The share of the ways with and without blocks reserved ahead.
 const PREALLOCATION_SHARE: f64 = 0.5;
 
-/// Measures the load on the log, and the floor.
-pub(crate) fn log(
-    site: &Site,
-    session: &Session<'_>,
-    plan: &LogPlan,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Vec<Experiment>, CellError> {
-    let bench = BenchPlan {
-        loads: vec![Load::Closed(plan.threads)],
-        record_bytes: vec![plan.record_bytes],
-        time: pace.budget.map_or(plan.time, |budget| budget.mul_f64(SHARE)),
-        bill_commits: 0,
-        changes: false,
-        seed: pace.seed,
-        twins: pace.twins,
-        records: plan.turn_records,
-    };
-    progress.step("the log and its floor");
-    let row = rows::row(site, session, &bench, Load::Closed(plan.threads), plan.record_bytes);
-    let mut found = vec![experiment(site, plan, pace, &row)];
-    if session.check().is_ok() {
-        let budget = pace.budget.map(|budget| budget.mul_f64(PREALLOCATION_SHARE));
-        found.push(preallocation(site, session, plan, &Pace { budget, ..*pace }, progress)?);
+impl Experiment for LogPlan {
+    fn name(&self) -> &'static str {
+        "log"
     }
-    Ok(found)
+
+    /// Published is `fillsync` of 1,000,000, which writes 1,000 records per thread.
+    fn sized(size: Size) -> Self {
+        let turn_records = (size == Size::Published).then_some(PUBLISHED_RECORDS);
+        Self { turn_records, ..Self::default() }
+    }
+
+    fn command(&self) -> Option<OwnCommand> {
+        Some(OwnCommand {
+            help: "The log of a key-value store: 8 threads wait for 128-byte records, on our log and on a bare file, with blocks reserved and not (E5)",
+            subject: "A key-value store's log",
+            seconds: 16,
+            weight: 3.0,
+        })
+    }
+
+    /// First its log, later two logs at a time and a plain file.
+    fn room_needed_bytes(&self) -> u64 {
+        3 * crate::bench::ROOM_NEEDED_BYTES
+    }
+
+    fn rows(&self) -> usize {
+        PREALLOCATION_ROWS
+    }
+
+    /// The log and its floor are one step: they have their own rounds.
+    fn steps(&self, pace: &Pace) -> u64 {
+        1 + steps_of(pace, self.rows())
+    }
+
+    fn unlimited_s(&self, pace: &Pace, commit_s: f64) -> f64 {
+        let records = self.turn_records.unwrap_or(PUBLISHED_RECORDS) as f64;
+        (self.steps(pace) as f64 + 10.0) * records * commit_s * 2.0
+    }
+
+    /// Measures the load on the log, and the floor; then with blocks reserved ahead and without.
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        let bench = BenchPlan {
+            loads: vec![Load::Closed(self.threads)],
+            record_bytes: vec![self.record_bytes],
+            time: pace.budget.map_or(self.time, |budget| budget.mul_f64(SHARE)),
+            bill_commits: 0,
+            changes: false,
+            seed: pace.seed,
+            twins: pace.twins,
+            records: self.turn_records,
+        };
+        progress.step("the log and its floor");
+        let row = rows::row(site, session, &bench, Load::Closed(self.threads), self.record_bytes);
+        let mut found = vec![beside_floor(site, self, pace, &row)];
+        if session.check().is_ok() {
+            let budget = pace.budget.map(|budget| budget.mul_f64(PREALLOCATION_SHARE));
+            found.push(preallocation(site, session, self, &Pace { budget, ..*pace }, progress)?);
+        }
+        Ok(found)
+    }
 }
 
-impl LogPlan {
-    /// `fillsync` of 1,000,000 writes 1,000 records per thread.
-    pub fn published() -> Self {
-        Self { turn_records: Some(PUBLISHED_RECORDS), ..Self::default() }
-    }
-
-    /// The log and its floor count as one row.
-    pub(super) fn steps(&self, pace: &Pace) -> u64 {
-        1 + steps_of(pace, PREALLOCATION_ROWS)
-    }
-}
-
-fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Experiment {
+fn beside_floor(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> ExperimentResult {
     let per_group = row.commits() as f64 / row.log.groups.max(1) as f64;
     let floor = row.floor.as_ref();
     // A write of the floor counts as a group: it has as many bytes, so it could carry as many records.
@@ -126,7 +149,7 @@ fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Exper
         figures: vec![figure("bytes per write", "bytes", write_bytes as f64)],
         ..ExperimentRow::default()
     };
-    let mut found = Experiment {
+    let mut found = ExperimentResult {
         name: "log".into(),
         title: format!(
             "{} threads, records of {}, each durable before its append returns",
@@ -150,7 +173,7 @@ fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Exper
                 None => "published: 1,000 records a thread; here as many as fit into the time, which is more".into(),
             },
         ],
-        ..Experiment::default()
+        ..ExperimentResult::default()
     };
     found.finding = finding(&found, per_group);
     found
@@ -158,7 +181,7 @@ fn experiment(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> Exper
 
 const FLOOR: &str = "raw floor";
 
-fn finding(found: &Experiment, per_group: f64) -> Option<Finding> {
+fn finding(found: &ExperimentResult, per_group: f64) -> Option<Finding> {
     let log = super::words::row(found, "inkstone")?;
     let sentence = format!(
         "On {} the log makes {} such records durable a second, {} per flush: {}.",

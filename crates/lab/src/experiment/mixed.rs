@@ -22,11 +22,12 @@ use crate::site::Site;
 use crate::stage::{CellError, Session};
 use crate::table::numbers::sig3;
 
+use super::definition::{Experiment, OwnCommand, STREAM_BYTES_PER_S, Scene, Setting, Size};
 use super::flight::{Flight, Source, Work, fly, latency_of};
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, steps_of, usage_figures};
+use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, usage_figures};
 use super::scratch::{fill, written_file};
 use super::words::{compared, median_of, row};
-use super::{Experiment, pattern};
+use super::{ExperimentResult, pattern};
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -61,44 +62,71 @@ impl Default for MixedPlan {
     }
 }
 
-impl MixedPlan {
-    /// A file of 10 GiB; 60 s per turn.
-    pub fn published() -> Self {
-        Self { file_bytes: 10 << 30, turn_max: Duration::from_secs(60), ..Self::default() }
+impl Experiment for MixedPlan {
+    fn name(&self) -> &'static str {
+        "mixed"
     }
 
-    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
-        steps_of(pace, 2 * (1 + usize::from(self.asynchronous)))
-    }
-}
-
-/// Measures with one request in flight in each job, and with several.
-pub(crate) fn mixed(
-    site: &Site,
-    session: &Session<'_>,
-    plan: &MixedPlan,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Vec<Experiment>, CellError> {
-    if site.capabilities.direct == DioAlignment::Refused {
-        let file_system = &site.capabilities.mount.file_system;
-        return Err(CellError::Invalid(format!(
-            "this load needs O_DIRECT, which {file_system} does not have here: take another directory"
-        )));
-    }
-    drop(written_file(session, FILE, plan.file_bytes, Access::Direct, pace.seed)?);
-    let fio = fio_version();
-    let ways: &[Way] = if plan.asynchronous { &[Way::Ring, Way::Blocking] } else { &[Way::Blocking] };
-    let budget = pace.budget.map(|budget| budget / ways.len() as u32);
-    let pace = Pace { budget, ..*pace };
-    let mut found = Vec::new();
-    for &way in ways {
-        if session.check().is_ok() {
-            found.push(one(site, session, plan, &pace, (way, &fio), progress));
+    /// Published are a file of 10 GiB and 60 s per turn.
+    fn sized(size: Size) -> Self {
+        let usual = Self { file_bytes: size.file_bytes(), ..Self::default() };
+        match size {
+            Size::Published => Self { file_bytes: 10 << 30, turn_max: Duration::from_secs(60), ..usual },
+            Size::Quick => Self { asynchronous: false, ..usual },
+            _ => usual,
         }
     }
-    session.clear(FILE)?;
-    Ok(found)
+
+    fn command(&self) -> Option<OwnCommand> {
+        Some(OwnCommand {
+            help: "The fio load that an article suggests, half reads and half durable writes, beside fio itself (E6)",
+            subject: "Reads and durable writes together",
+            // Long turns, so that the fixed costs of a turn do not distort the comparison with fio.
+            seconds: 60,
+            weight: 5.0,
+        })
+    }
+
+    fn settings(&mut self) -> Vec<Setting<'_>> {
+        vec![Setting::file_bytes(&mut self.file_bytes)]
+    }
+
+    fn room_needed_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    fn rows(&self) -> usize {
+        2 * (1 + usize::from(self.asynchronous))
+    }
+
+    fn unlimited_s(&self, pace: &Pace, _: f64) -> f64 {
+        let turn_s = self.turn_max.as_secs_f64() + self.file_bytes as f64 / STREAM_BYTES_PER_S;
+        self.steps(pace) as f64 * turn_s
+    }
+
+    /// Measures with one request in flight in each job, and with several.
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        if site.capabilities.direct == DioAlignment::Refused {
+            let file_system = &site.capabilities.mount.file_system;
+            return Err(CellError::Invalid(format!(
+                "this load needs O_DIRECT, which {file_system} does not have here: take another directory"
+            )));
+        }
+        drop(written_file(session, FILE, self.file_bytes, Access::Direct, pace.seed)?);
+        let fio = fio_version();
+        let ways: &[Way] = if self.asynchronous { &[Way::Ring, Way::Blocking] } else { &[Way::Blocking] };
+        let budget = pace.budget.map(|budget| budget / ways.len() as u32);
+        let pace = Pace { budget, ..*pace };
+        let mut found = Vec::new();
+        for &way in ways {
+            if session.check().is_ok() {
+                found.push(one(site, session, self, &pace, (way, &fio), progress));
+            }
+        }
+        session.clear(FILE)?;
+        Ok(found)
+    }
 }
 
 /// How a job makes its calls.
@@ -120,7 +148,7 @@ fn one(
     pace: &Pace,
     (way, fio): (Way, &Result<String, String>),
     progress: &mut Progress,
-) -> Experiment {
+) -> ExperimentResult {
     let directory = site.directory.path();
     let theirs = fio.clone().map_err(CellError::Invalid).map(|_| Fio::new(directory, plan, way));
     let ours = Ours::new(session, plan, way, pace.seed);
@@ -374,7 +402,7 @@ fn fio_version() -> Result<String, String> {
 /// How close our figure must be to fio's.
 const NEAR: std::ops::RangeInclusive<f64> = 0.85..=1.15;
 
-fn finding(found: &Experiment) -> Option<Finding> {
+fn finding(found: &ExperimentResult) -> Option<Finding> {
     let ours = row(found, OURS)?;
     let rate = sig3(median_of(ours)?);
     let place = place_words(&found.place);

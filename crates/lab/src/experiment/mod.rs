@@ -3,9 +3,10 @@
 //! *Owns*: the data, its units and their meaning; part of the contract of [`crate::result`]. *May not touch*: how it is measured or
 //! printed. A figure that was not measured is missing, never 0.
 
+pub mod definition;
 mod depth;
 mod flight;
-mod load;
+pub mod list;
 mod log;
 mod mixed;
 mod neighbours;
@@ -21,16 +22,13 @@ mod scratch;
 mod text;
 mod words;
 
+pub use definition::{Experiment, Size};
 pub use depth::DepthPlan;
-pub use load::Load;
 pub use log::LogPlan;
 pub use mixed::MixedPlan;
-pub(crate) use neighbours::{NEIGHBOURS_ROWS, neighbours};
 pub use pool::PoolPlan;
 pub use practice::PracticePlan;
 pub use read::{ReadOrder, ReadPlan};
-pub(crate) use reads_writes::{READS_WRITES_ROWS, reads_and_writes};
-pub(crate) use reserved::{ROWS as RESERVED_ROWS, reserving, unwritten};
 pub use rounds::Pace;
 pub use text::TextPlan;
 
@@ -40,7 +38,7 @@ use crate::result::{Finding, Histogram, Place, Relative};
 
 /// Rows measured side by side in one place, in rounds, interleaved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Experiment {
+pub struct ExperimentResult {
     /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`, `log`, `log-preallocation`, `practice`,
     /// `text-1`, `text-paced-4`, `text-bill`, `score`.
     pub name: String,
@@ -121,6 +119,6 @@ pub(crate) fn less_is_better(unit: &str) -> bool {
 }
 
 /// Where the curve of this series bends, if it does.
-pub(crate) fn knee_of(experiment: &Experiment, series: &str) -> Option<f64> {
+pub(crate) fn knee_of(experiment: &ExperimentResult, series: &str) -> Option<f64> {
     experiment.knees.iter().find(|(name, _)| name == series).map(|(_, x)| *x)
 }

@@ -5,12 +5,11 @@
 use inkstone_host::{DeviceNumber, block_stat};
 use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, SyncKind};
 
-use crate::progress::Progress;
-use crate::site::Site;
-use crate::stage::{CellError, Session};
+use crate::stage::CellError;
 
-use super::Experiment;
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, measure};
+use super::ExperimentResult;
+use super::definition::{Experiment, Scene, Size};
+use super::rounds::{Arm, Frame, Row, Sample, Turn, measure};
 use super::scratch::written_file;
 
 const FILE: &str = "neighbours";
@@ -18,39 +17,63 @@ const BLOCK_BYTES: usize = 4096;
 const SECTOR_BYTES: u64 = 512;
 /// Commits of a turn.
 const COMMITS: u64 = 32;
-/// How many rows there are.
-pub(crate) const NEIGHBOURS_ROWS: usize = 4;
 
-/// Measures appends and overwrites with fdatasync, alone and each after an unrelated file was created.
-pub(crate) fn neighbours(
-    site: &Site,
-    session: &Session<'_>,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Experiment {
-    let device = || {
-        let device = site.capabilities.device.as_ref().filter(|_| site.private);
-        let device =
-            device.ok_or_else(|| CellError::Invalid("other processes write to the device too".into()))?;
-        Ok(device.number)
-    };
-    let row = |name: &str, append, beside| {
-        Row::new(name, "commits", None, device().map(|device| Commits { device, append, beside }))
-    };
-    let rows = vec![
-        row("append, alone", true, false),
-        row("append, beside new files", true, true),
-        row("overwrite, alone", false, false),
-        row("overwrite, beside new files", false, true),
-    ];
-    let frame = Frame {
-        name: "neighbours",
-        title: "4 KiB commits with fdatasync, alone and each after an unrelated empty file was made".into(),
-        x_name: None,
-        unit: "commits/MB written",
-        baseline: "append, alone".into(),
-    };
-    measure(site, session, pace, &frame, rows, progress)
+/// Appends and overwrites with fdatasync, alone and each after an unrelated file was created.
+#[derive(Debug)]
+pub(crate) struct Neighbours;
+
+impl Experiment for Neighbours {
+    fn name(&self) -> &'static str {
+        "neighbours"
+    }
+
+    fn sized(_: Size) -> Self {
+        Self
+    }
+
+    fn room_needed_bytes(&self) -> u64 {
+        COMMITS * BLOCK_BYTES as u64
+    }
+
+    fn rows(&self) -> usize {
+        4
+    }
+
+    fn claims_s(&self) -> f64 {
+        4.0
+    }
+
+    fn is_counted(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        let device = || {
+            let device = site.capabilities.device.as_ref().filter(|_| site.private);
+            let device =
+                device.ok_or_else(|| CellError::Invalid("other processes write to the device too".into()))?;
+            Ok(device.number)
+        };
+        let row = |name: &str, append, beside| {
+            Row::new(name, "commits", None, device().map(|device| Commits { device, append, beside }))
+        };
+        let rows = vec![
+            row("append, alone", true, false),
+            row("append, beside new files", true, true),
+            row("overwrite, alone", false, false),
+            row("overwrite, beside new files", false, true),
+        ];
+        let frame = Frame {
+            name: "neighbours",
+            title: "4 KiB commits with fdatasync, alone and each after an unrelated empty file was made"
+                .into(),
+            x_name: None,
+            unit: "commits/MB written",
+            baseline: "append, alone".into(),
+        };
+        Ok(vec![measure(site, session, pace, &frame, rows, progress)])
+    }
 }
 
 struct Commits {

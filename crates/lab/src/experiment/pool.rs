@@ -9,17 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use inkstone_io::{Access, Directory, EngineKind, File, OpenFile, OsFile, Persist, SyncKind};
 
 use crate::finding::place_words;
-use crate::progress::Progress;
 use crate::result::Finding;
-use crate::site::Site;
-use crate::stage::{CellError, Session};
+use crate::stage::CellError;
 use crate::table::numbers::sig3;
 
+use super::definition::{AT_ONCE, Experiment, OwnCommand, Scene, Setting, SettingValue, Size};
 use super::flight::{Flight, Source, Work, fly, one_thread, threads};
 use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, steps_of, usage_figures};
 use super::scratch::written_file;
 use super::words::{best_in, compared, figure_of, median_of};
-use super::{Experiment, knee_of, pattern};
+use super::{ExperimentResult, knee_of, pattern};
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -46,68 +45,120 @@ impl Default for PoolPlan {
 }
 
 impl PoolPlan {
-    /// 500,000 writes and as many reads, into files that grow from nothing; one thread too, and the same over written blocks.
-    pub fn published() -> Self {
-        let mut threads = Self::default().threads;
-        threads.insert(0, 1);
-        Self { threads, operations: 500_000, growing: true }
-    }
-
-    pub(crate) fn file_bytes(&self) -> u64 {
+    fn file_bytes(&self) -> u64 {
         self.operations * BLOCK_BYTES
     }
 
-    pub(crate) fn room_needed_bytes(&self) -> u64 {
-        self.file_bytes() * if self.growing { 2 } else { 1 }
-    }
-
-    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
-        steps_of(pace, (if self.growing { 3 } else { 2 }) * self.threads.len())
+    /// Curves: the pool, io_uring, and the pool on files that grow.
+    fn series(&self) -> usize {
+        if self.growing { 3 } else { 2 }
     }
 }
 
-/// Measures both curves.
-pub(crate) fn pool(
-    site: &Site,
-    session: &Session<'_>,
-    plan: &PoolPlan,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Vec<Experiment>, CellError> {
-    let file = written_file(session, FILE, plan.file_bytes(), Access::Buffered, pace.seed)?;
-    let file = Arc::new(file);
-    let arm_on = |flights: Result<Vec<Flight>, CellError>, file: &Arc<OsFile>, growing: bool| {
-        flights.map(|flights| Mixed { flights, file: Arc::clone(file), operations: plan.operations, growing })
-    };
-    let arm = |flights| arm_on(flights, &file, false);
-    let mut rows = Vec::new();
-    if plan.growing {
-        let grown = Arc::new(session.directory.open(GROWING, &OpenFile::new_file())?);
-        for &count in &plan.threads {
-            let flights = threads(count, BLOCK_BYTES as usize, &[0]);
-            let name = format!("growing, {}", pool_name(count));
-            rows.push(Row::new(name, "pool, growing", Some(count as f64), arm_on(flights, &grown, true)));
+impl Experiment for PoolPlan {
+    fn name(&self) -> &'static str {
+        "pool"
+    }
+
+    /// Published are 500,000 writes and as many reads, into files that grow from nothing; one thread too, and the same over written
+    /// blocks.
+    fn sized(size: Size) -> Self {
+        let usual = Self { operations: size.file_bytes() / BLOCK_BYTES, ..Self::default() };
+        let threads = |threads: &[usize]| Self { threads: threads.to_vec(), ..usual.clone() };
+        match size {
+            Size::Usual | Size::Standard | Size::Full => usual,
+            Size::Published => {
+                Self { operations: 500_000, growing: true, ..threads(&[1, 2, 8, 64, 128, 256, 512]) }
+            }
+            Size::Quick => threads(&[2, 8, 64, 512]),
+            Size::Twins => threads(&[2, 8, 64]),
+            Size::Claims => threads(&[64, 512]),
         }
     }
-    for &count in &plan.threads {
-        let flights = threads(count, BLOCK_BYTES as usize, &[0]);
-        rows.push(Row::new(pool_name(count), "pool", Some(count as f64), arm(flights)));
+
+    fn command(&self) -> Option<OwnCommand> {
+        Some(OwnCommand {
+            help: "Threads that block in pwrite, fsync and pread, beside one thread with the same load through io_uring (E7)",
+            subject: "A pool of threads",
+            seconds: 40,
+            weight: 6.0,
+        })
     }
-    for &count in &plan.threads {
-        let flights = one_thread(EngineKind::UringLinked, count, BLOCK_BYTES as usize, &[0]);
-        let name = format!("io_uring, {count} in flight");
-        rows.push(Row::new(name, "io_uring", Some(count as f64), arm(flights)));
+
+    fn settings(&mut self) -> Vec<Setting<'_>> {
+        let threads = Setting {
+            name: "threads",
+            help: "Threads, or requests in flight for io_uring [default: 2,8,64,128,256,512; with --published 1 too]",
+            value: SettingValue::Threads(&mut self.threads),
+        };
+        let operations = Setting {
+            name: "operations",
+            help: "At most this many writes in a turn, and as many reads [default: 16384]",
+            value: SettingValue::Number(&mut self.operations, 16, 1_000_000_000),
+        };
+        vec![threads, operations]
     }
-    let frame = Frame {
-        name: "pool",
-        title: "4 KiB writes in sequence, each with its fsync, then as many random reads, every byte checked"
-            .into(),
-        x_name: Some("threads, or requests in flight"),
-        unit: "operations/s",
-        baseline: plan.threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
-    };
-    let mut found = measure(site, session, pace, &frame, rows, progress);
-    found.notes = vec![
+
+    fn room_needed_bytes(&self) -> u64 {
+        self.file_bytes() * if self.growing { 2 } else { 1 }
+    }
+
+    fn rows(&self) -> usize {
+        self.series() * self.threads.len()
+    }
+
+    fn unlimited_s(&self, pace: &Pace, commit_s: f64) -> f64 {
+        let at_once = |&threads: &usize| self.operations as f64 * commit_s / (threads as f64).min(AT_ONCE);
+        self.threads.iter().map(at_once).sum::<f64>() * steps_of(pace, self.series()) as f64
+    }
+
+    fn claims_s(&self) -> f64 {
+        5.0
+    }
+
+    /// Measures both curves.
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        let file = written_file(session, FILE, self.file_bytes(), Access::Buffered, pace.seed)?;
+        let file = Arc::new(file);
+        let arm_on = |flights: Result<Vec<Flight>, CellError>, file: &Arc<OsFile>, growing: bool| {
+            flights.map(|flights| Mixed {
+                flights,
+                file: Arc::clone(file),
+                operations: self.operations,
+                growing,
+            })
+        };
+        let arm = |flights| arm_on(flights, &file, false);
+        let mut rows = Vec::new();
+        if self.growing {
+            let grown = Arc::new(session.directory.open(GROWING, &OpenFile::new_file())?);
+            for &count in &self.threads {
+                let flights = threads(count, BLOCK_BYTES as usize, &[0]);
+                let name = format!("growing, {}", pool_name(count));
+                rows.push(Row::new(name, "pool, growing", Some(count as f64), arm_on(flights, &grown, true)));
+            }
+        }
+        for &count in &self.threads {
+            let flights = threads(count, BLOCK_BYTES as usize, &[0]);
+            rows.push(Row::new(pool_name(count), "pool", Some(count as f64), arm(flights)));
+        }
+        for &count in &self.threads {
+            let flights = one_thread(EngineKind::UringLinked, count, BLOCK_BYTES as usize, &[0]);
+            let name = format!("io_uring, {count} in flight");
+            rows.push(Row::new(name, "io_uring", Some(count as f64), arm(flights)));
+        }
+        let frame = Frame {
+            name: "pool",
+            title:
+                "4 KiB writes in sequence, each with its fsync, then as many random reads, every byte checked"
+                    .into(),
+            x_name: Some("threads, or requests in flight"),
+            unit: "operations/s",
+            baseline: self.threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
+        };
+        let mut found = measure(site, session, pace, &frame, rows, progress);
+        found.notes = vec![
         "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, with each fsync linked to its \
          write"
             .into(),
@@ -117,10 +168,11 @@ pub(crate) fn pool(
             .into(),
         "io_uring hands each fsync to a kernel thread, which counts as a thread of this process".into(),
     ];
-    found.finding = finding(&found);
-    session.clear(FILE)?;
-    session.clear(GROWING)?;
-    Ok(vec![found])
+        found.finding = finding(&found);
+        session.clear(FILE)?;
+        session.clear(GROWING)?;
+        Ok(vec![found])
+    }
 }
 
 fn pool_name(count: usize) -> String {
@@ -225,7 +277,7 @@ impl Source for Reads<'_> {
     }
 }
 
-fn finding(found: &Experiment) -> Option<Finding> {
+fn finding(found: &ExperimentResult) -> Option<Finding> {
     let base = found.baseline.as_deref()?;
     let best = best_in(found, "pool")?;
     let last = found.rows.iter().rev().find(|row| row.series == "pool" && median_of(row).is_some())?;
@@ -264,6 +316,7 @@ fn finding(found: &Experiment) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stage::Session;
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
@@ -302,7 +355,8 @@ mod tests {
         };
         let of = |rates: [f64; 2]| {
             let rows = vec![row(2, rates[0]), row(8, rates[1])];
-            let found = Experiment { baseline: Some(pool_name(2)), rows, ..Experiment::default() };
+            let found =
+                ExperimentResult { baseline: Some(pool_name(2)), rows, ..ExperimentResult::default() };
             finding(&found).expect("a finding").sentence
         };
         assert!(!of([10.0, 20.0]).contains("instead of"), "{}", of([10.0, 20.0]));

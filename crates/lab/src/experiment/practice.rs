@@ -25,14 +25,14 @@ use crate::cell::size_name;
 use crate::finding::place_words;
 use crate::histogram::Recorder;
 use crate::pass::Limits;
-use crate::progress::Progress;
 use crate::result::{Finding, Histogram};
 use crate::site::Site;
 use crate::stage::{CellError, Session, incompressible};
 use crate::table::numbers::time as time_words;
 
-use super::Experiment;
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, steps_of};
+use super::ExperimentResult;
+use super::definition::{Experiment, OwnCommand, Scene, Setting, SettingValue, Size};
+use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure};
 use super::scratch::DurableWay;
 use super::words::{figure_of, row};
 
@@ -61,18 +61,82 @@ impl Default for PracticePlan {
     }
 }
 
-impl PracticePlan {
-    /// Segments of 64 MiB, 16 changes: 1 GiB.
-    pub fn published() -> Self {
-        Self { segment_bytes: 64 << 20, changes: 16 }
+impl Experiment for PracticePlan {
+    fn name(&self) -> &'static str {
+        "practice"
     }
 
-    pub(crate) fn room_needed_bytes(&self) -> u64 {
+    /// Published are segments of 64 MiB, 16 changes: 1 GiB.
+    fn sized(size: Size) -> Self {
+        match size {
+            Size::Usual => Self::default(),
+            Size::Published => Self { segment_bytes: 64 << 20, ..Self::default() },
+            _ => Self { changes: 4, ..Self::default() },
+        }
+    }
+
+    fn command(&self) -> Option<OwnCommand> {
+        Some(OwnCommand {
+            help: "What a change of segment costs: created on demand, prepared ahead, recycled, and in our log (E10)",
+            subject: "Changes of segment",
+            seconds: 25,
+            weight: 4.0,
+        })
+    }
+
+    fn settings(&mut self) -> Vec<Setting<'_>> {
+        vec![Setting {
+            name: "segment-size",
+            help: "Bytes of a segment [default: 1MiB]",
+            value: SettingValue::FileBytes(&mut self.segment_bytes),
+        }]
+    }
+
+    fn room_needed_bytes(&self) -> u64 {
         (2 * LIVE * self.segment_bytes).max(256 << 20)
     }
 
-    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
-        steps_of(pace, NextSegment::ALL.len() + 1)
+    fn rows(&self) -> usize {
+        NextSegment::ALL.len() + 1
+    }
+
+    fn unlimited_s(&self, pace: &Pace, commit_s: f64) -> f64 {
+        self.steps(pace) as f64 * (self.segment_bytes * self.changes / BLOCK_BYTES) as f64 * commit_s
+    }
+
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        let way = DurableWay::of(site);
+        let mut rows: Vec<Row<'_>> = Vec::new();
+        for &next in NextSegment::ALL {
+            rows.push(Row::new(next.name(), "plain files", None, Plain::new(next, way, self, pace.seed)));
+        }
+        rows.push(Row::new("inkstone", "log", None, Ours::new(site, session, self, pace.seed)));
+        let frame = Frame {
+            name: "practice",
+            title: format!(
+                "A lone writer of durable 4 KiB ({}) whose segments of {} change",
+                way.words,
+                size_name(self.segment_bytes)
+            ),
+            x_name: None,
+            unit: "operations/s",
+            baseline: NextSegment::Create.name().into(),
+        };
+        let mut found = measure(site, session, pace, &frame, rows, progress);
+        found.notes = vec![
+        "a change: the time from the last write of one segment until the next segment can take a write; it is part of the \
+         latency of the write that waits for it"
+            .into(),
+        format!(
+            "inkstone: the log with records of {RECORD_BYTES} B in segments of the same size; its changes are not timed \
+             separately"
+        ),
+    ];
+        found.finding = finding(&found);
+        // The removal of the working directory takes what cannot be removed here.
+        let _ = std::fs::remove_dir_all(site.directory.path().join(LOG));
+        Ok(vec![found])
     }
 }
 
@@ -86,47 +150,6 @@ inkstone_io::named_choice! {
         Recycle = "recycle by rename", "the oldest file, renamed and overwritten";
         None = "no change", "one file, overwritten again and again";
     }
-}
-
-/// Runs the experiment.
-pub(crate) fn practice(
-    site: &Site,
-    session: &Session<'_>,
-    plan: &PracticePlan,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Vec<Experiment>, CellError> {
-    let way = DurableWay::of(site);
-    let mut rows: Vec<Row<'_>> = Vec::new();
-    for &next in NextSegment::ALL {
-        rows.push(Row::new(next.name(), "plain files", None, Plain::new(next, way, plan, pace.seed)));
-    }
-    rows.push(Row::new("inkstone", "log", None, Ours::new(site, session, plan, pace.seed)));
-    let frame = Frame {
-        name: "practice",
-        title: format!(
-            "A lone writer of durable 4 KiB ({}) whose segments of {} change",
-            way.words,
-            size_name(plan.segment_bytes)
-        ),
-        x_name: None,
-        unit: "operations/s",
-        baseline: NextSegment::Create.name().into(),
-    };
-    let mut found = measure(site, session, pace, &frame, rows, progress);
-    found.notes = vec![
-        "a change: the time from the last write of one segment until the next segment can take a write; it is part of the \
-         latency of the write that waits for it"
-            .into(),
-        format!(
-            "inkstone: the log with records of {RECORD_BYTES} B in segments of the same size; its changes are not timed \
-             separately"
-        ),
-    ];
-    found.finding = finding(&found);
-    // The removal of the working directory takes what cannot be removed here.
-    let _ = std::fs::remove_dir_all(site.directory.path().join(LOG));
-    Ok(vec![found])
 }
 
 /// A job of the helper thread.
@@ -406,7 +429,7 @@ impl Arm for Ours<'_> {
     }
 }
 
-fn finding(found: &Experiment) -> Option<Finding> {
+fn finding(found: &ExperimentResult) -> Option<Finding> {
     let tail = |name: &str| figure_of(row(found, name)?, "p99.9 of a round");
     let (create, steady) = (tail(NextSegment::Create.name())?, tail(NextSegment::None.name())?);
     let raw = [NextSegment::Background, NextSegment::Recycle];

@@ -20,8 +20,8 @@ use crate::result::Histogram;
 use crate::site::Site;
 use crate::stage::{CellError, Session};
 
-use super::Experiment;
-use super::log::LogPlan;
+use super::ExperimentResult;
+use super::log::{LogPlan, PUBLISHED_RECORDS};
 use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure};
 
 const FILE: &str = "plain-log";
@@ -40,9 +40,9 @@ pub(super) fn preallocation(
     plan: &LogPlan,
     pace: &Pace,
     progress: &mut Progress,
-) -> Result<Experiment, CellError> {
+) -> Result<ExperimentResult, CellError> {
     // Without either limit a turn would never end.
-    let endless = if pace.budget.is_none() { LogPlan::published().turn_records } else { None };
+    let endless = pace.budget.is_none().then_some(PUBLISHED_RECORDS);
     let records = plan.turn_records.or(endless).unwrap_or(u64::MAX);
     let plain = |name: &str, ahead| {
         let arm = Plain { plan: plan.clone(), ahead, records, latency: Recorder::new() };

@@ -20,11 +20,14 @@ use crate::site::Site;
 use crate::stage::{CellError, Session};
 use crate::table::numbers::{bytes, sig3};
 
+use super::definition::{
+    Experiment, OwnCommand, READ_S, STREAM_BYTES_PER_S, Scene, Setting, SettingValue, Size,
+};
 use super::flight::{Flight, Source, Work};
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, steps_of, usage_figures};
+use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, usage_figures};
 use super::scratch::written_file;
 use super::words::{also, best, compared, median_of, row};
-use super::{Experiment, Figure, pattern};
+use super::{ExperimentResult, Figure, pattern};
 use cold::Brought;
 
 mod cold;
@@ -71,14 +74,74 @@ const AHEAD_BLOCKS: usize = 16;
 /// How often it tries to drop or load pages: some may still be in a per-CPU list.
 const TRIES: u32 = 5;
 
-impl ReadPlan {
-    /// A file of 1 GiB.
-    pub fn published() -> Self {
-        Self { file_bytes: 1 << 30, ..Self::default() }
+impl Experiment for ReadPlan {
+    fn name(&self) -> &'static str {
+        "read"
     }
 
-    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
-        self.orders.iter().map(|&order| 2 * steps_of(pace, ways(order).len())).sum()
+    /// Claims are about reading in order.
+    fn sized(size: Size) -> Self {
+        let usual = Self { file_bytes: size.file_bytes(), ..Self::default() };
+        if size == Size::Claims { Self { orders: vec![ReadOrder::Sequential], ..usual } } else { usual }
+    }
+
+    fn command(&self) -> Option<OwnCommand> {
+        Some(OwnCommand {
+            help: "Ways of reading a file: sequential and random, with its pages cached and not (E8)",
+            subject: "Reading a file",
+            seconds: 30,
+            weight: 8.0,
+        })
+    }
+
+    fn settings(&mut self) -> Vec<Setting<'_>> {
+        let order = Setting {
+            name: "order",
+            help: "Order of the reads [default: both]",
+            value: SettingValue::Names(&mut self.orders),
+        };
+        vec![order, Setting::file_bytes(&mut self.file_bytes)]
+    }
+
+    fn room_needed_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    fn rows(&self) -> usize {
+        self.orders.iter().map(|&order| 2 * ways(order).len()).sum()
+    }
+
+    /// Half of the turns read at random, and half of those read cold pages.
+    fn unlimited_s(&self, pace: &Pace, _: f64) -> f64 {
+        let bytes = self.file_bytes as f64;
+        self.steps(pace) as f64 * (2.0 * bytes / STREAM_BYTES_PER_S + bytes / 4096.0 * READ_S / 4.0)
+    }
+
+    fn claims_s(&self) -> f64 {
+        6.0
+    }
+
+    fn is_of_memory(&self) -> bool {
+        true
+    }
+
+    /// Measures each order, cold and warm.
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        drop(written_file(session, FILE, self.file_bytes, Access::Buffered, pace.seed)?);
+        let mut found = Vec::new();
+        let parts = (2 * self.orders.len()).max(1) as u32;
+        let part = Pace { budget: pace.budget.map(|budget| budget / parts), ..*pace };
+        for &order in &self.orders {
+            for cache in [Cache::Cold, Cache::Warm] {
+                if session.check().is_err() {
+                    break;
+                }
+                found.push(one(site, session, self, &part, (order, cache), progress));
+            }
+        }
+        session.clear(FILE)?;
+        Ok(found)
     }
 }
 
@@ -148,30 +211,6 @@ fn ways(order: ReadOrder) -> Vec<Way> {
     }
 }
 
-/// Measures each order, cold and warm.
-pub(crate) fn read(
-    site: &Site,
-    session: &Session<'_>,
-    plan: &ReadPlan,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Vec<Experiment>, CellError> {
-    drop(written_file(session, FILE, plan.file_bytes, Access::Buffered, pace.seed)?);
-    let mut found = Vec::new();
-    let parts = (2 * plan.orders.len()).max(1) as u32;
-    let part = Pace { budget: pace.budget.map(|budget| budget / parts), ..*pace };
-    for &order in &plan.orders {
-        for cache in [Cache::Cold, Cache::Warm] {
-            if session.check().is_err() {
-                break;
-            }
-            found.push(one(site, session, plan, &part, (order, cache), progress));
-        }
-    }
-    session.clear(FILE)?;
-    Ok(found)
-}
-
 fn one(
     site: &Site,
     session: &Session<'_>,
@@ -179,7 +218,7 @@ fn one(
     pace: &Pace,
     (order, cache): (ReadOrder, Cache),
     progress: &mut Progress,
-) -> Experiment {
+) -> ExperimentResult {
     let ways = ways(order);
     let rows = ways.iter().map(|&way| {
         let arm = can(site, way).and_then(|()| Reading::new(way, order, cache, plan, pace.seed));
@@ -497,7 +536,7 @@ impl Source for Offsets<'_> {
     }
 }
 
-fn finding(found: &Experiment, order: ReadOrder, cache: Cache) -> Option<Finding> {
+fn finding(found: &ExperimentResult, order: ReadOrder, cache: Cache) -> Option<Finding> {
     let base = found.baseline.as_deref()?;
     let plain = median_of(row(found, base)?)?;
     let best = best(found)?;

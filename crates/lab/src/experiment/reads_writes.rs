@@ -5,54 +5,68 @@
 use inkstone_host::monotonic_ns;
 use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, OsFile, SyncKind};
 
-use crate::progress::Progress;
-use crate::site::Site;
-use crate::stage::{CellError, Session};
+use crate::stage::CellError;
 
-use super::Experiment;
+use super::ExperimentResult;
+use super::definition::{Experiment, Scene, Size};
 use super::reserved::{READ_BYTES, Reads, direct};
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, measure};
+use super::rounds::{Arm, Frame, Row, Sample, Turn, measure};
 use super::scratch::{fill, written_file};
 
 const BLOCK_BYTES: usize = 4096;
 const WRITTEN: &str = "written";
 const READ: &str = "read";
-/// How many rows there are.
-pub(crate) const READS_WRITES_ROWS: usize = 3;
 
-/// Measures 4 KiB written and synced by fsync, front to back; and the same read at random, from memory and directly.
-pub(crate) fn reads_and_writes(
-    site: &Site,
-    session: &Session<'_>,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Experiment, CellError> {
-    let written = written_file(session, WRITTEN, READ_BYTES, Access::Buffered, pace.seed);
-    let writes = written.map(|file| Writes { file, next: 0 });
-    let cached = written_file(session, READ, READ_BYTES, Access::Buffered, pace.seed);
-    let cached = cached.map(|file| Cached { reads: Reads { file } });
-    let past = match site.capabilities.direct {
-        DioAlignment::Refused => Err(CellError::Invalid("there is no O_DIRECT here".into())),
-        DioAlignment::Bytes { .. } | DioAlignment::NotTold => direct(session, "read-direct")
-            .and_then(|file| fill(session, &file, READ_BYTES, pace.seed).map(|()| Reads { file })),
-    };
-    let rows = vec![
-        Row::new("write and fsync", "writes", None, writes),
-        Row::new("read, in memory", "reads", None, cached),
-        Row::new("read, from the device", "reads", None, past),
-    ];
-    let frame = Frame {
-        name: "reads-and-writes",
-        title: "4 KiB at a time: written and synced in sequence, and read at random".into(),
-        x_name: None,
-        unit: "operations/s",
-        baseline: "write and fsync".into(),
-    };
-    let found = measure(site, session, pace, &frame, rows, progress);
-    for name in [WRITTEN, READ, "read-direct"] {
-        session.clear(name)?;
+/// 4 KiB written and synced by fsync, front to back; and the same read at random, from memory and directly.
+#[derive(Debug)]
+pub(crate) struct ReadsAndWrites;
+
+impl Experiment for ReadsAndWrites {
+    fn name(&self) -> &'static str {
+        "reads-and-writes"
     }
-    Ok(found)
+
+    fn sized(_: Size) -> Self {
+        Self
+    }
+
+    fn room_needed_bytes(&self) -> u64 {
+        3 * READ_BYTES
+    }
+
+    fn rows(&self) -> usize {
+        3
+    }
+
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        let written = written_file(session, WRITTEN, READ_BYTES, Access::Buffered, pace.seed);
+        let writes = written.map(|file| Writes { file, next: 0 });
+        let cached = written_file(session, READ, READ_BYTES, Access::Buffered, pace.seed);
+        let cached = cached.map(|file| Cached { reads: Reads { file } });
+        let past = match site.capabilities.direct {
+            DioAlignment::Refused => Err(CellError::Invalid("there is no O_DIRECT here".into())),
+            DioAlignment::Bytes { .. } | DioAlignment::NotTold => direct(session, "read-direct")
+                .and_then(|file| fill(session, &file, READ_BYTES, pace.seed).map(|()| Reads { file })),
+        };
+        let rows = vec![
+            Row::new("write and fsync", "writes", None, writes),
+            Row::new("read, in memory", "reads", None, cached),
+            Row::new("read, from the device", "reads", None, past),
+        ];
+        let frame = Frame {
+            name: "reads-and-writes",
+            title: "4 KiB at a time: written and synced in sequence, and read at random".into(),
+            x_name: None,
+            unit: "operations/s",
+            baseline: "write and fsync".into(),
+        };
+        let found = measure(site, session, pace, &frame, rows, progress);
+        for name in [WRITTEN, READ, "read-direct"] {
+            session.clear(name)?;
+        }
+        Ok(vec![found])
+    }
 }
 
 struct Writes {

@@ -7,12 +7,11 @@ use inkstone_io::{
     Access, AlignedBuf, DioAlignment, Directory, Durability, File, OpenFile, OsFile, Preparation, SyncKind,
 };
 
-use crate::progress::Progress;
-use crate::site::Site;
 use crate::stage::{CellError, Session};
 
-use super::Experiment;
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, measure};
+use super::ExperimentResult;
+use super::definition::{Experiment, Scene, Size};
+use super::rounds::{Arm, Frame, Row, Sample, Turn, measure};
 use super::scratch::fill;
 
 const BLOCK_BYTES: usize = 4096;
@@ -21,41 +20,59 @@ pub(super) const READ_BYTES: u64 = 8 << 20;
 /// Size of the reserved file, as in the mailing list thread of the claim.
 const RESERVE_BYTES: u64 = 8 << 20;
 
-/// Measures random 4 KiB reads with O_DIRECT, of a written file and of one that was only reserved.
-pub(crate) fn unwritten(
-    site: &Site,
-    session: &Session<'_>,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Experiment, CellError> {
-    let can = || match site.capabilities.direct {
-        DioAlignment::Refused => Err(CellError::Invalid("there is no O_DIRECT here".into())),
-        DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
-    };
-    let written = can().and_then(|()| {
-        let file = direct(session, "written")?;
-        fill(session, &file, READ_BYTES, pace.seed)?;
-        Ok(Reads { file })
-    });
-    let reserved = can().and_then(|()| {
-        let file = direct(session, "reserved")?;
-        file.prepare(Preparation::Fallocate, READ_BYTES)?;
-        file.sync(SyncKind::All)?;
-        Ok(Reads { file })
-    });
-    let rows =
-        vec![Row::new("written", "reads", None, written), Row::new("reserved", "reads", None, reserved)];
-    let frame = Frame {
-        name: "unwritten-reads",
-        title: "4 KiB reads at random with O_DIRECT, one at a time, of written and of reserved blocks".into(),
-        x_name: None,
-        unit: "operations/s",
-        baseline: "written".into(),
-    };
-    let found = measure(site, session, pace, &frame, rows, progress);
-    session.clear("written")?;
-    session.clear("reserved")?;
-    Ok(found)
+/// Random 4 KiB reads with O_DIRECT, of a written file and of one that was only reserved.
+#[derive(Debug)]
+pub(crate) struct UnwrittenReads;
+
+impl Experiment for UnwrittenReads {
+    fn name(&self) -> &'static str {
+        "unwritten-reads"
+    }
+
+    fn sized(_: Size) -> Self {
+        Self
+    }
+
+    fn room_needed_bytes(&self) -> u64 {
+        2 * READ_BYTES
+    }
+
+    fn rows(&self) -> usize {
+        2
+    }
+
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        let can = || match site.capabilities.direct {
+            DioAlignment::Refused => Err(CellError::Invalid("there is no O_DIRECT here".into())),
+            DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
+        };
+        let written = can().and_then(|()| {
+            let file = direct(session, "written")?;
+            fill(session, &file, READ_BYTES, pace.seed)?;
+            Ok(Reads { file })
+        });
+        let reserved = can().and_then(|()| {
+            let file = direct(session, "reserved")?;
+            file.prepare(Preparation::Fallocate, READ_BYTES)?;
+            file.sync(SyncKind::All)?;
+            Ok(Reads { file })
+        });
+        let rows =
+            vec![Row::new("written", "reads", None, written), Row::new("reserved", "reads", None, reserved)];
+        let frame = Frame {
+            name: "unwritten-reads",
+            title: "4 KiB reads at random with O_DIRECT, one at a time, of written and of reserved blocks"
+                .into(),
+            x_name: None,
+            unit: "operations/s",
+            baseline: "written".into(),
+        };
+        let found = measure(site, session, pace, &frame, rows, progress);
+        session.clear("written")?;
+        session.clear("reserved")?;
+        Ok(vec![found])
+    }
 }
 
 pub(super) fn direct(session: &Session<'_>, name: &str) -> Result<OsFile, CellError> {
@@ -89,39 +106,56 @@ impl Arm for Reads {
     }
 }
 
-/// Measures how long an empty file takes to get 8 MiB of blocks: reserved through a descriptor with O_DSYNC, or zeros written and synced.
-pub(crate) fn reserving(
-    site: &Site,
-    session: &Session<'_>,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Experiment, CellError> {
-    const POSIX: &str = "posix_fallocate, O_DSYNC";
-    let row = |name: &str, durability, preparation| {
-        Row::new(name, "files", None, Ok(Reserving { durability, preparation }))
-    };
-    let rows = vec![
-        row(POSIX, Durability::ODsync, Preparation::PosixFallocate),
-        row("zeros written, synced once", Durability::Fsync, Preparation::Zeros),
-    ];
-    let frame = Frame {
-        name: "reserving",
-        title: "Growing an empty file to 8 MiB with blocks of its own".into(),
-        x_name: None,
-        unit: "files/s",
-        baseline: POSIX.into(),
-    };
-    let found = measure(site, session, pace, &frame, rows, progress);
-    session.clear("reserving")?;
-    Ok(found)
+/// How long an empty file takes to get 8 MiB of blocks: reserved through a descriptor with O_DSYNC, or zeros written and synced.
+#[derive(Debug)]
+pub(crate) struct Reserving;
+
+impl Experiment for Reserving {
+    fn name(&self) -> &'static str {
+        "reserving"
+    }
+
+    fn sized(_: Size) -> Self {
+        Self
+    }
+
+    fn room_needed_bytes(&self) -> u64 {
+        RESERVE_BYTES
+    }
+
+    fn rows(&self) -> usize {
+        2
+    }
+
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        const POSIX: &str = "posix_fallocate, O_DSYNC";
+        let row = |name: &str, durability, preparation| {
+            Row::new(name, "files", None, Ok(Reserved { durability, preparation }))
+        };
+        let rows = vec![
+            row(POSIX, Durability::ODsync, Preparation::PosixFallocate),
+            row("zeros written, synced once", Durability::Fsync, Preparation::Zeros),
+        ];
+        let frame = Frame {
+            name: "reserving",
+            title: "Growing an empty file to 8 MiB with blocks of its own".into(),
+            x_name: None,
+            unit: "files/s",
+            baseline: POSIX.into(),
+        };
+        let found = measure(site, session, pace, &frame, rows, progress);
+        session.clear("reserving")?;
+        Ok(vec![found])
+    }
 }
 
-struct Reserving {
+struct Reserved {
     durability: Durability,
     preparation: Preparation,
 }
 
-impl Arm for Reserving {
+impl Arm for Reserved {
     /// Creates one file; its removal is not part of the time.
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
         let session = turn.session;
@@ -132,6 +166,3 @@ impl Arm for Reserving {
         Ok(Sample { amount: 1, total_ns: monotonic_ns() - begin_ns, figures: Vec::new() })
     }
 }
-
-/// The steps that each of the two reports to its progress.
-pub(crate) const ROWS: usize = 2;

@@ -13,7 +13,7 @@ use crate::site::Site;
 use crate::stage::{CellError, Session};
 use crate::stats::{median, relative};
 
-use super::{Experiment, ExperimentRow, Figure, less_is_better};
+use super::{ExperimentResult, ExperimentRow, Figure, less_is_better};
 
 /// How often and how long.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +149,7 @@ pub(crate) fn measure(
     frame: &Frame,
     mut rows: Vec<Row<'_>>,
     progress: &mut Progress,
-) -> Experiment {
+) -> ExperimentResult {
     let mut random = fastrand::Rng::with_seed(pace.seed);
     let time = pace.turn(rows.len());
     let begin = Instant::now();
@@ -234,7 +234,7 @@ impl Row<'_> {
     }
 }
 
-fn finish(site: &Site, pace: &Pace, frame: &Frame, rows: Vec<Row<'_>>) -> Experiment {
+fn finish(site: &Site, pace: &Pace, frame: &Frame, rows: Vec<Row<'_>>) -> ExperimentResult {
     let base = rows.iter().find(|row| row.shown.name == frame.baseline && !row.rounds.is_empty());
     let base_rounds = base.map(|row| row.rounds.clone()).unwrap_or_default();
     let baseline = base.map(|row| row.shown.name.clone());
@@ -243,7 +243,7 @@ fn finish(site: &Site, pace: &Pace, frame: &Frame, rows: Vec<Row<'_>>) -> Experi
         let is_base = baseline.as_ref() == Some(&row.shown.name);
         row.finish(&base_rounds, is_base, frame.unit, pace.seed)
     });
-    Experiment {
+    ExperimentResult {
         name: frame.name.into(),
         title: frame.title.clone(),
         command: String::new(),

@@ -5,7 +5,7 @@
 use crate::result::{Relative, Round, Verdict};
 use crate::stats::{median, relative};
 
-use super::{Experiment, ExperimentRow, less_is_better};
+use super::{ExperimentResult, ExperimentRow, less_is_better};
 
 /// The median over a row's rounds; `None` if it has none.
 pub(crate) fn median_of(row: &ExperimentRow) -> Option<f64> {
@@ -13,17 +13,17 @@ pub(crate) fn median_of(row: &ExperimentRow) -> Option<f64> {
 }
 
 /// The row of this name.
-pub(crate) fn row<'a>(found: &'a Experiment, name: &str) -> Option<&'a ExperimentRow> {
+pub(crate) fn row<'a>(found: &'a ExperimentResult, name: &str) -> Option<&'a ExperimentRow> {
     found.rows.iter().find(|row| row.name == name)
 }
 
 /// The row with the highest median.
-pub(crate) fn best(found: &Experiment) -> Option<&ExperimentRow> {
+pub(crate) fn best(found: &ExperimentResult) -> Option<&ExperimentRow> {
     best_of(found.rows.iter())
 }
 
 /// The best row of one series.
-pub(crate) fn best_in<'a>(found: &'a Experiment, series: &str) -> Option<&'a ExperimentRow> {
+pub(crate) fn best_in<'a>(found: &'a ExperimentResult, series: &str) -> Option<&'a ExperimentRow> {
     best_of(found.rows.iter().filter(|row| row.series == series))
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn rounds_of(row: &ExperimentRow, unit: &str) -> Vec<Round> {
 
 /// Other measured rows that were not shown to be slower than this one: ties, and rows with too few rounds for an interval.
 pub(crate) fn not_behind<'a>(
-    found: &'a Experiment,
+    found: &'a ExperimentResult,
     best: &ExperimentRow,
     series: Option<&str>,
 ) -> Vec<&'a ExperimentRow> {
@@ -59,7 +59,7 @@ pub(crate) fn not_behind<'a>(
 }
 
 /// ` (`x` ties)`, to follow the name of the best; empty if all others are slower.
-pub(crate) fn also(found: &Experiment, best: &ExperimentRow, series: Option<&str>) -> String {
+pub(crate) fn also(found: &ExperimentResult, best: &ExperimentRow, series: Option<&str>) -> String {
     match not_behind(found, best, series).as_slice() {
         [] => String::new(),
         [one] => format!(" (`{}` ties)", one.name),
@@ -101,7 +101,7 @@ mod tests {
             ..ExperimentRow::default()
         };
         let said = |rows: Vec<ExperimentRow>| {
-            let found = Experiment { rows, unit: "reads/s".into(), ..Experiment::default() };
+            let found = ExperimentResult { rows, unit: "reads/s".into(), ..ExperimentResult::default() };
             also(&found, best(&found).expect("one"), None)
         };
         assert_eq!(said(vec![row("a", 200.0, 7), row("b", 100.0, 7)]), "");

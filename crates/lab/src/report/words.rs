@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use crate::experiment::{Size, list::giving};
 use crate::result::FEW_ROUNDS;
 
 /// The head of a page.
@@ -141,9 +142,7 @@ fn holds(result: &Value) -> String {
     }
     let mut subjects: Vec<&str> = Vec::new();
     for experiment in list(result, "experiments") {
-        let name = text(experiment, "name");
-        let known = SUBJECTS.iter().find(|(start, _)| name.starts_with(start));
-        let subject = known.map_or("An experiment", |(_, subject)| subject);
+        let subject = subject(&text(experiment, "name"));
         if !subjects.contains(&subject) {
             subjects.push(subject);
         }
@@ -157,17 +156,14 @@ fn holds(result: &Value) -> String {
     }
 }
 
-/// The subjects of experiments, by the beginning of their names.
-const SUBJECTS: [(&str, &str); 8] = [
-    ("pool", "A pool of threads"),
-    ("read", "Reading a file"),
-    ("mixed", "Reads and durable writes together"),
-    ("depth", "Durable writes by depth and size"),
-    ("log", "A key-value store's log"),
-    ("practice", "Changes of segment"),
-    ("text", "A text log"),
-    ("score", "The log's own choice of a way to write"),
-];
+/// The subject of an experiment's result, by its name.
+fn subject(result: &str) -> &'static str {
+    if result == "score" {
+        return "The log's own choice of a way to write";
+    }
+    let command = giving(result, Size::Usual).and_then(|experiment| experiment.command());
+    command.map_or("An experiment", |command| command.subject)
+}
 
 /// The date and time in UTC.
 fn when(result: &Value) -> String {
@@ -474,6 +470,9 @@ mod tests {
             title(&json!({"experiments": all}))
         };
         assert_eq!(of(&["text-1", "text-paced-4"]), "A text log on /data");
+        for (experiment, command) in crate::experiment::list::commands(Size::Usual) {
+            assert_eq!(of(&[experiment.name()]), format!("{} on /data", command.subject));
+        }
         assert_eq!(of(&["pool", "read-random-warm"]), "2 experiments on /data");
         assert_eq!(of(&["of a later version"]), "An experiment on /data");
         assert_eq!(title(&json!({"runs": [{"place": place}]})), "Durable writes on /data");

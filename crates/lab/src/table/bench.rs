@@ -35,7 +35,7 @@ pub fn render_bench(result: &BenchResult, style: &TableStyle) -> String {
         changes(pair, style, &mut out);
     }
     out.push('\n');
-    if result.interrupted {
+    if result.preamble.interrupted {
         let text = "The run was stopped early: this is what was measured until then.";
         paragraph(&mut out, style, "! ", text, Tint::Bad);
     }

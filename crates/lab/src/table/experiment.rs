@@ -6,17 +6,17 @@ use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{NOTHING, bytes, per, ratio, sig3};
 use super::text::{Tint, paragraph};
-use crate::experiment::{Experiment, ExperimentRow, Figure, less_is_better, not_behind};
+use crate::experiment::{ExperimentResult, ExperimentRow, Figure, less_is_better, not_behind};
 use crate::result::{FEW_ROUNDS, Histogram, Verdict};
 use crate::stats::{PAIRS_MIN, median};
 
 /// One experiment: its heading, its table, its finding.
-pub fn render_experiment(experiment: &Experiment, style: &TableStyle) -> String {
+pub fn render_experiment(experiment: &ExperimentResult, style: &TableStyle) -> String {
     let mut out = String::new();
     let title = if experiment.title.is_empty() { &experiment.name } else { &experiment.title };
     paragraph(&mut out, style, "", title, Tint::Strong);
     super::place_lines(&experiment.place, style, &mut out);
-    let Experiment { rounds, seed, .. } = experiment;
+    let ExperimentResult { rounds, seed, .. } = experiment;
     let rounds = if *rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
     let text = format!("{rounds}, rows in random order, seed {seed}");
     paragraph(&mut out, style, "  ", &text, Tint::Dim);
@@ -36,7 +36,7 @@ pub fn render_experiment(experiment: &Experiment, style: &TableStyle) -> String 
     out
 }
 
-fn rows(experiment: &Experiment, style: &TableStyle, out: &mut String) {
+fn rows(experiment: &ExperimentResult, style: &TableStyle, out: &mut String) {
     let all = &experiment.rows;
     let mut grid = Grid::new(all.len(), 2);
     let cells = |cell: &dyn Fn(&ExperimentRow) -> Text| all.iter().map(cell).collect::<Vec<_>>().into_iter();
@@ -106,7 +106,7 @@ fn relative_words(rows: &[ExperimentRow], base: &str) -> String {
 }
 
 /// `knee`, `best`.
-fn mark(experiment: &Experiment, row: &ExperimentRow, is_best: bool) -> Text {
+fn mark(experiment: &ExperimentResult, row: &ExperimentRow, is_best: bool) -> Text {
     let is_knee = experiment.knees.iter().any(|(name, x)| *name == row.series && Some(*x) == row.x);
     match (is_knee, is_best) {
         (true, true) => Text::new(Tint::Good, "knee, best"),
@@ -116,7 +116,7 @@ fn mark(experiment: &Experiment, row: &ExperimentRow, is_best: bool) -> Text {
     }
 }
 
-fn beside(experiment: &Experiment, row: &ExperimentRow) -> Text {
+fn beside(experiment: &ExperimentResult, row: &ExperimentRow) -> Text {
     match &row.relative {
         Some(relative) => match relative.interval() {
             Some((low, high)) => {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::result::{Place, Relative};
 
-    fn experiment() -> Experiment {
+    fn experiment() -> ExperimentResult {
         let row = |name: &str, x: f64, per_s: f64| ExperimentRow {
             name: name.into(),
             series: "pool".into(),
@@ -204,7 +204,7 @@ mod tests {
             ],
             ..ExperimentRow::default()
         };
-        Experiment {
+        ExperimentResult {
             name: "pool".into(),
             title: "A pool of threads".into(),
             place: Place { file_system: "ext4".into(), ..Place::default() },
@@ -222,7 +222,7 @@ mod tests {
                 },
             ],
             knees: vec![("pool".into(), 8.0)],
-            ..Experiment::default()
+            ..ExperimentResult::default()
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn nothing_is_called_best_that_ties_or_has_no_interval() {
-        let is_best = |change: &dyn Fn(&mut Experiment)| {
+        let is_best = |change: &dyn Fn(&mut ExperimentResult)| {
             let mut experiment = experiment();
             change(&mut experiment);
             render_experiment(&experiment, &TableStyle::default()).contains("best")
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn an_empty_experiment_says_so() {
-        let text = render_experiment(&Experiment::default(), &TableStyle::default());
+        let text = render_experiment(&ExperimentResult::default(), &TableStyle::default());
         assert!(text.contains("Nothing was measured."), "{text}");
     }
 }

@@ -91,7 +91,7 @@ pub fn render(result: &LabResult, style: &TableStyle) -> String {
         out.push('\n');
     }
     if !result.twins.is_empty() {
-        out.push_str(&render_twins(&result.twins, result.interrupted, style));
+        out.push_str(&render_twins(&result.twins, result.preamble.interrupted, style));
         out.push('\n');
     }
     let has_runs = !result.runs.is_empty() || !result.experiments.is_empty() || !result.twins.is_empty();
@@ -131,7 +131,7 @@ pub fn render_run(run: &Run, style: &TableStyle) -> String {
 /// Whether the run ended early, and each warning with its cure.
 pub fn render_warnings(result: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
-    if result.interrupted {
+    if result.preamble.interrupted {
         let text = "The run was stopped early: this is what was measured until then.";
         paragraph(&mut out, style, "! ", text, Tint::Bad);
     }
@@ -218,7 +218,7 @@ fn shortened(options: &str) -> String {
 
 /// The machine, the cost of the harness, and the elapsed time.
 fn closing(result: &LabResult, style: &TableStyle, out: &mut String) {
-    let machine = &result.machine;
+    let machine = &result.preamble.machine;
     if result.harness.commit_ns > 0.0 || result.harness.clock_ns > 0.0 {
         let text = format!(
             "The harness itself costs {} a commit (a clock reading {}); every figure includes it.",
@@ -239,11 +239,11 @@ fn closing(result: &LabResult, style: &TableStyle, out: &mut String) {
     if machine.memory_bytes > 0 {
         facts.push(format!("memory {}", numbers::bytes(machine.memory_bytes as f64)));
     }
-    if result.elapsed_ns > 0 {
-        facts.push(format!("took {}", time(result.elapsed_ns as f64)));
+    if result.preamble.elapsed_ns > 0 {
+        facts.push(format!("took {}", time(result.preamble.elapsed_ns as f64)));
     }
-    if !result.inkstone_version.is_empty() {
-        facts.push(format!("inkstone {}", result.inkstone_version));
+    if !result.preamble.inkstone_version.is_empty() {
+        facts.push(format!("inkstone {}", result.preamble.inkstone_version));
     }
     paragraph(out, style, "", &facts.join("; "), Tint::Dim);
     let measured = result.runs.iter().flat_map(|run| &run.cells).filter_map(|cell| cell.outcome.measured());

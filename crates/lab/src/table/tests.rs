@@ -169,7 +169,7 @@ fn nothing_measured_says_so() {
         fallocate: vec![],
         aa: None,
         warnings: vec![],
-        interrupted: true,
+        preamble: Preamble { interrupted: true, ..samples::result().preamble },
         ..samples::result()
     };
     let text = render(&empty, &style(80));

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use inkstone_io::{Durability, is_root};
 use inkstone_lab::cell::{Cell, Pass};
-use inkstone_lab::experiment::{Load, Pace};
+use inkstone_lab::experiment::definition::STREAM_BYTES_PER_S;
 use inkstone_lab::precondition::Precondition;
 use inkstone_lab::presets::Preset;
 use inkstone_lab::run::{Plan, room_needed_bytes};
@@ -26,17 +26,12 @@ pub(super) struct Effort {
     pub(super) bytes: u64,
 }
 
-/// Bytes per second of writes or reads without a sync for each.
-const STREAM_BYTES_PER_S: f64 = 500e6;
-/// A random read of 4 KiB from the device, and a write without a sync.
-const READ_S: f64 = 150e-6;
+/// A write of 4 KiB without a sync.
 const UNSYNCED_S: f64 = 10e-6;
 /// A commit on a loop device costs one in the file below it, and more.
 const LOOP: f64 = 2.0;
 /// Creating an image, mounting it and removing it.
 const IMAGE_S: f64 = 6.0;
-/// Commits that a device runs in parallel: with several threads each costs less.
-const AT_ONCE: f64 = 4.0;
 
 /// Measures how long a durable commit of 4 KiB takes in this directory.
 pub(super) fn commit_s(directory: &Path) -> anyhow::Result<f64> {
@@ -106,12 +101,10 @@ impl Effort {
                 let round = options.commits() as f64 * commit_s * places + pauses;
                 Self { seconds: round * f64::from(options.rounds), bytes: options.room_needed_bytes() }
             }
-            Some(LabCommand::Experiment(command)) => match command.effort() {
-                Some((load, pace)) => {
-                    Self { seconds: load_s(&load, &pace, commit_s), bytes: load.room_needed_bytes() }
-                }
-                None => Self { seconds: 60.0, bytes: 1 << 30 },
-            },
+            Some(LabCommand::All(_)) => Self { seconds: 60.0, bytes: 1 << 30 },
+            Some(LabCommand::Experiment(command)) => {
+                Self { seconds: command.seconds(commit_s), bytes: command.experiment().room_needed_bytes() }
+            }
             _ => Self { seconds: 90.0, bytes: 1 << 30 },
         })
     }
@@ -129,34 +122,6 @@ fn cells_s(plan: &Plan, commit_s: f64) -> f64 {
     };
     let bills = plan.bill_commits as f64 * commit_s * plan.cells.len() as f64;
     plan.cells.iter().map(one).sum::<f64>() * f64::from(plan.rounds) + bills
-}
-
-fn load_s(load: &Load, pace: &Pace, commit_s: f64) -> f64 {
-    if let Some(budget) = pace.budget {
-        return budget.as_secs_f64();
-    }
-    let turns = load.steps(pace) as f64;
-    let stream = |bytes: u64| bytes as f64 / STREAM_BYTES_PER_S;
-    match load {
-        Load::Pool(plan) => {
-            let at_once =
-                |&threads: &usize| plan.operations as f64 * commit_s / (threads as f64).min(AT_ONCE);
-            let series = turns / plan.threads.len().max(1) as f64;
-            plan.threads.iter().map(at_once).sum::<f64>() * series
-        }
-        Load::Mixed(plan) => turns * (plan.turn_max.as_secs_f64() + stream(plan.file_bytes)),
-        // Half of the turns read at random, and half of those read cold pages.
-        Load::Read(plan) => {
-            turns * (stream(2 * plan.file_bytes) + plan.file_bytes as f64 / 4096.0 * READ_S / 4.0)
-        }
-        Load::Practice(plan) => turns * (plan.segment_bytes * plan.changes / 4096) as f64 * commit_s,
-        Load::Log(plan) => {
-            let records = plan.turn_records.unwrap_or(1000) as f64;
-            (turns + 10.0) * records * commit_s * 2.0
-        }
-        Load::Text(plan) => turns * (plan.lines as f64 / 4e6 + plan.paced.as_secs_f64()) / 2.0,
-        Load::Depth(plan) => turns * (plan.file_bytes / 4096) as f64 * commit_s / AT_ONCE,
-    }
 }
 
 /// `40 s`, `12 min`, `3.5 h`.

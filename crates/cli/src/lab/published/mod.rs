@@ -131,7 +131,7 @@ impl PublishedArguments {
                     let at = open.iter().position(|name| *name == part.name).map_or(0, |at| at + 1);
                     say!("[{at}/{}] {}: {}", open.len(), part.name, part.line(self.small));
                     match self.one(part, &directory, stop) {
-                        Ok(result) if result.interrupted => return Ok(ExitCode::from(130)),
+                        Ok(result) if result.preamble.interrupted => return Ok(ExitCode::from(130)),
                         Ok(result) => Done::Now(Box::new(result)),
                         Err(error) => Done::Not(crate::words(&error)),
                     }
@@ -140,7 +140,7 @@ impl PublishedArguments {
             match &done {
                 Done::Not(why) => say!("{}: not done: {why}", part.name),
                 Done::Now(result) => {
-                    say!("{}: done in {}", part.name, human_s(result.elapsed_ns as f64 / 1e9))
+                    say!("{}: done in {}", part.name, human_s(result.preamble.elapsed_ns as f64 / 1e9))
                 }
                 Done::Before(_) => {}
             }
@@ -242,7 +242,9 @@ impl PublishedArguments {
     fn known(&self, part: &Part) -> Known {
         let text = fs::read_to_string(self.path(part)).ok();
         let result = text.and_then(|text| serde_json::from_str::<LabResult>(&text).ok());
-        match result.filter(|found| !found.interrupted && found.command == part.line(self.small)) {
+        match result
+            .filter(|found| !found.preamble.interrupted && found.preamble.command == part.line(self.small))
+        {
             None => Known::Nothing,
             Some(result) => match whole::missing(&result) {
                 Some(what) => Known::Lacks(what),
@@ -269,7 +271,7 @@ impl PublishedArguments {
         let text = fs::read_to_string(&raw).with_context(|| format!("read {}", raw.display()))?;
         let mut whole: serde_json::Value = serde_json::from_str(&text)?;
         let mut result: LabResult = serde_json::from_str(&text)?;
-        if result.interrupted {
+        if result.preamble.interrupted {
             let kept = self.beside(part, "interrupted");
             fs::rename(&raw, &kept).with_context(|| format!("rename {}", raw.display()))?;
             say!("{}: interrupted; what was measured is in {}", part.name, kept.display());
@@ -286,8 +288,8 @@ impl PublishedArguments {
             fs::rename(&raw, &kept).with_context(|| format!("rename {}", raw.display()))?;
             bail!("{what} (what was measured is in {})", kept.display());
         }
-        result.command = part.line(self.small);
-        whole["command"] = result.command.clone().into();
+        result.preamble.command = part.line(self.small);
+        whole["command"] = result.preamble.command.clone().into();
         write_whole(&path, &raw, &(serde_json::to_string(&whole)? + "\n"))?;
         // Earlier incomplete results are of no more use.
         for state in ["interrupted", "incomplete"] {

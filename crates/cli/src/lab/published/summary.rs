@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use inkstone_lab::claims::Answer;
-use inkstone_lab::experiment::{Experiment, ExperimentRow};
+use inkstone_lab::experiment::{ExperimentResult, ExperimentRow};
 use inkstone_lab::result::{CellResult, LabResult, Outcome, Relative, Run};
 use inkstone_lab::stats::{median, per_commit_ns};
 use inkstone_lab::table::figure;
@@ -34,7 +34,7 @@ pub(super) fn table(seen: &[Seen<'_>], is_small: bool) -> String {
     out.push_str("| section | command | seen here | took |\n|---|---|---|---|\n");
     for one in seen {
         let Seen { part, result, .. } = one;
-        let took = human_s(result.elapsed_ns as f64 / 1e9);
+        let took = human_s(result.preamble.elapsed_ns as f64 / 1e9);
         let _ = writeln!(
             out,
             "| {} | `{}` | {} | {took} |",
@@ -109,7 +109,7 @@ fn speedup(relative: Option<&Relative>) -> String {
     relative.map_or_else(|| "1".into(), Relative::words)
 }
 
-fn experiment_table(found: &Experiment, out: &mut String) {
+fn experiment_table(found: &ExperimentResult, out: &mut String) {
     let against = found.baseline.as_deref().unwrap_or("nothing");
     let _ = writeln!(
         out,

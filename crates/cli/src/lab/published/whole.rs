@@ -56,7 +56,7 @@ impl Here {
 
     /// Where the result was measured, if on another disk, mount or machine than this.
     pub(super) fn is_not_of(&self, result: &LabResult) -> Option<String> {
-        let its = &result.machine;
+        let its = &result.preamble.machine;
         let same = (&its.kernel, &its.cpu, its.cpus);
         if same != (&self.machine.kernel, &self.machine.cpu, self.machine.cpus) {
             return Some(format!(
@@ -127,7 +127,7 @@ pub(super) fn measured_on(result: &LabResult) -> String {
     let on = places(result).find(|place| place.device.is_some()).or_else(|| places(result).next());
     let bottom = on.and_then(|place| std::iter::successors(Some(place), |one| one.host.as_deref()).last());
     let disk = bottom.map_or_else(|| "an unknown disk".into(), disk_words);
-    format!("Measured on {disk}; {}", machine_words(&result.machine))
+    format!("Measured on {disk}; {}", machine_words(&result.preamble.machine))
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
             is_root: true,
             mount_options: None,
             place: place("vda", "rw,relatime"),
-            machine: with(Place::default()).machine,
+            machine: with(Place::default()).preamble.machine,
         };
         assert_eq!(here.is_not_of(&with(place("vda", "rw,relatime"))), None);
         assert_eq!(here.is_not_of(&with(place("vda", "rw,relatime,nodiscard"))), None);
@@ -203,7 +203,7 @@ mod tests {
             assert!(said.contains(&format!("{device} (ext4, {options})")), "{said}");
         }
         let mut other = with(place("vda", "rw,relatime"));
-        other.machine.kernel = "1.0".into();
+        other.preamble.machine.kernel = "1.0".into();
         assert!(here.is_not_of(&other).is_some_and(|said| said.contains("Linux 1.0")));
         assert!(measured_on(&other).starts_with("Measured on vda (ext4, rw,relatime); 1 CPUs"));
     }

@@ -1,10 +1,10 @@
-//! Does allocating the next file of a text log ahead pay? The cost at the block layer, from traces.
+//! What the files of a text log cost at the block layer, from traces: as the log has them, and as article 1 practises it.
 //!
 //! *Owns*: the rows, and what is counted of each. *May not touch*: how events become requests (`crate::bill`).
 //!
 //! Each turn writes the same number of lines into files of one size, closes and syncs them, all under trace. By default the log
 //! leaves allocation to the file system until write-back; a log that survives a power loss syncs after about each buffer. Both are
-//! measured, with and without allocating ahead.
+//! measured.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::bill::layer::layers_of;
 use crate::bill::{Layer, bill_of};
 use crate::experiment::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure};
 use crate::experiment::words::{figure_of, row};
-use crate::experiment::{Experiment, Figure};
+use crate::experiment::{ExperimentResult, Figure};
 use crate::pass::CommitSpan;
 use crate::progress::Progress;
 use crate::result::{Finding, LayerBill};
@@ -36,16 +36,14 @@ const TURN_BYTES: u64 = 8 * FILE_BYTES;
 const SYNC_EVERY: Duration = Duration::from_millis(1);
 
 const DEMAND: &str = "on demand";
-const AHEAD: &str = "reserved ahead";
 const PRACTICE: &str = "used again, as article 1 practises it";
 /// Rows of each bill.
-pub(super) const ROWS: usize = 3;
+pub(super) const ROWS: usize = 2;
 
 /// Where the blocks of the files come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Blocks {
     OnDemand,
-    Ahead,
     /// Written files, prepared before the counting begins.
     UsedAgain,
 }
@@ -78,10 +76,10 @@ pub(super) fn bill(
     synced: Synced,
     pace: &Pace,
     progress: &mut Progress,
-) -> Experiment {
-    let rows = [(DEMAND, Blocks::OnDemand), (AHEAD, Blocks::Ahead), (PRACTICE, Blocks::UsedAgain)].map(
-        |(name, blocks)| Row::new(name, synced.words(), None, Ok(Billed { site, lines, synced, blocks })),
-    );
+) -> ExperimentResult {
+    let rows = [(DEMAND, Blocks::OnDemand), (PRACTICE, Blocks::UsedAgain)].map(|(name, blocks)| {
+        Row::new(name, synced.words(), None, Ok(Billed { site, lines, synced, blocks }))
+    });
     let frame = Frame {
         name: match synced {
             Synced::AtTheEnd => "text-bill",
@@ -125,7 +123,6 @@ impl Billed<'_> {
             return Writer::practice(folder, self.synced == Synced::AsItGoes);
         }
         let rotation = Rotation::new().at_bytes(FILE_BYTES);
-        let rotation = if self.blocks == Blocks::Ahead { rotation.allocate_ahead() } else { rotation };
         let survive = match self.synced {
             Synced::AtTheEnd => Survive::Nothing,
             Synced::AsItGoes => Survive::PowerLoss(SYNC_EVERY),
@@ -233,8 +230,8 @@ fn extents_per_file(folder: &Path) -> Result<f64, CellError> {
     Ok(extents as f64 / f64::from(files.max(1)))
 }
 
-/// How the counts change with reserving ahead.
-fn finding(found: &Experiment, synced: Synced, private: bool) -> Option<Finding> {
+/// How the counts of both compare.
+fn finding(found: &ExperimentResult, synced: Synced, private: bool) -> Option<Finding> {
     let said = |name: &str| {
         let row = row(found, name)?;
         if !private {
@@ -249,11 +246,9 @@ fn finding(found: &Experiment, synced: Synced, private: bool) -> Option<Finding>
         Some(format!("{} writes ({bytes}B of journal and metadata)", said.collect::<Vec<_>>().join(" and ")))
     };
     let sentence = format!(
-        "A MiB of text log, {}, takes {} with blocks allocated on demand, {} with blocks reserved ahead, and {} in reused \
-         files.",
+        "A MiB of text log, {}, takes {} with blocks allocated on demand, and {} in reused files.",
         synced.words(),
         said(DEMAND)?,
-        said(AHEAD)?,
         said(PRACTICE)?,
     );
     Some(Finding { sentence, naive: Some(DEMAND.into()), ..Finding::default() })

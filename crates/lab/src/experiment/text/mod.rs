@@ -19,8 +19,9 @@ use crate::site::Site;
 use crate::stage::{CellError, Session};
 use crate::table::numbers::{sig3, time};
 
-use super::Experiment;
-use super::rounds::{Frame, Pace, Row, measure, steps_of};
+use super::ExperimentResult;
+use super::definition::{Experiment, OwnCommand, Scene, Setting, SettingValue, Size};
+use super::rounds::{Frame, Pace, Row, measure};
 use super::words::{compared, figure_of, median_of, row};
 use bill::Synced;
 use load::{Lines, Load, Writers};
@@ -45,20 +46,97 @@ impl Default for TextPlan {
     }
 }
 
-impl TextPlan {
-    /// 10,000,000 lines per turn, as in `bench/appender`, which compares other crates.
-    pub fn published() -> Self {
-        Self { lines: 10_000_000, ..Self::default() }
+impl Experiment for TextPlan {
+    fn name(&self) -> &'static str {
+        "text"
     }
 
-    /// Room for the lines of one turn, and for what is reserved ahead of them.
-    pub(crate) fn room_needed_bytes(&self) -> u64 {
+    /// Published are 10,000,000 lines per turn, as in `bench/appender`, which compares other crates. The quick tier has no time for one
+    /// thread by itself, nor for the bill.
+    fn sized(size: Size) -> Self {
+        let usual = Self::default();
+        match size {
+            Size::Published => Self { lines: 10_000_000, ..usual },
+            Size::Quick => Self { lines: 200_000, threads: vec![4], bill: false, ..usual },
+            Size::Twins => Self { bill: false, ..usual },
+            Size::Usual | Size::Standard | Size::Full | Size::Claims => usual,
+        }
+    }
+
+    fn command(&self) -> Option<OwnCommand> {
+        Some(OwnCommand {
+            help: "Text lines from several threads: the text log writer beside a locked file and a locked buffer (E9)",
+            subject: "A text log",
+            seconds: 18,
+            weight: if self.bill { 5.0 } else { 3.0 },
+        })
+    }
+
+    fn settings(&mut self) -> Vec<Setting<'_>> {
+        vec![Setting {
+            name: "lines",
+            help: "At most this many lines in a turn without a pace [default: 1000000]",
+            value: SettingValue::Number(&mut self.lines, 1000, 1_000_000_000),
+        }]
+    }
+
+    /// Room for the lines of one turn, and for files that are kept.
+    fn room_needed_bytes(&self) -> u64 {
         self.lines * LINE_BYTES as u64 + 4 * FILE_BYTES
     }
 
-    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
-        let bill = if self.bill { 2 * steps_of(pace, bill::ROWS) } else { 0 };
-        2 * self.threads.len() as u64 * steps_of(pace, Way::ALL.len()) + bill
+    fn rows(&self) -> usize {
+        let bill = if self.bill { 2 * bill::ROWS } else { 0 };
+        2 * self.threads.len() * Way::ALL.len() + bill
+    }
+
+    fn unlimited_s(&self, pace: &Pace, _: f64) -> f64 {
+        self.steps(pace) as f64 * (self.lines as f64 / 4e6 + self.paced.as_secs_f64()) / 2.0
+    }
+
+    fn is_of_memory(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        let Scene { site, session, pace, progress } = scene;
+        let lines = Lines::new(pace.seed);
+        let bill_weight = if self.bill { 2.0 * BILL_WEIGHT } else { 0.0 };
+        let mut rest = self.threads.len() as f64 * (UNPACED_WEIGHT + PACED_WEIGHT) + bill_weight;
+        let begin = Instant::now();
+        let mut part = |weight: f64| {
+            let share = weight / rest;
+            rest -= weight;
+            let left = pace.budget.map(|budget| budget.saturating_sub(begin.elapsed()));
+            Pace { budget: left.map(|left| left.mul_f64(share)), ..*pace }
+        };
+        let mut found = Vec::new();
+        for &threads in &self.threads {
+            let load = Load::Unpaced { lines: self.lines };
+            found.push(one(site, session, &lines, load, threads, &part(UNPACED_WEIGHT), progress));
+        }
+        for &threads in &self.threads {
+            let load = Load::Paced { at_most: self.paced };
+            let mut pace = part(PACED_WEIGHT);
+            pace.budget = pace.budget.map(|budget| budget.mul_f64(PACED_MEASURED));
+            found.push(one(site, session, &lines, load, threads, &pace, progress));
+        }
+        match &site.trace {
+            _ if !self.bill => {}
+            Ok(()) => {
+                for synced in Synced::ALL {
+                    found.push(bill::bill(site, session, &lines, synced, &part(BILL_WEIGHT), progress));
+                }
+            }
+            Err(reason) => {
+                let said = format!(
+                    "the cost at the block layer is missing, because the block layer could not be traced: {reason}"
+                );
+                found.iter_mut().take(1).for_each(|first| first.notes.push(said.clone()));
+            }
+        }
+        session.check()?;
+        Ok(found)
     }
 }
 
@@ -71,53 +149,6 @@ const BILL_WEIGHT: f64 = 0.07;
 const PACED_MEASURED: f64 = 1.2;
 const BASELINE: Way = Way::Buffered;
 
-/// Measures without and with a pace, by one thread and by four; then the cost of allocating ahead at the block layer.
-pub(crate) fn text(
-    site: &Site,
-    session: &Session<'_>,
-    plan: &TextPlan,
-    pace: &Pace,
-    progress: &mut Progress,
-) -> Result<Vec<Experiment>, CellError> {
-    let lines = Lines::new(pace.seed);
-    let bill_weight = if plan.bill { 2.0 * BILL_WEIGHT } else { 0.0 };
-    let mut rest = plan.threads.len() as f64 * (UNPACED_WEIGHT + PACED_WEIGHT) + bill_weight;
-    let begin = Instant::now();
-    let mut part = |weight: f64| {
-        let share = weight / rest;
-        rest -= weight;
-        let left = pace.budget.map(|budget| budget.saturating_sub(begin.elapsed()));
-        Pace { budget: left.map(|left| left.mul_f64(share)), ..*pace }
-    };
-    let mut found = Vec::new();
-    for &threads in &plan.threads {
-        let load = Load::Unpaced { lines: plan.lines };
-        found.push(one(site, session, &lines, load, threads, &part(UNPACED_WEIGHT), progress));
-    }
-    for &threads in &plan.threads {
-        let load = Load::Paced { at_most: plan.paced };
-        let mut pace = part(PACED_WEIGHT);
-        pace.budget = pace.budget.map(|budget| budget.mul_f64(PACED_MEASURED));
-        found.push(one(site, session, &lines, load, threads, &pace, progress));
-    }
-    match &site.trace {
-        _ if !plan.bill => {}
-        Ok(()) => {
-            for synced in Synced::ALL {
-                found.push(bill::bill(site, session, &lines, synced, &part(BILL_WEIGHT), progress));
-            }
-        }
-        Err(reason) => {
-            let said = format!(
-                "the cost of allocating ahead is missing, because the block layer could not be traced: {reason}"
-            );
-            found.iter_mut().take(1).for_each(|first| first.notes.push(said.clone()));
-        }
-    }
-    session.check()?;
-    Ok(found)
-}
-
 fn one(
     site: &Site,
     session: &Session<'_>,
@@ -126,7 +157,7 @@ fn one(
     threads: usize,
     pace: &Pace,
     progress: &mut Progress,
-) -> Experiment {
+) -> ExperimentResult {
     let rows = Way::ALL.iter().map(|&way| {
         let writers = Writers::new(way, load, threads, lines);
         Row::new(way.name(), way.series(), None, Ok(writers))
@@ -159,8 +190,7 @@ fn one(
 }
 
 fn notes(load: Load) -> Vec<String> {
-    let memory = "memory: how much the process had grown by the last line; \"in files of\": the file is rotated at that size; \
-     \"ahead\": the next file is created and its blocks reserved beforehand; \"article 1\": its last four files are \
+    let memory = "memory: how much the process had grown by the last line; \"in files of\": the file is rotated at that size; \"article 1\": its last four files are \
      kept, and a line may begin in one and end in the next";
     let load = match load {
         Load::Unpaced { .. } => {
@@ -174,7 +204,7 @@ fn notes(load: Load) -> Vec<String> {
     vec![load.into(), memory.into()]
 }
 
-fn finding(found: &Experiment, load: Load, by: &str) -> Option<Finding> {
+fn finding(found: &ExperimentResult, load: Load, by: &str) -> Option<Finding> {
     let ours = row(found, Way::Log.name())?;
     let value = median_of(ours)?;
     let lost: f64 = found.rows.iter().filter_map(|row| figure_of(row, "lines lost")).sum();

@@ -27,7 +27,6 @@ inkstone_io::named_choice! {
         Log = "LogWriter", "the text log writer with default options";
         Kill = "LogWriter, survives a kill", "its buffers in a file in memory";
         Rotating = "LogWriter, in files of 1 MiB", "a new file at each MiB";
-        Ahead = "LogWriter, in files of 1 MiB, ahead", "the next file created and its blocks reserved beforehand";
         Practice = "as article 1 practises it", "multiples of 4,096 bytes into written files of 1 MiB, the oldest reused";
     }
 }
@@ -64,7 +63,6 @@ impl Writer {
             Way::Log => log,
             Way::Kill => log.survive(Survive::Kill),
             Way::Rotating => log.rotate(rotating),
-            Way::Ahead => log.rotate(rotating.allocate_ahead()),
         };
         let (log, guard) = log.open()?;
         Ok(Self::Log(log, guard))
