@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use inkstone_lab::engines::{Answer, advise_all};
-use inkstone_lab::result::{LabResult, Run};
+use inkstone_lab::export::from_json;
+use inkstone_lab::result::Run;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,8 +32,7 @@ pub(crate) struct EnginesArguments {
 pub(crate) fn engines(arguments: &EnginesArguments) -> anyhow::Result<ExitCode> {
     let name = arguments.file.display();
     let json = std::fs::read_to_string(&arguments.file).with_context(|| format!("read {name}"))?;
-    let result: LabResult =
-        serde_json::from_str(&json).with_context(|| format!("{name} is not a result of `inkstone lab`"))?;
+    let result = from_json(&json).with_context(|| format!("{name} is not a result of `inkstone lab`"))?;
     let answers = advise_all(&result);
     ensure!(
         !answers.is_empty(),

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use inkstone_appender::{Compression, Event, Keep, LogWriter, Notice, Rotation, Survive, WhenFull};
 
@@ -53,8 +54,8 @@ pub(crate) struct TeeArguments {
     /// Keep this many bytes of rotated files
     #[arg(long, value_name = "SIZE", value_parser = size)]
     keep_bytes: Option<u64>,
-    /// Compress rotated files
-    #[arg(long, value_name = "HOW")]
+    /// Compress rotated files; zstd only if the command was built with the feature of that name
+    #[arg(long, value_name = "HOW", value_parser = EnumValueParser::<Compress>::new().try_map(is_built))]
     compress: Option<Compress>,
     /// Permissions of the first file, in octal (0640); later files copy those of the previous one [default: 0666 less the umask]
     #[arg(long, value_name = "MODE", value_parser = mode)]
@@ -94,6 +95,9 @@ pub(crate) struct TeeArguments {
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
 }
+
+const NO_ZSTD: &str = "this build of inkstone has no zstd. Take `--compress gzip`, or build the command with it in a clone of the \
+                       repository: `cargo install --locked --path crates/cli --features zstd`";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Compress {
@@ -140,6 +144,14 @@ fn mode(text: &str) -> Result<u32, String> {
     mode.ok_or_else(|| "take an octal mode up to 777, as chmod does".into())
 }
 
+/// The C library of zstd is part of the command only where it is asked for.
+fn is_built(how: Compress) -> Result<Compress, &'static str> {
+    match how {
+        Compress::Zstd if !cfg!(feature = "zstd") => Err(NO_ZSTD),
+        how => Ok(how),
+    }
+}
+
 impl TeeArguments {
     fn open(&self) -> anyhow::Result<(LogWriter, inkstone_appender::Guard)> {
         let mut rotation = Rotation::new();
@@ -176,7 +188,10 @@ impl TeeArguments {
         let compression = match self.compress {
             None => Compression::None,
             Some(Compress::Gzip) => Compression::Gzip,
+            #[cfg(feature = "zstd")]
             Some(Compress::Zstd) => Compression::Zstd,
+            #[cfg(not(feature = "zstd"))]
+            Some(Compress::Zstd) => unreachable!("`is_built` refused it"),
         };
         let notice = match self.notice {
             Form::Text => Notice::Text,

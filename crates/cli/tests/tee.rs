@@ -5,6 +5,8 @@ mod with_tee;
 
 use std::io::Write as _;
 
+#[cfg(not(feature = "zstd"))]
+use with_tee::said;
 use with_tee::{signal, start, text, wait_until};
 
 #[test]
@@ -98,4 +100,17 @@ fn arguments_that_make_no_sense_are_refused() {
     let output = start(directory.path(), &[]).wait_with_output().expect("its end");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("open log"), "{output:?}");
+}
+
+/// The command has no C library unless it is asked for. Who wants zstd is told how to get it, before a line is taken.
+#[cfg(not(feature = "zstd"))]
+#[test]
+fn a_build_without_zstd_says_how_to_get_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("a.log");
+    let output = start(&file, &["--compress", "zstd"]).wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let told = said(&output);
+    assert!(told.contains("has no zstd") && told.contains("--features zstd"), "{told}");
+    assert!(!file.exists(), "it was opened");
 }

@@ -19,6 +19,7 @@ use inkstone_io::{Access, Durability};
 
 use crate::bench::result::{BENCH_SCHEMA_VERSION, BenchResult, BenchRow};
 use crate::experiment::{ExperimentResult, ExperimentRow, Size, less_is_better, list};
+use crate::export::from_json;
 use crate::result::{DurableFinding, LabResult, Machine, Outcome, Place, Round, Run, SCHEMA_VERSION};
 use crate::run::ROUNDS_MIN;
 use crate::stats::{hodges_lehmann_of, median};
@@ -86,7 +87,7 @@ pub fn read(json: &str) -> Result<Read, String> {
     }
     let wrong = |error: serde_json::Error| format!("it is not valid as {kind}: {error}");
     if value.get("runs").is_some() {
-        Ok(of_lab(&serde_json::from_value(value).map_err(wrong)?))
+        Ok(of_lab(&from_json(json).map_err(wrong)?))
     } else {
         Ok(of_bench(&serde_json::from_value(value).map_err(wrong)?))
     }

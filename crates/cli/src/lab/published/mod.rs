@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, FromArgMatches as _};
 use inkstone_lab::claims::{Answer, ClaimsResult};
+use inkstone_lab::export::from_json;
 use inkstone_lab::result::LabResult;
 
 use self::effort::{Effort, human_bytes, human_s};
@@ -241,7 +242,7 @@ impl PublishedArguments {
     /// The result of a part, if the same command made it.
     fn known(&self, part: &Part) -> Known {
         let text = fs::read_to_string(self.path(part)).ok();
-        let result = text.and_then(|text| serde_json::from_str::<LabResult>(&text).ok());
+        let result = text.and_then(|text| from_json(&text).ok());
         match result
             .filter(|found| !found.preamble.interrupted && found.preamble.command == part.line(self.small))
         {
@@ -270,7 +271,7 @@ impl PublishedArguments {
         let code = super::lab(&parse(&words)?, stop)?;
         let text = fs::read_to_string(&raw).with_context(|| format!("read {}", raw.display()))?;
         let mut whole: serde_json::Value = serde_json::from_str(&text)?;
-        let mut result: LabResult = serde_json::from_str(&text)?;
+        let mut result = from_json(&text)?;
         if result.preamble.interrupted {
             let kept = self.beside(part, "interrupted");
             fs::rename(&raw, &kept).with_context(|| format!("rename {}", raw.display()))?;

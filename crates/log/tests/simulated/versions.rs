@@ -5,13 +5,10 @@
 
 #![allow(clippy::unwrap_used)] // A test may fail so.
 
-#[path = "support/history.rs"]
-mod history;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use history::{LOG, Told, append, check_with, disk, name, open, read_file, record, small, write_file};
+use crate::history::{LOG, Told, append, check_with, disk, name, open, read_file, record, small, write_file};
 use inkstone::inspect::{dump_in, salvage_in, verify_in};
 use inkstone::{Error, Log, Lsn, Options, Reader};
 use inkstone_format::Version;

@@ -4,13 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "support/caught.rs"]
-mod caught;
-#[path = "support/history.rs"]
-mod history;
-
-use caught::{SEEDS, behind_full_buffers};
-use history::small;
+use crate::caught::{SEEDS, behind_full_buffers};
+use crate::history::small;
 use inkstone_sim::shrink::seeds;
 
 #[test]

@@ -4,17 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "support/watched.rs"]
-mod watched;
-
 use std::sync::{Arc, Mutex};
 
+use crate::watched::{Call, Watched};
 use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
     DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDirectory, SimDisk,
 };
-use watched::{Call, Watched};
 
 type Action = Box<dyn FnOnce() + Send>;
 

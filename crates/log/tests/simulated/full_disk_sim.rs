@@ -5,10 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "support/history.rs"]
-mod history;
-
-use history::{open, record, small};
+use crate::history::{open, record, small};
 use inkstone::{Access, Durability, Error, Log, Lsn, Options, Preparation};
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
@@ -144,7 +141,7 @@ fn a_log_without_any_room_is_read_and_goes_on_when_there_is_some() {
     for (number, options) in ways().into_iter().enumerate() {
         let disk = disk(number as u64, copies());
         full_log(&disk, &options).abandon();
-        let directory = disk.directory(history::LOG);
+        let directory = disk.directory(crate::history::LOG);
         for name in directory.list().unwrap() {
             if name == ROOM || name.ends_with(".free") {
                 directory.remove(&name).unwrap();
@@ -196,7 +193,7 @@ fn a_sync_that_finds_no_room_poisons_and_the_log_can_be_read() {
     for (number, options) in ways().into_iter().enumerate() {
         let disk = disk(number as u64, copies());
         full_log(&disk, &options).abandon();
-        let _ = disk.directory(history::LOG).remove(ROOM);
+        let _ = disk.directory(crate::history::LOG).remove(ROOM);
         free(&disk);
         // Not that of the opening itself, which is before anything is shown.
         for nth in [2, 3] {
@@ -259,7 +256,7 @@ fn a_header_that_finds_no_room_leaves_the_log_as_it_was() {
             let log = full_log(&disk, &options);
             log.truncate_before(Lsn::new(200)).unwrap_or_else(|why| panic!("{number}: {why}"));
             if !has_room {
-                let _ = disk.directory(history::LOG).remove(ROOM);
+                let _ = disk.directory(crate::history::LOG).remove(ROOM);
             }
             fill(&disk);
             let mut last = RECORDS;
@@ -289,12 +286,12 @@ fn room_that_is_kept_takes_no_segment_from_the_budget() {
     // Room for six segments, and one byte less than room for the seventh.
     let options = segments(7 * (64 << 10) - 1);
     let log = open(&disk, options.clone()).unwrap();
-    assert!(disk.directory(history::LOG).list().unwrap().contains(&ROOM.to_owned()));
+    assert!(disk.directory(crate::history::LOG).list().unwrap().contains(&ROOM.to_owned()));
     let mut last = 0;
     while log.append_durable(&record(last + 1)).is_ok() {
         last += 1;
     }
-    let names = disk.directory(history::LOG).list().unwrap();
+    let names = disk.directory(crate::history::LOG).list().unwrap();
     assert_eq!(names.iter().filter(|name| name.ends_with(".ink")).count(), 6, "{names:?}");
     assert!(!names.contains(&ROOM.to_owned()), "{names:?}");
     check(&log, 1, last);
@@ -304,22 +301,22 @@ fn room_that_is_kept_takes_no_segment_from_the_budget() {
     // A larger budget has room for it again.
     log.close().unwrap();
     drop(open(&disk, segments(16 << 20)).unwrap());
-    assert!(disk.directory(history::LOG).list().unwrap().contains(&ROOM.to_owned()));
+    assert!(disk.directory(crate::history::LOG).list().unwrap().contains(&ROOM.to_owned()));
 }
 
 /// A log that was moved from a file system where overwrites need room, and one whose file of reserved room was made larger.
 #[test]
 fn room_that_is_not_needed_is_given_back() {
     let room_bytes = |disk: &SimDisk| {
-        let opened = disk.directory(history::LOG).open(ROOM, &OpenFile::existing());
+        let opened = disk.directory(crate::history::LOG).open(ROOM, &OpenFile::existing());
         opened.ok().map(|file| file.len_bytes().unwrap())
     };
     let [needs_none, needs_some] = [DiskOptions::default(), copies()].map(|kind| disk(1, kind));
     for disk in [&needs_none, &needs_some] {
         open(disk, small()).unwrap().close().unwrap();
         for bytes in [0, 2 << 20] {
-            let _ = disk.directory(history::LOG).remove(ROOM);
-            let file = disk.directory(history::LOG).open(ROOM, &OpenFile::new_file()).unwrap();
+            let _ = disk.directory(crate::history::LOG).remove(ROOM);
+            let file = disk.directory(crate::history::LOG).open(ROOM, &OpenFile::new_file()).unwrap();
             if bytes > 0 {
                 file.prepare(Preparation::Fallocate, bytes).unwrap();
             }

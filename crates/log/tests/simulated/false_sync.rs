@@ -6,12 +6,9 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "support/gate.rs"]
-mod gate;
-
 use std::sync::Arc;
 
-use gate::{Gate, GateDirectory};
+use crate::gate::{Gate, GateDirectory};
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_io::{Barriers, Capabilities, CopyOnWrite, DioAlignment, MountFacts, Preparation};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};

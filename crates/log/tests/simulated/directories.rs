@@ -5,16 +5,13 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "support/every_kind.rs"]
-mod every_kind;
-#[path = "support/history.rs"]
-mod history;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use every_kind::{HEAD, LAST, OLD, every_kind, record_of};
-use history::{LOG, Told, append, check, check_with, name, open, read_file, record, small, write_file};
+use crate::every_kind::{HEAD, LAST, OLD, every_kind, record_of};
+use crate::history::{
+    LOG, Told, append, check, check_with, name, open, read_file, record, small, write_file,
+};
 use inkstone::{Error, Lsn, Options, Reader, Reason, Verdict, inspect};
 use inkstone_format::HeaderBlock;
 use inkstone_format::checksum::crc32c;

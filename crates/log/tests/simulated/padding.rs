@@ -5,15 +5,12 @@
 
 #![allow(clippy::unwrap_used)] // A test may fail so.
 
-#[path = "support/gate.rs"]
-mod gate;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gate::{Gate, GateDirectory, Write};
+use crate::gate::{Gate, GateDirectory, Write};
 use inkstone::{Error, Event, Log, Lsn, Options, Result};
 use inkstone_sim::{DiskOptions, SimDisk};
 

@@ -4,20 +4,15 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "support/history.rs"]
-mod history;
-#[path = "support/watched.rs"]
-mod watched;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use history::{record, small};
+use crate::history::{record, small};
+use crate::watched::Watched;
 use inkstone::inspect::{Keep, copy_in, dump_in, first_to_keep_in, salvage_in, verify_in};
 use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
-use watched::Watched;
 
 const RECORDS: u64 = 400;
 const NEW: &str = "/new";

@@ -6,13 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "support/every_kind.rs"]
-mod every_kind;
-#[path = "support/history.rs"]
-mod history;
-
-use every_kind::{FIRST, HEAD, LAST, OLD, SEGMENT_BYTES, every_kind, record_of};
-use history::{LOG, Told, check_with, name, open, small};
+use crate::every_kind::{FIRST, HEAD, LAST, OLD, SEGMENT_BYTES, every_kind, record_of};
+use crate::history::{LOG, Told, check_with, name, open, small};
 use inkstone::{Error, Lsn};
 use inkstone_io::{Directory, File, OpenFile};
 use inkstone_sim::{Fate, PowerCut, SimDisk};
@@ -88,8 +83,8 @@ fn flips(segment: u64, bytes: impl Iterator<Item = u64>) -> Count {
 #[test]
 fn the_log_holds_every_kind_of_frame_and_is_sound() {
     let disk = every_kind();
-    assert_eq!(every_kind::kinds_in_head(&disk), every_kind::KINDS.into());
-    assert!(every_kind::seal_at() > SEGMENT_BYTES / 2);
+    assert_eq!(crate::every_kind::kinds_in_head(&disk), crate::every_kind::KINDS.into());
+    assert!(crate::every_kind::seal_at() > SEGMENT_BYTES / 2);
     let log = open(&disk, small()).unwrap();
     let end = log.recovery().end.unwrap();
     assert_eq!(end.segment.get(), HEAD);
@@ -117,7 +112,7 @@ fn every_flipped_bit_of_the_second_half_of_the_last_segment() {
 /// every one.
 #[test]
 fn flipped_bits_of_the_segment_before() {
-    let seal = every_kind::seal_at();
+    let seal = crate::every_kind::seal_at();
     let sampled = (4096..SEGMENT_BYTES).step_by(29);
     let count = flips(OLD, sampled.chain(0..520).chain(seal..seal + 96));
     assert!(count.refused > 5_000 && count.sound > 1_000, "{count:?}");
@@ -151,7 +146,7 @@ fn every_tail_that_became_zeros() {
     for from in (4096..SEGMENT_BYTES).step_by(8) {
         let disk = copy(&cut);
         let zeros = vec![0; (SEGMENT_BYTES - from) as usize];
-        history::write_file(&disk.directory(LOG), &name(HEAD), from, &zeros);
+        crate::history::write_file(&disk.directory(LOG), &name(HEAD), from, &zeros);
         let knowing = open(&disk, small().expect_durable(Lsn::new(LAST))).map(inkstone::Log::abandon);
         let told = Told { acked: shown, appended: LAST };
         shown =
@@ -170,7 +165,7 @@ fn every_sector_that_became_zeros() {
     for segment in [OLD, HEAD] {
         for sector in 0..SEGMENT_BYTES / 512 {
             let disk = copy(&cut);
-            history::write_file(&disk.directory(LOG), &name(segment), sector * 512, &[0; 512]);
+            crate::history::write_file(&disk.directory(LOG), &name(segment), sector * 512, &[0; 512]);
             judge(&disk, &mut count, || format!("sector {sector} of segment {segment} is zeros"));
         }
     }

@@ -1,0 +1,28 @@
+//! The tests that need nothing but the simulated disk, as one program: one link, and the log's code is made for it once.
+//!
+//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test simulated -- crashes::` runs one file.
+
+#[path = "../support/caught.rs"]
+mod caught;
+#[path = "../support/every_kind.rs"]
+mod every_kind;
+#[path = "../support/gate.rs"]
+mod gate;
+#[path = "../support/history.rs"]
+mod history;
+#[path = "../support/watched.rs"]
+mod watched;
+
+mod beside_sim;
+mod copying;
+mod crashes;
+mod damage;
+mod directories;
+mod extremes;
+mod false_sync;
+mod full_buffers;
+mod full_disk_sim;
+mod inspect;
+mod meddled;
+mod padding;
+mod versions;
