@@ -1,14 +1,15 @@
 //! The host under a lab: loop devices, mounts, work directories, counters of block devices, the kernel's trace of their requests,
-//! and signals to processes that a lab has started.
+//! signals to processes that a lab has started, and processes that run beside a measurement.
 //!
-//! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`], [`Mount`], [`WorkDir`] and
-//! [`BlockTrace`] remove what they made when they are dropped. What a killed process left is found again by name and lock:
+//! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`], [`Mount`], [`WorkDir`],
+//! [`BlockTrace`] and [`Helper`] remove what they made when they are dropped. What a killed process left is found again by name and lock:
 //! [`sweep`], [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and the log: it knows files, devices
 //! and sectors.
 //!
 //! Most of it needs root. What does not: [`block_stat`], [`monotonic_ns`], [`mount_points`], [`WorkDir`],
 //! [`loops_backed_under`], [`raw_terminal`].
 
+mod beside;
 mod child;
 mod device;
 mod discard;
@@ -32,6 +33,7 @@ mod tree;
 mod usage;
 mod workdir;
 
+pub use beside::{Helper, end_with_parent, spin};
 pub use child::{
     ForkedChild, close_standard_descriptors, fork_child, give_up_root, give_up_root_on_this_thread,
     in_forked_child,

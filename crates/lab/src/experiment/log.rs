@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::bench::company::Program;
 use crate::bench::result::BenchRow;
 use crate::bench::{BenchPlan, Load, rows};
 use crate::cell::size_name;
@@ -65,6 +66,8 @@ pub(crate) fn log(
         seed: pace.seed,
         twins: pace.twins,
         records: plan.turn_records,
+        company: Vec::new(),
+        program: Program::default(),
     };
     progress.step("the log and its floor");
     let row = rows::row(site, session, &bench, Load::Closed(plan.threads), plan.record_bytes);
