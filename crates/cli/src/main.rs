@@ -49,6 +49,9 @@ enum Command {
     Lab(Box<lab::LabArguments>),
     /// Measure the log beside a bare overwrite of a written file
     Bench(bench::BenchArguments),
+    /// A process beside a load of `bench`
+    #[command(hide = true, subcommand)]
+    BenchBeside(bench::BesideCommand),
     /// Measure for two seconds which way of writing is fastest here, and save the choice beside the log
     Tune(tune::TuneArguments),
     /// Cut the power, and check what is left of a log
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Lab(lab) => lab::lab(&lab, &stop),
         Command::Bench(bench) => bench::bench(&bench, &stop),
+        Command::BenchBeside(command) => bench::beside(&command),
         Command::Tune(tune) => tune::tune(&tune, &stop),
         Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
         Command::Tee(tee) => tee::tee(*tee),

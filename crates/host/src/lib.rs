@@ -1,11 +1,11 @@
 //! The host under a lab: loop devices, mounts, work directories, counters of block devices, the kernel's trace of their requests,
-//! and signals to processes that a lab has started; and the ways of writing a file that labs compare with those of the log.
+//! signals to processes that a lab has started, and processes that run beside a measurement; and the ways of writing a file that labs compare with those of the log.
 //!
 //! [`LabFile`] and [`LabEngine`] implement the seam of [`inkstone_io::seam`] on top of its files: mappings, C streams, io_uring,
 //! Linux AIO. A program that embeds the log compiles none of this.
 //!
-//! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`], [`Mount`], [`WorkDir`] and
-//! [`BlockTrace`] remove what they made when they are dropped. What a killed process left is found again by name and lock:
+//! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`], [`Mount`], [`WorkDir`],
+//! [`BlockTrace`] and [`Helper`] remove what they made when they are dropped. What a killed process left is found again by name and lock:
 //! [`sweep`], [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and the log: it knows files, devices
 //! and sectors.
 //!
@@ -13,6 +13,7 @@
 //! [`loops_backed_under`], [`raw_terminal`], [`LabFile`], [`LabEngine`], [`ExtentMap`].
 
 mod advice;
+mod beside;
 mod child;
 mod device;
 mod directory;
@@ -44,6 +45,7 @@ mod usage;
 mod workdir;
 
 pub use advice::Advice;
+pub use beside::{Helper, end_with_parent, spin};
 pub use child::{
     ForkedChild, close_standard_descriptors, fork_child, give_up_root, give_up_root_on_this_thread,
     in_forked_child,

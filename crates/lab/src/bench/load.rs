@@ -13,6 +13,7 @@ use crate::histogram::Recorder;
 use crate::pass::{CommitSpan, Limits};
 use crate::stage::CellError;
 
+use super::follow::STAMP_BYTES;
 use super::{FRAME_BYTES, Load, refused};
 
 /// One thread of a load, with its measurements. It lives through all rounds of a row.
@@ -33,6 +34,11 @@ impl Worker {
         let mut record = vec![0; record_bytes as usize];
         fastrand::Rng::with_seed(seed).fill(&mut record);
         Self { record, latency: Recorder::new(), spans: None, thread: None }
+    }
+
+    /// Bytes of its record.
+    pub(super) fn record_bytes(&self) -> usize {
+        self.record.len()
     }
 
     /// A worker for each thread of the load.
@@ -91,8 +97,14 @@ impl Task<'_> {
         Ok(slice)
     }
 
-    fn keep_records(&self, record: &[u8]) -> u64 {
-        self.keep_bytes / (record.len() as u64 + FRAME_BYTES)
+    /// Truncates what is older than these bytes of records.
+    pub(super) fn truncate_to(&self, record_bytes: u64, keep_bytes: u64) -> Result<(), CellError> {
+        let kept = Task { keep_bytes, ..*self };
+        kept.give_up_what_is_old(self.log.last().get(), kept.keep_records(record_bytes)).map(drop)
+    }
+
+    fn keep_records(&self, record_bytes: u64) -> u64 {
+        self.keep_bytes / (record_bytes + FRAME_BYTES)
     }
 
     /// Truncates to `keep` records once there are twice as many. Rounds are short, so records of earlier rounds count too.
@@ -108,13 +120,14 @@ impl Task<'_> {
     fn closed_loop(&self, worker: &mut Worker, limits: Limits, gives_up: bool) -> Result<u64, CellError> {
         let Worker { record, latency, spans, .. } = worker;
         let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
-        let keep = self.keep_records(record);
+        let keep = self.keep_records(record.len() as u64);
         let mut commits = 0;
         let mut start_ns = monotonic_ns();
         while commits < limits.commits && start_ns < end_ns {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(CellError::Interrupted);
             }
+            stamp(record, start_ns);
             let lsn = self.log.append_durable(record).map_err(refused)?;
             let ack_ns = monotonic_ns();
             latency.record(ack_ns - start_ns);
@@ -131,25 +144,35 @@ impl Task<'_> {
     }
 
     /// Appends without waiting, and syncs at the end.
-    fn append_only(&self, worker: &Worker, limits: Limits) -> Result<u64, CellError> {
+    fn append_only(&self, worker: &mut Worker, limits: Limits) -> Result<u64, CellError> {
         /// Between two readings of the clock.
         const BURST: u64 = 64;
         let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
-        let keep = self.keep_records(&worker.record).max(BURST);
+        let keep = self.keep_records(worker.record_bytes() as u64).max(BURST);
         let mut commits = 0;
-        while commits < limits.commits && monotonic_ns() < end_ns {
+        let mut now_ns = monotonic_ns();
+        while commits < limits.commits && now_ns < end_ns {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(CellError::Interrupted);
             }
+            stamp(&mut worker.record, now_ns);
             let mut last = 0;
             for _ in 0..BURST.min(limits.commits - commits) {
                 last = self.log.append(&worker.record).map_err(refused)?.lsn().get();
                 commits += 1;
             }
             self.give_up_what_is_old(last, keep)?;
+            now_ns = monotonic_ns();
         }
         self.log.sync().map_err(refused)?;
         Ok(commits)
+    }
+}
+
+/// Writes into a record when its append began, for those who follow the log.
+fn stamp(record: &mut [u8], now_ns: u64) {
+    if let Some(place) = record.first_chunk_mut::<STAMP_BYTES>() {
+        *place = now_ns.to_le_bytes();
     }
 }
 

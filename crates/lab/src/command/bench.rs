@@ -39,7 +39,8 @@ pub fn bench(options: &BenchOptions, context: &mut Context<'_>) -> Result<BenchR
     started.swept(&open.swept);
     let steps = rows::steps_of(plan) + pair::steps_of(plan);
     let expect_s = plan.time.as_secs_f64()
-        * (2.2 * rows::steps_of(plan) as f64 + 6.0 * pair::steps_of(plan) as f64)
+        * ((2.2 + 1.2 * plan.company.len() as f64) * rows::steps_of(plan) as f64
+            + 6.0 * pair::steps_of(plan) as f64)
         + steps as f64;
     context.progress.start(steps, "bench", expect_s);
     started.result.warnings.extend(crate::warnings::of_place(&open.site.capabilities));

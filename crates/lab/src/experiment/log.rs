@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::bench::company::Program;
 use crate::bench::result::BenchRow;
 use crate::bench::{BenchPlan, Load, rows};
 use crate::cell::size_name;
@@ -99,6 +100,8 @@ impl Experiment for LogPlan {
             seed: pace.seed,
             twins: pace.twins,
             records: self.turn_records,
+            company: Vec::new(),
+            program: Program::default(),
         };
         progress.step("the log and its floor");
         let row = rows::row(site, session, &bench, Load::Closed(self.threads), self.record_bytes);

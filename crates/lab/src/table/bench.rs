@@ -30,6 +30,7 @@ pub fn render_bench(result: &BenchResult, style: &TableStyle) -> String {
         out.push('\n');
         apart(result, style, &mut out);
     }
+    super::beside::beside(result, style, &mut out);
     if let Some(pair) = &result.changes {
         out.push('\n');
         changes(pair, style, &mut out);
@@ -48,7 +49,7 @@ fn is_traced(bill: &LogBill) -> bool {
 }
 
 /// Commits or writes per second: the median of the rounds.
-fn per_s(rounds: &[Round]) -> f64 {
+pub(super) fn per_s(rounds: &[Round]) -> f64 {
     let rates: Vec<f64> = rounds
         .iter()
         .filter(|round| round.commits > 0 && round.total_ns > 0)
@@ -57,7 +58,7 @@ fn per_s(rounds: &[Round]) -> f64 {
     median(&rates).unwrap_or(f64::NAN)
 }
 
-fn interval(relative: Option<&Relative>) -> String {
+pub(super) fn interval(relative: Option<&Relative>) -> String {
     let Some(relative) = relative else { return NOTHING.into() };
     let speedup = ratio(relative.speedup);
     match relative.interval() {
@@ -66,7 +67,7 @@ fn interval(relative: Option<&Relative>) -> String {
     }
 }
 
-fn name(row: &BenchRow) -> String {
+pub(super) fn name(row: &BenchRow) -> String {
     format!("{}, {}", row.load, size_name(row.record_bytes))
 }
 

@@ -7,6 +7,7 @@
 mod aa;
 mod asked;
 mod bench;
+mod beside;
 mod bill;
 mod cells;
 mod claims;
