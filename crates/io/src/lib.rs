@@ -16,6 +16,7 @@ mod bell;
 mod buffer;
 mod cached;
 mod capability;
+mod courtesy;
 mod descriptor;
 mod device_number;
 mod directory;
@@ -53,6 +54,7 @@ pub use cached::{Advice, Residency};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
+pub use courtesy::Courtesy;
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use error::{Error, Result};

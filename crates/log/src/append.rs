@@ -18,7 +18,7 @@ use crate::error::Result;
 /// A record, or a batch, that was appended and is not necessarily durable yet.
 ///
 /// [`Append::wait`] blocks until it is durable. As a future it becomes ready at that moment, in any runtime or none; polling
-/// does no I/O. If the handle is dropped, the log's own thread commits the record within [`crate::Options::linger`] (without
+/// does no I/O: the log's own thread commits what is awaited, as soon as those are there that are expected to share the flush. If the handle is dropped, the log's own thread commits the record within [`crate::Options::linger`] (without
 /// that thread the next caller that commits does). A failure then shows only in that the log is poisoned.
 ///
 /// Wakers run while no lock of the log is held, so they may use the log. A waker that forks must not return in the child.
@@ -111,8 +111,8 @@ impl<'log, D: Directory> Append<'log, D> {
     /// happens: the log, its other callbacks and the calling thread go on. A callback that forks must not return in the child; in
     /// a forked child only those are called that are registered there, with [`crate::Error::Forked`].
     ///
-    /// Like a dropped handle, this has the log's own thread commit the record within [`crate::Options::linger`]. A log that is
-    /// closed or dropped leaves no callback uncalled. A callback that keeps the log alive (by an [`Arc`]) keeps it from being
+    /// The record counts as waited for: the log's own thread commits it together with those of other waiters. A log that is closed
+    /// or dropped leaves no callback uncalled. A callback that keeps the log alive (by an [`Arc`]) keeps it from being
     /// dropped until it was called.
     ///
     /// # Errors

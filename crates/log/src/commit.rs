@@ -15,3 +15,4 @@ pub(crate) mod turn;
 pub(crate) mod wait;
 pub(crate) mod waking;
 pub(crate) mod writer;
+pub(crate) mod yielding;

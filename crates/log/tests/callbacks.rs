@@ -50,24 +50,22 @@ const ENDS: [(&str, bool, End); 6] = [
 
 #[test]
 fn each_is_called_once_whatever_becomes_of_its_record() {
-    for own_thread in [false, true] {
-        for (end, is_durable, act) in ENDS {
-            must_end(end, move || {
-                let (disk, log) = sim_log(patient().own_thread(own_thread));
-                log.append_durable(b"first").expect("durable");
-                let (tell, told) = channel();
-                let lsns: Vec<_> = (0..5).map(|_| tells(&log, &tell)).collect();
-                drop(tell);
-                assert!(told.try_recv().is_err(), "{end}: called before it is decided");
-                act(&disk, log);
-                // The channel ends when every callback has been called or dropped.
-                let outcomes: Vec<_> = told.into_iter().map(|(outcome, _)| outcome).collect();
-                assert_eq!(outcomes.len(), lsns.len(), "{end}: one is not called, or twice");
-                for (outcome, lsn) in outcomes.into_iter().zip(lsns) {
-                    assert_eq!(outcome.as_ref().ok(), is_durable.then_some(&lsn), "{end}: {outcome:?}");
-                }
-            });
-        }
+    for (end, is_durable, act) in ENDS {
+        must_end(end, move || {
+            let (disk, log) = sim_log(patient());
+            log.append_durable(b"first").expect("durable");
+            let (tell, told) = channel();
+            let lsns: Vec<_> = (0..5).map(|_| tells(&log, &tell)).collect();
+            drop(tell);
+            assert!(told.try_recv().is_err(), "{end}: called before it is decided");
+            act(&disk, log);
+            // The channel ends when every callback has been called or dropped.
+            let outcomes: Vec<_> = told.into_iter().map(|(outcome, _)| outcome).collect();
+            assert_eq!(outcomes.len(), lsns.len(), "{end}: one is not called, or twice");
+            for (outcome, lsn) in outcomes.into_iter().zip(lsns) {
+                assert_eq!(outcome.as_ref().ok(), is_durable.then_some(&lsn), "{end}: {outcome:?}");
+            }
+        });
     }
 }
 
@@ -152,7 +150,7 @@ fn what_is_decided_is_called_at_once_by_the_caller() {
 #[test]
 fn the_thread_that_makes_it_durable_calls_it() {
     must_end("the thread", || {
-        let (_disk, log) = sim_log(patient().own_thread(false));
+        let (_disk, log) = sim_log(patient());
         let (tell, told) = channel();
         tells(&log, &tell);
         log.sync().expect("synced");

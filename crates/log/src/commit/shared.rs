@@ -28,13 +28,14 @@ use crate::commit::sleepers::Sleepers;
 use crate::commit::state::{Guard, State};
 use crate::commit::waking::Waking;
 use crate::commit::writer::Writer;
+use crate::commit::yielding::Yielding;
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::options::Options;
 use crate::segment::Segments;
 use crate::segment::pool::Pool;
 use crate::segment::seal::Seal;
-use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, spawn, yield_now};
+use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, spawn};
 
 /// Shared by the log, its handles, its readers and its own threads.
 pub(crate) struct Shared<D: Directory> {
@@ -42,6 +43,7 @@ pub(crate) struct Shared<D: Directory> {
     pub(crate) options: Options,
     state: Mutex<State>,
     waking: Waking,
+    pub(super) yielding: Yielding,
     /// Waiters of a group, by the parity of its number: waking one group does not wake the next.
     pub(super) groups: [Sleepers; 2],
     /// Threads that wait for the turn, for room in a buffer, or for a segment change.
@@ -143,6 +145,7 @@ impl<D: Directory> Shared<D> {
             followers: sleepers(),
             preparer: sleepers(),
             directory,
+            yielding: Yielding::new(&options),
             options,
             state: Mutex::new(state),
             waking: Waking::default(),
@@ -195,18 +198,19 @@ impl<D: Directory> Shared<D> {
     /// (docs/performance.md). If all threads wait for their records, the lock is soon free for long, and sleeping is better.
     #[cold]
     fn lock_contended(&self) -> MutexGuard<'_, State> {
-        for _ in 0..self.options.yields {
-            if !self.unclaimed.load(Ordering::Relaxed) {
-                break;
-            }
-            yield_now();
-            match self.state.try_lock() {
-                Ok(state) => return state,
-                Err(TryLockError::Poisoned(error)) => return error.into_inner(),
-                Err(TryLockError::WouldBlock) => {}
-            }
+        let is_claimed = || self.unclaimed.load(Ordering::Relaxed);
+        let mut locked = None;
+        if is_claimed() {
+            self.yielding.until(|| {
+                locked = match self.state.try_lock() {
+                    Ok(state) => Some(state),
+                    Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+                    Err(TryLockError::WouldBlock) => None,
+                };
+                locked.is_some() || !is_claimed()
+            });
         }
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked.unwrap_or_else(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to sleep sees the mark or hears the
@@ -304,7 +308,8 @@ impl<D: Directory> Shared<D> {
         // A committer with a timer wakes by itself: waking it after each group would cost a lone writer a switch each time.
         let is_resting = std::mem::take(&mut state.committer_rests);
         let is_waiting = std::mem::take(&mut state.committer_waits);
-        if is_waiting || (state.unpromised && is_resting) || self.unclaimed.load(Ordering::Relaxed) {
+        let is_wanted = self.unclaimed.load(Ordering::Relaxed) || state.rule.is_for_committer();
+        if is_waiting || (state.unpromised && is_resting) || is_wanted {
             self.committer.notify_one();
         }
     }

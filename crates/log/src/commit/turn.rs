@@ -28,7 +28,7 @@ impl<D: Directory> Shared<D> {
         time: Duration,
     ) -> (Guard<'a>, bool) {
         let Some(state) = self.write_what_is_handed_here(state) else { return (self.lock(), false) };
-        let timed_out = on.sleep(state, time, 0, || self.is_panicked());
+        let timed_out = on.sleep(state, time, None, || self.is_panicked());
         (self.lock(), timed_out)
     }
 
@@ -55,7 +55,7 @@ impl<D: Directory> Shared<D> {
         let Some(state) = self.write_what_is_handed_here(state) else { return Some((self.lock(), false)) };
         let is_durable = || lsn <= self.durable();
         let is_over = || is_durable() || self.is_panicked();
-        let timed_out = on.sleep(state, time, self.options.yields, is_over);
+        let timed_out = on.sleep(state, time, Some(&self.yielding), is_over);
         if is_durable() { None } else { Some((self.lock(), timed_out)) }
     }
 

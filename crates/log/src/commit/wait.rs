@@ -11,6 +11,7 @@ use crate::commit::callbacks::{Decided, Function};
 use crate::commit::futures::{Callback, Ticket};
 use crate::commit::rule::Step;
 use crate::commit::shared::Shared;
+use crate::commit::state::State;
 use crate::error::Result;
 use crate::sync::{FALLBACK, Ordering};
 
@@ -71,6 +72,14 @@ impl<D: Directory> Shared<D> {
                     state.stats.missed_wakeups += u64::from(is_missed);
                     is_late |= is_missed;
                 }
+                Step::Watch(linger) => {
+                    match self.sleep_for_durable(on, state, linger, lsn) {
+                        // Whoever holds the timer does not get the processor.
+                        Some((locked, slept)) => (state, is_late) = (locked, slept),
+                        None => return Ok(()),
+                    }
+                    is_late &= state.group == group;
+                }
                 Step::Hold(linger) => {
                     match self.sleep_for_durable(on, state, linger, lsn) {
                         Some(woken) => (state, is_late) = woken,
@@ -111,11 +120,22 @@ impl<D: Directory> Shared<D> {
             self.want(lsn);
             return Some(Ok(()));
         }
+        let is_counted = ticket.is_some();
         let replaced = state.waiting_for(lsn).futures.leave(ticket, waker);
+        if !is_counted {
+            self.count_task(&mut state, lsn);
+        }
         drop(state);
         drop(replaced);
-        self.want(lsn);
         None
+    }
+
+    /// Counts a future or callback as a waiter of its group, if that is still gathered. The committer is woken if it is to lead.
+    fn count_task(&self, state: &mut State, lsn: Lsn) {
+        let is_writing = state.taken;
+        if lsn >= state.gathering.first_lsn() && state.rule.task_arrives(is_writing) {
+            self.committer.notify_one();
+        }
     }
 
     /// Calls the function with the outcome: now if it is known, else when it is.
@@ -125,7 +145,13 @@ impl<D: Directory> Shared<D> {
         }
         let mut state = self.lock();
         match state.outcome(lsn, cuts) {
-            None => state.waiting_for(lsn).callbacks.push(Callback { lsn, cuts, function }),
+            None => {
+                state.waiting_for(lsn).callbacks.push(Callback { lsn, cuts, function });
+                match self.options.periodic {
+                    Some(_) => self.claim(),
+                    None => self.count_task(&mut state, lsn),
+                }
+            }
             // Those before it are called at the end of the turn.
             Some(_) if state.written.has_callbacks() => {
                 state.written.push(Callback { lsn, cuts, function });
@@ -134,7 +160,6 @@ impl<D: Directory> Shared<D> {
             Some(outcome) => state.woken.decided.push(Decided { function, outcome: outcome.map(|()| lsn) }),
         }
         drop(state);
-        self.want(lsn);
     }
 
     /// Asks the committer to commit what was just gathered, which may never have a waiter. The caller has the lock.
