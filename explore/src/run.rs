@@ -48,6 +48,8 @@ pub struct World {
     weak: Weak<Log<Stepped>>,
     directory: Stepped,
     own_thread: bool,
+    /// Callbacks that were not called yet.
+    uncalled: Arc<AtomicU32>,
 }
 
 impl World {
@@ -175,6 +177,7 @@ impl Worker {
                 }
             }
             Op::Await(..) | Op::HandOver(..) | Op::Cancel(..) | Op::AwaitBeside(_) => self.as_future(log, op),
+            Op::Call(bytes) => self.call_back(log, bytes),
             Op::Sync => {
                 let numbers = self.world.ledger().all_appended();
                 match log.sync() {
@@ -315,6 +318,23 @@ impl Worker {
         }));
     }
 
+    /// What it is told is checked at that moment. It asks the log, and may find itself the last owner.
+    fn call_back(&self, log: &Log<Stepped>, bytes: usize) {
+        let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0]))
+        else {
+            return;
+        };
+        let (lsn, world) = (append.lsn(), self.world.clone());
+        world.uncalled.fetch_add(1, Ordering::Relaxed);
+        append.on_durable(move |outcome| {
+            settle(&world, numbers, lsn, outcome, "a callback");
+            if let Some(log) = world.weak.upgrade() {
+                log.last();
+            }
+            world.uncalled.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
     /// Every call is refused, none waits for a thread that is not there, and nothing on the disk changes.
     fn in_child(&mut self, log: &Log<Stepped>) {
         self.place();
@@ -424,6 +444,7 @@ pub fn one(seed: u64, plan: Plan) {
         weak: Arc::downgrade(&log),
         directory,
         own_thread,
+        uncalled: Arc::default(),
     };
     if let Some(fault) = setup.fault.clone() {
         disk.inject(fault);
@@ -469,6 +490,10 @@ fn history(setup: &Setup, world: &World, log: SharedLog) {
         end(setup, world, log);
     }
     followers.into_iter().chain(beside).for_each(join);
+    // A log that is dropped leaves none uncalled, except in a child. Its own thread may be calling the last ones.
+    while !matches!(setup.end, End::InChild) && world.uncalled.load(Ordering::Relaxed) > 0 {
+        thread::yield_now();
+    }
 }
 
 fn join<T>(thread: JoinHandle<T>) -> T {

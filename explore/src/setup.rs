@@ -33,6 +33,8 @@ pub enum Op {
     Cancel(usize, Habit),
     /// Append, and await on a thread that does not hold the log.
     AwaitBeside(usize),
+    /// Append, and leave a callback.
+    Call(usize),
     Sync,
     /// So many records less.
     CutAfter(u64),
@@ -204,7 +206,8 @@ fn op(rng: &mut Rng, taste: Taste, has_panics: bool) -> Op {
         20..=23 => Op::Await(size(rng), habit(rng, has_panics)),
         24 | 25 => Op::HandOver(size(rng), habit(rng, has_panics)),
         26 | 27 => Op::Cancel(size(rng), habit(rng, has_panics)),
-        28 | 29 => Op::AwaitBeside(size(rng)),
+        28 => Op::AwaitBeside(size(rng)),
+        29 => Op::Call(size(rng)),
         30..=33 => Op::CutAfter(rng.u64(..4)),
         34 | 35 => Op::Append(size(rng)),
         36..=38 => Op::ReadOn,

@@ -12,14 +12,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use inkstone_io::{Error, ForkMark};
+use inkstone_io::{Courtesy, Error, ForkMark};
 
 use crate::options::WhenFull;
 use crate::state::State;
 use crate::stats::Stats;
 
-/// How often a thread yields before it sleeps for the lock, while a buffer is being written.
-const YIELDS: u32 = 32;
+/// A thread yields no more often than this before it sleeps for the lock, while a buffer is being written.
+const YIELDS_MAX: u32 = 32;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -39,6 +39,9 @@ pub(crate) struct Shared {
     pub(crate) is_writing: AtomicBool,
     /// The file is to be reopened by its name.
     pub(crate) reopen: AtomicBool,
+    /// Whether it pays to yield, by the time since `opened`.
+    courtesy: Courtesy,
+    opened: Instant,
 }
 
 thread_local! {
@@ -67,6 +70,8 @@ impl Shared {
             progress: Condvar::new(),
             is_writing: AtomicBool::new(false),
             reopen: AtomicBool::new(false),
+            courtesy: Courtesy::default(),
+            opened: Instant::now(),
         }
     }
 
@@ -82,14 +87,20 @@ impl Shared {
 
     /// While a buffer is being written, lines come so fast that a thread without the lock should yield and try again rather than sleep:
     /// the thread with the lock would have to wake it by a system call, again and again with several writers at full speed. Otherwise the
-    /// lock is soon free for a long time, and the sleeping thread is woken first.
+    /// lock is soon free for a long time, and the sleeping thread is woken first. A yield that comes back late says that others want the
+    /// processor: then it sleeps at once.
     #[cold]
     fn lock_contended(&self) -> Locked<'_> {
-        for _ in 0..YIELDS {
-            if !self.is_writing.load(Ordering::Relaxed) {
+        let mut before = self.opened.elapsed();
+        let mut pays = self.courtesy.pays(before);
+        for _ in 0..YIELDS_MAX {
+            if !pays || !self.is_writing.load(Ordering::Relaxed) {
                 break;
             }
             thread::yield_now();
+            let now = self.opened.elapsed();
+            pays = self.courtesy.yielded(now, now.saturating_sub(before));
+            before = now;
             match self.state.try_lock() {
                 Ok(state) => return state,
                 Err(TryLockError::Poisoned(error)) => return error.into_inner(),

@@ -97,10 +97,12 @@ fn no_system_call_but_one_wake_up_for_each_buffer() {
         others.into_iter().partition(|call| call.contains("sched_yield("));
     assert!(others.is_empty(), "{others:?}");
     // One to wake the background thread for each buffer, and a few because that held the lock just then: a thread yields up to
-    // 32 times, and then sleeps.
+    // 32 times, and then sleeps; at once if its yields come back late.
     let (futexes, yields) = (futexes.len() as u64, yields.len() as u64);
-    assert!(futexes <= 4 * (buffers + 1), "{futexes} futex calls for {buffers} buffers, {LINES} lines");
-    assert!(yields <= 32 * (buffers + 1), "{yields} yields for {buffers} buffers, {LINES} lines");
+    assert!(
+        futexes + yields <= 36 * (buffers + 1),
+        "{futexes} futex calls and {yields} yields for {buffers} buffers, {LINES} lines"
+    );
 }
 
 /// The calls of the thread that writes, between its two marks.

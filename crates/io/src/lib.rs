@@ -15,6 +15,7 @@ mod append_file;
 mod bell;
 mod buffer;
 mod capability;
+mod courtesy;
 mod descriptor;
 mod device_number;
 mod directory;
@@ -49,6 +50,7 @@ pub use buffer::{AlignedBuf, BLOCK_BYTES};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
+pub use courtesy::Courtesy;
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use error::{Error, Result};

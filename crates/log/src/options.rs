@@ -44,7 +44,7 @@ pub struct Options {
     pub(crate) own_thread: bool,
     pub(crate) prepare_ahead: bool,
     pub(crate) linger: Duration,
-    pub(crate) yields: u32,
+    pub(crate) yields: Option<u32>,
     pub(crate) idle: Duration,
     pub(crate) periodic: Option<Duration>,
     pub(crate) disk_budget_bytes: Option<u64>,
@@ -75,7 +75,7 @@ impl Default for Options {
             own_thread: true,
             prepare_ahead: true,
             linger: Duration::from_micros(200),
-            yields: 32,
+            yields: None,
             idle: Duration::from_millis(100),
             periodic: None,
             disk_budget_bytes: None,
@@ -182,18 +182,19 @@ impl Options {
         Self { own_thread, ..self }
     }
 
-    /// How long the log's own thread gathers records that no thread waits for before it commits them: 200 us by default.
+    /// How long the log's own thread gathers records without a waiter (dropped handles) before it commits them: 200 us by default.
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
     }
 
-    /// How often a waiting thread lets other threads run (`sched_yield`) before it sleeps: 32 by default, about 10 us on an idle
-    /// processor. This saves most sleeps and wake-ups when many threads wait. 0 saves processor time when few do. It is also better
-    /// when other programs keep all processors busy: a thread that yields to them waits for the end of their time slice, while a
-    /// sleeping thread is woken before that (docs/performance.md has figures). A lone writer waits for no other thread. A thread
-    /// that waits for the log's lock beside a producer that drops its handles yields in the same way.
-    pub fn yields(self, yields: u32) -> Self {
-        Self { yields, ..self }
+    /// For experts: how often a waiting thread lets other threads run (`sched_yield`) before it sleeps, whatever that costs. By default
+    /// (`None`) the log sees by itself whether it pays. Where threads that wait for the same flush share the processors, up to 32
+    /// yields (about 10 us on an idle processor) save most sleeps and wake-ups. Where other programs keep the processors busy, a
+    /// yield comes back only at the end of their time slice; then threads sleep at once, and now and then one tries again. A lone
+    /// writer waits for no other thread. A thread that waits for the log's lock beside a producer that drops its handles yields in
+    /// the same way.
+    pub fn yields(self, yields: impl Into<Option<u32>>) -> Self {
+        Self { yields: yields.into(), ..self }
     }
 
     /// How long the log must have been idle before its own thread writes a promise of what is durable: 100 ms by default. From then

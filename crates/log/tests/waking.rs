@@ -162,7 +162,7 @@ fn a_waker_that_is_dropped_by_the_log_may_ask_it() {
 #[test]
 fn a_waker_of_who_waits_for_room_may_ask_the_log() {
     must_end("waiting for room", || {
-        let (_disk, log) = sim_log(patient().segment_bytes(1 << 20).buffer_bytes(8 << 10));
+        let (_disk, log) = sim_log(patient().own_thread(true).segment_bytes(1 << 20).buffer_bytes(8 << 10));
         let big = vec![7; 3000];
         let weak = Arc::downgrade(&log);
         let (tell, told) = channel();

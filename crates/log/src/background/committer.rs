@@ -1,5 +1,5 @@
-//! The committer, the log's own thread: it writes full buffers, commits records that no thread waits for, makes room for callers
-//! that may not block, and writes the last promise when the log is idle.
+//! The committer, the log's own thread: it writes full buffers, leads for futures and callbacks, commits records without a waiter,
+//! makes room for callers that may not block, and writes the last promise when the log is idle.
 //!
 //! *Owns*: when each of these is due. *May not touch*: how it is done (`commit/`, `change/`).
 
@@ -8,6 +8,7 @@ use std::time::Duration;
 use inkstone_format::PromiseReason;
 use inkstone_io::Directory;
 
+use crate::commit::rule::Step;
 use crate::commit::shared::Shared;
 use crate::commit::state::State;
 use crate::error::Result;
@@ -29,6 +30,7 @@ enum Due {
 pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
     // When the thread first saw that records must be committed.
     let mut since = None;
+    let mut timer = None;
     shared.lock().committer = Some(this_thread());
     loop {
         let mut state = shared.lock();
@@ -36,7 +38,12 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
         if state.closed || state.poison.is_some() {
             return;
         }
-        match due(shared, &state, &mut since) {
+        let due = match due_for_tasks(&mut state, &mut timer) {
+            Some(Due::In(time)) => due(shared, &state, &mut since).or_in(time),
+            Some(due) => due,
+            None => due(shared, &state, &mut since),
+        };
+        match due {
             // The committer does not wait for the turn: a caller may hand it the turn meanwhile, with a group to write.
             Due::Commit | Due::Roll(_) | Due::Promise if state.taken => {
                 state.committer_waits = true;
@@ -74,6 +81,49 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
             }
         }
     }
+}
+
+impl Due {
+    /// The same, or nothing before this time has passed.
+    fn or_in(self, time: Duration) -> Self {
+        match self {
+            Self::Nothing => Self::In(time),
+            Self::In(other) => Self::In(other.min(time)),
+            due => due,
+        }
+    }
+}
+
+/// The timer that the committer holds for the tasks of a group.
+struct Timer {
+    group: u64,
+    ends: Instant,
+}
+
+/// What is due for futures and callbacks: their group, as soon as all that are expected are there.
+fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
+    let has_other_work = state.handed.is_some() || state.roll_wanted.is_some() || state.room_wanted;
+    if has_other_work || !state.rule.is_for_committer() {
+        return None;
+    }
+    if state.taken {
+        return Some(Due::Commit);
+    }
+    let now = Instant::now();
+    let left = |timer: &Timer| timer.ends.saturating_duration_since(now);
+    let held = timer.take().filter(|timer| timer.group == state.group).inspect(|_| state.rule.timer());
+    let is_late = held.as_ref().is_some_and(|held| left(held).is_zero());
+    if is_late && !state.rule.has_waiters() {
+        state.rule.expect_no_tasks();
+        return None;
+    }
+    let (Step::Hold(linger) | Step::Watch(linger)) = state.rule.step(false, is_late) else {
+        return Some(Due::Commit);
+    };
+    let held = held.unwrap_or_else(|| Timer { group: state.group, ends: now + linger });
+    let time = left(&held);
+    *timer = Some(held);
+    Some(Due::In(time))
 }
 
 fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Instant>) -> Due {

@@ -5,6 +5,11 @@
 //! *Gathering by expectation*: the waiter that completes the expected number writes the group. Expected are the waiters of the
 //! group that was just acknowledged and those that were waiting already. The first waiter of a group holds a timer of about one
 //! commit, in case the others do not come. A lone waiter expects only itself, and never waits for others.
+//!
+//! If the waiter that holds the timer does not get the processor, another one takes over: they watch for three times the timer.
+//!
+//! A *task* is a waiter that is no thread: a future, or a callback. It counts like any other; the committer leads for tasks, and holds
+//! the timer for them.
 
 use std::time::Duration;
 
@@ -17,8 +22,10 @@ const LINGER_MAX: Duration = Duration::from_millis(10);
 pub(crate) enum Step {
     /// It writes the group.
     Lead,
-    /// It sleeps until it is woken: another thread writes, or holds the timer.
+    /// It sleeps until it is woken: another thread writes.
     Sleep,
+    /// Another one holds the timer: it sleeps until it is woken, or this time is over.
+    Watch(Duration),
     /// It holds the timer: it sleeps until it is woken, or this time is over.
     Hold(Duration),
 }
@@ -27,8 +34,12 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Rule {
     waiting: usize,
+    /// So many of them are tasks.
+    tasks: usize,
     expected: usize,
-    /// A waiter holds the timer.
+    /// The group before had tasks.
+    expects_tasks: bool,
+    /// A waiter holds the timer, or the committer does.
     is_timed: bool,
     /// How long commits take, smoothed.
     commit_time: Duration,
@@ -36,7 +47,14 @@ pub(crate) struct Rule {
 
 impl Rule {
     pub(crate) fn new() -> Self {
-        Self { waiting: 0, expected: 0, is_timed: false, commit_time: Duration::from_micros(100) }
+        Self {
+            waiting: 0,
+            tasks: 0,
+            expected: 0,
+            expects_tasks: false,
+            is_timed: false,
+            commit_time: Duration::from_micros(100),
+        }
     }
 
     /// Whether the gathering has waiters.
@@ -48,9 +66,26 @@ impl Rule {
         self.is_timed
     }
 
+    /// Whether the committer may have to lead or to hold the timer: the gathering has tasks, or those of the last group may return.
+    pub(crate) fn is_for_committer(&self) -> bool {
+        self.tasks > 0 || self.expects_tasks
+    }
+
     /// One more waiter for the gathering.
     pub(crate) fn arrive(&mut self) {
         self.waiting += 1;
+    }
+
+    /// One more waiter for the gathering that is no thread. True if the committer is to be woken, to lead or to hold the timer.
+    pub(crate) fn task_arrives(&mut self, is_writing: bool) -> bool {
+        self.tasks += 1;
+        self.waiting += 1;
+        !is_writing && (self.waiting >= self.expected || !self.is_timed)
+    }
+
+    /// The tasks of the last group have not returned in time.
+    pub(crate) fn expect_no_tasks(&mut self) {
+        self.expects_tasks = false;
     }
 
     /// The next step of a waiter that was counted. `is_writing`: another group is being written. `is_late`: the waiter's timer has
@@ -60,11 +95,11 @@ impl Rule {
             Step::Sleep
         } else if is_late || self.waiting >= self.expected {
             Step::Lead
-        } else if self.is_timed {
-            Step::Sleep
         } else {
-            self.is_timed = true;
-            Step::Hold(self.commit_time.clamp(LINGER_MIN, LINGER_MAX))
+            let linger = self.commit_time.clamp(LINGER_MIN, LINGER_MAX);
+            // By then the group would be durable, had the other one led when its timer ended.
+            let is_held = std::mem::replace(&mut self.is_timed, true);
+            if is_held { Step::Watch(3 * linger) } else { Step::Hold(linger) }
         }
     }
 
@@ -76,6 +111,7 @@ impl Rule {
     /// The gathering is closed; returns the number of its waiters. The first waiter of the next group takes a new timer.
     pub(crate) fn close(&mut self) -> usize {
         self.is_timed = false;
+        self.expects_tasks = std::mem::take(&mut self.tasks) > 0;
         std::mem::take(&mut self.waiting)
     }
 
@@ -136,7 +172,7 @@ mod tests {
     fn one_waiter_holds_the_timer_of_a_group() {
         let mut rule = after(4, 0, 2);
         assert_eq!(rule.step(false, false), Step::Hold(TOOK));
-        assert_eq!(rule.step(false, false), Step::Sleep, "the other waiter holds it");
+        assert_eq!(rule.step(false, false), Step::Watch(3 * TOOK), "the other waiter holds it");
         // The holder was woken, and the group is still gathered: it may hold the timer again.
         rule.timer();
         assert!(!rule.is_timed());
@@ -147,6 +183,49 @@ mod tests {
         rule.committed(2, TOOK);
         rule.arrive();
         assert_eq!(rule.step(false, false), Step::Hold(TOOK), "the next group has a timer of its own");
+    }
+
+    #[test]
+    fn tasks_count_as_waiters_and_wake_the_committer_when_it_is_to_lead_or_to_hold_the_timer() {
+        let mut rule = Rule::new();
+        assert!(!rule.is_for_committer());
+        // A lone task: its commit begins at once, each time.
+        for _ in 0..3 {
+            assert!(rule.task_arrives(false));
+            assert_eq!(rule.step(false, false), Step::Lead);
+            assert_eq!(rule.close(), 1);
+            rule.committed(1, TOOK);
+            assert!(rule.is_for_committer(), "it holds the timer before the task returns");
+            assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+        }
+        // Seven more while the first is written: those wake nobody, since the end of the turn does.
+        assert!(rule.task_arrives(false));
+        assert_eq!(rule.close(), 1);
+        (0..7).for_each(|_| assert!(!rule.task_arrives(true)));
+        rule.committed(1, TOOK);
+        assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+        assert!(rule.task_arrives(false), "the eighth");
+        assert_eq!(rule.step(false, false), Step::Lead);
+        // From now on all eight share each group, with one wake-up of the committer.
+        for _ in 0..5 {
+            assert_eq!(rule.close(), 8);
+            rule.committed(8, TOOK);
+            assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+            let woken = (0..8).filter(|_| rule.task_arrives(false)).count();
+            assert_eq!((woken, rule.step(false, false)), (1, Step::Lead));
+        }
+        // A thread that comes last leads for them.
+        rule.close();
+        rule.committed(8, TOOK);
+        assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+        (0..7).for_each(|_| assert!(!rule.task_arrives(false)));
+        rule.arrive();
+        assert_eq!(rule.step(false, false), Step::Lead);
+        // None returns.
+        assert_eq!(rule.close(), 8);
+        rule.committed(8, TOOK);
+        rule.expect_no_tasks();
+        assert!(!rule.is_for_committer());
     }
 
     #[test]

@@ -26,20 +26,24 @@ use inkstone_io::Directory;
 
 use crate::commit::sleepers::Sleepers;
 use crate::commit::state::{Guard, State};
+use crate::commit::waking::Waking;
 use crate::commit::writer::Writer;
+use crate::commit::yielding::Yielding;
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::options::Options;
 use crate::segment::Segments;
 use crate::segment::pool::Pool;
 use crate::segment::seal::Seal;
-use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, spawn, yield_now};
+use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, spawn};
 
 /// Shared by the log, its handles, its readers and its own threads.
 pub(crate) struct Shared<D: Directory> {
     pub(crate) directory: Arc<D>,
     pub(crate) options: Options,
     state: Mutex<State>,
+    waking: Waking,
+    pub(super) yielding: Yielding,
     /// Waiters of a group, by the parity of its number: waking one group does not wake the next.
     pub(super) groups: [Sleepers; 2],
     /// Threads that wait for the turn, for room in a buffer, or for a segment change.
@@ -71,6 +75,8 @@ pub(crate) struct Shared<D: Directory> {
     /// A thread panicked that the log cannot do without. Stored with `Release` while unwinding, loaded with `Acquire` after each
     /// locking.
     panicked: AtomicBool,
+    /// That thread had the turn. Stored before `panicked`, with `Release`.
+    turn_lost: AtomicBool,
 }
 
 /// Held by the thread that has the turn. If it is dropped without [`Shared::end_turn`] (by a panic), it poisons the log, whose
@@ -91,6 +97,7 @@ impl<D: Directory> Turn<'_, D> {
 impl<D: Directory> Drop for Turn<'_, D> {
     fn drop(&mut self) {
         if !self.is_back {
+            self.shared.turn_lost.store(true, Ordering::Release);
             self.shared.mark_panic();
         }
     }
@@ -138,8 +145,10 @@ impl<D: Directory> Shared<D> {
             followers: sleepers(),
             preparer: sleepers(),
             directory,
+            yielding: Yielding::new(&options),
             options,
             state: Mutex::new(state),
+            waking: Waking::default(),
             pool,
             writer: Mutex::new(writer),
             segments: Mutex::new(segments),
@@ -149,6 +158,7 @@ impl<D: Directory> Shared<D> {
             unclaimed: AtomicBool::new(false),
             has_ended: Arc::new(AtomicBool::new(false)),
             panicked: AtomicBool::new(false),
+            turn_lost: AtomicBool::new(false),
         }
     }
 
@@ -161,7 +171,7 @@ impl<D: Directory> Shared<D> {
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
             Err(TryLockError::WouldBlock) => self.lock_contended(),
         };
-        self.mind_panic(Guard::new(state))
+        self.mind_panic(Guard::new(state, &self.waking))
     }
 
     /// Every public call checks this first. In a forked child there is one thread, and locks that others held at the fork are held
@@ -188,25 +198,26 @@ impl<D: Directory> Shared<D> {
     /// (docs/performance.md). If all threads wait for their records, the lock is soon free for long, and sleeping is better.
     #[cold]
     fn lock_contended(&self) -> MutexGuard<'_, State> {
-        for _ in 0..self.options.yields {
-            if !self.unclaimed.load(Ordering::Relaxed) {
-                break;
-            }
-            yield_now();
-            match self.state.try_lock() {
-                Ok(state) => return state,
-                Err(TryLockError::Poisoned(error)) => return error.into_inner(),
-                Err(TryLockError::WouldBlock) => {}
-            }
+        let is_claimed = || self.unclaimed.load(Ordering::Relaxed);
+        let mut locked = None;
+        if is_claimed() {
+            self.yielding.until(|| {
+                locked = match self.state.try_lock() {
+                    Ok(state) => Some(state),
+                    Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+                    Err(TryLockError::WouldBlock) => None,
+                };
+                locked.is_some() || !is_claimed()
+            });
         }
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked.unwrap_or_else(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to sleep sees the mark or hears the
     /// bell.
     fn mark_panic(&self) {
         self.panicked.store(true, Ordering::Release);
-        let marked = self.state.try_lock().ok().map(|state| self.mind_panic(Guard::new(state)));
+        let marked = self.state.try_lock().ok().map(|state| self.mind_panic(Guard::new(state, &self.waking)));
         self.sleepers().for_each(Sleepers::ring);
         // Wakers come last: one of them may panic.
         drop(marked);
@@ -220,7 +231,7 @@ impl<D: Directory> Shared<D> {
     #[inline]
     fn mind_panic<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
         if self.is_panicked() {
-            state.end_by_panic();
+            state.end_by_panic(self.turn_lost.swap(false, Ordering::AcqRel));
         }
         state
     }
@@ -297,7 +308,8 @@ impl<D: Directory> Shared<D> {
         // A committer with a timer wakes by itself: waking it after each group would cost a lone writer a switch each time.
         let is_resting = std::mem::take(&mut state.committer_rests);
         let is_waiting = std::mem::take(&mut state.committer_waits);
-        if is_waiting || (state.unpromised && is_resting) || self.unclaimed.load(Ordering::Relaxed) {
+        let is_wanted = self.unclaimed.load(Ordering::Relaxed) || state.rule.is_for_committer();
+        if is_waiting || (state.unpromised && is_resting) || is_wanted {
             self.committer.notify_one();
         }
     }
@@ -333,8 +345,7 @@ impl<D: Directory> Shared<D> {
                 state.poison.insert(poison).clone()
             }
         };
-        state.wake_futures();
-        state.wake_room();
+        state.wake_after_poison();
         self.wake_all();
         Error::Poisoned(poison)
     }

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use crate::sync::{AtomicUsize, Bell, Ordering, yield_now};
+use crate::commit::yielding::Yielding;
+use crate::sync::{AtomicUsize, Bell, Ordering};
 
 /// The threads that sleep on one condition, always with the same lock.
 #[derive(Debug, Default)]
@@ -18,18 +19,21 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Releases the lock and sleeps until woken, or for `time`; true if the time has passed. Yields first, up to `yields` times.
-    /// Does not sleep if `is_over` is true after the bell was read: so no change is missed that is made without the lock and
+    /// Releases the lock and sleeps until woken, or for `time`; true if the time has passed. Yields first, if that may pay. Does not
+    /// sleep if `is_over` is true after the bell was read: so no change is missed that is made without the lock and
     /// followed by [`Sleepers::ring`].
-    pub(crate) fn sleep<G>(&self, guard: G, time: Duration, yields: u32, is_over: impl Fn() -> bool) -> bool {
+    pub(crate) fn sleep<G>(
+        &self,
+        guard: G,
+        time: Duration,
+        yielding: Option<&Yielding>,
+        is_over: impl Fn() -> bool,
+    ) -> bool {
         self.count.fetch_add(1, Ordering::Relaxed);
         let rings = self.bell.rings();
         drop(guard);
         let is_awake = is_over()
-            || (0..yields).any(|_| {
-                yield_now();
-                is_over() || self.bell.rings() != rings
-            });
+            || yielding.is_some_and(|yielding| yielding.until(|| is_over() || self.bell.rings() != rings));
         let is_late = !is_awake && self.bell.wait(rings, time);
         self.count.fetch_sub(1, Ordering::Relaxed);
         is_late

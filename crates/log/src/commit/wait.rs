@@ -7,10 +7,12 @@ use std::task::Waker;
 use inkstone_format::Lsn;
 use inkstone_io::Directory;
 
+use crate::commit::callbacks::{Decided, Function};
+use crate::commit::futures::{Callback, Ticket};
 use crate::commit::rule::Step;
 use crate::commit::shared::Shared;
-use crate::commit::waking::Waiting;
-use crate::error::{Error, Result};
+use crate::commit::state::State;
+use crate::error::Result;
 use crate::sync::{FALLBACK, Ordering};
 
 impl<D: Directory> Shared<D> {
@@ -38,9 +40,6 @@ impl<D: Directory> Shared<D> {
         loop {
             if let Some(outcome) = state.outcome(lsn, cuts) {
                 return outcome;
-            }
-            if state.closed {
-                return Err(Error::Closed);
             }
             let gathered = lsn >= state.gathering.first_lsn();
             if !gathered {
@@ -73,6 +72,14 @@ impl<D: Directory> Shared<D> {
                     state.stats.missed_wakeups += u64::from(is_missed);
                     is_late |= is_missed;
                 }
+                Step::Watch(linger) => {
+                    match self.sleep_for_durable(on, state, linger, lsn) {
+                        // Whoever holds the timer does not get the processor.
+                        Some((locked, slept)) => (state, is_late) = (locked, slept),
+                        None => return Ok(()),
+                    }
+                    is_late &= state.group == group;
+                }
                 Step::Hold(linger) => {
                     match self.sleep_for_durable(on, state, linger, lsn) {
                         Some(woken) => (state, is_late) = woken,
@@ -88,8 +95,14 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// Returns the outcome without waiting; leaves the waker if it is still open.
-    pub(crate) fn poll(&self, lsn: Lsn, cuts: usize, waker: &Waker) -> Option<Result<()>> {
+    /// Returns the outcome without waiting. If it is still open, leaves the waker in the place that `ticket` names from then on.
+    pub(crate) fn poll(
+        &self,
+        lsn: Lsn,
+        cuts: usize,
+        ticket: &mut Option<Ticket>,
+        waker: &Waker,
+    ) -> Option<Result<()>> {
         if let Err(forked) = self.check_process() {
             return Some(Err(forked));
         }
@@ -97,30 +110,56 @@ impl<D: Directory> Shared<D> {
             return Some(Ok(()));
         }
         // Cloning a waker and dropping the clone run user code: both happen without the lock.
-        let mut waker = Some(waker.clone());
+        let waker = waker.clone();
         let mut state = self.lock();
         if let Some(outcome) = state.outcome(lsn, cuts) {
             return Some(outcome);
-        }
-        if state.closed {
-            return Some(Err(Error::Closed));
         }
         if self.options.periodic.is_some() {
             drop(state);
             self.want(lsn);
             return Some(Ok(()));
         }
-        let is_there = |future: &Waiting| {
-            future.lsn == lsn && waker.as_ref().is_some_and(|waker| future.waker.will_wake(waker))
-        };
-        if !state.futures.iter().any(is_there)
-            && let Some(waker) = waker.take()
-        {
-            state.futures.push(Waiting { lsn, cuts, waker });
+        let is_counted = ticket.is_some();
+        let replaced = state.waiting_for(lsn).futures.leave(ticket, waker);
+        if !is_counted {
+            self.count_task(&mut state, lsn);
         }
         drop(state);
-        self.want(lsn);
+        drop(replaced);
         None
+    }
+
+    /// Counts a future or callback as a waiter of its group, if that is still gathered. The committer is woken if it is to lead.
+    fn count_task(&self, state: &mut State, lsn: Lsn) {
+        let is_writing = state.taken;
+        if lsn >= state.gathering.first_lsn() && state.rule.task_arrives(is_writing) {
+            self.committer.notify_one();
+        }
+    }
+
+    /// Calls the function with the outcome: now if it is known, else when it is.
+    pub(crate) fn call_when_durable(&self, lsn: Lsn, cuts: usize, function: Function) {
+        if let Err(forked) = self.check_process() {
+            return function(Err(forked));
+        }
+        let mut state = self.lock();
+        match state.outcome(lsn, cuts) {
+            None => {
+                state.waiting_for(lsn).callbacks.push(Callback { lsn, cuts, function });
+                match self.options.periodic {
+                    Some(_) => self.claim(),
+                    None => self.count_task(&mut state, lsn),
+                }
+            }
+            // Those before it are called at the end of the turn.
+            Some(_) if state.written.has_callbacks() => {
+                state.written.push(Callback { lsn, cuts, function });
+            }
+            // The guard calls it, after those that are due already.
+            Some(outcome) => state.woken.decided.push(Decided { function, outcome: outcome.map(|()| lsn) }),
+        }
+        drop(state);
     }
 
     /// Asks the committer to commit what was just gathered, which may never have a waiter. The caller has the lock.

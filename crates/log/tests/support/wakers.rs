@@ -28,7 +28,7 @@ pub(crate) fn failing_write() -> Fault {
 
 /// Only waiting, syncing, truncating and closing commit.
 pub(crate) fn patient() -> Options {
-    Options::small().linger(HOUR).idle(HOUR)
+    Options::small().own_thread(false).linger(HOUR).idle(HOUR)
 }
 
 type OnWake = dyn Fn() + Send + Sync;

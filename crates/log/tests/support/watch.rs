@@ -2,6 +2,8 @@
 //!
 //! *Owns*: the time that is given. *May not touch*: what is done in it.
 
+#![allow(dead_code, reason = "each test file uses some of it")]
+
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,141 @@
+//! Courtesy: whether a thread that waits should give the processor away a few times before it sleeps, found out by doing it.
+//!
+//! *Owns*: that rule. *May not touch*: the clock, yielding, sleeping.
+//!
+//! Threads that wait for the same thing give the processor back within microseconds, and yielding to them saves a sleep and a
+//! wake-up. A neighbour that has other work keeps the processor until its time slice ends. So a yield that comes back late says that
+//! others want the processor, and then threads sleep at once. After a rest the next yield shows whether that is still so. The rest
+//! is a multiple of what the late yield has cost, and doubles while yields come back late again soon: so trying costs little, and
+//! one late yield on a quiet machine costs little too.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A yield is late after this time: Linux gives no time slice that is shorter (0.7 ms is its least).
+const LATE: Duration = Duration::from_micros(500);
+/// The first rest, and the longest, as multiples of the late yield's time.
+const FIRST_REST: u64 = 8;
+const LONGEST_REST: u64 = 64;
+
+/// Says whether it pays to yield before sleeping. Shared by the threads that wait.
+#[derive(Debug, Default)]
+pub struct Courtesy {
+    /// Until then threads sleep at once. Nanoseconds since the caller's beginning of time, like all others.
+    rests_until_ns: AtomicU64,
+    rest_ns: AtomicU64,
+}
+
+impl Courtesy {
+    /// Whether a thread that begins to wait `now` should yield first.
+    pub fn pays(&self, now: Duration) -> bool {
+        nanoseconds(now) >= self.rests_until_ns.load(Ordering::Relaxed)
+    }
+
+    /// Notes a yield that took `took` and came back `now`; whether it pays to yield again.
+    pub fn yielded(&self, now: Duration, took: Duration) -> bool {
+        if took < LATE {
+            return true;
+        }
+        let (now, took) = (nanoseconds(now), nanoseconds(took));
+        let (until, last) =
+            (self.rests_until_ns.load(Ordering::Relaxed), self.rest_ns.load(Ordering::Relaxed));
+        // Otherwise another thread has noted it: they yield at the same time.
+        if now >= until {
+            let is_soon = now - until < last;
+            let rest = if is_soon { last.saturating_mul(2) } else { 0 };
+            let rest = rest.clamp(took.saturating_mul(FIRST_REST), took.saturating_mul(LONGEST_REST));
+            self.rest_ns.store(rest, Ordering::Relaxed);
+            self.rests_until_ns.store(now.saturating_add(rest), Ordering::Relaxed);
+        }
+        false
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    enum Step {
+        /// A thread begins to wait: it is to yield first, or not.
+        Waits(bool),
+        /// A yield comes back after so many microseconds: it is to yield again, or not.
+        Yields(u64, bool),
+    }
+    use Step::{Waits, Yields};
+
+    #[test]
+    fn threads_yield_as_long_as_the_processor_comes_back_soon() {
+        // In milliseconds, from the beginning of each row.
+        let rows: &[(&str, &[(u64, Step)])] = &[
+            (
+                "a quiet machine",
+                &[(0, Waits(true)), (0, Yields(1, true)), (5, Yields(499, true)), (9, Waits(true))],
+            ),
+            // 3 ms late: a rest of 24 ms.
+            (
+                "a single late yield",
+                &[
+                    (3, Yields(3000, false)),
+                    (4, Waits(false)),
+                    (26, Waits(false)),
+                    (27, Waits(true)),
+                    (27, Yields(2, true)),
+                    (28, Waits(true)),
+                    // Long after: it counts as the first again.
+                    (3000, Yields(3000, false)),
+                    (3023, Waits(false)),
+                    (3024, Waits(true)),
+                ],
+            ),
+            (
+                "several threads that yield at the same time",
+                &[
+                    (3, Yields(3000, false)),
+                    (4, Yields(3000, false)),
+                    (5, Yields(4000, false)),
+                    (26, Waits(false)),
+                    (27, Waits(true)),
+                ],
+            ),
+            // The rests double up to 64 times the yield's time.
+            (
+                "a busy machine",
+                &[
+                    (3, Yields(3000, false)),
+                    (30, Yields(3000, false)),
+                    (77, Waits(false)),
+                    (78, Waits(true)),
+                    (81, Yields(3000, false)),
+                    (176, Waits(false)),
+                    (180, Yields(3000, false)),
+                    (371, Waits(false)),
+                    (372, Waits(true)),
+                    (375, Yields(3000, false)),
+                    (566, Waits(false)),
+                    // The neighbours are gone: the first yield shows it.
+                    (567, Waits(true)),
+                    (567, Yields(1, true)),
+                    (568, Waits(true)),
+                ],
+            ),
+        ];
+        for (what, steps) in rows {
+            let courtesy = Courtesy::default();
+            for (at, step) in *steps {
+                let now = Duration::from_millis(*at);
+                match step {
+                    Waits(pays) => assert_eq!(courtesy.pays(now), *pays, "{what}: at {at} ms"),
+                    Yields(us, again) => {
+                        let took = Duration::from_micros(*us);
+                        assert_eq!(courtesy.yielded(now, took), *again, "{what}: at {at} ms");
+                    }
+                }
+            }
+        }
+    }
+}
