@@ -73,6 +73,8 @@ inkstone_io::named_choice! {
         ChildPromises = "child-promises", "a log that is dropped in a forked child commits and writes its last promise";
         WakeUpLost = "wake-up-lost", "a waiter looks at the bell only after it has let go of the lock";
         PoisonUntold = "poison-untold", "followers are not woken by the poison";
+        TailAboveWatermark = "tail-above-watermark", "a group is in the tail, and shown, before it is durable";
+        TailKeptOverCut = "tail-kept-over-cut", "a cut drops nothing from the tail";
         LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
     }
 }

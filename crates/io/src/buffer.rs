@@ -95,11 +95,7 @@ impl AlignedBuf {
         self.id
     }
 
-    /// The address of the first byte, for the kernel. No reference to the bytes is made on the way.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        allow(dead_code, reason = "only engines that submit entries need it")
-    )]
+    /// The address of the first byte, for the kernel and for memory that grows. No reference to the bytes is made on the way.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.pointer
     }

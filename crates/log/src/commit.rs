@@ -2,6 +2,7 @@
 //!
 //! *Owns*: the gathering, the turn, the writer, the watermark, waiting and waking. *May not touch*: which segment comes next.
 
+pub(crate) mod following;
 pub(crate) mod gathering;
 pub(crate) mod group;
 pub(crate) mod room;
