@@ -172,7 +172,7 @@ impl Model {
             0 => self.random.usize(2000..7000),
             _ => self.random.usize(8..300),
         };
-        (0..len as u64).map(|at| (at * 31 ^ self.count * 97 ^ self.count >> 5) as u8).collect()
+        (0..len as u64).map(|at| ((at * 31) ^ (self.count * 97) ^ (self.count >> 5)) as u8).collect()
     }
 
     fn append(&mut self, count: u64) -> Result<(), Error> {
@@ -325,7 +325,7 @@ impl Model {
 
 fn options_of(seed: u64) -> Options {
     let tail_bytes = [0, 8 << 10, 32 << 10, 100 << 10, 256 << 10, 4 << 20][(seed % 6) as usize];
-    small().tail_bytes(tail_bytes).pad_groups(seed % 7 == 0).free_segments_max((seed % 3) as usize)
+    small().tail_bytes(tail_bytes).pad_groups(seed.is_multiple_of(7)).free_segments_max((seed % 3) as usize)
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn a_group_whose_sync_failed_is_not_shown() {
 
 /// Records that were cut off lie in several buffers of the tail; others get their LSNs.
 fn with_a_cut(options: Options, seed: u64) -> Result<(), String> {
-    let (disk, options) = (disk(seed), options.tail_bytes(32 << 10));
+    let (disk, options) = (disk(seed), options.tail_bytes(128 << 10));
     let log = open(&disk, options).unwrap();
     let reader = log.reader();
     let mut cursor = reader.from(Lsn::FIRST);
