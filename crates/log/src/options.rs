@@ -132,7 +132,7 @@ impl Options {
     /// [`crate::Log::reader`]. A cursor that keeps up, and a `get` of a recent record, read from memory and ask nothing of the
     /// system. A cursor that falls behind reads files, and comes back to the tail by itself.
     ///
-    /// Nothing is kept before the first call of [`crate::Log::reader`]. Groups of up to 64 KiB (a quarter of a sixteenth of a
+    /// Nothing is kept before the first call of [`crate::Log::reader`]. Groups of up to 64 KiB (a 64th of a
     /// smaller tail) are copied. Larger ones are kept in the buffer in which they were gathered, if that is no larger than the tail.
     /// A cursor holds at most one buffer (256 KiB for small groups, else [`Options::buffer_bytes`] or that of its large record).
     /// What cursors hold is counted here, but the newest group is kept in any case. So the memory is bounded by this number and one

@@ -4,9 +4,9 @@
 //! written. *May not touch*: the log's state; it asks its source.
 //!
 //! A cursor of a log that this process writes reads from memory what the tail has, and from files what lies before. It changes over
-//! between two records: an LSN is in the tail or it is not. In a file it holds the segment that it reads, so that the file is not used for anything else. If
-//! another process writes the log, a file may be used again while the cursor reads it. The cursor notices, since every checksum
-//! covers segment and position, and observes the log again before it reports damage.
+//! between two records: an LSN is in the tail or it is not. In the files it holds the segment that it reads, so that the file is
+//! not used for anything else. If another process writes the log, a file may be used again while the cursor reads it. The cursor
+//! notices, since every checksum covers segment and position, and observes the log again before it reports damage.
 
 use std::fmt;
 use std::sync::Arc;
