@@ -39,6 +39,8 @@ const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
     (Mistake::ChildPromises, &[Kind::Forked]),
     (Mistake::WakeUpLost, &[Kind::Hang]),
     (Mistake::PoisonUntold, &[Kind::Hang]),
+    (Mistake::TailAboveWatermark, &[Kind::Lost, Kind::FalseCorrupt]),
+    (Mistake::TailKeptOverCut, &[Kind::Back, Kind::Wrong, Kind::Lost]),
 ];
 
 /// Whether each is found, and in the way that it must show itself.

@@ -70,9 +70,21 @@ impl Mark {
     /// What begins here. `window` holds the bytes of the segment from `window_at` on, which is not above the mark.
     #[inline]
     pub fn skim(&self, identity: &Identity, window: &[u8], window_at: u64) -> Skim {
+        self.skim_with::<true>(identity, window, window_at)
+    }
+
+    /// The same for bytes that this process has encoded and kept in its memory since: their checksums are not computed again. They
+    /// prove what a disk returned, and these bytes come from none.
+    #[inline]
+    pub fn skim_own(&self, identity: &Identity, window: &[u8], window_at: u64) -> Skim {
+        self.skim_with::<false>(identity, window, window_at)
+    }
+
+    #[inline(always)]
+    fn skim_with<const IS_SUMMED: bool>(&self, identity: &Identity, window: &[u8], window_at: u64) -> Skim {
         let from = self.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
         let bytes = from.and_then(|from| window.get(from..)).unwrap_or_default();
-        match self.begins::<true>(identity, bytes) {
+        match self.begins::<IS_SUMMED>(identity, bytes) {
             Begins::NeedBytes(bytes) => Skim::NeedBytes(bytes),
             Begins::Frame(header, next) if header.kind == Kind::Record as u8 => Skim::Record(Skimmed {
                 at: self.at,
@@ -152,8 +164,13 @@ impl Skimmed {
     /// Its payload, if it is complete and its checksum matches.
     #[inline]
     pub fn payload<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
+        self.payload_unsummed(window, window_at).filter(|payload| crc32c(payload) == self.payload_crc)
+    }
+
+    /// Its payload, if it is complete: only for bytes that this process has encoded ([`Mark::skim_own`]).
+    #[inline]
+    pub fn payload_unsummed<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
         let from = usize::try_from(self.at.checked_sub(window_at)?).ok()? + self.version.frame_header_bytes();
-        let payload = window.get(from..from + self.payload_bytes)?;
-        (crc32c(payload) == self.payload_crc).then_some(payload)
+        window.get(from..from + self.payload_bytes)
     }
 }

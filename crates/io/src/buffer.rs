@@ -91,7 +91,7 @@ impl AlignedBuf {
         self.id
     }
 
-    /// The address of the first byte, for an engine that gives it to the kernel. No reference to the bytes is made on the way.
+    /// The address of the first byte, for an engine that gives it to the kernel, and for memory that grows. No reference to the bytes is made on the way.
     pub fn start(&self) -> NonNull<u8> {
         self.pointer
     }

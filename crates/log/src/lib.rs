@@ -52,6 +52,7 @@ mod segment;
 mod stats;
 mod strategy;
 mod sync;
+mod tail;
 mod walk;
 
 pub use append::Append;

@@ -126,6 +126,7 @@ impl<D: Directory> Log<D> {
         let mut stats = self.shared.lock().stats.clone();
         let (ready, free) = self.shared.pool.level();
         (stats.ready, stats.free) = (ready as u64, free as u64);
+        stats.tail_bytes = self.shared.tail.bytes() as u64;
         stats
     }
 
@@ -349,7 +350,10 @@ impl<D: Directory> Log<D> {
 
     /// A reader of this log's durable records. It may be used after the log is closed, until the log is opened for writing again.
     /// From then on use [`Reader::open`], which follows what the new writer does with the files.
+    ///
+    /// From the first call on the log keeps what it writes in memory for its readers, up to [`Options::tail_bytes`].
     pub fn reader(&self) -> Reader<D> {
+        self.shared.keep_tail();
         Reader::living(Arc::clone(&self.shared))
     }
 

@@ -26,6 +26,7 @@ pub struct Options {
     pub(crate) segment_bytes: u64,
     pub(crate) record_bytes_max: usize,
     pub(crate) buffer_bytes: usize,
+    pub(crate) tail_bytes: usize,
     pub(crate) create: bool,
     /// The log is a copy that is being made (`inspect/making.rs`).
     pub(crate) is_a_copy: bool,
@@ -61,6 +62,7 @@ impl Default for Options {
             segment_bytes: 64 << 20,
             record_bytes_max: 16 << 20,
             buffer_bytes: 1 << 20,
+            tail_bytes: 4 << 20,
             create: true,
             is_a_copy: false,
             expect_durable: Lsn::ZERO,
@@ -94,12 +96,13 @@ impl Options {
     }
 
     /// Options for many small logs, and for tests of programs that use a log: segments of 64 KiB, records up to 32 KiB, small
-    /// buffers, no files prepared ahead of time.
+    /// buffers and a tail of 256 KiB, no files prepared ahead of time.
     pub fn small() -> Self {
         Self {
             segment_bytes: 64 << 10,
             record_bytes_max: 32 << 10,
             buffer_bytes: 32 << 10,
+            tail_bytes: 256 << 10,
             preparation: Some(Preparation::Fallocate),
             free_segments_max: Some(0),
             prepare_ahead: false,
@@ -123,6 +126,21 @@ impl Options {
     /// gets a temporary buffer of its own size.
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         Self { buffer_bytes: bytes, ..self }
+    }
+
+    /// How many bytes of memory the tail may use: 4 MiB by default. The tail is what was written last, kept for the readers of
+    /// [`crate::Log::reader`]. A cursor that keeps up, and a `get` of a recent record, read from memory and ask nothing of the
+    /// system. A cursor that falls behind reads files, and comes back to the tail by itself.
+    ///
+    /// Nothing is kept before the first call of [`crate::Log::reader`]. Groups of up to 64 KiB (a 64th of a
+    /// smaller tail) are copied. Larger ones are kept in the buffer in which they were gathered, if that is no larger than the tail.
+    /// A cursor holds at most one buffer (256 KiB for small groups, else [`Options::buffer_bytes`] or that of its large record).
+    /// What cursors hold is counted here, but the newest group is kept in any case. So the memory is bounded by this number and one
+    /// buffer for each cursor. [`crate::Stats::tail_bytes`] shows how much it is.
+    ///
+    /// 0 keeps nothing: every reader reads files.
+    pub fn tail_bytes(self, bytes: usize) -> Self {
+        Self { tail_bytes: bytes, ..self }
     }
 
     /// Whether to create a log where there is none (the default); otherwise that is [`Error::NoLog`].

@@ -5,5 +5,6 @@
 pub(crate) mod cursor;
 pub(crate) mod finder;
 pub(crate) mod reader;
+pub(crate) mod recent;
 pub(crate) mod source;
 pub(crate) mod view;

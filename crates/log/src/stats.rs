@@ -94,6 +94,8 @@ pub struct Stats {
     pub ready: u64,
     /// Files of obsolete segments that are kept for their blocks, now.
     pub free: u64,
+    /// Bytes of memory that keep what was written last for readers, now (`Options::tail_bytes`).
+    pub tail_bytes: u64,
     /// The time from a group's first record until its write began.
     pub queue: Times,
     /// The time to write a group; it includes the sync where both are one call.
@@ -132,6 +134,7 @@ pub(crate) const COUNTS: &[Number] = &[
 pub(crate) const GAUGES: &[Number] = &[
     ("ready_segments", "Prepared files that wait to become segments", |stats| stats.ready),
     ("free_segments", "Files of obsolete segments that are kept for their blocks", |stats| stats.free),
+    ("tail_bytes", "Memory that keeps what was written last for readers", |stats| stats.tail_bytes),
 ];
 
 /// A histogram of [`Stats`].

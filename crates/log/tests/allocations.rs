@@ -220,3 +220,47 @@ fn futures_that_are_awaited_together() {
     });
     assert!(count < HARNESS, "{count} allocations for {} records", 50 * TASKS);
 }
+
+/// Small groups are copied into chunks that are used again.
+#[test]
+fn a_lone_writer_and_a_follower() {
+    let count = counted(|log| {
+        let mut cursor = log.reader().from(log.last().next().unwrap());
+        // Four times through the tail.
+        for _ in 0..1000 {
+            let lsn = log.append_durable(&[7; 4096 * 4]).unwrap();
+            assert_eq!(cursor.next().unwrap().map(|record| record.lsn), Some(lsn));
+        }
+    });
+    assert!(count < HARNESS, "{count} allocations for 1,000 commits with a follower");
+}
+
+/// Full buffers are handed over, and come back. Without a thread of the log's own every group fills its buffer.
+#[test]
+fn records_that_nobody_waits_for_and_a_follower() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new().buffer_bytes(256 << 10).own_thread(false);
+    let log = Log::open(directory.path().join("log"), options).unwrap();
+    let mut cursor = log.reader().from(Lsn::FIRST);
+    let mut work = |count: u64| {
+        for _ in 0..count {
+            drop(log.append(&[7; 128]).unwrap());
+            if let Some(record) = cursor.next().unwrap() {
+                assert_eq!(record.bytes, [7; 128]);
+            }
+        }
+    };
+    // The first segments are small: on to one that is not, and several times through the tail.
+    while log.stats().segments < 2 {
+        work(1);
+    }
+    work(100_000);
+    let (before, segments) = (ALLOCATOR.stats(), log.stats().segments);
+    work(100_000);
+    let after = ALLOCATOR.stats();
+    assert_eq!(log.stats().segments, segments, "a segment change is another matter");
+    let count = after.allocations + after.reallocations - before.allocations - before.reallocations;
+    assert!(count < HARNESS, "{count} allocations for 100,000 records with a follower");
+    log.close().unwrap();
+}

@@ -17,10 +17,11 @@ const PAGE: &str = include_str!("../../../docs/mistakes.md");
 /// Its table is that of the explorer, which is run by itself.
 const EXPLORER: &str = include_str!("../../../docs/interleavings.md");
 /// Where the directed tests are.
-const DIRECTED: [&str; 3] = [
+const DIRECTED: [&str; 4] = [
     include_str!("../../log/tests/mistakes.rs"),
     include_str!("../../log/tests/mistakes_recovery.rs"),
     include_str!("../../log/tests/reading.rs"),
+    include_str!("../../log/tests/tail.rs"),
 ];
 
 /// A lab may take this many times the states of the table.

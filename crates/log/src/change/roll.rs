@@ -110,6 +110,7 @@ impl<D: Directory> Shared<D> {
         self.enter(state, header, ready);
         state.cuts.push(last);
         self.set_durable(state, last);
+        self.tail.cut(last);
         self.note_half_a_change();
         self.followers.notify_all();
     }

@@ -36,6 +36,7 @@ impl<D: Directory> Shared<D> {
             (state, result) = self.control(state, &Control::TruncateBefore(first));
             if result.is_ok() {
                 lock(&self.segments).give_up(first);
+                self.tail.forget_before(first);
                 self.note_change();
             }
         }

@@ -5,11 +5,13 @@
 
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, HEADER_BYTES};
 use inkstone_format::{
-    Batch, Control, EncodeError, Epoch, GroupEncoder, Lsn, PayloadSum, Promise, SegmentHeader, Version,
+    Batch, Control, EncodeError, Epoch, GroupEncoder, Identity, Lsn, PayloadSum, Promise, SegmentHeader,
+    Version,
 };
 use inkstone_io::AlignedBuf;
 
 use crate::sync::Instant;
+use crate::tail::Placed;
 
 /// Bytes kept free at the end of a buffer, for control frames and padding that close a group.
 const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
@@ -26,6 +28,7 @@ pub(crate) struct Gathering {
     encoder: GroupEncoder,
     /// The segment, as the checksums cover it.
     coded: SegmentHeader,
+    identity: Identity,
     epoch: Epoch,
     first_lsn: Lsn,
     /// It accepts no records.
@@ -42,8 +45,9 @@ pub(crate) struct Frozen {
     pub(crate) len: usize,
     /// Where in the file.
     pub(crate) offset: u64,
-    /// Whether it has records, not only control frames.
-    pub(crate) has_records: bool,
+    pub(crate) identity: Identity,
+    /// The LSN of its first record, or of the next one if it has none.
+    pub(crate) first_lsn: Lsn,
     /// Where the group begins.
     pub(crate) at: u64,
     /// The byte after the group.
@@ -55,6 +59,24 @@ pub(crate) struct Frozen {
 }
 
 impl Frozen {
+    /// Whether it has records, not only control frames.
+    pub(crate) fn has_records(&self) -> bool {
+        self.first_lsn != self.next_lsn
+    }
+
+    /// Where it lies in its buffer.
+    pub(crate) fn placed(&self) -> Placed {
+        let Self { identity, at, first_lsn, next_lsn, .. } = *self;
+        Placed {
+            identity,
+            at,
+            first_lsn,
+            next_lsn,
+            from: (at - self.offset) as usize,
+            bytes: (self.end - at) as usize,
+        }
+    }
+
     /// The LSN of its last record; of the last record before it if it has none.
     pub(crate) fn last(&self) -> Lsn {
         self.next_lsn.before().unwrap_or(Lsn::ZERO)
@@ -98,6 +120,7 @@ impl Gathering {
             memory,
             prefix,
             encoder,
+            identity: coded.identity(),
             coded,
             epoch,
             first_lsn: next_lsn,
@@ -111,7 +134,7 @@ impl Gathering {
         debug_assert!(self.is_empty(), "records gathered for another segment");
         self.prefix = 0;
         self.encoder = GroupEncoder::begin(&coded, HEADER_BYTES as u64, epoch, next_lsn);
-        self.coded = coded;
+        (self.coded, self.identity) = (coded, coded.identity());
         self.epoch = epoch;
         self.first_lsn = next_lsn;
     }
@@ -233,13 +256,13 @@ impl Gathering {
         self.prefix = used - block;
         self.memory[..self.prefix].copy_from_slice(&old[block..used]);
         self.encoder = GroupEncoder::begin(&self.coded, end, self.epoch, finished.next_lsn);
-        let has_records = self.first_lsn != finished.next_lsn;
-        self.first_lsn = finished.next_lsn;
+        let first_lsn = std::mem::replace(&mut self.first_lsn, finished.next_lsn);
         Frozen {
             memory: old,
             len,
             offset,
-            has_records,
+            identity: self.identity,
+            first_lsn,
             at: finished.at,
             end,
             next_lsn: finished.next_lsn,

@@ -89,7 +89,7 @@ impl<D: Directory> Shared<D> {
         drop(state);
         let Group { number, frozen, waiters, since } = group;
         let (last, at, end, bytes) = (frozen.last(), frozen.at, frozen.end, frozen.len as u64);
-        let has_records = frozen.has_records;
+        let (has_records, placed) = (frozen.has_records(), frozen.placed());
         let mut written = match need {
             Some(Need::Must) => self.write_with_room(frozen, way),
             _ => lock(&self.writer).group(frozen, way),
@@ -103,8 +103,8 @@ impl<D: Directory> Shared<D> {
             written.memory = written.memory.map(|memory| state.gathering.take_back(at, memory));
             written.result = written.result.map_err(|error| refused(bytes, error));
         }
-        self.keep_memory(&mut state, written.memory);
         if let Err(no_room @ Error::NoRoom { .. }) = written.result {
+            self.keep_memory(&mut state, written.memory);
             return (state, Err(no_room));
         }
         if let Err(error) = written.result {
@@ -134,6 +134,9 @@ impl<D: Directory> Shared<D> {
         }
         self.wake_group(number);
         state.note_written(number);
+        // After its waiters: they need not wait for the copy.
+        let memory = self.tail.keep(&placed, written.memory);
+        self.keep_memory(&mut state, memory);
         self.followers.notify_all();
         (state, Ok(()))
     }

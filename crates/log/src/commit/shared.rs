@@ -14,7 +14,7 @@
 //! acknowledged. After a cut LSNs are given again; a record from before the cut was durable before it, so its handle returns
 //! `Ok`.
 //!
-//! **Locks**, in this order: `state`, `writer` (held by the thread that has the turn), `segments`. Only `writer` is held across a
+//! **Locks**, in this order: `state`, `writer` (held by the thread that has the turn), `segments`, that of the tail. Only `writer` is held across a
 //! system call, and no thread waits for `writer`, because it waits for the turn first. User code (wakers, the listener) runs while
 //! no lock is held, and the listener also after the end of the turn.
 
@@ -36,6 +36,7 @@ use crate::segment::Segments;
 use crate::segment::pool::Pool;
 use crate::segment::seal::Seal;
 use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, spawn};
+use crate::tail::Tail;
 
 /// Shared by the log, its handles, its readers and its own threads.
 pub(crate) struct Shared<D: Directory> {
@@ -57,6 +58,8 @@ pub(crate) struct Shared<D: Directory> {
     pub(crate) pool: Pool<D>,
     pub(crate) writer: Mutex<Writer<D>>,
     pub(crate) segments: Mutex<Segments<D::File>>,
+    /// The groups that were written last, for readers.
+    pub(crate) tail: Tail,
     /// Seals of full segments, for the preparer to write.
     pub(crate) seals: Mutex<Vec<Seal<D::File>>>,
     /// A copy of the durable watermark that is read without the lock. Written with `Release` under the state's lock when a group is
@@ -144,6 +147,7 @@ impl<D: Directory> Shared<D> {
             committer: sleepers(),
             followers: sleepers(),
             preparer: sleepers(),
+            tail: Tail::new(options.tail_bytes),
             directory,
             yielding: Yielding::new(&options),
             options,

@@ -3,9 +3,10 @@
 //! *Owns*: walking from record to record and from segment to segment, and telling damage from bytes that were read before they were
 //! written. *May not touch*: the log's state; it asks its source.
 //!
-//! A cursor of a log that this process writes holds the segment that it reads, so that the file is not used for anything else. If
-//! another process writes the log, a file may be used again while the cursor reads it. The cursor notices, since every checksum
-//! covers segment and position, and observes the log again before it reports damage.
+//! A cursor of a log that this process writes reads from memory what the tail has, and from files what lies before. It changes over
+//! between two records: an LSN is in the tail or it is not. In the files it holds the segment that it reads, so that the file is
+//! not used for anything else. If another process writes the log, a file may be used again while the cursor reads it. The cursor
+//! notices, since every checksum covers segment and position, and observes the log again before it reports damage.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use inkstone_format::{Kind, Lsn, Stop};
 use inkstone_io::{Directory, OsDirectory};
 
 use crate::error::{Error, Result};
+use crate::read::recent::Recent;
 use crate::read::source::Source;
 use crate::read::view::Now;
 use crate::read::view::may_be_the_writer;
@@ -56,6 +58,8 @@ pub struct Cursor<D: Directory = OsDirectory> {
     cuts: usize,
     /// The version of the source when it was asked last, and its answer.
     seen: Option<(u64, Now)>,
+    /// Where it reads in memory, if the next record is there; there is no place in the files then.
+    recent: Option<Recent>,
     place: Option<Place<D>>,
 }
 
@@ -87,7 +91,12 @@ impl RecordAt {
 impl<D: Directory> Cursor<D> {
     pub(crate) fn new(source: Source<D>, next: Lsn) -> Self {
         let cuts = source.now().cuts;
-        Self { source, next, cuts, seen: None, place: None }
+        Self { source, next, cuts, seen: None, recent: None, place: None }
+    }
+
+    /// Forgets where it reads, and what was read ahead.
+    fn leave(&mut self) {
+        (self.recent, self.place) = (None, None);
     }
 
     /// The LSN of the record that comes next.
@@ -98,7 +107,7 @@ impl<D: Directory> Cursor<D> {
     /// Moves to another LSN.
     pub fn seek(&mut self, lsn: Lsn) {
         self.next = lsn.max(Lsn::FIRST);
-        self.place = None;
+        self.leave();
     }
 
     /// The next record; `None` when it is not durable yet. Call again later, or use [`Cursor::next_within`].
@@ -110,8 +119,12 @@ impl<D: Directory> Cursor<D> {
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         let Some(found) = self.find_undisturbed()? else { return Ok(None) };
-        let Some(place) = &self.place else { return Ok(None) };
-        Ok(Some(Record { lsn: found.lsn, bytes: place.walk.payload(found.at, found.payload_bytes) }))
+        let bytes = match (&self.recent, &self.place) {
+            (Some(recent), _) => recent.payload(found.at, found.payload_bytes),
+            (None, Some(place)) => place.walk.payload(found.at, found.payload_bytes),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(Record { lsn: found.lsn, bytes }))
     }
 
     /// Walks to the next record if it is durable. If a cut changed the log meanwhile, or another reader observed it again, the
@@ -126,7 +139,7 @@ impl<D: Directory> Cursor<D> {
                 return found;
             }
             self.next = next;
-            self.place = None;
+            self.leave();
         }
     }
 
@@ -140,17 +153,27 @@ impl<D: Directory> Cursor<D> {
         self.source.is_still(version) && now.cuts == self.cuts && is_there
     }
 
-    /// The watermark, if the next record is at or below it, and the version to which it belongs. If the record was durable at the
-    /// last call, this only checks whether the version has changed.
+    /// The watermark, if the next record is at or below it, and the version to which it belongs. As long as the version has not
+    /// changed since the last call, this takes no lock.
     fn ask(&mut self) -> Result<Option<(u64, Lsn)>> {
         self.source.check_process()?;
         let mut version = self.source.version();
-        if let Some((seen, now)) = self.seen
-            && seen == version
-            && self.next <= now.durable
+        if let Some((seen, now)) = &mut self.seen
+            && *seen == version
             && self.next >= now.first
         {
-            return Ok(Some((version, now.durable)));
+            if self.next > now.durable
+                && let Some(durable) = self.source.watermark().filter(|_| self.source.is_still(version))
+            {
+                now.durable = durable;
+                if self.next > durable {
+                    self.recent.take_if(|recent| recent.is_read());
+                    return Ok(None);
+                }
+            }
+            if self.next <= now.durable {
+                return Ok(Some((version, now.durable)));
+            }
         }
         self.seen = None;
         let mut now = self.source.now();
@@ -247,7 +270,7 @@ impl<D: Directory> Cursor<D> {
     fn mind_cuts(&mut self, cuts: usize) -> Result<()> {
         let lowest = self.source.lowest_cut_since(self.cuts);
         self.cuts = cuts;
-        self.place = None;
+        self.leave();
         match lowest {
             Some(last) if self.next.before().is_some_and(|shown| shown > last) => {
                 let lsn = self.next;
@@ -258,8 +281,29 @@ impl<D: Directory> Cursor<D> {
         }
     }
 
+    /// The next record from memory, if it is there.
+    fn find_recent(&mut self) -> Result<Option<RecordAt>> {
+        let lsn = self.next;
+        let mut found = self.recent.as_mut().and_then(|recent| recent.find(lsn));
+        if found.is_none() {
+            self.recent = self.source.recent(lsn).map(Recent::new);
+            found = self.recent.as_mut().and_then(|recent| recent.find(lsn));
+        }
+        let Some(found) = found else {
+            self.recent = None;
+            return Ok(None);
+        };
+        // Nothing is read ahead from the files any more.
+        self.place = None;
+        self.next = lsn.next().ok_or(Error::UsedUp)?;
+        Ok(Some(RecordAt { lsn, at: found.at, payload_bytes: found.payload_bytes }))
+    }
+
     /// Walks to the next record, which is durable.
     fn find(&mut self, durable: Lsn) -> Result<RecordAt> {
+        if let Some(found) = self.find_recent()? {
+            return Ok(found);
+        }
         loop {
             let place = match &mut self.place {
                 Some(place) => place,

@@ -8,6 +8,8 @@
 //! at its computed place. A mark is never trusted: the checksum of every header on the way covers segment, position, epoch and
 //! LSN, and that of the record its bytes. So a stale mark costs time and nothing else.
 //!
+//! What the tail has in memory is copied from there instead of read.
+//!
 //! Only durable records are searched, and every header on the way was durable before them. So the bytes that are read here do not
 //! change any more, and the page cache has them right (docs/durability.md).
 
@@ -22,6 +24,7 @@ use crate::error::Result;
 use crate::read::source::Source;
 use crate::segment::Link;
 use crate::sync::{Mutex, lock, thread_local};
+use crate::tail::Tail;
 
 /// Bytes of the log between two marks, until there are too many marks.
 const STEP_BYTES: u64 = 2 << 10;
@@ -88,8 +91,10 @@ impl Stored {
 }
 
 /// Where a search begins, and what it notes on the way.
-struct Search<F> {
+struct Search<'a, F> {
     file: Arc<F>,
+    /// Has the last bytes of the log in memory.
+    tail: Option<&'a Tail>,
     identity: Identity,
     /// The place of the record and the size of its frame, if all frames around it have one size.
     guess: Option<(Mark, usize)>,
@@ -155,7 +160,13 @@ impl<D: Directory> Finder<D> {
     }
 }
 
-impl<F: File> Search<F> {
+impl<F: File> Search<'_, F> {
+    /// Reads from memory what is there, and from the file otherwise. A frame lies wholly in the one or the other.
+    fn read(&self, into: &mut [u8], at: u64) -> Result<usize> {
+        let read = self.tail.map_or(0, |tail| tail.read(self.identity.segment(), at, into));
+        if read > 0 { Ok(read) } else { Ok(self.file.read_at(into, at)?) }
+    }
+
     /// One short read; `None` if the guess was wrong.
     fn try_guess(&self) -> Result<Option<Vec<u8>>> {
         let Some((mark, frame_bytes)) = self.guess else { return Ok(None) };
@@ -164,7 +175,7 @@ impl<F: File> Search<F> {
             if frame.len() < frame_bytes {
                 frame.resize(frame_bytes, 0);
             }
-            let len = self.file.read_at(&mut frame[..frame_bytes], mark.at)?;
+            let len = self.read(&mut frame[..frame_bytes], mark.at)?;
             let window = &frame[..len];
             let Skim::Record(record) = mark.skim(&self.identity, window, mark.at) else { return Ok(None) };
             Ok(record.payload(window, mark.at).map(<[u8]>::to_vec))
@@ -209,10 +220,12 @@ impl<F: File> Search<F> {
                 ahead = (ahead * 2).min(LEARN_BYTES_MAX);
             }
             (at, len) = (mark.at, wanted.max(needed));
-            if self.memory.len() < len {
-                self.memory.resize(len, 0);
+            let mut memory = std::mem::take(&mut self.memory);
+            if memory.len() < len {
+                memory.resize(len, 0);
             }
-            len = self.file.read_at(&mut self.memory[..len], at)?;
+            len = self.read(&mut memory[..len], at)?;
+            self.memory = memory;
             if len < needed {
                 return Ok(None);
             }
@@ -273,13 +286,13 @@ fn marks_up_to(marks: &[Stored], lsn: Lsn) -> usize {
 }
 
 impl<F: File> Shelf<F> {
-    fn begin<D: Directory<File = F>>(
+    fn begin<'a, D: Directory<File = F>>(
         &mut self,
-        source: &Source<D>,
+        source: &'a Source<D>,
         link: &Link<F>,
         first: Lsn,
         lsn: Lsn,
-    ) -> Result<Search<F>> {
+    ) -> Result<Search<'a, F>> {
         if self.first != first {
             self.forget_before(first);
         }
@@ -315,8 +328,12 @@ impl<F: File> Shelf<F> {
                 mark.filter(|mark| mark.lsn >= tail.lsn).unwrap_or(tail)
             }
         };
+        // The index may lead to a place before the tail, and the record lie in it.
+        let recent = source.tail().and_then(|tail| tail.mark_before(header.number, lsn));
+        let from = recent.filter(|recent| recent.at > from.at).unwrap_or(from);
         let search = Search {
             file,
+            tail: source.tail(),
             identity: known.identity,
             guess: before
                 .zip(behind)
@@ -330,7 +347,7 @@ impl<F: File> Shelf<F> {
         Ok(search)
     }
 
-    fn end(&mut self, number: SegmentNumber, search: Search<F>, learned: &[Stored]) {
+    fn end(&mut self, number: SegmentNumber, search: Search<'_, F>, learned: &[Stored]) {
         if search.memory.len() <= LEARN_BYTES_MAX && self.spare.len() < 2 {
             self.spare.push(search.memory);
         }

@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::read::view::{Now, View};
 use crate::segment::Link;
-use crate::sync::{FALLBACK, Instant, lock};
+use crate::sync::{Instant, lock};
+use crate::tail::{Run, Tail};
 use crate::walk::ahead::{ENGINE, Means, Stretch};
 
 /// The source of a reader's records.
@@ -59,6 +60,35 @@ impl<D: Directory> Source<D> {
     /// Whether no answer since [`Source::version`] returned this number can mix the state before and after a cut.
     pub(crate) fn is_still(&self, version: u64) -> bool {
         version.is_multiple_of(2) && self.version() == version
+    }
+
+    /// The watermark of a log that this process writes, without a lock. It belongs to the version that was asked for before, if
+    /// that [is still](Source::is_still) the same.
+    pub(crate) fn watermark(&self) -> Option<Lsn> {
+        match self {
+            Self::Living(shared) => Some(shared.durable()),
+            Self::View(_) => None,
+        }
+    }
+
+    /// What was written last, of a log that this process writes.
+    pub(crate) fn tail(&self) -> Option<&Tail> {
+        match self {
+            Self::Living(shared) if shared.tail.is_wanted() => Some(&shared.tail),
+            _ => None,
+        }
+    }
+
+    /// The groups in memory in which this record, which is durable, lies.
+    #[inline]
+    pub(crate) fn recent(&self, lsn: Lsn) -> Option<Run> {
+        let Self::Living(shared) = self else { return None };
+        let tail = self.tail()?;
+        if !tail.is_told_of(lsn) {
+            // The watermark has risen, and the group comes into the tail before the state's lock is released.
+            drop(shared.lock());
+        }
+        tail.run(lsn)
     }
 
     /// As [`Shared::check_process`], also of a log that another process writes.
@@ -153,20 +183,7 @@ impl<D: Directory> Source<D> {
     pub(crate) fn wait(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
         self.check_process()?;
         match self {
-            Self::Living(shared) => {
-                let mut state = shared.lock();
-                while state.durable < lsn && state.cut_count() == cuts {
-                    state.check_open()?;
-                    let left = until.map_or(FALLBACK, |until| {
-                        until.saturating_duration_since(Instant::now()).min(FALLBACK)
-                    });
-                    if left.is_zero() {
-                        break;
-                    }
-                    (state, _) = shared.sleep_for(&shared.followers, state, left);
-                }
-                Ok(())
-            }
+            Self::Living(shared) => shared.follow(lsn, cuts, until),
             Self::View(view) => view.wait(lsn, cuts, until),
         }
     }

@@ -108,6 +108,7 @@ impl Unit {
     pub fn variant(&self) -> Variant {
         let seed = self.seed;
         let Variant { mut disk, mut options } = variant(seed);
+        options = options.tail_bytes([0, 32 << 10, 4 << 20][(seed % 3) as usize]);
         // Only padded logs survive garbage in a sector that is rewritten: it has a class of its own.
         disk.garbage_at_crash = self.class == FaultClass::Garbage;
         disk.sector_bytes = if self.class == FaultClass::Torn4096 { 4096 } else { 512 };

@@ -68,6 +68,8 @@ fn options(rng: &mut fastrand::Rng, disk: &DiskOptions, pad: bool) -> Options {
         .segment_bytes(if rng.u8(..4) == 0 { 4 * SEGMENT_BYTES } else { SEGMENT_BYTES })
         .buffer_bytes(if rng.bool() { 8 << 10 } else { 32 << 10 })
         .free_segments_max(rng.usize(..4))
+        // Readers in the writer's process read files, and what they find there is checked. `class.rs` has tails as well.
+        .tail_bytes(0)
 }
 
 impl Variant {

@@ -1,0 +1,50 @@
+//! Waiting of readers for the watermark.
+//!
+//! *Owns*: when a follower sleeps, and that a reader wants the tail. *May not touch*: what it reads (`read/`), the waiters of records
+//! (`wait.rs`).
+//!
+//! A follower that is awake asks for the watermark without a lock. Only before it sleeps it takes the state's lock, so that no group
+//! becomes durable between its last look and its sleep. Woken, it asks again without the lock, which the writer needs then.
+
+use inkstone_format::Lsn;
+use inkstone_io::Directory;
+
+use crate::commit::shared::Shared;
+use crate::error::Result;
+use crate::sync::{FALLBACK, Instant};
+
+impl<D: Directory> Shared<D> {
+    /// From now on the tail is kept: a reader comes.
+    pub(crate) fn keep_tail(&self) {
+        if self.options.tail_bytes > 0 && !self.is_forked() && !self.tail.is_wanted() {
+            let state = self.lock();
+            self.tail.want(state.durable);
+        }
+    }
+
+    /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.
+    ///
+    /// # Errors
+    /// The poison, or that the log is closed, if the record is not durable.
+    pub(crate) fn follow(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
+        let is_durable = || lsn <= self.durable();
+        while !is_durable() {
+            let state = self.lock();
+            if is_durable() || state.cut_count() != cuts {
+                break;
+            }
+            state.check_open()?;
+            let left =
+                until.map_or(FALLBACK, |until| until.saturating_duration_since(Instant::now()).min(FALLBACK));
+            if left.is_zero() {
+                break;
+            }
+            if state.is_handed_here() {
+                drop(self.sleep_for(&self.followers, state, left));
+            } else {
+                self.followers.sleep(state, left, None, || is_durable() || self.is_panicked());
+            }
+        }
+        Ok(())
+    }
+}
