@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use inkstone_format::Lsn;
 use inkstone_io::{Directory, OsDirectory};
 
+use crate::commit::futures::Ticket;
 use crate::commit::shared::Shared;
 use crate::error::Result;
 
@@ -30,6 +31,8 @@ pub struct Append<'log, D: Directory = OsDirectory> {
     last: Lsn,
     cuts: usize,
     is_decided: bool,
+    /// Where its waker is.
+    ticket: Option<Ticket>,
 }
 
 /// The log that a handle belongs to.
@@ -51,7 +54,7 @@ impl<D: Directory> Held<'_, D> {
 impl<'log, D: Directory> Append<'log, D> {
     #[inline]
     pub(crate) fn new(shared: &'log Arc<Shared<D>>, first: Lsn, last: Lsn, cuts: usize) -> Self {
-        Self { shared: Held::Borrowed(shared), first, last, cuts, is_decided: false }
+        Self { shared: Held::Borrowed(shared), first, last, cuts, is_decided: false, ticket: None }
     }
 
     /// A handle that does not borrow the log: keep it beside the log, send it to another thread, or give it to a runtime. If the
@@ -68,6 +71,7 @@ impl<'log, D: Directory> Append<'log, D> {
             last: self.last,
             cuts: self.cuts,
             is_decided,
+            ticket: self.ticket,
         }
     }
 
@@ -87,7 +91,7 @@ impl<'log, D: Directory> Append<'log, D> {
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when its write or sync, or an earlier one, failed: the next opening may or may not find the
-    /// record. [`crate::Error::Closed`] when a failing `close` closed the log.
+    /// record. [`crate::Error::Closed`] when the log was closed before the record was durable.
     ///
     /// # Durability
     /// On `Ok` this record and all before it are on stable storage; with [`crate::Options::periodic`] they will be soon.
@@ -95,13 +99,53 @@ impl<'log, D: Directory> Append<'log, D> {
         self.is_decided = true;
         self.shared.log().acknowledge(self.last, self.cuts).map(|()| self.last)
     }
+
+    /// Has `callback` called once, with the LSN when the record is durable, or with the error when it will not be. The thread that
+    /// made the record durable calls it; if the outcome is known already, the calling thread does at once.
+    ///
+    /// The callbacks of a log are called one at a time and in the order of their LSNs; one that is registered for a record whose
+    /// outcome is known comes after those that are due. If another thread is calling them, it calls this one too, a moment later.
+    ///
+    /// The callback holds up other callbacks, and often a thread that waits for its own record, so it must not block. It may use
+    /// the log: append, register callbacks, truncate, close. It runs while nothing of the log is locked. If it panics, nothing else
+    /// happens: the log, its other callbacks and the calling thread go on. A callback that forks must not return in the child; in
+    /// a forked child only those are called that are registered there, with [`crate::Error::Forked`].
+    ///
+    /// Like a dropped handle, this has the log's own thread commit the record within [`crate::Options::linger`]. A log that is
+    /// closed or dropped leaves no callback uncalled. A callback that keeps the log alive (by an [`Arc`]) keeps it from being
+    /// dropped until it was called.
+    ///
+    /// # Errors
+    /// The callback gets those of [`Append::wait`].
+    ///
+    /// # Durability
+    /// A callback that gets `Ok` is called when this record and all before it are on stable storage, also with
+    /// [`crate::Options::periodic`].
+    ///
+    /// ```
+    /// # fn main() -> inkstone::Result<()> {
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// # let log = inkstone::Log::open(directory.path().join("log"), inkstone::Options::default())?;
+    /// log.append(b"a record")?.on_durable(|outcome| match outcome {
+    ///     Ok(lsn) => println!("{lsn} is durable"),
+    ///     Err(error) => eprintln!("{error}"),
+    /// });
+    /// log.close()
+    /// # }
+    /// ```
+    pub fn on_durable(mut self, callback: impl FnOnce(Result<Lsn>) + Send + 'static) {
+        self.is_decided = true;
+        self.shared.log().call_when_durable(self.last, self.cuts, Box::new(callback));
+    }
 }
 
 impl<D: Directory> Future for Append<'_, D> {
     type Output = Result<Lsn>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.shared.log().poll(self.last, self.cuts, context.waker()) {
+        let append = &mut *self;
+        let log = append.shared.log();
+        match log.poll(append.last, append.cuts, &mut append.ticket, context.waker()) {
             Some(outcome) => {
                 self.is_decided = true;
                 Poll::Ready(outcome.map(|()| self.last))

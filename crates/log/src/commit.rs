@@ -2,6 +2,8 @@
 //!
 //! *Owns*: the gathering, the turn, the writer, the watermark, waiting and waking. *May not touch*: which segment comes next.
 
+pub(crate) mod callbacks;
+pub(crate) mod futures;
 pub(crate) mod gathering;
 pub(crate) mod group;
 pub(crate) mod room;

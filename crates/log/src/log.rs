@@ -1,22 +1,23 @@
 //! A log that is open for writing: the public entry.
 //!
-//! *Owns*: opening, appending, closing. *May not touch*: files; commits (`commit/`), other changes (`change/`), reading (`read/`).
+//! *Owns*: opening, appending; `close.rs` closing. *May not touch*: files; commits (`commit/`), other changes (`change/`), reading (`read/`).
 
 use std::fmt;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::thread::panicking;
 
-use inkstone_format::{EncodeError, Lsn, PayloadSum, PromiseReason, frame_bytes};
+use inkstone_format::{EncodeError, Lsn, PayloadSum, frame_bytes};
 use inkstone_io::{Directory, OsDirectory};
+
+mod close;
 
 use crate::append::Append;
 use crate::background::committer;
 use crate::background::preparer;
 use crate::choice::Choice;
+use crate::commit::futures::Ticket;
 use crate::commit::gathering::needed_bytes;
 use crate::commit::shared::{Shared, start};
 use crate::commit::state::Guard;
@@ -28,7 +29,7 @@ use crate::options::Options;
 use crate::read::reader::Reader;
 use crate::report::Recovery;
 use crate::stats::Stats;
-use crate::sync::{JoinHandle, Ordering, lock, this_thread};
+use crate::sync::{JoinHandle, Mutex, lock};
 
 /// A log that is open for writing. A log has one writer at a time. Share the value between threads by a reference or an [`Arc`].
 ///
@@ -40,9 +41,9 @@ pub struct Log<D: Directory = OsDirectory> {
     shared: Arc<Shared<D>>,
     recovery: Recovery,
     choice: Choice,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held as long as the log is open.
-    writer_lock: Option<D::Lock>,
+    writer_lock: Mutex<Option<D::Lock>>,
 }
 
 impl Log {
@@ -101,12 +102,13 @@ impl<D: Directory> Log<D> {
             shared.tell(&Event::Fallback { what: warning.clone() });
         }
         shared.tell(&Event::Recovered(recovery.clone()));
-        let mut log = Self { shared, recovery, choice, threads: Vec::new(), writer_lock: Some(writer_lock) };
+        let (threads, writer_lock) = (Mutex::default(), Mutex::new(Some(writer_lock)));
+        let log = Self { shared, recovery, choice, threads, writer_lock };
         if log.shared.options.own_thread {
-            log.threads.push(start(&log.shared, "inkstone", committer::run)?);
+            lock(&log.threads).push(start(&log.shared, "inkstone", committer::run)?);
         }
         if log.shared.prepares_ahead() {
-            log.threads.push(start(&log.shared, "inkstone-files", preparer::run)?);
+            lock(&log.threads).push(start(&log.shared, "inkstone-files", preparer::run)?);
         }
         Ok(log)
     }
@@ -150,13 +152,25 @@ impl<D: Directory> Log<D> {
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::NoRoom`] when there is no room for the next segment (nothing was appended: try again);
-    /// [`Error::Poisoned`]. Never [`Error::Closed`], since closing consumes the log.
+    /// [`Error::Poisoned`]; [`Error::Closed`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
     pub fn append(&self, record: &[u8]) -> Result<Append<'_, D>> {
         self.check_size(record)?;
         self.append_all(&[(record, PayloadSum::of(record))])
+    }
+
+    /// Appends one record that nobody waits for, and returns its LSN: for callers that call [`Log::sync`] later, or let the log's own
+    /// thread commit it within [`Options::linger`].
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    ///
+    /// # Durability
+    /// None on return: the record is durable when [`Log::sync`] has returned, or [`Log::durable`] has reached its LSN.
+    pub fn append_unwaited(&self, record: &[u8]) -> Result<Lsn> {
+        Ok(self.append(record)?.lsn())
     }
 
     /// Appends several records, all or none: after a crash either all of them are in the log or none.
@@ -200,11 +214,12 @@ impl<D: Directory> Log<D> {
     pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_, D>> {
         self.check_size(record)?;
         let sum = PayloadSum::of(record);
+        let mut ticket = None;
         poll_fn(|context| {
             let mut tried = self.try_gather(record, sum, None);
             if matches!(tried, Err(Error::Busy)) {
                 // `clone` is the user's code, so it runs without the lock.
-                tried = self.try_gather(record, sum, Some(context.waker().clone()));
+                tried = self.try_gather(record, sum, Some((&mut ticket, context.waker().clone())));
             }
             match tried {
                 Err(Error::Busy) => Poll::Pending,
@@ -214,8 +229,13 @@ impl<D: Directory> Log<D> {
         .await
     }
 
-    /// Appends without waiting for other threads; `waker` is woken when it is worth trying again.
-    fn try_gather(&self, record: &[u8], sum: PayloadSum, waker: Option<Waker>) -> Result<Append<'_, D>> {
+    /// Appends without waiting for other threads; the waker is woken when it is worth trying again.
+    fn try_gather(
+        &self,
+        record: &[u8],
+        sum: PayloadSum,
+        waker: Option<(&mut Option<Ticket>, Waker)>,
+    ) -> Result<Append<'_, D>> {
         let records = [(record, sum)];
         self.shared.check_process()?;
         let mut state = self.shared.lock();
@@ -237,9 +257,12 @@ impl<D: Directory> Log<D> {
                 }
                 _ => {
                     let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
-                    if let (Error::Busy, Some(waker)) = (&error, waker) {
-                        state.room_wakers.push(waker);
+                    let mut replaced = None;
+                    if let (Error::Busy, Some((ticket, waker))) = (&error, waker) {
+                        replaced = state.room_wakers.leave(ticket, waker);
                     }
+                    drop(state);
+                    drop(replaced);
                     return Err(error);
                 }
             };
@@ -340,113 +363,6 @@ impl<D: Directory> Log<D> {
         Reader::living(Arc::clone(&self.shared))
     }
 
-    /// Commits everything, writes the last promise, and releases the lock.
-    ///
-    /// # Errors
-    /// Only [`Error::Poisoned`] (and [`Error::Forked`] in a forked child); the log is closed all the same. A file that cannot be
-    /// deleted is left to the next opening.
-    ///
-    /// # Durability
-    /// On `Ok` every record is on stable storage. The last promise also lets the next opening know that nothing is missing; it is
-    /// left out, and [`Recovery::clean`] is false, when the segment has little room left, which is kept for epochs and truncations.
-    pub fn close(mut self) -> Result<()> {
-        self.shut()
-    }
-
-    /// As [`Log::close`], but returns the lock, so that no other writer can come before the caller's next step.
-    pub(crate) fn close_to_lock(mut self) -> (Option<D::Lock>, Result<()>) {
-        self.shut_to_lock()
-    }
-
-    fn shut(&mut self) -> Result<()> {
-        self.shut_to_lock().1
-    }
-
-    fn shut_to_lock(&mut self) -> (Option<D::Lock>, Result<()>) {
-        if self.writer_lock.is_none() {
-            return (None, Ok(()));
-        }
-        if let Err(forked) = self.shared.check_process() {
-            self.leave_to_parent();
-            return (None, Err(forked));
-        }
-        // A panic of a waker or listener resumes only after the end of the log: none of its threads may outlive its lock.
-        let mut panic = None;
-        let result = catch_unwind(AssertUnwindSafe(|| self.promise_to_close())).unwrap_or_else(|payload| {
-            panic = Some(payload);
-            Err(Error::Closed)
-        });
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.end())) {
-            panic.get_or_insert(payload);
-        }
-        // No other thread is left. Unless the log failed: write the waiting seals, then release the segments that they held.
-        let result = result.and_then(|()| {
-            self.shared.write_seals().map_err(|error| self.shared.poison_now(error))?;
-            match self.shared.retire_unread() {
-                poisoned @ Err(Error::Poisoned(_)) => poisoned,
-                // The next opening finds what could not be released now.
-                _ => Ok(()),
-            }
-        });
-        // Prepared files lose their segment names. Files beyond those to keep are removed: this log will not use them again.
-        self.shared.pool.demote();
-        if result.is_ok() {
-            self.shared.pool.remove_all();
-        }
-        self.shared.has_ended.store(true, Ordering::Release);
-        let lock = self.writer_lock.take();
-        if let Some(payload) = panic.filter(|_| !panicking()) {
-            drop(lock);
-            resume_unwind(payload);
-        }
-        (lock, result)
-    }
-
-    /// Commits everything, and writes the last promise.
-    fn promise_to_close(&self) -> Result<()> {
-        let (state, turn) = self.shared.take_turn(self.shared.lock())?;
-        let (state, result) = self.shared.promise(state, PromiseReason::Close);
-        drop(self.shared.end_turn(state, turn));
-        result
-    }
-
-    /// In a forked child: there are no threads to join, and the lock belongs to the parent.
-    fn leave_to_parent(&mut self) {
-        self.threads.drain(..).for_each(std::mem::forget);
-        self.writer_lock = None;
-    }
-
-    /// Ends the log: nothing is written any more, and its threads end.
-    fn end(&mut self) {
-        let told = catch_unwind(AssertUnwindSafe(|| {
-            let mut state = self.shared.lock();
-            state.closed = true;
-            state.wake_room();
-            state.wake_futures();
-            self.shared.wake_all();
-        }));
-        let this = this_thread();
-        // A waker or listener may drop the log on one of the log's own threads; that thread ends by itself.
-        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != this) {
-            // A panic of the thread has poisoned the log already.
-            let _ = thread.join();
-        }
-        if let Err(payload) = told {
-            resume_unwind(payload);
-        }
-    }
-
-    /// Ends the log as a killed process would: nothing is written, the lock is free.
-    #[doc(hidden)]
-    pub fn abandon(mut self) {
-        if self.shared.is_forked() {
-            return self.leave_to_parent();
-        }
-        self.end();
-        self.shared.has_ended.store(true, Ordering::Release);
-        self.writer_lock = None;
-    }
-
     /// Refuses a record that is too large, before its checksum is computed.
     fn check_size(&self, record: &[u8]) -> Result<()> {
         let (bytes, limit_bytes) = (record.len() as u64, self.shared.options.record_bytes_max as u64);
@@ -509,7 +425,7 @@ impl<D: Directory> Log<D> {
         state: &mut Guard<'_>,
         records: &[(&[u8], PayloadSum)],
     ) -> Result<std::result::Result<Append<'_, D>, EncodeError>> {
-        state.check_open()?;
+        state.check_appends()?;
         if state.changing {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
         }
@@ -555,13 +471,6 @@ pub(crate) fn take_lock<D: Directory>(directory: &D) -> Result<D::Lock> {
     }
     let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "another process".into());
     Err(Error::Locked { path: directory.path().to_path_buf(), holder })
-}
-
-impl<D: Directory> Drop for Log<D> {
-    fn drop(&mut self) {
-        // A caller that wants the error calls `close`.
-        let _ = self.shut();
-    }
 }
 
 impl<D: Directory> fmt::Debug for Log<D> {

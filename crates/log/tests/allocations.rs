@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 use std::alloc::System;
-use std::sync::{Mutex, PoisonError};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use inkstone::{Log, Lsn, Options};
@@ -187,4 +190,33 @@ fn writers_that_wait_together() {
         });
     });
     assert!(count < 4 * HARNESS, "{count} allocations for 2,000 commits by four threads");
+}
+
+/// Wakes the thread that polls.
+struct Unparks(std::thread::Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn futures_that_are_awaited_together() {
+    const TASKS: usize = 64;
+    let count = counted(|log| {
+        let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut pending = Vec::with_capacity(TASKS);
+        for _ in 0..50 {
+            pending.extend((0..TASKS).map(|_| log.append(&[7; 128]).unwrap()));
+            while !pending.is_empty() {
+                pending.retain_mut(|append| Pin::new(append).poll(&mut context).is_pending());
+                if !pending.is_empty() {
+                    std::thread::park();
+                }
+            }
+        }
+    });
+    assert!(count < HARNESS, "{count} allocations for {} records", 50 * TASKS);
 }

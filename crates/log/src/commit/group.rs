@@ -133,6 +133,7 @@ impl<D: Directory> Shared<D> {
             stats.queue.add(written.started.saturating_duration_since(since));
         }
         self.wake_group(number);
+        state.note_written(number);
         self.followers.notify_all();
         (state, Ok(()))
     }

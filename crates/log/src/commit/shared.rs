@@ -26,6 +26,7 @@ use inkstone_io::Directory;
 
 use crate::commit::sleepers::Sleepers;
 use crate::commit::state::{Guard, State};
+use crate::commit::waking::Waking;
 use crate::commit::writer::Writer;
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
@@ -40,6 +41,7 @@ pub(crate) struct Shared<D: Directory> {
     pub(crate) directory: Arc<D>,
     pub(crate) options: Options,
     state: Mutex<State>,
+    waking: Waking,
     /// Waiters of a group, by the parity of its number: waking one group does not wake the next.
     pub(super) groups: [Sleepers; 2],
     /// Threads that wait for the turn, for room in a buffer, or for a segment change.
@@ -71,6 +73,8 @@ pub(crate) struct Shared<D: Directory> {
     /// A thread panicked that the log cannot do without. Stored with `Release` while unwinding, loaded with `Acquire` after each
     /// locking.
     panicked: AtomicBool,
+    /// That thread had the turn. Stored before `panicked`, with `Release`.
+    turn_lost: AtomicBool,
 }
 
 /// Held by the thread that has the turn. If it is dropped without [`Shared::end_turn`] (by a panic), it poisons the log, whose
@@ -91,6 +95,7 @@ impl<D: Directory> Turn<'_, D> {
 impl<D: Directory> Drop for Turn<'_, D> {
     fn drop(&mut self) {
         if !self.is_back {
+            self.shared.turn_lost.store(true, Ordering::Release);
             self.shared.mark_panic();
         }
     }
@@ -140,6 +145,7 @@ impl<D: Directory> Shared<D> {
             directory,
             options,
             state: Mutex::new(state),
+            waking: Waking::default(),
             pool,
             writer: Mutex::new(writer),
             segments: Mutex::new(segments),
@@ -149,6 +155,7 @@ impl<D: Directory> Shared<D> {
             unclaimed: AtomicBool::new(false),
             has_ended: Arc::new(AtomicBool::new(false)),
             panicked: AtomicBool::new(false),
+            turn_lost: AtomicBool::new(false),
         }
     }
 
@@ -161,7 +168,7 @@ impl<D: Directory> Shared<D> {
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
             Err(TryLockError::WouldBlock) => self.lock_contended(),
         };
-        self.mind_panic(Guard::new(state))
+        self.mind_panic(Guard::new(state, &self.waking))
     }
 
     /// Every public call checks this first. In a forked child there is one thread, and locks that others held at the fork are held
@@ -206,7 +213,7 @@ impl<D: Directory> Shared<D> {
     /// bell.
     fn mark_panic(&self) {
         self.panicked.store(true, Ordering::Release);
-        let marked = self.state.try_lock().ok().map(|state| self.mind_panic(Guard::new(state)));
+        let marked = self.state.try_lock().ok().map(|state| self.mind_panic(Guard::new(state, &self.waking)));
         self.sleepers().for_each(Sleepers::ring);
         // Wakers come last: one of them may panic.
         drop(marked);
@@ -220,7 +227,7 @@ impl<D: Directory> Shared<D> {
     #[inline]
     fn mind_panic<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
         if self.is_panicked() {
-            state.end_by_panic();
+            state.end_by_panic(self.turn_lost.swap(false, Ordering::AcqRel));
         }
         state
     }
@@ -333,8 +340,7 @@ impl<D: Directory> Shared<D> {
                 state.poison.insert(poison).clone()
             }
         };
-        state.wake_futures();
-        state.wake_room();
+        state.wake_after_poison();
         self.wake_all();
         Error::Poisoned(poison)
     }

@@ -4,14 +4,15 @@
 //! files; the order of changes (`group.rs`, `change/`).
 
 use std::ops::{Deref, DerefMut};
-use std::task::Waker;
 
 use inkstone_format::{Control, Epoch, Lsn};
 use inkstone_io::AlignedBuf;
 
+use crate::commit::callbacks::Decided;
+use crate::commit::futures::{Waiting, Wakers, Written, join};
 use crate::commit::gathering::{Gathering, Group, memory_for};
 use crate::commit::rule::Rule;
-use crate::commit::waking::{Waiting, Woken};
+use crate::commit::waking::{Due, Waking, Woken};
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::options::Options;
@@ -46,13 +47,17 @@ pub(crate) struct State {
     pub(crate) rule: Rule,
     /// Why nothing can be appended any more; set once.
     pub(crate) poison: Option<Poison>,
-    /// The log is closed.
+    /// How far the log has come with closing.
+    pub(crate) ending: Ending,
+    /// The log is closed: nothing is written any more.
     pub(crate) closed: bool,
-    /// Futures of records whose outcome is open.
-    pub(crate) futures: Vec<Waiting>,
+    /// Futures and callbacks of records whose outcome is open, by the parity of their group.
+    waiting: [Waiting; 2],
+    /// Those of the groups that this turn has written. They are woken at its end.
+    pub(crate) written: Written,
     /// Futures that wait for room.
-    pub(crate) room_wakers: Vec<Waker>,
-    /// Wakers that the guard wakes after it has released the lock.
+    pub(crate) room_wakers: Wakers,
+    /// Wakers and callbacks that the guard runs after it has released the lock.
     pub(crate) woken: Woken,
     /// A caller found the buffer full while another group was being written: the gathering is to be committed next.
     pub(crate) room_wanted: bool,
@@ -96,9 +101,11 @@ impl State {
             epoch_due: None,
             rule: Rule::new(),
             poison: None,
+            ending: Ending::NotBegun,
             closed: false,
-            futures: Vec::new(),
-            room_wakers: Vec::new(),
+            waiting: Default::default(),
+            written: Written::default(),
+            room_wakers: Wakers::default(),
             woken: Woken::default(),
             room_wanted: false,
             roll_wanted: None,
@@ -120,7 +127,7 @@ impl State {
         self.cuts.len()
     }
 
-    /// An error if nothing may be appended.
+    /// An error if nothing may be written.
     pub(crate) fn check_open(&self) -> Result<()> {
         if let Some(poison) = &self.poison {
             return Err(Error::Poisoned(poison.clone()));
@@ -128,13 +135,34 @@ impl State {
         if self.closed { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Poisons the log because a thread panicked, unless it is poisoned already.
+    /// An error if nothing may be appended.
+    pub(crate) fn check_appends(&self) -> Result<()> {
+        self.check_open()?;
+        if matches!(self.ending, Ending::NotBegun) { Ok(()) } else { Err(Error::Closed) }
+    }
+
+    /// Poisons the log because a thread panicked, unless it is poisoned already. `had_turn`: that thread had the turn.
     #[cold]
-    pub(crate) fn end_by_panic(&mut self) {
-        if self.poison.is_none() {
-            self.poison = Some(Poison::panic(self.durable));
+    pub(crate) fn end_by_panic(&mut self, had_turn: bool) {
+        if had_turn {
             self.taken = false;
             self.changing = false;
+        }
+        if self.poison.is_none() {
+            self.poison = Some(Poison::panic(self.durable));
+        }
+        self.wake_after_poison();
+    }
+
+    /// Whether a thread writes, rolls or cuts now.
+    pub(crate) fn is_in_turn(&self) -> bool {
+        self.taken && self.handed.is_none()
+    }
+
+    /// Marks all futures and callbacks, since the log is poisoned. The thread that has the turn does that at its end: what is the
+    /// user's does not run inside a turn.
+    pub(crate) fn wake_after_poison(&mut self) {
+        if !self.is_in_turn() {
             self.wake_futures();
             self.wake_room();
         }
@@ -164,46 +192,84 @@ impl State {
         self.stats.group_bytes / self.stats.groups.max(1)
     }
 
-    /// The outcome of a record, by its LSN and the number of cuts before it; `None` if it is still open.
+    /// The outcome of a record, by its LSN and the number of cuts before it; `None` if it may still become durable.
     pub(crate) fn outcome(&self, lsn: Lsn, cuts: usize) -> Option<Result<()>> {
         if cuts != self.cut_count() || lsn <= self.durable {
             return Some(Ok(()));
         }
-        self.poison.as_ref().map(|poison| Err(Error::Poisoned(poison.clone())))
+        if let Some(poison) = &self.poison {
+            return Some(Err(Error::Poisoned(poison.clone())));
+        }
+        self.closed.then_some(Err(Error::Closed))
+    }
+
+    /// What waits for a record that is not decided: it is in the gathering, or in the group before, which is being written.
+    pub(crate) fn waiting_for(&mut self, lsn: Lsn) -> &mut Waiting {
+        let group = if lsn >= self.gathering.first_lsn() { self.group } else { self.group.wrapping_sub(1) };
+        &mut self.waiting[(group % 2) as usize]
     }
 
     /// Marks the futures that wait for room to be woken.
     pub(crate) fn wake_room(&mut self) {
-        self.woken.extend(self.room_wakers.drain(..));
+        self.room_wakers.move_to(&mut self.woken.wakers);
     }
 
-    /// Marks the futures to be woken whose outcome is known: the record is durable, a cut came after it, or the log has ended.
+    /// The group with this number is durable: its futures and callbacks are woken when the turn ends.
+    pub(crate) fn note_written(&mut self, group: u64) {
+        self.written.add(&mut self.waiting[(group % 2) as usize]);
+    }
+
+    /// Marks the futures and callbacks of the groups that were written; of all records if the log has ended.
     pub(crate) fn wake_futures(&mut self) {
-        let is_over = self.poison.is_some() || self.closed;
-        let (durable, cuts) = (self.durable, self.cut_count());
-        let is_decided = |future: &mut Waiting| is_over || future.lsn <= durable || future.cuts != cuts;
-        self.woken.extend(self.futures.extract_if(.., is_decided).map(|future| future.waker));
+        if self.poison.is_some() || self.closed {
+            self.note_written(self.group.wrapping_sub(1));
+            self.note_written(self.group);
+        }
+        join(&mut self.woken.wakers, &mut self.written.futures);
+        if !self.written.has_callbacks() {
+            return;
+        }
+        let mut callbacks = std::mem::take(&mut self.written.callbacks);
+        for callback in callbacks.drain(..) {
+            let outcome = self.outcome(callback.lsn, callback.cuts).unwrap_or(Err(Error::Closed));
+            let outcome = outcome.map(|()| callback.lsn);
+            self.woken.decided.push(Decided { function: callback.function, outcome });
+        }
+        // The list is used again.
+        self.written.callbacks = callbacks;
     }
 }
 
-/// The locked state. Dropping it first releases the lock, and then wakes the wakers that were marked meanwhile.
+/// How far a log has come with closing.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    NotBegun,
+    /// A thread closes the log: nothing is appended any more.
+    Begun,
+    /// The log is closed, with this result.
+    Over(Result<()>),
+}
+
+/// The locked state. Dropping it first releases the lock, and then runs the wakers and callbacks that were marked meanwhile.
 pub(crate) struct Guard<'a> {
     // The order matters: fields are dropped from the first to the last.
     state: MutexGuard<'a, State>,
-    woken: Woken,
+    due: Due<'a>,
 }
 
 impl<'a> Guard<'a> {
     #[inline]
-    pub(crate) fn new(state: MutexGuard<'a, State>) -> Self {
-        Self { state, woken: Woken::default() }
+    pub(crate) fn new(state: MutexGuard<'a, State>, waking: &'a Waking) -> Self {
+        Self { state, due: Due::none(waking) }
     }
 }
 
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.woken = std::mem::take(&mut self.state.woken);
+        if !self.state.woken.is_empty() {
+            self.due.take(&mut self.state.woken);
+        }
     }
 }
 

@@ -65,6 +65,7 @@ impl<D: Directory> Shared<D> {
     /// When the log is poisoned or closed.
     pub(crate) fn take_turn<'a>(&'a self, mut state: Guard<'a>) -> Result<(Guard<'a>, Turn<'a, D>)> {
         loop {
+            state = self.wake_before_turn(state);
             state.check_open()?;
             if !state.taken {
                 state.taken = true;
@@ -85,8 +86,26 @@ impl<D: Directory> Shared<D> {
         result.map(|()| state)
     }
 
+    /// Waits until no thread has the turn. The log is closed: none takes it any more.
+    pub(crate) fn wait_for_last_turn(&self) {
+        let mut state = self.lock();
+        while state.is_in_turn() {
+            state = self.sleep(&self.room, state);
+        }
+    }
+
+    /// Runs the wakers and callbacks that an earlier turn has marked: inside the next one they could wait for it.
+    fn wake_before_turn<'a>(&'a self, state: Guard<'a>) -> Guard<'a> {
+        if state.woken.is_empty() {
+            return state;
+        }
+        drop(state);
+        self.lock()
+    }
+
     /// For the committer: writes the group that was handed over, and ends the turn that came with it.
-    pub(crate) fn write_handed<'a>(&'a self, mut state: Guard<'a>) {
+    pub(crate) fn write_handed<'a>(&'a self, state: Guard<'a>) {
+        let mut state = self.wake_before_turn(state);
         let Some(group) = state.handed.take() else { return };
         let turn = self.turn_in_hand();
         // A failed write poisons the log, which notifies every waiter.

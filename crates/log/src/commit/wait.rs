@@ -7,10 +7,11 @@ use std::task::Waker;
 use inkstone_format::Lsn;
 use inkstone_io::Directory;
 
+use crate::commit::callbacks::{Decided, Function};
+use crate::commit::futures::{Callback, Ticket};
 use crate::commit::rule::Step;
 use crate::commit::shared::Shared;
-use crate::commit::waking::Waiting;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sync::{FALLBACK, Ordering};
 
 impl<D: Directory> Shared<D> {
@@ -38,9 +39,6 @@ impl<D: Directory> Shared<D> {
         loop {
             if let Some(outcome) = state.outcome(lsn, cuts) {
                 return outcome;
-            }
-            if state.closed {
-                return Err(Error::Closed);
             }
             let gathered = lsn >= state.gathering.first_lsn();
             if !gathered {
@@ -88,8 +86,14 @@ impl<D: Directory> Shared<D> {
         }
     }
 
-    /// Returns the outcome without waiting; leaves the waker if it is still open.
-    pub(crate) fn poll(&self, lsn: Lsn, cuts: usize, waker: &Waker) -> Option<Result<()>> {
+    /// Returns the outcome without waiting. If it is still open, leaves the waker in the place that `ticket` names from then on.
+    pub(crate) fn poll(
+        &self,
+        lsn: Lsn,
+        cuts: usize,
+        ticket: &mut Option<Ticket>,
+        waker: &Waker,
+    ) -> Option<Result<()>> {
         if let Err(forked) = self.check_process() {
             return Some(Err(forked));
         }
@@ -97,30 +101,40 @@ impl<D: Directory> Shared<D> {
             return Some(Ok(()));
         }
         // Cloning a waker and dropping the clone run user code: both happen without the lock.
-        let mut waker = Some(waker.clone());
+        let waker = waker.clone();
         let mut state = self.lock();
         if let Some(outcome) = state.outcome(lsn, cuts) {
             return Some(outcome);
-        }
-        if state.closed {
-            return Some(Err(Error::Closed));
         }
         if self.options.periodic.is_some() {
             drop(state);
             self.want(lsn);
             return Some(Ok(()));
         }
-        let is_there = |future: &Waiting| {
-            future.lsn == lsn && waker.as_ref().is_some_and(|waker| future.waker.will_wake(waker))
-        };
-        if !state.futures.iter().any(is_there)
-            && let Some(waker) = waker.take()
-        {
-            state.futures.push(Waiting { lsn, cuts, waker });
+        let replaced = state.waiting_for(lsn).futures.leave(ticket, waker);
+        drop(state);
+        drop(replaced);
+        self.want(lsn);
+        None
+    }
+
+    /// Calls the function with the outcome: now if it is known, else when it is.
+    pub(crate) fn call_when_durable(&self, lsn: Lsn, cuts: usize, function: Function) {
+        if let Err(forked) = self.check_process() {
+            return function(Err(forked));
+        }
+        let mut state = self.lock();
+        match state.outcome(lsn, cuts) {
+            None => state.waiting_for(lsn).callbacks.push(Callback { lsn, cuts, function }),
+            // Those before it are called at the end of the turn.
+            Some(_) if state.written.has_callbacks() => {
+                state.written.push(Callback { lsn, cuts, function });
+            }
+            // The guard calls it, after those that are due already.
+            Some(outcome) => state.woken.decided.push(Decided { function, outcome: outcome.map(|()| lsn) }),
         }
         drop(state);
         self.want(lsn);
-        None
     }
 
     /// Asks the committer to commit what was just gathered, which may never have a waiter. The caller has the lock.

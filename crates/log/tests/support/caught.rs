@@ -4,6 +4,8 @@
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use inkstone::Options;
 #[cfg(inkstone_mistakes)]
 use inkstone::mistake::Mistake;
@@ -69,7 +71,7 @@ pub(crate) fn check_cut(cut: &PowerCut, options: &Options, seed: u64, told: Told
 /// Records behind a buffer that fills up, which the committer writes: what is acknowledged survives a power cut.
 pub(crate) fn behind_full_buffers(options: &Options, seed: u64) -> Result<(), String> {
     let disk = disk(seed);
-    let log = open(&disk, options.clone().own_thread(true).prepare_ahead(false)).unwrap();
+    let log = open(&disk, options.clone().own_thread(true).prepare_ahead(false)).expect("a new log");
     let mut last = 0;
     for _ in 0..5 {
         // More than a buffer holds.
@@ -82,4 +84,29 @@ pub(crate) fn behind_full_buffers(options: &Options, seed: u64) -> Result<(), St
         check_cut(&disk.power_cut(), options, seed, Told::all(last))?;
     }
     Ok(())
+}
+
+/// Records with callbacks: what one was told to be durable survives a power cut at that moment.
+pub(crate) fn callbacks(options: &Options, seed: u64) -> Result<(), String> {
+    const RECORDS: u64 = 12;
+    let disk = disk(seed);
+    let log = open(&disk, options.clone()).expect("a new log");
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    for lsn in 1..=RECORDS {
+        let (disk, options, answers) = (disk.clone(), options.clone(), Arc::clone(&answers));
+        log.append(&record(lsn)).expect("no fault is planned").on_durable(move |outcome| {
+            let survives = outcome.map_err(|error| error.to_string()).and_then(|acked| {
+                let told = Told { acked: acked.get(), appended: RECORDS };
+                check_cut(&disk.power_cut(), &options, seed, told)
+            });
+            answers.lock().unwrap_or_else(PoisonError::into_inner).push(survives);
+        });
+        if (lsn ^ seed).is_multiple_of(3) {
+            log.sync().map_err(|error| error.to_string())?;
+        }
+    }
+    log.close().map_err(|error| error.to_string())?;
+    let answers = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
+    assert_eq!(answers.len() as u64, RECORDS, "callbacks that were not called, or that panicked");
+    answers.into_iter().collect()
 }
