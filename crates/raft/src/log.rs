@@ -65,7 +65,8 @@ impl RaftLog {
     /// # Errors
     /// [`Error::Foreign`] for a log with other records, [`Error::OtherRaftGroup`], [`Error::Newer`] and [`Error::Contradiction`] for what
     /// it holds; [`inkstone::Error::Invalid`] for options that cannot be kept; those of [`Log::open`], [`inkstone::Error::Locked`]
-    /// among them. Except for [`Error::Contradiction`], nothing was written then.
+    /// among them. No file was changed then; only where [`Error::Newer`] or [`Error::Contradiction`] names a record behind the first
+    /// one, the log below was opened and closed, which changes no record.
     ///
     /// # Durability
     /// Everything that the opened raft log shows is on stable storage on return.
@@ -400,6 +401,8 @@ impl<D: Directory> RaftLog<D> {
             memory.mind_bounds();
             if let Change::Purge { upto, .. } = change {
                 order.committed = order.committed.max(Some(upto.index));
+                // The state is smaller now.
+                order.no_state_in = None;
             }
         }
         self.repeat_state(order);

@@ -80,15 +80,12 @@ impl<D: Directory> RaftReader<D> {
         let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max: payload_bytes_max };
         match self.carry_out(plan, range.start, &mut taken) {
             Ok(()) => Ok(taken.entries),
-            Err(error) => {
-                let first = self.core.memory().state.first;
-                match error {
-                    Error::Log(inkstone::Error::TruncatedBefore { .. }) if range.start < first => {
-                        Err(Error::IsPurged { index: range.start, first })
-                    }
-                    error => Err(error),
-                }
+            // The log gives up records only for a purge, which may be about to say so in the state.
+            Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {
+                let first = self.core.memory().state.first.max(range.start + 1);
+                Err(Error::IsPurged { index: range.start, first })
             }
+            Err(error) => Err(error),
         }
     }
 

@@ -145,3 +145,117 @@ impl Expected<'_> {
         Ok(state)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use inkstone::{Log, Options};
+    use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+
+    use super::*;
+    use crate::record::{encode_change, encode_entry, encode_state};
+    use crate::words::{EntryId, Leader, Vote};
+
+    /// A log with these records.
+    fn log_of(records: &[Vec<u8>]) -> Log<SimDirectory> {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let options = Options::small().own_thread(false);
+        let log = Log::open_in(Arc::new(disk.directory("/raft")), options).unwrap();
+        for record in records {
+            log.append_durable(record).unwrap();
+        }
+        log
+    }
+
+    fn replay(log: &Log<SimDirectory>, head: Lsn) -> Result<State> {
+        let expected = Expected { path: Path::new("/raft"), raft_group: 7 };
+        expected.replay(&log.reader(), Span { first: log.first(), last: log.last(), head })
+    }
+
+    fn state(state: &State) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_state(&mut bytes, state);
+        bytes
+    }
+
+    fn entry(index: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_entry(&mut bytes, index, &Leader::of_term(1), b"payload", None);
+        bytes
+    }
+
+    fn vote(term: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_change(&mut bytes, &Change::Vote(Vote::new(Leader::of_term(term))), None);
+        bytes
+    }
+
+    /// The state after the entries 1 and 2, which lie behind an empty state.
+    fn two_entries() -> State {
+        let mut state = State::new(7, 1);
+        state.add(1, &Leader::of_term(1), Lsn::new(2));
+        state.add(2, &Leader::of_term(1), Lsn::new(3));
+        state.states = vec![Lsn::FIRST];
+        state
+    }
+
+    #[test]
+    fn a_state_says_all_that_is_before_it() {
+        let records =
+            [state(&State::new(7, 1)), entry(1), entry(2), state(&two_entries()), entry(3), vote(4)];
+        let log = log_of(&records);
+        let from_front = replay(&log, log.first()).unwrap();
+        assert_eq!((from_front.next, from_front.vote.as_ref().unwrap().leader.term), (4, 4));
+        assert_eq!(from_front.states, [Lsn::FIRST, Lsn::new(4)]);
+        for head in 2..=4 {
+            assert_eq!(replay(&log, Lsn::new(head)).unwrap(), from_front, "from record {head}");
+        }
+        for head in 5..=6 {
+            assert_eq!(
+                replay(&log, Lsn::new(head)).unwrap(),
+                from_front,
+                "record {head} has no state behind it"
+            );
+        }
+    }
+
+    #[test]
+    fn a_state_that_names_what_is_behind_it_is_refused() {
+        for records in [
+            vec![state(&two_entries()), entry(1), entry(2)],
+            vec![state(&State::new(7, 1)), state(&two_entries()), entry(1), entry(2)],
+        ] {
+            let told = replay(&log_of(&records), Lsn::FIRST).unwrap_err().to_string();
+            assert!(told.contains("names records behind it"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_state_to_which_nothing_leads_is_refused() {
+        let mut voted = two_entries();
+        voted.vote = Some(Vote::new(Leader::of_term(3)));
+        let mut led = two_entries();
+        led.leaders.truncate(2);
+        led.leaders.add(2, &Leader::of_term(5));
+        let mut placed = two_entries();
+        placed.places.truncate(2);
+        placed.next = 2;
+        for wrong in [voted, led, placed] {
+            let records = [state(&State::new(7, 1)), entry(1), entry(2), state(&wrong)];
+            let told = replay(&log_of(&records), Lsn::FIRST).unwrap_err().to_string();
+            assert!(told.contains("do not lead to"), "{told}");
+        }
+    }
+
+    /// A purge on a full disk may have no record: what the log no longer has counts as purged.
+    #[test]
+    fn entries_whose_records_are_gone_are_purged() {
+        let records = [state(&State::new(7, 1)), entry(1), entry(2), state(&two_entries()), entry(3)];
+        let log = log_of(&records);
+        log.truncate_before(Lsn::new(4)).unwrap();
+        let state = replay(&log, log.first()).unwrap();
+        assert_eq!((state.first, state.next, state.committed), (3, 4, Some(2)));
+        assert_eq!(state.bounds().purged, Some(EntryId::new(Leader::of_term(1), 2)));
+    }
+}

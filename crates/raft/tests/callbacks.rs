@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -197,4 +198,53 @@ fn after_a_failure_every_call_says_so_and_memory_is_not_believed() {
         assert_eq!(raft.bounds().unwrap().next, 2);
         raft.close().unwrap();
     }
+}
+
+/// One thread appends; others vote, sync and read, so that each of them makes entries of the first durable.
+#[test]
+fn they_come_in_order_whichever_thread_commits() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = inkstone::Options::small().buffer_bytes(16 << 10);
+    let raft =
+        RaftLog::open(directory.path().join("raft"), Options::new().log(log).memory_bytes(2000)).unwrap();
+    let called = Arc::new(Mutex::new(Vec::new()));
+    let count = 600;
+    let leader = Leader::of_term(1);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for index in 1..=count {
+                let called = Arc::clone(&called);
+                let entry = NewEntry { leader: &leader, index, payload: &[index as u8; 700] };
+                let told = move |result: Result<()>| called.lock().unwrap().push((index, result.is_ok()));
+                raft.append(&[entry], told).unwrap();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        for thread in 0..3 {
+            let (raft, is_over) = (&raft, &is_over);
+            scope.spawn(move || {
+                let mut round = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    round += 1;
+                    let next = raft.bounds().unwrap().next;
+                    match thread {
+                        0 => raft.save_vote(&Vote::new(Leader::of_term(round))).unwrap(),
+                        1 => raft.sync().unwrap(),
+                        _ => {
+                            let entries =
+                                raft.entries(next.saturating_sub(30).max(1)..next, usize::MAX).unwrap();
+                            assert!(entries.iter().all(|entry| entry.payload[0] == entry.id.index as u8));
+                            if next > 1 {
+                                raft.save_committed(next - 1).unwrap();
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    raft.close().unwrap();
+    let expected: Vec<_> = (1..=count).map(|index| (index, true)).collect();
+    assert_eq!(*called.lock().unwrap(), expected);
 }

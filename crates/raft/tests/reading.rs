@@ -180,3 +180,38 @@ fn purged_segments_are_given_back() {
     assert_eq!(raft.bounds().unwrap().purged, Some(id(20, 5000)));
     raft.close().unwrap();
 }
+
+/// So many votes between entries that a state does not fit in a record: it is left out, and everything else goes on.
+#[test]
+fn a_state_that_is_too_large_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("raft");
+    let log = inkstone::Options::small().segment_bytes(128 << 10).record_bytes_max(8 << 10);
+    let options = Options::new().log(log).memory_bytes(0);
+    let raft = RaftLog::open(&path, options.clone()).unwrap();
+    for index in 1..=1500 {
+        append(&raft, 1, index..index + 1);
+        raft.save_vote(&Vote::new(Leader::of_term(index))).unwrap();
+    }
+    assert!(raft.log().stats().segments > 2);
+    let reopen = |raft: RaftLog, first| {
+        let bounds = raft.bounds().unwrap();
+        raft.close().unwrap();
+        drop(raft);
+        let raft = RaftLog::open(&path, options.clone()).unwrap();
+        assert_eq!(raft.bounds().unwrap(), bounds);
+        assert_eq!(raft.entries(first..u64::MAX, usize::MAX).unwrap().len() as u64, 1501 - first);
+        raft
+    };
+    let raft = reopen(raft, 1);
+    raft.save_committed(1500).unwrap();
+    raft.purge(&id(1, 1400)).unwrap();
+    let raft = reopen(raft, 1401);
+    raft.purge(&id(1, 1500)).unwrap();
+    let first = raft.log().first();
+    let raft = reopen(raft, 1501);
+    append(&raft, 1, 1501..1502);
+    raft.purge_to_snapshot(&id(1, 1501)).unwrap();
+    assert!(raft.log().first() >= first);
+    raft.close().unwrap();
+}
