@@ -55,6 +55,8 @@ pub(crate) struct History<'a> {
     pub(crate) rng: fastrand::Rng,
     /// Whether syncs and writes may fail.
     pub(crate) fails: bool,
+    /// The index of the first entry.
+    pub(crate) first_index: u64,
 }
 
 /// A raft log under test, and what it may hold: what it held after each call so far, the first of them for certain.
@@ -96,7 +98,7 @@ impl History<'_> {
         disk.record_epochs();
         let raft = open(disk, self.options)?;
         let shown = Model::of(&raft)?;
-        compare(&[Model::new(1)], &shown)?;
+        compare(&[Model::new(self.first_index)], &shown)?;
         let raft = self.go_on(disk, raft, shown, 0)?;
         raft.close().map_err(|error| format!("does not close: {error}"))
     }
@@ -347,7 +349,10 @@ pub(crate) fn explore(seed: u64, options: &Options, effort: Effort, tally: &mut 
     // Not `ReportsLater`: a sync that lies is beyond any log.
     let after = if seed % 8 == 3 { AfterEffect::KeepsNew } else { AfterEffect::RevertsToOld };
     let disk = SimDisk::new(seed, DiskOptions { after_effect: Some(after), ..DiskOptions::default() });
-    let fails = seed % 4 == 3;
-    let mut history = History { options, effort, tally, rng: fastrand::Rng::with_seed(seed), fails };
+    let first_index = seed % 2;
+    let log = inkstone::Options::small().own_thread(false).pad_groups(seed % 5 == 4);
+    let options = &options.clone().first_index(first_index).log(log);
+    let (fails, rng) = (seed % 4 == 3, fastrand::Rng::with_seed(seed));
+    let mut history = History { options, effort, tally, rng, fails, first_index };
     history.run(&disk).map_err(|why| format!("seed {seed}: {why}"))
 }
