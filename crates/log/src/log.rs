@@ -319,6 +319,16 @@ impl<D: Directory> Log<D> {
         self.shared.lock().reserved()
     }
 
+    /// The first record of the last segment, or the next one if that segment has none yet; in a forked child the one after the last
+    /// that was durable at the fork. A caller who keeps a summary of older records in the log (a checkpoint) sees by this that the log
+    /// has begun another segment, and repeats the summary there: then [`Log::truncate_before`] can free all segments before it.
+    pub fn head_first(&self) -> Lsn {
+        if self.shared.is_forked() {
+            return self.durable().next().unwrap_or(Lsn::FIRST);
+        }
+        lock(&self.shared.segments).head().segment.header.first_lsn
+    }
+
     /// Truncates all records before `first`. The files of segments without other records are used again, once no reader holds them.
     ///
     /// # Errors

@@ -248,6 +248,11 @@ impl Options {
         Self { periodic: Some(max_age), ..self }
     }
 
+    /// Whether [`Options::periodic`] was asked for: a library that needs durable records refuses such options.
+    pub fn is_periodic(&self) -> bool {
+        self.periodic.is_some()
+    }
+
     /// A commit that takes this long or longer is reported by [`crate::Event::SlowCommit`]: one second by default.
     pub fn slow_commit(self, slow_commit: Duration) -> Self {
         Self { slow_commit, ..self }

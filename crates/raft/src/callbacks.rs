@@ -1,0 +1,198 @@
+//! The callbacks of appends: in order, once each, with nothing of ours held.
+//!
+//! *Owns*: the callbacks that wait, up to where the log is durable, the first failure. *May not touch*: the log and the state, so that
+//! a callback that waits keeps neither alive.
+//!
+//! The log tells on any thread that commits. One thread at a time calls back, and goes on until nothing is due; others leave it to that
+//! thread. A thread that holds the order of writes calls nothing back before it has let go: the callback may append.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{ThreadId, current};
+
+use inkstone::Lsn;
+
+use crate::error::{Error, Result};
+
+/// What a caller gives to `append`.
+pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// The callbacks of one raft log.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// By the LSN of the last record that each waits for: never descending.
+    queue: VecDeque<(Lsn, Callback)>,
+    durable: Lsn,
+    failed: Option<Error>,
+    /// The thread that calls back now.
+    calling: Option<ThreadId>,
+    /// The thread that holds the order of writes.
+    writing: Option<ThreadId>,
+}
+
+impl Callbacks {
+    /// Callers' code never runs under this lock, so a panic of theirs cannot leave it half changed.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first failure, after which nothing succeeds any more.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.lock().failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Adds a callback for the record `lsn`, the highest so far.
+    pub(crate) fn push(&self, lsn: Lsn, callback: Callback) {
+        let mut waiting = self.lock();
+        debug_assert!(waiting.queue.back().is_none_or(|(last, _)| *last <= lsn), "callbacks out of order");
+        waiting.queue.push_back((lsn, callback));
+    }
+
+    /// Adds a callback that is due when those before it are.
+    pub(crate) fn push_after_all(&self, callback: Callback) {
+        let mut waiting = self.lock();
+        let lsn = waiting.queue.back().map_or(Lsn::ZERO, |(lsn, _)| *lsn);
+        waiting.queue.push_back((lsn, callback));
+    }
+
+    /// What the log says of a record: durable, with all before it; or the failure. Then calls back what is due.
+    pub(crate) fn tell(&self, result: std::result::Result<Lsn, inkstone::Error>) {
+        match result {
+            Ok(lsn) => {
+                let mut waiting = self.lock();
+                waiting.durable = waiting.durable.max(lsn);
+            }
+            Err(error) => self.fail(&Error::Log(error)),
+        }
+        self.call();
+    }
+
+    /// Notes a failure that ends the raft log, if it is the first.
+    pub(crate) fn fail(&self, error: &Error) {
+        if error.is_final() {
+            self.lock().failed.get_or_insert_with(|| error.clone());
+        }
+    }
+
+    /// Whether this thread runs a callback.
+    pub(crate) fn is_calling_here(&self) -> bool {
+        self.lock().calling == Some(current().id())
+    }
+
+    /// From now on this thread holds the order of writes.
+    pub(crate) fn begin_write(&self) {
+        self.lock().writing = Some(current().id());
+    }
+
+    /// This thread lets go of it.
+    pub(crate) fn end_write(&self) {
+        self.lock().writing = None;
+    }
+
+    /// Calls back what is due, unless another thread does, or this one holds the order of writes.
+    pub(crate) fn call(&self) {
+        let this = current().id();
+        loop {
+            let mut waiting = self.lock();
+            if waiting.calling.is_some() || waiting.writing == Some(this) {
+                return;
+            }
+            let Some((callback, result)) = waiting.next() else { return };
+            waiting.calling = Some(this);
+            drop(waiting);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| callback(result))) {
+                // As the log does: its own value may panic again when it is dropped.
+                std::mem::forget(panic);
+            }
+            self.lock().calling = None;
+        }
+    }
+}
+
+impl Waiting {
+    /// The next callback that is due, with what to tell it.
+    fn next(&mut self) -> Option<(Callback, Result<()>)> {
+        let (lsn, _) = self.queue.front()?;
+        let result = match &self.failed {
+            _ if *lsn <= self.durable => Ok(()),
+            Some(error) => Err(error.clone()),
+            None => return None,
+        };
+        self.queue.pop_front().map(|(_, callback)| (callback, result))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    type Told = Arc<Mutex<Vec<(u64, bool)>>>;
+
+    fn told() -> (Arc<Callbacks>, Told) {
+        (Arc::default(), Arc::default())
+    }
+
+    fn push(callbacks: &Callbacks, told: &Told, lsn: u64) {
+        let told = Arc::clone(told);
+        callbacks
+            .push(Lsn::new(lsn), Box::new(move |result| told.lock().unwrap().push((lsn, result.is_ok()))));
+    }
+
+    fn poisoned() -> inkstone::Error {
+        inkstone::Error::Closed
+    }
+
+    #[test]
+    fn what_is_told_out_of_order_is_called_in_order() {
+        let (callbacks, told) = told();
+        for lsn in [3, 5, 9] {
+            push(&callbacks, &told, lsn);
+        }
+        callbacks.tell(Ok(Lsn::new(5)));
+        callbacks.tell(Ok(Lsn::new(3)));
+        assert_eq!(*told.lock().unwrap(), [(3, true), (5, true)]);
+        callbacks.tell(Err(poisoned()));
+        callbacks.tell(Ok(Lsn::new(9)));
+        assert_eq!(*told.lock().unwrap(), [(3, true), (5, true), (9, false)], "each once");
+        assert!(callbacks.check().is_err());
+    }
+
+    #[test]
+    fn what_was_durable_before_a_failure_is_told_so() {
+        let (callbacks, told) = told();
+        callbacks.begin_write();
+        push(&callbacks, &told, 3);
+        push(&callbacks, &told, 5);
+        callbacks.tell(Ok(Lsn::new(3)));
+        callbacks.tell(Err(poisoned()));
+        assert_eq!(*told.lock().unwrap(), [], "the thread that writes calls nothing back");
+        callbacks.end_write();
+        callbacks.call();
+        assert_eq!(*told.lock().unwrap(), [(3, true), (5, false)]);
+    }
+
+    #[test]
+    fn a_callback_may_add_one_and_a_panic_loses_none() {
+        let (callbacks, told) = told();
+        let inner = (Arc::clone(&callbacks), Arc::clone(&told));
+        callbacks.push(
+            Lsn::new(1),
+            Box::new(move |_| {
+                push(&inner.0, &inner.1, 2);
+                inner.0.tell(Ok(Lsn::new(2)));
+                assert!(inner.1.lock().unwrap().is_empty(), "not inside this one");
+                panic!("a panic of the user's");
+            }),
+        );
+        callbacks.tell(Ok(Lsn::new(1)));
+        assert_eq!(*told.lock().unwrap(), [(2, true)]);
+    }
+}

@@ -1,0 +1,253 @@
+//! The errors of a raft log: each says what was expected and what came.
+//!
+//! *Owns*: the errors and their texts. *May not touch*: files.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use inkstone::Lsn;
+
+use crate::words::{EntryId, Leader, Vote};
+
+/// The result of every call of this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call of a raft log failed. Unless the text says otherwise, nothing was changed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The log below failed. After [`inkstone::Error::Poisoned`] every call returns that error, until the raft log is opened again;
+    /// after [`inkstone::Error::NoRoom`] the same call can succeed later.
+    Log(inkstone::Error),
+    /// An entry does not have the index that follows the last one.
+    Hole {
+        /// The index that must come next.
+        expected: u64,
+        /// The index that came.
+        came: u64,
+    },
+    /// An append or truncation touches an entry that is committed.
+    IsCommitted {
+        /// The index of the append, or the first that was to be truncated.
+        index: u64,
+        /// The last index that is known to be committed.
+        committed: u64,
+    },
+    /// The entry was purged.
+    IsPurged {
+        /// The index that was asked for.
+        index: u64,
+        /// The first index that is left.
+        first: u64,
+    },
+    /// There is no such entry yet.
+    NotHere {
+        /// The index that was asked for.
+        index: u64,
+        /// The index of the next entry.
+        next: u64,
+    },
+    /// A purge goes beyond what is committed, and no snapshot was said to be installed.
+    NotCommitted {
+        /// The last index that was to be purged.
+        upto: u64,
+        /// The last index that is known to be committed.
+        committed: Option<u64>,
+    },
+    /// The id names another entry than the one that has its index here.
+    OtherEntry {
+        /// The entry here.
+        here: EntryId,
+        /// The id that came.
+        came: EntryId,
+    },
+    /// The vote is lower than the one that was saved.
+    VoteGoesBack {
+        /// The vote that was saved.
+        saved: Vote,
+        /// The vote that came.
+        came: Vote,
+    },
+    /// What is committed cannot become less.
+    CommittedGoesBack {
+        /// The index that was saved.
+        saved: u64,
+        /// The index that came.
+        came: u64,
+    },
+    /// An entry is of an older leader than the one before it.
+    LeaderGoesBack {
+        /// The index of the entry.
+        index: u64,
+        /// The leader of the entry before it.
+        before: Leader,
+        /// The leader that came.
+        came: Leader,
+    },
+    /// A leader's name is longer than 255 bytes.
+    NameTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The index `u64::MAX` is not used: nothing could follow it.
+    IndexesUsedUp,
+    /// The directory holds a log that is no raft log of this crate.
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// The record that shows it.
+        lsn: Lsn,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The directory holds the raft log of another raft group.
+    OtherRaftGroup {
+        /// The directory.
+        path: PathBuf,
+        /// The raft group that was asked for.
+        expected: u128,
+        /// The raft group of the log there.
+        came: u128,
+    },
+    /// A newer program has written the raft log.
+    Newer {
+        /// The directory.
+        path: PathBuf,
+        /// The record that this program does not know.
+        lsn: Lsn,
+        /// What of it is not known.
+        what: String,
+    },
+    /// A record breaks the rules, though the log below is sound: a defect of a program that wrote it.
+    Contradiction {
+        /// The directory.
+        path: PathBuf,
+        /// The record.
+        lsn: Lsn,
+        /// Which rule, with what was expected and what came.
+        why: String,
+    },
+    /// The raft log is closed.
+    Closed,
+}
+
+impl Error {
+    /// Whether the same call can succeed later, without opening the raft log again.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Log(error) if error.is_retryable())
+    }
+
+    /// Whether the raft log must be opened again.
+    pub(crate) fn is_final(&self) -> bool {
+        use inkstone::Error as Log;
+        matches!(self, Self::Log(Log::Poisoned(_) | Log::Closed) | Self::Closed)
+    }
+}
+
+impl From<inkstone::Error> for Error {
+    fn from(error: inkstone::Error) -> Self {
+        Self::Log(error)
+    }
+}
+
+/// For callers whose functions return [`std::io::Error`]. The error itself is inside ([`std::io::Error::get_ref`]). The kind is that of
+/// the log's error; `InvalidInput` for a call that breaks the rules of raft, `InvalidData` for what a directory holds.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        use std::io::ErrorKind;
+        let kind = match &error {
+            Error::Log(log) => Self::from(log.clone()).kind(),
+            Error::IsPurged { .. } | Error::NotHere { .. } => ErrorKind::NotFound,
+            Error::Foreign { .. } | Error::OtherRaftGroup { .. } | Error::Contradiction { .. } => {
+                ErrorKind::InvalidData
+            }
+            Error::Newer { .. } => ErrorKind::Unsupported,
+            Error::Closed => ErrorKind::Other,
+            _ => ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(error) => error.fmt(f),
+            Self::Hole { expected, came } => {
+                write!(
+                    f,
+                    "the next entry must have index {expected}, and {came} came: a raft log has no holes"
+                )
+            }
+            Self::IsCommitted { index, committed } => {
+                write!(
+                    f,
+                    "index {index} is committed (up to {committed}), and committed entries never change"
+                )
+            }
+            Self::IsPurged { index, first } => {
+                write!(f, "index {index} was purged; the first entry that is left is {first}")
+            }
+            Self::NotHere { index, next } => {
+                write!(f, "there is no entry {index}: the next one will be {next}")
+            }
+            Self::NotCommitted { upto, committed: Some(committed) } => {
+                write!(
+                    f,
+                    "a purge up to {upto} goes beyond what is committed, {committed}; if a snapshot has it, call purge_to_snapshot"
+                )
+            }
+            Self::NotCommitted { upto, committed: None } => {
+                write!(
+                    f,
+                    "a purge up to {upto}, and nothing is known to be committed; if a snapshot has it, call purge_to_snapshot"
+                )
+            }
+            Self::OtherEntry { here, came } => write!(f, "here is {here}, and {came} was named"),
+            Self::VoteGoesBack { saved, came } => write!(f, "{saved} was saved, and {came} is lower"),
+            Self::CommittedGoesBack { saved, came } => {
+                write!(f, "entries up to {saved} are committed, and {came} is less")
+            }
+            Self::LeaderGoesBack { index, before, came } => {
+                write!(
+                    f,
+                    "entry {index} is of {came}, and the one before it of {before}: leaders never go back"
+                )
+            }
+            Self::NameTooLong { bytes } => {
+                write!(f, "a leader's name of {bytes} bytes: at most 255 are stored")
+            }
+            Self::IndexesUsedUp => write!(f, "index {} is not used: no entry could follow it", u64::MAX),
+            Self::Foreign { path, lsn, why } => {
+                write!(f, "{} is not a raft log: record {lsn} {why}", path.display())
+            }
+            Self::OtherRaftGroup { path, expected, came } => {
+                write!(
+                    f,
+                    "{} belongs to raft group {came:#x}, and {expected:#x} was asked for",
+                    path.display()
+                )
+            }
+            Self::Newer { path, lsn, what } => {
+                write!(
+                    f,
+                    "{}: record {lsn} has {what}, which this program does not know: use the newer program that wrote it",
+                    path.display()
+                )
+            }
+            Self::Contradiction { path, lsn, why } => {
+                write!(f, "{}: record {lsn} breaks a rule: {why}", path.display())
+            }
+            Self::Closed => write!(f, "the raft log is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Log(error) => Some(error),
+            _ => None,
+        }
+    }
+}

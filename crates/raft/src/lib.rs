@@ -1,0 +1,56 @@
+//! A raft log that is durable by construction, on one [`inkstone`] log. It is free of any framework.
+//!
+//! *Owns*: what the records of a raft log are, and the rules of their order. *May not touch*: the operating system; files and
+//! durability are the log's. It runs unchanged on the simulated disk of `inkstone-sim`.
+//!
+//! Entries, votes, truncations and purges are records of *one* order, so one flush covers a vote with everything before it.
+//!
+//! ```
+//! use inkstone_raft::{Leader, NewEntry, Options, RaftLog, Vote};
+//!
+//! # fn main() -> inkstone_raft::Result<()> {
+//! # let directory = tempfile::tempdir().expect("a directory");
+//! # let path = directory.path().join("raft");
+//! let raft = RaftLog::open(&path, Options::new().raft_group(7))?;
+//! let leader = Leader::of_term(1);
+//! raft.save_vote(&Vote::new(leader.clone()))?; // durable when it returns
+//!
+//! let entry = NewEntry { leader: &leader, index: 1, payload: b"set x = 1" };
+//! let (durable, wait) = std::sync::mpsc::channel();
+//! raft.append(&[entry], move |result| durable.send(result).expect("somebody waits"))?; // readable when it returns
+//! assert_eq!(&*raft.entry(1)?.expect("it was appended").payload, b"set x = 1");
+//! wait.recv().expect("it is called once")?; // durable when it is called
+//!
+//! raft.save_committed(1)?; // rides with the next record
+//! raft.close()
+//! # }
+//! ```
+//!
+//! Begin with [`RaftLog`] and [`Options`]. docs/raft.md says what each call promises, and has the records byte by byte.
+
+#![forbid(unsafe_code)]
+
+mod callbacks;
+mod core;
+mod error;
+mod log;
+mod open;
+mod options;
+mod reader;
+mod record;
+mod replay;
+mod runs;
+mod state;
+mod tail;
+mod words;
+
+pub use error::{Error, Result};
+pub use log::RaftLog;
+pub use options::Options;
+pub use reader::RaftReader;
+pub use words::{Bounds, Entry, EntryId, Leader, NewEntry, Vote};
+
+/// The example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,538 @@
+//! A raft log that is open for writing: the public entry.
+//!
+//! *Owns*: the order of writes: each is checked, becomes a record, and then changes the state. *May not touch*: the rules (`state.rs`),
+//! the bytes (`record.rs`), files.
+//!
+//! One thread writes at a time. The lock of the state is taken only for moments in between, so that readers never wait for a disk.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::yield_now;
+
+use inkstone::{Append, Directory, Log, Lsn, OsDirectory, Reader};
+
+use crate::callbacks::Callbacks;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::open::{ask, check, finish};
+use crate::options::Options;
+use crate::reader::RaftReader;
+use crate::record::{encode_change, encode_entry, encode_state};
+use crate::state::{Change, State};
+use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
+
+/// A raft log that is open for writing. A directory has one writer at a time. Share the value between threads by a reference or an
+/// [`Arc`]; writes are carried out one after the other, in the order in which the calls come.
+///
+/// Dropping it makes durable what was appended, calls all callbacks and releases the lock, but ignores errors, and what
+/// [`RaftLog::save_committed`] said last may be lost: [`RaftLog::close`] returns errors and loses nothing.
+///
+/// After a failed write or sync every call returns that error ([`inkstone::Error::Poisoned`]): memory may be ahead of the disk then.
+/// Open it again; the opening finds out what the disk holds. In a forked child every call returns [`inkstone::Error::Forked`].
+pub struct RaftLog<D: Directory = OsDirectory> {
+    log: Log<D>,
+    order: Mutex<Order>,
+    reader: RaftReader<D>,
+    memory_bytes: usize,
+    /// Dropped after the log, which calls back what becomes durable.
+    _end: End<D>,
+}
+
+/// What only the thread knows that writes.
+#[derive(Default)]
+pub(crate) struct Order {
+    /// The committed index that the log has a record of.
+    pub(crate) committed: Option<u64>,
+    /// No state is tried in this segment again: it was too large for a record.
+    no_state_in: Option<Lsn>,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// When it is dropped, callbacks that are left are told that the raft log has ended.
+struct End<D: Directory>(Arc<Core<D>>);
+
+impl<D: Directory> Drop for End<D> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl RaftLog {
+    /// Opens the raft log in the directory `path`, creating both if they are not there.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for a log with other records, [`Error::OtherRaftGroup`], [`Error::Newer`] and [`Error::Contradiction`] for what
+    /// it holds; [`inkstone::Error::Invalid`] for options that cannot be kept; those of [`Log::open`], [`inkstone::Error::Locked`]
+    /// among them. No file was changed then; only where [`Error::Newer`] or [`Error::Contradiction`] names a record behind the first
+    /// one, the log below was opened and closed, which changes no record.
+    ///
+    /// # Durability
+    /// Everything that the opened raft log shows is on stable storage on return.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        check(&options)?;
+        let path = path.as_ref();
+        ask(Reader::open(path, &options.log), path, &options)?;
+        let log = Log::open(path, options.log.clone())?;
+        let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
+        Self::opened(log, Arc::new(directory), &options)
+    }
+}
+
+impl<D: Directory> RaftLog<D> {
+    /// Opens the raft log in any [`Directory`], for example a simulated one.
+    ///
+    /// # Errors
+    /// As [`RaftLog::open`].
+    ///
+    /// # Durability
+    /// As [`RaftLog::open`].
+    pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
+        check(&options)?;
+        let reader = Reader::open_in(Arc::clone(&directory), options.log.clone());
+        ask(reader, directory.path(), &options)?;
+        let log = Log::open_in(Arc::clone(&directory), options.log.clone())?;
+        Self::opened(log, directory, &options)
+    }
+
+    fn opened(log: Log<D>, directory: Arc<D>, options: &Options) -> Result<Self> {
+        let state = finish(&log, directory.path(), options)?;
+        let order = Order { committed: state.committed, ..Order::default() };
+        let core = Arc::new(Core::new(state, log.reader(), directory));
+        let reader = RaftReader { core: Arc::clone(&core) };
+        let memory_bytes = options.memory_bytes;
+        Ok(Self { log, order: Mutex::new(order), reader, memory_bytes, _end: End(core) })
+    }
+
+    /// Appends entries, all or none: after a crash either all of them are here or none. They can be read when the call returns.
+    /// `callback` is called once, when they are durable, or with the error when they will not be.
+    ///
+    /// Callbacks are called one at a time and in the order of the appends, with nothing of the raft log locked, on the thread that made
+    /// the entries durable: one of the log's own, or one that waits in another call; also within this call. A callback holds up others,
+    /// so it must not block; it may use the raft log. If it panics, nothing else happens. The callback of an append whose
+    /// entries were truncated meanwhile is called with `Ok` too: they were durable. For no entries it is called when those of all
+    /// earlier appends were.
+    ///
+    /// # Errors
+    /// [`Error::Hole`], [`Error::IsCommitted`], [`Error::LeaderGoesBack`], [`Error::NameTooLong`], [`Error::IndexesUsedUp`];
+    /// [`inkstone::Error::TooLarge`] when the entries together are larger than a record may be: append fewer at a time;
+    /// [`inkstone::Error::NoRoom`]. In all these cases nothing has changed. [`inkstone::Error::Poisoned`]. After an error the
+    /// callback is dropped without being called.
+    ///
+    /// # Durability
+    /// None on return. When the callback gets `Ok`, the entries and everything before them are on stable storage.
+    pub fn append(
+        &self,
+        entries: &[NewEntry<'_>],
+        callback: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        let core = self.core();
+        core.check()?;
+        if entries.is_empty() {
+            core.callbacks.push_after_all(Box::new(callback));
+            core.callbacks.call();
+            return Ok(());
+        }
+        let mut order = self.order();
+        check_entries(&core.memory().state, entries)?;
+        let append = self.append_records(&mut order, entries)?;
+        let last = append.lsn();
+        self.take_entries(entries, append.first_lsn());
+        core.callbacks.push(last, Box::new(callback));
+        self.repeat_state(&mut order);
+        drop(order);
+        let callbacks = Arc::clone(&core.callbacks);
+        append.on_durable(move |result| callbacks.tell(result));
+        Ok(())
+    }
+
+    /// Writes the entries as one batch.
+    fn append_records(&self, order: &mut Order, entries: &[NewEntry<'_>]) -> Result<Append<'_, D>> {
+        let mut committed = self.committed_to_say(order);
+        let said = committed;
+        order.bytes.clear();
+        order.ends.clear();
+        for entry in entries {
+            encode_entry(&mut order.bytes, entry.index, entry.leader, entry.payload, committed.take());
+            order.ends.push(order.bytes.len());
+        }
+        let mut begin = 0;
+        let records: Vec<&[u8]> =
+            order.ends.iter().map(|end| &order.bytes[std::mem::replace(&mut begin, *end)..*end]).collect();
+        let append = self.core().noted(self.log.append_batch(&records))?;
+        order.committed = said.or(order.committed);
+        order.forget_large();
+        Ok(append)
+    }
+
+    /// Takes appended entries into memory.
+    fn take_entries(&self, entries: &[NewEntry<'_>], first: Lsn) {
+        let payloads: Vec<Arc<[u8]>> = entries.iter().map(|entry| Arc::from(entry.payload)).collect();
+        let durable = self.log.durable();
+        let mut memory = self.core().memory();
+        let memory = &mut *memory;
+        for ((entry, payload), at) in entries.iter().zip(payloads).zip(0..) {
+            let lsn = first.plus(at).expect("the log gave this LSN");
+            memory.state.add(entry.index, entry.leader, lsn);
+            memory.tail.push(entry.index, payload);
+        }
+        let not_durable = durable.next().map(|next| memory.state.places.first_from(next, memory.state.next));
+        memory.tail.shrink(self.memory_bytes, not_durable.unwrap_or(memory.state.next));
+    }
+
+    /// Saves a vote. A vote that is saved already is not written again.
+    ///
+    /// # Errors
+    /// [`Error::VoteGoesBack`], [`Error::NameTooLong`]; [`inkstone::Error::NoRoom`] (in these cases nothing has changed);
+    /// [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` the vote and everything before it, entries and truncations too, are on stable storage.
+    pub fn save_vote(&self, vote: &Vote) -> Result<()> {
+        self.change(&Change::Vote(vote.clone()))?;
+        let mut memory = self.core().memory();
+        // Another thread may have saved a higher one meanwhile, which was durable earlier.
+        if memory.vote.as_ref() < Some(vote) {
+            memory.vote = Some(vote.clone());
+        }
+        Ok(())
+    }
+
+    /// Truncates the entries from index `from` on. Their records stay in the log until a purge lets go of them.
+    ///
+    /// # Errors
+    /// [`Error::IsCommitted`], [`Error::IsPurged`]; [`inkstone::Error::NoRoom`] (in these cases nothing has changed);
+    /// [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` the entries never come back.
+    pub fn truncate_from(&self, from: u64) -> Result<()> {
+        self.change(&Change::Truncate(from))
+    }
+
+    /// Purges the entries up to `upto`, which must be committed, and gives the segments back that no entry needs any more.
+    ///
+    /// # Errors
+    /// [`Error::NotCommitted`], [`Error::OtherEntry`]; [`inkstone::Error::NoRoom`] when the disk is full and giving segments back has
+    /// not made room for the record of the purge: the entries in those segments are purged, the others are not;
+    /// [`inkstone::Error::Poisoned`]. An error of a file that cannot be released comes after the purge: the next purge or opening tries
+    /// again.
+    ///
+    /// # Durability
+    /// On `Ok` the entries never come back.
+    pub fn purge(&self, upto: &EntryId) -> Result<()> {
+        self.change_and_release(upto, false)
+    }
+
+    /// The same after a snapshot was installed that has everything up to `upto`: also beyond what is committed, and beyond the last
+    /// entry. What is here after `upto` stays if the entry at `upto` is the one of the snapshot, else all entries go. From then on
+    /// `upto` is committed. The snapshot must be durable before.
+    ///
+    /// # Errors
+    /// [`Error::OtherEntry`] and [`Error::LeaderGoesBack`] when the snapshot contradicts what is committed; else as [`RaftLog::purge`].
+    ///
+    /// # Durability
+    /// On `Ok` it stays so.
+    pub fn purge_to_snapshot(&self, upto: &EntryId) -> Result<()> {
+        self.change_and_release(upto, true)
+    }
+
+    /// Notes that the entries up to `index` are committed: they can be purged, and no longer truncated or written over.
+    ///
+    /// # Errors
+    /// [`Error::NotHere`] beyond the last entry, [`Error::CommittedGoesBack`]; the failure that ended the raft log, if one did.
+    ///
+    /// # Durability
+    /// None, and no write: it rides with the next record, and is durable with it. [`RaftLog::sync`] and [`RaftLog::close`] write it. After
+    /// a crash an earlier one may be found, which in Raft is safe.
+    pub fn save_committed(&self, index: u64) -> Result<()> {
+        self.core().check()?;
+        let _order = self.order();
+        let mut memory = self.core().memory();
+        let change = Change::Commit(index);
+        memory.state.check(&change)?;
+        memory.state.apply(&change);
+        Ok(())
+    }
+
+    /// Makes everything durable that was called before, what is committed too.
+    ///
+    /// # Errors
+    /// [`inkstone::Error::NoRoom`], [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` everything before is on stable storage.
+    pub fn sync(&self) -> Result<()> {
+        self.core().check()?;
+        let mut order = self.order();
+        if let Some(index) = self.committed_to_say(&order) {
+            // Its flush is the one of this call.
+            let _unwaited = self.write(&mut order, &Change::Commit(index))?;
+        }
+        drop(order);
+        self.core().noted(self.log.sync()).map(|_| ())
+    }
+
+    /// Makes everything durable, calls the callbacks that are left, and releases the lock. The raft log is closed in any case: later
+    /// calls, those of readers too, get [`Error::Closed`].
+    ///
+    /// # Errors
+    /// As [`RaftLog::sync`].
+    ///
+    /// # Durability
+    /// On `Ok` everything is on stable storage.
+    pub fn close(&self) -> Result<()> {
+        let synced = self.sync();
+        let closed = self.core().noted(self.log.close());
+        self.core().close();
+        synced.and(closed)
+    }
+
+    /// Ends it as a killed process would.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        self.log.abandon();
+    }
+
+    /// A reader of the entries, for other threads.
+    pub fn reader(&self) -> RaftReader<D> {
+        self.reader.clone()
+    }
+
+    /// As [`RaftReader::bounds`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bounds(&self) -> Result<Bounds> {
+        self.reader.bounds()
+    }
+
+    /// As [`RaftReader::vote`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn vote(&self) -> Result<Option<Vote>> {
+        self.reader.vote()
+    }
+
+    /// As [`RaftReader::entry`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn entry(&self, index: u64) -> Result<Option<Entry>> {
+        self.reader.entry(index)
+    }
+
+    /// As [`RaftReader::entries`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn entries(&self, range: std::ops::Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
+        self.reader.entries(range, payload_bytes_max)
+    }
+
+    /// The log below: what it was found to be, how it writes, its numbers.
+    pub fn log(&self) -> &Log<D> {
+        &self.log
+    }
+
+    fn core(&self) -> &Core<D> {
+        &self.reader.core
+    }
+
+    /// Waits until no other thread writes. A callback may run on the thread that makes room for the one that writes, so there it does
+    /// the log's work while it waits.
+    fn order(&self) -> Turn<'_> {
+        let callbacks = &self.core().callbacks;
+        let order = if callbacks.is_calling_here() {
+            loop {
+                match self.order.try_lock() {
+                    Ok(order) => break order,
+                    Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                    Err(TryLockError::WouldBlock) => {
+                        // A failure is the other thread's, and this one's when its turn comes.
+                        let _ = self.log.sync();
+                        yield_now();
+                    }
+                }
+            }
+        } else {
+            self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        };
+        callbacks.begin_write();
+        Turn { order: Some(order), callbacks }
+    }
+
+    /// The committed index, if no record has it yet.
+    fn committed_to_say(&self, order: &Order) -> Option<u64> {
+        self.core().memory().state.committed.filter(|index| Some(*index) > order.committed)
+    }
+
+    /// Makes a change: checked, written, durable.
+    fn change(&self, change: &Change) -> Result<()> {
+        self.core().check()?;
+        let mut order = self.order();
+        let is_done = {
+            let memory = self.core().memory();
+            memory.state.check(change)?;
+            memory.state.is_done(change)
+        };
+        if is_done {
+            drop(order);
+            // It may have been done by a call that still waits.
+            return self.core().noted(self.log.sync()).map(|_| ());
+        }
+        let append = self.write(&mut order, change)?;
+        drop(order);
+        self.core().noted(append.wait()).map(|_| ())
+    }
+
+    /// Writes a change that was checked, and makes it in memory.
+    fn write(&self, order: &mut Order, change: &Change) -> Result<Append<'_, D>> {
+        let committed = self.committed_to_say(order);
+        order.bytes.clear();
+        encode_change(&mut order.bytes, change, committed);
+        let append = self.core().noted(self.log.append(&order.bytes))?;
+        order.committed = committed.or(order.committed);
+        {
+            let mut memory = self.core().memory();
+            memory.state.apply(change);
+            memory.mind_bounds();
+            if let Change::Purge { upto, .. } = change {
+                order.committed = order.committed.max(Some(upto.index));
+                // The state is smaller now.
+                order.no_state_in = None;
+            }
+        }
+        self.repeat_state(order);
+        Ok(append)
+    }
+
+    /// Writes the state again if the log has begun another segment since the last one. If that cannot be done now, the next write
+    /// tries again: until then the front of the log stays longer.
+    fn repeat_state(&self, order: &mut Order) {
+        let head = self.log.head_first();
+        {
+            let memory = self.core().memory();
+            if memory.state.states.last().is_some_and(|last| *last >= head) || order.no_state_in == Some(head)
+            {
+                return;
+            }
+            order.bytes.clear();
+            encode_state(&mut order.bytes, &memory.state);
+        }
+        match self.core().noted(self.log.append_unwaited(&order.bytes)) {
+            Ok(lsn) => {
+                let mut memory = self.core().memory();
+                memory.state.states.push(lsn);
+                order.committed = memory.state.committed;
+            }
+            Err(Error::Log(inkstone::Error::TooLarge { .. })) => order.no_state_in = Some(head),
+            // A failure is noted, and the next call returns it.
+            Err(_) => {}
+        }
+        order.forget_large();
+    }
+
+    fn change_and_release(&self, upto: &EntryId, is_snapshot: bool) -> Result<()> {
+        self.core().check()?;
+        let change = Change::Purge { upto: upto.clone(), is_snapshot };
+        let mut order = self.order();
+        let is_done = {
+            let memory = self.core().memory();
+            memory.state.check(&change)?;
+            memory.state.is_done(&change)
+        };
+        if is_done {
+            drop(order);
+            self.core().noted(self.log.sync())?;
+        } else {
+            let mut written = self.write(&mut order, &change);
+            // On a full disk the segments come first. What an opening then takes for purged was committed and asked for.
+            if matches!(written, Err(Error::Log(inkstone::Error::NoRoom { .. }))) {
+                let committed = self.core().memory().state.committed;
+                let first = committed.map_or(0, |committed| committed.min(upto.index) + 1);
+                if self.release(first)? {
+                    written = self.write(&mut order, &change);
+                }
+            }
+            let append = written?;
+            drop(order);
+            // The purge and every state before it are durable before the log gives up what they replace.
+            self.core().noted(append.wait())?;
+        }
+        let first = self.core().memory().state.first;
+        self.release(first).map(|_| ())
+    }
+
+    /// Truncates the front of the log as far as no entry from `first` on needs it, and returns whether there was anything to truncate.
+    /// The log begins with a state then.
+    fn release(&self, first: u64) -> Result<bool> {
+        let Some(front) = self.core().memory().state.front_for(first) else { return Ok(false) };
+        if front <= self.log.first() {
+            return Ok(false);
+        }
+        self.core().noted(self.log.truncate_before(front))?;
+        let mut memory = self.core().memory();
+        memory.state.purge_before(front);
+        memory.mind_bounds();
+        Ok(true)
+    }
+}
+
+impl Order {
+    /// Gives back the memory that one large append took.
+    fn forget_large(&mut self) {
+        const KEPT_BYTES: usize = 1 << 20;
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+            self.ends = Vec::new();
+        }
+    }
+}
+
+/// Whether all entries may be appended, one after the other.
+fn check_entries(state: &State, entries: &[NewEntry<'_>]) -> Result<()> {
+    let mut next = state.next;
+    let mut before = state.last_leader();
+    for entry in entries {
+        state.check_entry(entry.index, entry.leader, next, before)?;
+        (next, before) = (entry.index + 1, Some(entry.leader));
+    }
+    Ok(())
+}
+
+/// The right to write. When it ends, callbacks are called that became due meanwhile.
+struct Turn<'a> {
+    order: Option<MutexGuard<'a, Order>>,
+    callbacks: &'a Callbacks,
+}
+
+impl std::ops::Deref for Turn<'_> {
+    type Target = Order;
+
+    fn deref(&self) -> &Order {
+        self.order.as_ref().expect("it is there until the end")
+    }
+}
+
+impl std::ops::DerefMut for Turn<'_> {
+    fn deref_mut(&mut self) -> &mut Order {
+        self.order.as_mut().expect("it is there until the end")
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.callbacks.end_write();
+        self.order = None;
+        self.callbacks.call();
+    }
+}
+
+impl<D: Directory> fmt::Debug for RaftLog<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RaftLog").field("log", &self.log).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,53 @@
+//! The first steps of an opening: is it a raft log, whose, and what does it hold?
+//!
+//! *Owns*: the order of these questions; a new log's first state. *May not touch*: what records mean (`replay.rs`).
+
+use inkstone::{Directory, Log, Reader};
+use std::path::Path;
+
+use crate::error::Result;
+use crate::options::Options;
+use crate::record::encode_state;
+use crate::replay::{Expected, Span};
+use crate::state::State;
+
+/// Refuses options under which a raft log could not keep its promises.
+pub(crate) fn check(options: &Options) -> Result<()> {
+    options.log.check()?;
+    let why = if options.log.is_periodic() {
+        "periodic: a vote must be durable when save_vote returns"
+    } else if options.first_index == u64::MAX {
+        "first_index: an entry must have room behind it"
+    } else {
+        return Ok(());
+    };
+    Err(inkstone::Error::Invalid(why.into()).into())
+}
+
+/// Asks a reader whose log there is, if any. Opening a log for writing begins an epoch in it, and a foreign one is left as it is.
+pub(crate) fn ask<D: Directory>(
+    reader: inkstone::Result<Reader<D>>,
+    path: &Path,
+    options: &Options,
+) -> Result<()> {
+    match reader {
+        Ok(reader) if reader.first() <= reader.durable() => {
+            Expected { path, raft_group: options.raft_group }.check_front(&reader)
+        }
+        Ok(_) | Err(inkstone::Error::NoLog { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the state of a log that is open for writing again, or that of a new one.
+pub(crate) fn finish<D: Directory>(log: &Log<D>, path: &Path, options: &Options) -> Result<State> {
+    let span = Span { first: log.first(), last: log.last(), head: log.head_first() };
+    if span.first <= span.last {
+        return Expected { path, raft_group: options.raft_group }.replay(&log.reader(), span);
+    }
+    let mut state = State::new(options.raft_group, options.first_index);
+    let mut bytes = Vec::new();
+    encode_state(&mut bytes, &state);
+    state.states.push(log.append_durable(&bytes)?);
+    Ok(state)
+}

@@ -1,0 +1,203 @@
+//! Reading entries: from memory where they are there, else from the log.
+//!
+//! *Owns*: reading as of one instant. *May not touch*: the state; it takes what it needs under the lock once, and reads without it.
+//!
+//! A record of the log never changes, and an LSN is never used again. So a reader that has noted where its entries lie reads those
+//! entries, whatever is truncated and appended meanwhile. Only a purge can take them away, and then the reader says so.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use inkstone::{Directory, Lsn, OsDirectory};
+
+use crate::core::{Core, Memory};
+use crate::error::{Error, Result};
+use crate::record::{Body, decode};
+use crate::words::{Bounds, Entry, EntryId, Leader, Vote};
+
+/// Reads the entries of a raft log that this process writes. Cheap to clone; it may be used beside the writer, in any thread.
+pub struct RaftReader<D: Directory = OsDirectory> {
+    pub(crate) core: Arc<Core<D>>,
+}
+
+/// The entries of a range as they were at one instant.
+struct Plan {
+    /// Those to be read from the log: their indexes, and where the first one lies.
+    on_disk: Vec<(u64, u64, Lsn)>,
+    /// Those that follow, from memory.
+    in_memory: Vec<Arc<[u8]>>,
+    /// Who made them: from which index on.
+    leaders: Vec<(u64, Leader)>,
+}
+
+impl<D: Directory> RaftReader<D> {
+    /// First, last, purged and committed entry.
+    ///
+    /// # Errors
+    /// The failure that ended the raft log, if one did.
+    pub fn bounds(&self) -> Result<Bounds> {
+        self.core.check()?;
+        Ok(self.core.memory().state.bounds())
+    }
+
+    /// The last vote that was saved; it is durable.
+    ///
+    /// # Errors
+    /// The failure that ended the raft log, if one did.
+    pub fn vote(&self) -> Result<Option<Vote>> {
+        self.core.check()?;
+        Ok(self.core.memory().vote.clone())
+    }
+
+    /// The id of an entry that is here or was purged last, without reading it; `None` for any other.
+    ///
+    /// # Errors
+    /// The failure that ended the raft log, if one did.
+    pub fn id_of(&self, index: u64) -> Result<Option<EntryId>> {
+        self.core.check()?;
+        Ok(self.core.memory().state.id_of(index))
+    }
+
+    /// One entry; `None` if there is none with this index yet.
+    ///
+    /// # Errors
+    /// [`Error::IsPurged`]; [`Error::Log`] when it cannot be read; the failure that ended the raft log, if one did.
+    pub fn entry(&self, index: u64) -> Result<Option<Entry>> {
+        let Some(end) = index.checked_add(1) else { return self.core.check().map(|()| None) };
+        Ok(self.entries(index..end, usize::MAX)?.pop())
+    }
+
+    /// The entries of a range, in order, as they were at one instant: at least one, if there is one, and no more than fit in
+    /// `payload_bytes_max` bytes of payloads. What lies behind the last entry is left out.
+    ///
+    /// # Errors
+    /// [`Error::IsPurged`] when the first of them is, also while they are read; [`Error::Log`] when one cannot be read; the failure
+    /// that ended the raft log, if one did.
+    pub fn entries(&self, range: Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
+        self.core.check()?;
+        let plan = plan(&self.core.memory(), &range, payload_bytes_max)?;
+        let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max: payload_bytes_max };
+        match self.carry_out(plan, range.start, &mut taken) {
+            Ok(()) => Ok(taken.entries),
+            // The log gives up records only for a purge, which may be about to say so in the state.
+            Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {
+                let first = self.core.memory().state.first.max(range.start + 1);
+                Err(Error::IsPurged { index: range.start, first })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn carry_out(&self, plan: Plan, start: u64, taken: &mut Taken) -> Result<()> {
+        let mut leaders = plan.leaders.into_iter().peekable();
+        let mut leader = Leader::default();
+        let mut id_of = |index| {
+            while let Some((_, next)) = leaders.next_if(|(first, _)| *first <= index) {
+                leader = next;
+            }
+            EntryId::new(leader.clone(), index)
+        };
+        let mut next = start;
+        for (from, to, lsn) in plan.on_disk {
+            let is_one = to - from == 1;
+            let mut cursor = (!is_one).then(|| self.core.reader.from(lsn));
+            for index in from..to {
+                let payload = match &mut cursor {
+                    None => self.check_entry(&self.core.reader.get(lsn)?, lsn, &id_of(index))?,
+                    Some(cursor) => {
+                        let at = cursor.next_lsn();
+                        let Some(record) = cursor.next()? else {
+                            return Err(inkstone::Error::NotYet {
+                                lsn: at,
+                                durable: self.core.reader.durable(),
+                            }
+                            .into());
+                        };
+                        self.check_entry(record.bytes, at, &id_of(index))?
+                    }
+                };
+                if !taken.take(id_of(index), payload) {
+                    return Ok(());
+                }
+            }
+            next = to;
+        }
+        for (payload, index) in plan.in_memory.into_iter().zip(next..) {
+            if !taken.take(id_of(index), payload) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The payload of a record, which must be this entry.
+    fn check_entry(&self, bytes: &[u8], lsn: Lsn, expected: &EntryId) -> Result<Arc<[u8]>> {
+        let why = match decode(bytes) {
+            Ok(record) => match record.body {
+                Body::Entry(id, payload) if id == *expected => return Ok(Arc::from(payload)),
+                Body::Entry(id, _) => format!("it should be {expected}, and is {id}"),
+                _ => format!("it should be {expected}, and is no entry"),
+            },
+            Err(flaw) => format!("it should be {expected}, and {flaw}"),
+        };
+        Err(Error::Contradiction { path: self.core.directory.path().into(), lsn, why })
+    }
+}
+
+/// The entries that were read so far.
+struct Taken {
+    entries: Vec<Entry>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Taken {
+    /// False when there is no room for it; the first one always has room.
+    fn take(&mut self, id: EntryId, payload: Arc<[u8]>) -> bool {
+        self.bytes = self.bytes.saturating_add(payload.len());
+        if !self.entries.is_empty() && self.bytes > self.bytes_max {
+            return false;
+        }
+        self.entries.push(Entry { id, payload });
+        true
+    }
+}
+
+/// Notes where the entries of a range are.
+fn plan(memory: &Memory, range: &Range<u64>, payload_bytes_max: usize) -> Result<Plan> {
+    let state = &memory.state;
+    let (from, to) = (range.start, range.end.min(state.next));
+    let mut plan = Plan { on_disk: Vec::new(), in_memory: Vec::new(), leaders: Vec::new() };
+    if from >= range.end {
+        return Ok(plan);
+    }
+    if from < state.first {
+        return Err(Error::IsPurged { index: from, first: state.first });
+    }
+    let remembered = memory.tail.first().unwrap_or(state.next).clamp(from, to.max(from));
+    plan.on_disk = state.places.stretches(from, remembered);
+    let mut bytes = 0_usize;
+    for index in remembered..to {
+        let Some(payload) = memory.tail.get(index) else { break };
+        bytes = bytes.saturating_add(payload.len());
+        if bytes > payload_bytes_max && index > from {
+            break;
+        }
+        plan.in_memory.push(Arc::clone(payload));
+    }
+    plan.leaders = state.leaders.over(from, to);
+    Ok(plan)
+}
+
+impl<D: Directory> Clone for RaftReader<D> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core) }
+    }
+}
+
+impl<D: Directory> fmt::Debug for RaftReader<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RaftReader").field("path", &self.core.directory.path()).finish_non_exhaustive()
+    }
+}

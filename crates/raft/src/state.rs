@@ -1,0 +1,329 @@
+//! What a raft log knows beside its entries' bytes, and the rules by which that changes.
+//!
+//! *Owns*: the state, which change is allowed in it, what the change does. The same rules judge a caller's change and a record that an
+//! opening reads. *May not touch*: files, locks, bytes, the log.
+
+use inkstone::Lsn;
+
+use crate::error::{Error, Result};
+use crate::runs::{Leaders, Places};
+use crate::words::{Bounds, EntryId, Leader, Vote};
+
+/// Everything but the payloads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) raft_group: u128,
+    /// The index of the first entry that is left, or that will come.
+    pub(crate) first: u64,
+    /// The index of the next entry.
+    pub(crate) next: u64,
+    pub(crate) vote: Option<Vote>,
+    /// The index of the last entry known to be committed: here, or purged last.
+    pub(crate) committed: Option<u64>,
+    /// Who made the entry before `first`, if any was purged.
+    pub(crate) purged: Option<Leader>,
+    pub(crate) places: Places,
+    pub(crate) leaders: Leaders,
+    /// The LSNs of the records that hold a state, ascending: there the log may begin.
+    pub(crate) states: Vec<Lsn>,
+}
+
+/// A change of the state that is no entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Another vote.
+    Vote(Vote),
+    /// All entries from this index on are gone.
+    Truncate(u64),
+    /// All entries up to this one are gone.
+    Purge {
+        upto: EntryId,
+        /// A snapshot has everything up to there, so it is committed, whatever the entries here say.
+        is_snapshot: bool,
+    },
+    /// All entries up to this index are committed.
+    Commit(u64),
+}
+
+impl State {
+    pub(crate) fn new(raft_group: u128, first: u64) -> Self {
+        Self {
+            raft_group,
+            first,
+            next: first,
+            vote: None,
+            committed: None,
+            purged: None,
+            places: Places::default(),
+            leaders: Leaders::default(),
+            states: Vec::new(),
+        }
+    }
+
+    /// Who made an entry that is here, or that was purged last.
+    pub(crate) fn leader_of(&self, index: u64) -> Option<&Leader> {
+        if self.is_here(index) {
+            return self.leaders.leader_of(index);
+        }
+        self.purged.as_ref().filter(|_| index.checked_add(1) == Some(self.first))
+    }
+
+    pub(crate) fn id_of(&self, index: u64) -> Option<EntryId> {
+        self.leader_of(index).map(|leader| EntryId::new(leader.clone(), index))
+    }
+
+    pub(crate) fn is_here(&self, index: u64) -> bool {
+        (self.first..self.next).contains(&index)
+    }
+
+    /// Who made the last entry, here or purged.
+    pub(crate) fn last_leader(&self) -> Option<&Leader> {
+        self.leaders.last().or(self.purged.as_ref())
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        let before = |index: u64| index.checked_sub(1).and_then(|index| self.id_of(index));
+        Bounds {
+            first: self.first,
+            next: self.next,
+            last: before(self.next),
+            purged: self.purged.as_ref().and(before(self.first)),
+            committed: self.committed.and_then(|index| self.id_of(index)),
+        }
+    }
+
+    /// Whether the change would change nothing, so that no record is needed.
+    pub(crate) fn is_done(&self, change: &Change) -> bool {
+        match change {
+            Change::Vote(vote) => self.vote.as_ref() == Some(vote),
+            Change::Truncate(from) => *from >= self.next,
+            Change::Purge { upto, .. } => upto.index < self.first,
+            Change::Commit(index) => self.committed == Some(*index),
+        }
+    }
+
+    /// Whether the rules allow a change.
+    ///
+    /// # Errors
+    /// Which rule it breaks, with what was expected and what came.
+    pub(crate) fn check(&self, change: &Change) -> Result<()> {
+        match change {
+            Change::Vote(vote) => match &self.vote {
+                Some(saved) if vote < saved => {
+                    Err(Error::VoteGoesBack { saved: saved.clone(), came: vote.clone() })
+                }
+                _ => Ok(()),
+            },
+            Change::Truncate(from) => match self.committed {
+                Some(committed) if *from <= committed => Err(Error::IsCommitted { index: *from, committed }),
+                _ if *from < self.first => Err(Error::IsPurged { index: *from, first: self.first }),
+                _ => Ok(()),
+            },
+            Change::Purge { upto, is_snapshot } => self.check_purge(upto, *is_snapshot),
+            Change::Commit(index) => self.check_commit(*index),
+        }
+    }
+
+    /// Whether an entry may follow when `next` is the next index and `before` made the entry before it.
+    pub(crate) fn check_entry(
+        &self,
+        index: u64,
+        leader: &Leader,
+        next: u64,
+        before: Option<&Leader>,
+    ) -> Result<()> {
+        if let Some(committed) = self.committed.filter(|committed| index <= *committed) {
+            return Err(Error::IsCommitted { index, committed });
+        }
+        if index != next {
+            return Err(Error::Hole { expected: next, came: index });
+        }
+        if index == u64::MAX {
+            return Err(Error::IndexesUsedUp);
+        }
+        check_name(leader)?;
+        match before {
+            Some(before) if leader < before => {
+                Err(Error::LeaderGoesBack { index, before: before.clone(), came: leader.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_commit(&self, index: u64) -> Result<()> {
+        match self.committed {
+            Some(committed) if index < committed => {
+                Err(Error::CommittedGoesBack { saved: committed, came: index })
+            }
+            _ if self.leader_of(index).is_none() => Err(Error::NotHere { index, next: self.next }),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_purge(&self, upto: &EntryId, is_snapshot: bool) -> Result<()> {
+        if upto.index == u64::MAX {
+            return Err(Error::IndexesUsedUp);
+        }
+        check_name(&upto.leader)?;
+        let is_committed = self.committed.is_some_and(|committed| upto.index <= committed);
+        if !is_snapshot && !is_committed {
+            return Err(Error::NotCommitted { upto: upto.index, committed: self.committed });
+        }
+        if let Some(here) = self.id_of(upto.index).filter(|here| here.leader != upto.leader)
+            && is_committed
+        {
+            return Err(Error::OtherEntry { here, came: upto.clone() });
+        }
+        let below = self.committed.filter(|_| !is_committed).and_then(|committed| self.id_of(committed));
+        match below {
+            Some(below) if upto.leader < below.leader => Err(Error::LeaderGoesBack {
+                index: upto.index,
+                before: below.leader,
+                came: upto.leader.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a change that was checked.
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Vote(vote) => self.vote = Some(vote.clone()),
+            Change::Truncate(from) => {
+                if *from < self.next {
+                    self.places.truncate(*from);
+                    self.leaders.truncate(*from);
+                    self.next = *from;
+                }
+            }
+            Change::Purge { upto, .. } => self.purge(upto),
+            Change::Commit(index) => self.committed = Some(*index),
+        }
+    }
+
+    /// Adds an entry that was checked.
+    pub(crate) fn add(&mut self, index: u64, leader: &Leader, lsn: Lsn) {
+        assert_eq!(index, self.next, "an entry is checked before it is added");
+        self.places.add(index, lsn);
+        self.leaders.add(index, leader);
+        self.next = index + 1;
+    }
+
+    fn purge(&mut self, upto: &EntryId) {
+        if upto.index < self.first {
+            return;
+        }
+        // A snapshot that disagrees with the entry at its end replaces all entries (Raft, section 7 of the extended paper).
+        let keeps_rest = self.leaders.leader_of(upto.index) == Some(&upto.leader);
+        let first = upto.index + 1;
+        if keeps_rest && first < self.next {
+            self.places.purge_before(first);
+            self.leaders.purge_before(first);
+        } else {
+            self.places.clear();
+            self.leaders.clear();
+            self.next = first;
+        }
+        self.first = first;
+        self.purged = Some(upto.leader.clone());
+        self.committed = self.committed.max(Some(upto.index));
+    }
+
+    /// Purges the entries whose records lie before `lsn`: the log no longer has them. A purge on a full disk truncates the log before
+    /// it can write its record, so an opening may find that.
+    pub(crate) fn purge_before(&mut self, lsn: Lsn) {
+        let first = self.places.first_from(lsn, self.next);
+        if let Some(upto) = first.checked_sub(1).and_then(|index| self.id_of(index)) {
+            self.purge(&upto);
+        }
+        self.states.retain(|state| *state >= lsn);
+    }
+
+    /// Whether a state record that was found agrees with the records before it. It may know of more that is committed or purged: what
+    /// is committed rides with the next record, and a purge on a full disk may have none. That is taken over.
+    pub(crate) fn agrees_with(&mut self, found: &Self) -> bool {
+        self.committed = self.committed.max(found.committed);
+        if found.first > self.first
+            && let Some(leader) = &found.purged
+            && self.leader_of(found.first - 1) == Some(leader)
+        {
+            self.purge(&EntryId::new(leader.clone(), found.first - 1));
+        }
+        let of = |state: &Self| (state.first, state.next, state.committed);
+        of(self) == of(found)
+            && self.vote == found.vote
+            && self.purged == found.purged
+            && self.places == found.places
+            && self.leaders == found.leaders
+    }
+
+    /// Where the log may begin: at the last state that has no entry before it that is needed when `first` is the first entry.
+    pub(crate) fn front_for(&self, first: u64) -> Option<Lsn> {
+        let entry = self.places.lsn_of(first.max(self.first)).filter(|_| first < self.next);
+        self.states.iter().rev().find(|state| entry.is_none_or(|entry| **state <= entry)).copied()
+    }
+
+    /// Whether what a state record says can be: an opening believes nothing else.
+    pub(crate) fn is_sound(&self) -> std::result::Result<(), &'static str> {
+        let is_empty = self.first == self.next;
+        if self.first > self.next {
+            return Err("its first index lies behind its next one");
+        }
+        if self.first > 0
+            && self.purged.is_some()
+            && self.committed.is_none_or(|index| index < self.first - 1)
+        {
+            return Err("what it says to be purged is not committed");
+        }
+        if self.committed.is_some_and(|index| self.leader_of(index).is_none()) {
+            return Err("what it says to be committed is not there");
+        }
+        let firsts = |of: &mut dyn Iterator<Item = u64>| {
+            let mut before = None;
+            let mut is_sound = true;
+            for first in of {
+                is_sound &= match before {
+                    None => first == self.first,
+                    Some(before) => before < first && first < self.next,
+                };
+                before = Some(first);
+            }
+            is_sound && before.is_none() == is_empty
+        };
+        if !firsts(&mut self.places.iter().map(|run| run.first)) {
+            return Err("its runs of places do not follow each other");
+        }
+        if !firsts(&mut self.leaders.iter().map(|run| run.first)) {
+            return Err("its runs of leaders do not follow each other");
+        }
+        let mut places = self.places.iter().peekable();
+        while let Some(run) = places.next() {
+            let end = places.peek().map_or(self.next, |next| next.first);
+            let after = run.what.plus(end - run.first);
+            if after.is_none()
+                || places.peek().is_some_and(|next| after.is_some_and(|after| next.what < after))
+            {
+                return Err("its places overlap");
+            }
+        }
+        let leaders: Vec<_> = self.purged.iter().chain(self.leaders.iter().map(|run| &run.what)).collect();
+        if !leaders.is_sorted() {
+            return Err("its leaders go back");
+        }
+        if !self.states.is_sorted() { Err("its states are not in order") } else { Ok(()) }
+    }
+
+    /// The highest LSN that it names.
+    pub(crate) fn highest_lsn(&self) -> Option<Lsn> {
+        let entry = self.next.checked_sub(1).and_then(|last| self.places.lsn_of(last));
+        entry.max(self.states.last().copied())
+    }
+}
+
+/// Refuses names that a record has no room for.
+pub(crate) fn check_name(leader: &Leader) -> Result<()> {
+    match leader.node.len() {
+        0..=255 => Ok(()),
+        bytes => Err(Error::NameTooLong { bytes }),
+    }
+}

@@ -1,0 +1,96 @@
+//! The last entries, in memory: what was just appended is what is read most.
+//!
+//! *Owns*: payloads and how many bytes of them are kept. *May not touch*: the log; what is not here is read from there.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What an entry costs beside its payload: its place in the queue, two counts, and what an allocator adds.
+const ENTRY_BYTES: usize = 64;
+
+/// The payloads of the last entries, without a gap.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    first: u64,
+    payloads: VecDeque<Arc<[u8]>>,
+    bytes: usize,
+}
+
+fn cost(payload: &[u8]) -> usize {
+    payload.len() + ENTRY_BYTES
+}
+
+impl Tail {
+    /// Adds the payload of the entry `index`, which is the next one, or the first here.
+    pub(crate) fn push(&mut self, index: u64, payload: Arc<[u8]>) {
+        if self.payloads.is_empty() {
+            self.first = index;
+        }
+        assert_eq!(index, self.first + self.payloads.len() as u64, "a gap in memory");
+        self.bytes += cost(&payload);
+        self.payloads.push_back(payload);
+    }
+
+    pub(crate) fn get(&self, index: u64) -> Option<&Arc<[u8]>> {
+        self.payloads.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
+    }
+
+    /// The first entry here; `None` if there is none.
+    pub(crate) fn first(&self) -> Option<u64> {
+        (!self.payloads.is_empty()).then_some(self.first)
+    }
+
+    pub(crate) fn truncate(&mut self, from: u64) {
+        while !self.payloads.is_empty() && self.first + self.payloads.len() as u64 > from {
+            self.bytes -= self.payloads.pop_back().map_or(0, |payload| cost(&payload));
+        }
+    }
+
+    pub(crate) fn purge_before(&mut self, first: u64) {
+        while self.first < first && self.pop_front() {}
+    }
+
+    /// Lets go of the first entries until no more than `bytes_max` bytes are left, but of none from `from` on.
+    pub(crate) fn shrink(&mut self, bytes_max: usize, from: u64) {
+        while self.bytes > bytes_max && self.first < from && self.pop_front() {}
+    }
+
+    fn pop_front(&mut self) -> bool {
+        let Some(payload) = self.payloads.pop_front() else { return false };
+        self.bytes -= cost(&payload);
+        self.first += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail(indexes: std::ops::Range<u64>) -> Tail {
+        let mut tail = Tail::default();
+        for index in indexes {
+            tail.push(index, Arc::from([index as u8; 36]));
+        }
+        tail
+    }
+
+    #[test]
+    fn it_keeps_the_last_entries_up_to_its_bytes_but_what_must_stay_stays() {
+        let mut tail = tail(5..15);
+        assert_eq!(tail.bytes, 1000);
+        tail.shrink(500, 7);
+        assert_eq!((tail.first(), tail.bytes), (Some(7), 800), "7 must stay");
+        tail.shrink(500, 15);
+        assert_eq!((tail.first(), tail.get(9), tail.get(15)), (Some(10), None, None));
+        assert_eq!(tail.get(10).unwrap()[0], 10);
+        tail.truncate(12);
+        assert_eq!((tail.get(11).is_some(), tail.get(12), tail.bytes), (true, None, 200));
+        tail.purge_before(11);
+        assert_eq!((tail.first(), tail.bytes), (Some(11), 100));
+        tail.truncate(3);
+        assert_eq!((tail.first(), tail.bytes), (None, 0));
+        tail.push(90, Arc::from([]));
+        assert_eq!(tail.first(), Some(90));
+    }
+}

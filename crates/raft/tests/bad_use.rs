@@ -1,0 +1,241 @@
+//! Bad use gets an error with what was expected and what came, and nothing is changed.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::path::Path;
+
+use inkstone::{Log, Lsn};
+use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
+
+fn small() -> Options {
+    Options::new().log(inkstone::Options::small()).raft_group(7)
+}
+
+fn append(raft: &RaftLog, term: u64, indexes: std::ops::RangeInclusive<u64>) -> Result<()> {
+    let leader = Leader::of_term(term);
+    let entries: Vec<_> =
+        indexes.map(|index| NewEntry { leader: &leader, index, payload: b"an entry" }).collect();
+    raft.append(&entries, |result| result.unwrap())
+}
+
+fn id(term: u64, index: u64) -> EntryId {
+    EntryId::new(Leader::of_term(term), index)
+}
+
+/// Entries 1 to 5 of term 1, 6 to 9 of term 3; 4 are committed, 2 purged.
+fn filled(path: &Path) -> RaftLog {
+    let raft = RaftLog::open(path, small()).unwrap();
+    append(&raft, 1, 1..=5).unwrap();
+    append(&raft, 3, 6..=9).unwrap();
+    raft.save_committed(4).unwrap();
+    raft.purge(&id(1, 2)).unwrap();
+    raft.save_vote(&Vote::granted(Leader::of_term(3))).unwrap();
+    raft
+}
+
+#[test]
+fn what_breaks_a_rule_is_refused_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let raft = filled(&directory.path().join("raft"));
+    let (bounds, records) = (raft.bounds().unwrap(), raft.log().last());
+    let long = Leader::new(4, vec![1; 256]);
+    let refused: &[(&str, Result<()>, &[&str])] = &[
+        ("a hole", append(&raft, 3, 11..=11), &["10", "11", "holes"]),
+        ("an entry that is here", append(&raft, 3, 9..=9), &["10", "9"]),
+        ("a committed entry", append(&raft, 3, 4..=5), &["index 4", "up to 4"]),
+        ("an older term", append(&raft, 2, 10..=10), &["entry 10", "term 2", "term 3"]),
+        (
+            "an older term within an append",
+            raft.append(
+                &[
+                    NewEntry { leader: &Leader::of_term(5), index: 10, payload: b"" },
+                    NewEntry { leader: &Leader::of_term(4), index: 11, payload: b"" },
+                ],
+                |_| panic!("it was refused"),
+            ),
+            &["entry 11", "term 4", "term 5"],
+        ),
+        (
+            "a long name",
+            raft.append(&[NewEntry { leader: &long, index: 10, payload: b"" }], |_| {}),
+            &["256", "255"],
+        ),
+        ("a truncation of what is committed", raft.truncate_from(4), &["index 4", "up to 4"]),
+        ("a truncation of what is purged", raft.truncate_from(2), &["index 2"]),
+        ("a purge beyond", raft.purge(&id(1, 5)), &["up to 5", "4", "purge_to_snapshot"]),
+        ("a purge of another entry", raft.purge(&id(2, 4)), &["entry 4 of term 1", "entry 4 of term 2"]),
+        ("a snapshot of another entry", raft.purge_to_snapshot(&id(2, 3)), &["entry 3 of term 1"]),
+        ("a snapshot of an older term", raft.purge_to_snapshot(&id(0, 8)), &["term 0", "term 1"]),
+        ("the last index", raft.purge_to_snapshot(&id(9, u64::MAX)), &["18446744073709551615"]),
+        (
+            "a vote that goes back",
+            raft.save_vote(&Vote::granted(Leader::of_term(2))),
+            &["term 3, granted", "term 2"],
+        ),
+        ("a vote taken back", raft.save_vote(&Vote::new(Leader::of_term(3))), &["granted"]),
+        ("committed beyond the end", raft.save_committed(10), &["10"]),
+        ("committed that goes back", raft.save_committed(3), &["4", "3"]),
+    ];
+    for (what, result, words) in refused {
+        let text = result.as_ref().expect_err(what).to_string();
+        for word in *words {
+            assert!(text.contains(word), "{what}: {text}");
+        }
+    }
+    assert!(matches!(raft.entry(2), Err(Error::IsPurged { index: 2, first: 3 })));
+    assert_eq!(raft.entry(10).unwrap(), None);
+    assert_eq!(raft.entry(u64::MAX).unwrap(), None);
+    assert_eq!((raft.bounds().unwrap(), raft.log().last()), (bounds, records), "nothing was written");
+    raft.close().unwrap();
+}
+
+#[test]
+fn entries_that_are_too_large_are_refused_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let raft = filled(&directory.path().join("raft"));
+    let records = raft.log().last();
+    let leader = Leader::of_term(3);
+    let large = vec![0; 33 << 10];
+    let (one, two) = (NewEntry { leader: &leader, index: 10, payload: &large[..20 << 10] }, &large[..]);
+    let two_that_fit_alone = [one, NewEntry { index: 11, ..one }];
+    for entries in [&[NewEntry { payload: two, ..one }][..], &two_that_fit_alone] {
+        match raft.append(entries, |_| panic!("it was refused")) {
+            Err(Error::Log(inkstone::Error::TooLarge { bytes, limit_bytes })) => {
+                assert!(bytes > limit_bytes, "{bytes} {limit_bytes}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((raft.log().last(), raft.bounds().unwrap().next), (records, 10));
+    raft.append(&[one], |result| result.unwrap()).unwrap();
+    raft.append(&[NewEntry { index: 11, ..one }], |result| result.unwrap()).unwrap();
+    raft.close().unwrap();
+}
+
+#[test]
+fn indexes_and_terms_at_their_limits() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = small().first_index(u64::MAX - 2);
+    let raft = RaftLog::open(directory.path().join("raft"), options.clone()).unwrap();
+    append(&raft, u64::MAX, u64::MAX - 2..=u64::MAX - 1).unwrap();
+    let last = append(&raft, u64::MAX, u64::MAX..=u64::MAX);
+    assert!(matches!(last, Err(Error::IndexesUsedUp)), "{last:?}");
+    raft.save_vote(&Vote::granted(Leader::of_term(u64::MAX))).unwrap();
+    raft.save_committed(u64::MAX - 1).unwrap();
+    assert_eq!(raft.entries(u64::MAX - 2..u64::MAX, usize::MAX).unwrap().len(), 2);
+    raft.close().unwrap();
+    let raft = RaftLog::open(directory.path().join("raft"), options).unwrap();
+    let bounds = raft.bounds().unwrap();
+    assert_eq!(bounds.committed, Some(id(u64::MAX, u64::MAX - 1)));
+    assert_eq!((bounds.first, bounds.next), (u64::MAX - 2, u64::MAX));
+    raft.purge(&id(u64::MAX, u64::MAX - 1)).unwrap();
+    raft.truncate_from(u64::MAX).unwrap();
+    assert_eq!(raft.bounds().unwrap().last, Some(id(u64::MAX, u64::MAX - 1)));
+    raft.close().unwrap();
+    let impossible = RaftLog::open(directory.path().join("other"), small().first_index(u64::MAX));
+    assert!(impossible.unwrap_err().to_string().contains("first_index"));
+}
+
+/// Every file of a directory with its bytes.
+fn image(path: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+    let mut files: Vec<_> = std::fs::read_dir(path)
+        .unwrap()
+        .map(|file| file.unwrap())
+        .map(|file| (file.file_name(), std::fs::read(file.path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_log_of_others_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let foreign = directory.path().join("foreign");
+    for first in [&b"an order"[..], b"", &[1; 100], &[2, 0, 0, 0]] {
+        let log = Log::open(&foreign, inkstone::Options::small()).unwrap();
+        log.append_durable(first).unwrap();
+        log.close().unwrap();
+        let before = image(&foreign);
+        let error = RaftLog::open(&foreign, small()).unwrap_err();
+        assert!(
+            matches!(&error, Error::Foreign { path, lsn: Lsn::FIRST, .. } if *path == foreign),
+            "{error}"
+        );
+        assert!(image(&foreign) == before, "{error}: it was written to");
+        std::fs::remove_dir_all(&foreign).unwrap();
+    }
+    let ours = directory.path().join("ours");
+    filled(&ours).close().unwrap();
+    let before = image(&ours);
+    let error = RaftLog::open(&ours, small().raft_group(8)).unwrap_err();
+    assert!(matches!(error, Error::OtherRaftGroup { expected: 8, came: 7, .. }), "{error}");
+    assert!(image(&ours) == before);
+    let none = directory.path().join("none");
+    std::fs::create_dir(&none).unwrap();
+    let error = RaftLog::open(none, small().log(inkstone::Options::small().create(false)));
+    assert!(matches!(error, Err(Error::Log(inkstone::Error::NoLog { .. }))), "{error:?}");
+    let periodic = inkstone::Options::small().periodic(std::time::Duration::from_secs(1));
+    let error = RaftLog::open(&ours, small().log(periodic)).unwrap_err();
+    assert!(error.to_string().contains("periodic"), "{error}");
+}
+
+#[test]
+fn two_writers_are_refused_and_the_first_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("raft");
+    let raft = filled(&path);
+    let error = RaftLog::open(&path, small()).unwrap_err();
+    assert!(matches!(&error, Error::Log(inkstone::Error::Locked { .. })), "{error}");
+    append(&raft, 3, 10..=10).unwrap();
+    raft.close().unwrap();
+    assert_eq!(RaftLog::open(&path, small()).unwrap().bounds().unwrap().next, 11);
+}
+
+/// A newer program's record, and one that breaks a rule: written with the log itself.
+#[test]
+fn records_that_are_not_known_or_contradict_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let unknown: &[u8] = &[9; 40];
+    let flagged = [&[2, 0x80, 0, 0][..], &[0; 16]].concat();
+    let hole = [&[2, 0, 0, 0][..], &77_u64.to_le_bytes(), &3_u64.to_le_bytes()].concat();
+    let older = [&[2, 0, 0, 0][..], &10_u64.to_le_bytes(), &2_u64.to_le_bytes()].concat();
+    let committed = [&[6, 1, 0, 0][..], &[0; 16], &10_u64.to_le_bytes()].concat();
+    let cut = [&[4, 0, 0, 0][..], &4_u64.to_le_bytes(), &[0; 8]].concat();
+    for (record, words) in [
+        (unknown, &["kind 9", "newer"][..]),
+        (&flagged, &["flags 0x80", "newer"]),
+        (&hole, &["index 10", "77"]),
+        (&older, &["term 2", "term 3"]),
+        (&committed, &["no entry 10"]),
+        (&cut, &["index 4 is committed"]),
+        (b"\x02\0", &["too short"]),
+    ] {
+        let path = directory.path().join("raft");
+        filled(&path).close().unwrap();
+        let log = Log::open(&path, inkstone::Options::small()).unwrap();
+        let lsn = log.append_durable(record).unwrap();
+        log.close().unwrap();
+        let error = RaftLog::open(&path, small()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            matches!(&error, Error::Newer { lsn: at, .. } | Error::Contradiction { lsn: at, .. } if *at == lsn),
+            "{text}"
+        );
+        for word in words {
+            assert!(text.contains(word), "{text}");
+        }
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_forked_or_closed_raft_log_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let raft = filled(&directory.path().join("raft"));
+    let reader = raft.reader();
+    assert_eq!(reader.entry(9).unwrap().unwrap().id, id(3, 9));
+    raft.close().unwrap();
+    assert!(matches!(reader.entry(9), Err(Error::Closed)));
+    assert!(matches!(reader.bounds(), Err(Error::Closed)));
+    assert!(matches!(reader.vote(), Err(Error::Closed)));
+}

@@ -1,0 +1,250 @@
+//! Callbacks: in order, once, when the entries are durable; also of truncated entries, in a callback, at the end, after a failure.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use inkstone_raft::{Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
+use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+
+type Sim = RaftLog<SimDirectory>;
+type Told = Arc<Mutex<Vec<(u64, bool)>>>;
+
+fn quiet() -> Options {
+    Options::new().log(inkstone::Options::small().own_thread(false))
+}
+
+fn on(disk: &SimDisk) -> Sim {
+    RaftLog::open_in(Arc::new(disk.directory("/raft")), quiet()).unwrap()
+}
+
+fn disk() -> SimDisk {
+    let after_effect = Some(AfterEffect::KeepsNew);
+    SimDisk::new(23, DiskOptions { after_effect, writeback_ppm: 0, ..DiskOptions::default() })
+}
+
+fn append(raft: &Sim, told: &Told, index: u64) -> Result<()> {
+    let (leader, told) = (Leader::of_term(1), Arc::clone(told));
+    let entry = NewEntry { leader: &leader, index, payload: &[index as u8; 100] };
+    raft.append(&[entry], move |result| told.lock().unwrap().push((index, result.is_ok())))
+}
+
+fn told_of(told: &Told) -> Vec<(u64, bool)> {
+    told.lock().unwrap().clone()
+}
+
+#[test]
+fn they_come_when_the_entries_are_durable_and_in_order() {
+    let (disk, told) = (disk(), Told::default());
+    let raft = on(&disk);
+    for index in 1..=3 {
+        append(&raft, &told, index).unwrap();
+        assert_eq!(raft.entry(index).unwrap().unwrap().payload[0], index as u8, "readable at once");
+    }
+    raft.append(&[], {
+        let told = Arc::clone(&told);
+        move |result| told.lock().unwrap().push((0, result.is_ok()))
+    })
+    .unwrap();
+    assert_eq!(told_of(&told), [], "nothing has been flushed");
+    raft.save_vote(&Vote::new(Leader::of_term(2))).unwrap();
+    assert_eq!(told_of(&told), [(1, true), (2, true), (3, true), (0, true)], "the vote's flush covers them");
+    raft.append(&[], {
+        let told = Arc::clone(&told);
+        move |_| told.lock().unwrap().push((9, true))
+    })
+    .unwrap();
+    assert_eq!(told_of(&told).last(), Some(&(9, true)), "everything is durable: an empty append is at once");
+    raft.close().unwrap();
+}
+
+/// The records of truncated entries become durable like others, and the callback is told so, once, in its turn.
+#[test]
+fn of_entries_that_were_truncated_before_they_were_durable() {
+    let (disk, told) = (disk(), Told::default());
+    let raft = on(&disk);
+    for index in 1..=3 {
+        append(&raft, &told, index).unwrap();
+    }
+    raft.truncate_from(2).unwrap();
+    assert_eq!(told_of(&told), [(1, true), (2, true), (3, true)]);
+    append(&raft, &told, 2).unwrap();
+    raft.sync().unwrap();
+    assert_eq!(told_of(&told)[3..], [(2, true)]);
+    raft.close().unwrap();
+}
+
+#[test]
+fn none_is_left_at_the_end() {
+    for close in [true, false] {
+        let (disk, told) = (disk(), Told::default());
+        let raft = on(&disk);
+        append(&raft, &told, 1).unwrap();
+        append(&raft, &told, 2).unwrap();
+        if close {
+            raft.close().unwrap();
+            assert_eq!(told_of(&told), [(1, true), (2, true)]);
+            let refused = append(&raft, &told, 3);
+            assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        } else {
+            drop(raft);
+        }
+        assert_eq!(told_of(&told), [(1, true), (2, true)]);
+        let raft = on(&disk);
+        assert_eq!(raft.bounds().unwrap().next, 3);
+        append(&raft, &told, 3).unwrap();
+        raft.abandon();
+        assert_eq!(
+            told_of(&told).len(),
+            3,
+            "a killed process would call nobody: who is left is told that it ended"
+        );
+        assert_eq!(told_of(&told)[2], (3, false));
+    }
+}
+
+/// On the thread that commits, and on one that waits; while another thread appends.
+#[test]
+fn a_callback_may_use_the_raft_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new().log(inkstone::Options::small());
+    let raft = Arc::new(RaftLog::open(directory.path().join("raft"), options).unwrap());
+    let (done, wait) = channel();
+    chain(&raft, 1, done);
+    wait.recv_timeout(Duration::from_secs(60)).expect("the chain went to its end");
+    assert_eq!(raft.bounds().unwrap().next, 201);
+    assert_eq!(raft.vote().unwrap().unwrap().leader.term, 200);
+    raft.close().unwrap();
+}
+
+fn chain(raft: &Arc<RaftLog>, index: u64, done: Sender<()>) {
+    if index > 200 {
+        done.send(()).unwrap();
+        return;
+    }
+    let leader = Leader::of_term(index);
+    let entry = NewEntry { leader: &leader, index, payload: &[1; 9000] };
+    let again = Arc::clone(raft);
+    let appended = raft.append(&[entry], move |result| {
+        result.unwrap();
+        again.save_vote(&Vote::new(Leader::of_term(index))).unwrap();
+        chain(&again, index + 1, done);
+    });
+    appended.unwrap();
+}
+
+/// One thread fills the buffers, whose callbacks vote: the thread that makes room must not wait for the thread that needs room.
+#[test]
+fn a_callback_that_writes_does_not_hold_up_the_thread_that_makes_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = inkstone::Options::small().buffer_bytes(8 << 10);
+    let raft = Arc::new(RaftLog::open(directory.path().join("raft"), Options::new().log(log)).unwrap());
+    let (done, wait): (Sender<u64>, Receiver<u64>) = channel();
+    let leader = Leader::of_term(1);
+    for index in 1..=300 {
+        let entry = NewEntry { leader: &leader, index, payload: &[1; 5000] };
+        let (again, done) = (Arc::clone(&raft), done.clone());
+        let appended = raft.append(&[entry], move |result| {
+            result.unwrap();
+            again.save_vote(&Vote::new(Leader::of_term(index))).unwrap();
+            done.send(index).unwrap();
+        });
+        appended.unwrap();
+    }
+    for index in 1..=300 {
+        assert_eq!(wait.recv_timeout(Duration::from_secs(60)), Ok(index));
+    }
+    raft.close().unwrap();
+}
+
+#[test]
+fn after_a_failure_every_call_says_so_and_memory_is_not_believed() {
+    for operation in [OperationKind::Write, OperationKind::Sync] {
+        let (disk, told) = (disk(), Told::default());
+        let raft = on(&disk);
+        append(&raft, &told, 1).unwrap();
+        raft.sync().unwrap();
+        append(&raft, &told, 2).unwrap();
+        append(&raft, &told, 3).unwrap();
+        let effect = match operation {
+            OperationKind::Write => Effect::Error(errno::EIO),
+            _ => Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew),
+        };
+        disk.inject(Fault::new(effect).on(operation));
+        let vote = raft.save_vote(&Vote::new(Leader::of_term(5)));
+        assert!(matches!(vote, Err(Error::Log(inkstone::Error::Poisoned(_)))), "{vote:?}");
+        assert_eq!(told_of(&told), [(1, true), (2, false), (3, false)], "in order, with the failure");
+        let said = |result: Result<()>| {
+            let text = result.expect_err("it is poisoned").to_string();
+            assert!(text.contains("poisoned") && text.contains("open the log again"), "{text}");
+        };
+        said(append(&raft, &told, 4));
+        said(raft.append(&[], |_| {}).and(raft.bounds().map(drop)));
+        said(raft.save_vote(&Vote::new(Leader::of_term(6))));
+        said(raft.truncate_from(3));
+        said(raft.save_committed(1));
+        said(raft.purge(&inkstone_raft::EntryId::new(Leader::of_term(1), 1)));
+        said(raft.sync());
+        said(raft.entry(1).map(drop));
+        said(raft.vote().map(drop));
+        said(raft.reader().id_of(1).map(drop));
+        said(raft.close());
+        drop(raft);
+        let raft = on(&disk);
+        assert_eq!(raft.vote().unwrap(), None, "it was never durable");
+        assert_eq!(raft.bounds().unwrap().next, 2);
+        raft.close().unwrap();
+    }
+}
+
+/// One thread appends; others vote, sync and read, so that each of them makes entries of the first durable.
+#[test]
+fn they_come_in_order_whichever_thread_commits() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = inkstone::Options::small().buffer_bytes(16 << 10);
+    let raft =
+        RaftLog::open(directory.path().join("raft"), Options::new().log(log).memory_bytes(2000)).unwrap();
+    let called = Arc::new(Mutex::new(Vec::new()));
+    let count = 600;
+    let leader = Leader::of_term(1);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for index in 1..=count {
+                let called = Arc::clone(&called);
+                let entry = NewEntry { leader: &leader, index, payload: &[index as u8; 700] };
+                let told = move |result: Result<()>| called.lock().unwrap().push((index, result.is_ok()));
+                raft.append(&[entry], told).unwrap();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        for thread in 0..3 {
+            let (raft, is_over) = (&raft, &is_over);
+            scope.spawn(move || {
+                let mut round = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    round += 1;
+                    let next = raft.bounds().unwrap().next;
+                    match thread {
+                        0 => raft.save_vote(&Vote::new(Leader::of_term(round))).unwrap(),
+                        1 => raft.sync().unwrap(),
+                        _ => {
+                            let entries =
+                                raft.entries(next.saturating_sub(30).max(1)..next, usize::MAX).unwrap();
+                            assert!(entries.iter().all(|entry| entry.payload[0] == entry.id.index as u8));
+                            if next > 1 {
+                                raft.save_committed(next - 1).unwrap();
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    raft.close().unwrap();
+    let expected: Vec<_> = (1..=count).map(|index| (index, true)).collect();
+    assert_eq!(*called.lock().unwrap(), expected);
+}

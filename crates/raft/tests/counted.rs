@@ -1,0 +1,115 @@
+//! What is counted: one write and one flush for vote and entries together, no flush for what is committed, memory that does not grow with
+//! entries.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::alloc::System;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use inkstone_raft::{EntryId, Leader, NewEntry, Options, RaftLog, Vote};
+use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// One test at a time: allocations are counted for the whole process.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn bytes_in_use() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}
+
+fn append<D: inkstone::Directory>(raft: &RaftLog<D>, term: u64, from: u64, count: u64, payload: &[u8]) {
+    let leader = Leader::of_term(term);
+    let entries: Vec<_> =
+        (from..from + count).map(|index| NewEntry { leader: &leader, index, payload }).collect();
+    raft.append(&entries, |result| result.unwrap()).unwrap();
+}
+
+fn simulated() -> (SimDisk, RaftLog<SimDirectory>) {
+    let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+    let options = Options::new().log(inkstone::Options::small().own_thread(false));
+    let raft = RaftLog::open_in(Arc::new(disk.directory("/raft")), options).unwrap();
+    (disk, raft)
+}
+
+#[test]
+fn a_vote_and_the_entries_before_it_cost_one_write_and_one_flush() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (disk, raft) = simulated();
+    append(&raft, 1, 1, 1, b"first");
+    raft.sync().unwrap();
+    for round in 1..=20 {
+        let (before, groups) = (disk.counters(), raft.log().stats().groups);
+        append(&raft, round, 3 * round - 1, 3, &[7; 100]);
+        raft.save_committed(3 * round - 2).unwrap();
+        raft.save_vote(&Vote::granted(Leader::of_term(round))).unwrap();
+        let after = disk.counters();
+        let counted = (after.writes - before.writes, after.flushes - before.flushes);
+        assert_eq!((counted, raft.log().stats().groups - groups), ((1, 1), 1), "round {round}");
+    }
+    raft.close().unwrap();
+}
+
+#[test]
+fn what_is_committed_causes_no_write() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (disk, raft) = simulated();
+    append(&raft, 1, 1, 100, b"an entry");
+    raft.sync().unwrap();
+    let (before, records) = (disk.counters(), raft.log().last());
+    for index in 1..=90 {
+        raft.save_committed(index).unwrap();
+    }
+    let after = disk.counters();
+    assert_eq!((after.writes, after.flushes, raft.log().last()), (before.writes, before.flushes, records));
+    raft.save_vote(&Vote::new(Leader::of_term(2))).unwrap();
+    let after = disk.counters();
+    assert_eq!(
+        (after.writes - before.writes, after.flushes - before.flushes),
+        (1, 1),
+        "it rides with the vote"
+    );
+    raft.abandon();
+    let options = Options::new().log(inkstone::Options::small().own_thread(false));
+    let raft = RaftLog::open_in(Arc::new(disk.directory("/raft")), options).unwrap();
+    assert_eq!(raft.bounds().unwrap().committed, Some(EntryId::new(Leader::of_term(1), 90)));
+    raft.close().unwrap();
+}
+
+#[test]
+fn memory_is_bounded_by_the_option_not_by_the_entries() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("raft");
+    // The log's two buffers of 64 KiB, and 256 KiB of entries.
+    let log = inkstone::Options::new().buffer_bytes(64 << 10).segment_bytes(32 << 20).prepare_ahead(false);
+    let options = Options::new().log(log).memory_bytes(256 << 10);
+    let before = bytes_in_use();
+    let raft = RaftLog::open(&path, options.clone()).unwrap();
+    raft.purge_to_snapshot(&EntryId::new(Leader::of_term(1), 1_000_000)).unwrap();
+    append(&raft, 2, 1_000_001, 1000, &[1; 16]);
+    let after_some = bytes_in_use();
+    for round in 1..300 {
+        append(&raft, 2, 1_000_001 + round * 1000, 1000, &[1; 16]);
+        if round % 50 == 0 {
+            raft.save_vote(&Vote::granted(Leader::of_term(2 + round))).unwrap();
+        }
+    }
+    raft.sync().unwrap();
+    append(&raft, 2, 1_300_001, 1, &[1; 16]);
+    let after_all = bytes_in_use();
+    assert!(after_all - before < 2 << 20, "{} bytes", after_all - before);
+    assert!(after_all.saturating_sub(after_some) < 512 << 10, "{after_some} grew to {after_all}");
+    assert_eq!(raft.entries(1_000_001..1_000_011, usize::MAX).unwrap().len(), 10, "they are read from disk");
+    raft.close().unwrap();
+    drop(raft);
+    let before = bytes_in_use();
+    let raft = RaftLog::open(&path, options).unwrap();
+    let opened = bytes_in_use() - before;
+    assert!(opened < 2 << 20, "{opened} bytes after opening");
+    assert_eq!(raft.bounds().unwrap().next, 1_300_002);
+    raft.close().unwrap();
+}

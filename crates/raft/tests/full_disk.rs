@@ -1,0 +1,112 @@
+//! A full disk: appends and votes fail whole and can be tried again, a purge makes room, and a crash in between is no harm.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::sync::Arc;
+
+use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
+use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+
+type Sim = RaftLog<SimDirectory>;
+
+fn open(disk: &SimDisk) -> Sim {
+    let options = Options::new().log(inkstone::Options::small().own_thread(false)).memory_bytes(0);
+    RaftLog::open_in(Arc::new(disk.directory("/raft")), options).unwrap()
+}
+
+fn append(raft: &Sim, index: u64, bytes: usize) -> Result<()> {
+    let leader = Leader::of_term(1);
+    raft.append(&[NewEntry { leader: &leader, index, payload: &vec![index as u8; bytes] }], |_| {})
+}
+
+fn is_no_room<T>(result: &Result<T>) -> bool {
+    matches!(result, Err(error @ Error::Log(inkstone::Error::NoRoom { .. })) if error.is_retryable())
+}
+
+/// Fills the disk until not even the smallest record fits.
+fn fill(raft: &Sim) -> u64 {
+    let mut index = raft.bounds().unwrap().next;
+    for bytes in [6000, 100, 0] {
+        loop {
+            let (before, records) = (raft.bounds().unwrap(), raft.log().last());
+            match append(raft, index, bytes) {
+                Ok(()) => index += 1,
+                full => {
+                    assert!(is_no_room(&full), "{full:?}");
+                    assert_eq!(
+                        (raft.bounds().unwrap(), raft.log().last()),
+                        (before, records),
+                        "nothing changed"
+                    );
+                    break;
+                }
+            }
+        }
+    }
+    index
+}
+
+#[test]
+fn a_purge_makes_room_where_not_even_its_record_fits() {
+    let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+    let raft = open(&disk);
+    raft.save_vote(&Vote::granted(Leader::of_term(1))).unwrap();
+    let next = fill(&raft);
+    let vote = Vote::granted(Leader::of_term(2));
+    let full = raft.save_vote(&vote);
+    assert!(is_no_room(&full), "{full:?}");
+    assert_eq!(raft.vote().unwrap().unwrap().leader.term, 1);
+    raft.save_committed(next - 1).unwrap();
+    let segments = raft.log().first();
+    let upto = EntryId::new(Leader::of_term(1), next / 2);
+    disk.record_epochs();
+    disk.take_epochs();
+    raft.purge(&upto).unwrap();
+    let cuts = disk.take_epochs();
+    assert!(raft.log().first() > segments, "no segment was given back");
+    let bounds = raft.bounds().unwrap();
+    assert_eq!((bounds.first, bounds.next, bounds.purged), (upto.index + 1, next, Some(upto.clone())));
+    raft.save_vote(&vote).unwrap();
+    append(&raft, next, 100).unwrap();
+    // In between, the entries of the segments that were given back are purged, and nothing else is lost.
+    let mut purged_in_part = 0;
+    assert!(cuts.len() > 2, "{}", cuts.len());
+    for cut in &cuts {
+        for seed in 0..20 {
+            let found = cut.sample(seed);
+            found.change_options(|options| options.capacity_bytes = None);
+            let raft = open(&found);
+            let bounds = raft.bounds().unwrap();
+            assert!((1..=upto.index + 1).contains(&bounds.first), "{bounds:?}");
+            assert_eq!(
+                raft.entries(bounds.first..next, usize::MAX).unwrap().len() as u64,
+                bounds.next - bounds.first
+            );
+            assert!(bounds.next > upto.index, "{bounds:?}");
+            assert_eq!(raft.vote().unwrap().unwrap().leader.term, 1);
+            purged_in_part += u32::from(bounds.first > 1 && bounds.first <= upto.index);
+            raft.abandon();
+        }
+    }
+    assert!(purged_in_part > 0, "no crash between the two was seen");
+    raft.close().unwrap();
+    let raft = open(&disk);
+    assert_eq!(raft.bounds().unwrap().next, next + 1);
+    raft.close().unwrap();
+}
+
+#[test]
+fn a_purge_that_can_give_nothing_back_says_so_and_changes_nothing() {
+    let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(200 << 10), ..DiskOptions::default() });
+    let raft = open(&disk);
+    let next = fill(&raft);
+    raft.save_committed(next - 1).unwrap();
+    let bounds = raft.bounds().unwrap();
+    let purged = raft.purge(&EntryId::new(Leader::of_term(1), 2));
+    assert!(is_no_room(&purged), "{purged:?}");
+    assert_eq!(raft.bounds().unwrap(), bounds);
+    raft.purge(&EntryId::new(Leader::of_term(1), next - 1)).unwrap();
+    assert_eq!(raft.bounds().unwrap().first, next);
+    append(&raft, next, 6000).unwrap();
+    raft.close().unwrap();
+}

@@ -1,0 +1,217 @@
+//! Reading: from memory and from disk, limited, beside truncations, appends and purges, and after reopening.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Vote};
+
+fn small(memory_bytes: usize) -> Options {
+    Options::new().log(inkstone::Options::small()).memory_bytes(memory_bytes)
+}
+
+fn payload(term: u64, index: u64) -> Vec<u8> {
+    let mut payload = vec![term as u8; 40 + (index % 7) as usize * 50];
+    payload[..8].copy_from_slice(&index.to_le_bytes());
+    payload[8..16].copy_from_slice(&term.to_le_bytes());
+    payload
+}
+
+fn append(raft: &RaftLog, term: u64, indexes: std::ops::Range<u64>) {
+    let leader = Leader::of_term(term);
+    let payloads: Vec<_> = indexes.clone().map(|index| payload(term, index)).collect();
+    let entries: Vec<_> =
+        indexes.zip(&payloads).map(|(index, payload)| NewEntry { leader: &leader, index, payload }).collect();
+    raft.append(&entries, |result| result.unwrap()).unwrap();
+}
+
+fn id(term: u64, index: u64) -> EntryId {
+    EntryId::new(Leader::of_term(term), index)
+}
+
+/// With all in memory, some, and none: the same entries, votes and truncations between them, and across segments.
+#[test]
+fn what_was_appended_is_read_wherever_it_lies() {
+    for memory_bytes in [0, 2000, 1 << 20] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("raft");
+        let raft = RaftLog::open(&path, small(memory_bytes)).unwrap();
+        for round in 0..60 {
+            append(&raft, round + 1, round * 10 + 1..round * 10 + 14);
+            raft.save_vote(&Vote::new(Leader::of_term(round + 2))).unwrap();
+            raft.truncate_from(round * 10 + 11).unwrap();
+        }
+        let check = |raft: &RaftLog| {
+            for range in [1..601, 1..2, 7..33, 595..601, 10..12, 300..300] {
+                let entries = raft.entries(range.clone(), usize::MAX).unwrap();
+                assert_eq!(entries.len() as u64, range.end - range.start);
+                for (entry, index) in entries.iter().zip(range) {
+                    let term = (index - 1) / 10 + 1;
+                    assert_eq!((&entry.id, &*entry.payload), (&id(term, index), &payload(term, index)[..]));
+                }
+            }
+            assert_eq!(
+                raft.entries(590..1000, usize::MAX).unwrap().len(),
+                11,
+                "what is behind the end is left out"
+            );
+            assert_eq!(raft.entries(700..800, usize::MAX).unwrap(), []);
+        };
+        check(&raft);
+        assert!(raft.log().stats().segments > 2);
+        raft.close().unwrap();
+        drop(raft);
+        check(&RaftLog::open(&path, small(memory_bytes)).unwrap());
+    }
+}
+
+#[test]
+fn a_limited_read_has_one_entry_at_the_least() {
+    for memory_bytes in [0, 1 << 20] {
+        let directory = tempfile::tempdir().unwrap();
+        let raft = RaftLog::open(directory.path().join("raft"), small(memory_bytes)).unwrap();
+        let leader = Leader::of_term(1);
+        for index in 1..=20 {
+            let entry = NewEntry { leader: &leader, index, payload: &[1; 100] };
+            raft.append(&[entry], |result| result.unwrap()).unwrap();
+        }
+        raft.sync().unwrap();
+        // What may leave memory does so with the next append.
+        append(&raft, 1, 21..22);
+        let count = |range, bytes| raft.entries(range, bytes).unwrap().len();
+        assert_eq!(
+            [0, 1, 99, 100, 199, 200, 1999, 2000].map(|bytes| count(1..21, bytes)),
+            [1, 1, 1, 1, 1, 2, 19, 20]
+        );
+        assert_eq!([count(20..21, 0), count(19..21, 100), count(5..5, 100)], [1, 1, 0]);
+        raft.close().unwrap();
+    }
+}
+
+/// A reader gets the entries of one instant, or hears of the purge: never entries of two histories, nor one above a truncation.
+#[test]
+fn a_reader_beside_truncations_and_purges_sees_one_instant() {
+    let directory = tempfile::tempdir().unwrap();
+    let raft = RaftLog::open(directory.path().join("raft"), small(1500)).unwrap();
+    append(&raft, 1, 1..40);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (reader, is_over) = (raft.reader(), Arc::clone(&is_over));
+            std::thread::spawn(move || {
+                let (mut read, mut purged) = (0, 0);
+                while !is_over.load(Ordering::Relaxed) {
+                    let bounds = reader.bounds().unwrap();
+                    match reader.entries(bounds.first..u64::MAX, usize::MAX) {
+                        Ok(entries) => {
+                            let terms: Vec<_> = entries.iter().map(|entry| entry.id.leader.term).collect();
+                            assert!(terms.is_sorted(), "of two histories: {terms:?}");
+                            for (entry, index) in entries.iter().zip(bounds.first..) {
+                                assert_eq!(entry.id.index, index);
+                                let expected = payload(entry.id.leader.term, index);
+                                assert_eq!(&*entry.payload, &expected[..], "entry {index} of another");
+                            }
+                            read += entries.len();
+                        }
+                        Err(Error::IsPurged { .. }) => purged += 1,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                (read, purged)
+            })
+        })
+        .collect();
+    let mut next = 40;
+    for term in 2..200 {
+        raft.truncate_from(next - 9).unwrap();
+        append(&raft, term, next - 9..next + 6);
+        next += 6;
+        if term % 10 == 0 {
+            raft.save_committed(next - 16).unwrap();
+            let upto = raft.reader().id_of(next - 30).unwrap().unwrap();
+            raft.purge(&upto).unwrap();
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for reader in readers {
+        let (read, _) = reader.join().unwrap();
+        assert!(read > 0, "it read nothing");
+    }
+    raft.close().unwrap();
+}
+
+/// A purge gives segments back, and the log begins with a state that leads to the same.
+#[test]
+fn purged_segments_are_given_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("raft");
+    let raft = RaftLog::open(&path, small(0)).unwrap();
+    raft.save_vote(&Vote::granted(Leader::of_term(9))).unwrap();
+    for index in 0..300 {
+        append(&raft, index / 50 + 1, index * 10 + 1..index * 10 + 11);
+    }
+    raft.save_committed(2900).unwrap();
+    let segments = |raft: &RaftLog| (raft.log().first(), std::fs::read_dir(&path).unwrap().count());
+    let (_, many) = segments(&raft);
+    assert!(many > 8, "{many}");
+    for upto in [10, 1500, 2900] {
+        let upto = raft.reader().id_of(upto).unwrap().unwrap();
+        raft.purge(&upto).unwrap();
+        raft.purge(&upto).unwrap();
+    }
+    let (first, few) = segments(&raft);
+    assert!(few <= 5 && first > inkstone::Lsn::new(2000), "{few} files, from record {first}");
+    let bounds = raft.bounds().unwrap();
+    raft.close().unwrap();
+    drop(raft);
+    let raft = RaftLog::open(&path, small(0)).unwrap();
+    assert_eq!(raft.bounds().unwrap(), bounds);
+    assert_eq!(raft.vote().unwrap(), Some(Vote::granted(Leader::of_term(9))));
+    assert_eq!(raft.entries(2901..u64::MAX, usize::MAX).unwrap().len(), 100);
+    // A snapshot that replaces everything.
+    raft.purge_to_snapshot(&id(20, 5000)).unwrap();
+    append(&raft, 20, 5001..5003);
+    let bounds = raft.bounds().unwrap();
+    assert_eq!((bounds.first, bounds.next, bounds.purged.clone()), (5001, 5003, Some(id(20, 5000))));
+    assert_eq!(bounds.committed, bounds.purged);
+    raft.abandon();
+    let raft = RaftLog::open(&path, small(0)).unwrap();
+    assert_eq!(raft.bounds().unwrap().purged, Some(id(20, 5000)));
+    raft.close().unwrap();
+}
+
+/// So many votes between entries that a state does not fit in a record: it is left out, and everything else goes on.
+#[test]
+fn a_state_that_is_too_large_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("raft");
+    let log = inkstone::Options::small().segment_bytes(128 << 10).record_bytes_max(8 << 10);
+    let options = Options::new().log(log).memory_bytes(0);
+    let raft = RaftLog::open(&path, options.clone()).unwrap();
+    for index in 1..=1500 {
+        append(&raft, 1, index..index + 1);
+        raft.save_vote(&Vote::new(Leader::of_term(index))).unwrap();
+    }
+    assert!(raft.log().stats().segments > 2);
+    let reopen = |raft: RaftLog, first| {
+        let bounds = raft.bounds().unwrap();
+        raft.close().unwrap();
+        drop(raft);
+        let raft = RaftLog::open(&path, options.clone()).unwrap();
+        assert_eq!(raft.bounds().unwrap(), bounds);
+        assert_eq!(raft.entries(first..u64::MAX, usize::MAX).unwrap().len() as u64, 1501 - first);
+        raft
+    };
+    let raft = reopen(raft, 1);
+    raft.save_committed(1500).unwrap();
+    raft.purge(&id(1, 1400)).unwrap();
+    let raft = reopen(raft, 1401);
+    raft.purge(&id(1, 1500)).unwrap();
+    let first = raft.log().first();
+    let raft = reopen(raft, 1501);
+    append(&raft, 1, 1501..1502);
+    raft.purge_to_snapshot(&id(1, 1501)).unwrap();
+    assert!(raft.log().first() >= first);
+    raft.close().unwrap();
+}

@@ -1,0 +1,189 @@
+//! What a raft log must hold, worked out without one.
+//!
+//! *Owns*: the contract as a model: a list of entries and three numbers. *May not touch*: files, records, runs.
+
+use inkstone_raft::{EntryId, Leader, RaftLog, Vote};
+use inkstone_sim::SimDirectory;
+
+/// What a raft log holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Model {
+    pub(crate) first: u64,
+    pub(crate) vote: Option<Vote>,
+    pub(crate) purged: Option<EntryId>,
+    pub(crate) entries: Vec<(EntryId, Vec<u8>)>,
+    /// What `save_committed` said, and what of it has a record.
+    pub(crate) committed: Option<u64>,
+    pub(crate) recorded: Option<u64>,
+}
+
+/// A call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Op {
+    Append(Vec<(EntryId, Vec<u8>)>),
+    Vote(Vote),
+    Truncate(u64),
+    Commit(u64),
+    Purge(EntryId),
+    Snapshot(EntryId),
+    Sync,
+}
+
+impl Op {
+    /// For messages.
+    pub(crate) fn brief(&self) -> String {
+        match self {
+            Self::Append(entries) => {
+                let all = entries.iter().map(|(id, payload)| format!("{id}: {} bytes", payload.len()));
+                format!("append {:?}", all.collect::<Vec<_>>())
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+impl Model {
+    pub(crate) fn new(first: u64) -> Self {
+        Self { first, vote: None, purged: None, entries: Vec::new(), committed: None, recorded: None }
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    pub(crate) fn last_leader(&self) -> Leader {
+        let last = self.entries.last().map(|(id, _)| id).or(self.purged.as_ref());
+        last.map(|id| id.leader.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn id_of(&self, index: u64) -> Option<EntryId> {
+        let here = index.checked_sub(self.first).and_then(|at| self.entries.get(at as usize));
+        here.map(|(id, _)| id.clone()).or_else(|| self.purged.clone().filter(|purged| purged.index == index))
+    }
+
+    /// Whether the contract allows the call.
+    pub(crate) fn allows(&self, op: &Op) -> bool {
+        match op {
+            Op::Append(entries) => {
+                let mut leader = self.last_leader();
+                (self.next()..).zip(entries).all(|(index, (id, _))| {
+                    let fits = id.index == index && id.leader >= leader && id.index != u64::MAX;
+                    leader = id.leader.clone();
+                    fits
+                })
+            }
+            Op::Vote(vote) => self.vote.as_ref() <= Some(vote),
+            Op::Truncate(from) => {
+                *from >= self.first && self.committed.is_none_or(|committed| *from > committed)
+            }
+            Op::Commit(index) => self.id_of(*index).is_some() && self.committed <= Some(*index),
+            Op::Purge(upto) => {
+                let same = self.id_of(upto.index).is_none_or(|id| id == *upto);
+                same && self.committed.is_some_and(|committed| upto.index <= committed)
+            }
+            Op::Snapshot(upto) => {
+                let committed = self.committed.and_then(|index| self.id_of(index));
+                match committed {
+                    Some(committed) if upto.index <= committed.index => {
+                        self.id_of(upto.index).is_none_or(|id| id == *upto)
+                    }
+                    Some(committed) => upto.leader >= committed.leader,
+                    None => true,
+                }
+            }
+            Op::Sync => true,
+        }
+    }
+
+    /// What the call leads to; it is allowed.
+    pub(crate) fn after(&self, op: &Op) -> Self {
+        let mut next = self.clone();
+        let is_record = match op {
+            Op::Append(entries) => {
+                next.entries.extend(entries.iter().cloned());
+                !entries.is_empty()
+            }
+            Op::Vote(vote) => next.vote.replace(vote.clone()).as_ref() != Some(vote),
+            Op::Truncate(from) => {
+                next.entries.truncate((from - self.first).min(self.entries.len() as u64) as usize);
+                *from < self.next()
+            }
+            Op::Commit(index) => {
+                next.committed = Some(*index);
+                false
+            }
+            Op::Purge(upto) | Op::Snapshot(upto) => {
+                if upto.index >= self.first {
+                    let stays = self.id_of(upto.index).as_ref() == Some(upto);
+                    let gone =
+                        if stays { (upto.index + 1 - self.first) as usize } else { self.entries.len() };
+                    next.entries.drain(..gone);
+                    next.first = upto.index + 1;
+                    next.purged = Some(upto.clone());
+                    next.committed = self.committed.max(Some(upto.index));
+                }
+                upto.index >= self.first
+            }
+            Op::Sync => true,
+        };
+        if is_record {
+            next.recorded = next.committed;
+        }
+        next
+    }
+
+    /// What a raft log shows.
+    pub(crate) fn of(raft: &RaftLog<SimDirectory>) -> Result<Self, String> {
+        let told = |error: inkstone_raft::Error| format!("cannot be read: {error}");
+        let bounds = raft.bounds().map_err(told)?;
+        let entries = raft.entries(bounds.first..u64::MAX, usize::MAX).map_err(told)?;
+        if bounds.first + entries.len() as u64 != bounds.next {
+            return Err(format!("{bounds:?} and {} entries", entries.len()));
+        }
+        let last = entries.last().map(|entry| entry.id.clone()).or(bounds.purged.clone());
+        if bounds.last != last {
+            return Err(format!("{bounds:?}, and the last entry is {last:?}"));
+        }
+        for (index, entry) in (bounds.first..).zip(&entries) {
+            if entry.id.index != index {
+                return Err(format!("entry {index} has the index {}", entry.id.index));
+            }
+        }
+        let committed = bounds.committed.map(|id| id.index);
+        Ok(Self {
+            first: bounds.first,
+            vote: raft.vote().map_err(told)?,
+            purged: bounds.purged,
+            entries: entries.into_iter().map(|entry| (entry.id, entry.payload.to_vec())).collect(),
+            committed,
+            recorded: committed,
+        })
+    }
+
+    /// Whether a raft log that shows this may be what is left of `self`: what is committed may not have been recorded yet.
+    pub(crate) fn may_be_shown_as(&self, shown: &Self) -> bool {
+        (self.recorded..=self.committed).contains(&shown.committed) && self.is_shown_as(shown)
+    }
+
+    /// The same, whatever is committed.
+    pub(crate) fn is_shown_as(&self, shown: &Self) -> bool {
+        self.first == shown.first
+            && self.vote == shown.vote
+            && self.purged == shown.purged
+            && self.entries == shown.entries
+    }
+
+    /// For messages.
+    pub(crate) fn brief(&self) -> String {
+        let terms: Vec<_> = self.entries.iter().map(|(id, _)| id.leader.term).collect();
+        let vote = self.vote.as_ref().map(ToString::to_string);
+        format!(
+            "first {} next {} terms {terms:?} {vote:?} purged {:?} committed {:?} (recorded {:?})",
+            self.first,
+            self.next(),
+            self.purged,
+            self.committed,
+            self.recorded
+        )
+    }
+}

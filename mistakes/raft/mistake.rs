@@ -1,0 +1,51 @@
+//! The mistakes that this copy of the raft log can make, to show that its model catches them.
+//!
+//! *Owns*: their names and what each does. *May not touch*: anything; the code that makes a mistake asks for it. The crate that users
+//! have is without this file and without that code: `.ci/mistaken` puts both into a copy (docs/mistakes.md).
+
+use std::fmt;
+
+/// A mistake that other stores have made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mistake {
+    /// A vote is not waited for.
+    VoteNotSynced,
+    /// The record of a truncation comes with the next append, after a vote that was saved meanwhile.
+    VoteBeforeTruncation,
+    /// A callback is called when the entries are appended.
+    CallbackEarly,
+    /// Of the callbacks that are due the last one is called first.
+    CallbackOutOfOrder,
+    /// A truncation is not waited for.
+    TruncationNotSynced,
+    /// The front of the log is truncated before the state is durable, with which it begins then.
+    PurgeBeforeState,
+    /// What is committed is not compared with the last entry.
+    CommittedBeyondEnd,
+    /// Entries stay in memory when they are truncated.
+    ServedAboveTruncation,
+    /// The runs of leaders are not shortened by a truncation.
+    LeadersNotTruncated,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+thread_local! {
+    /// What raft logs of this thread make: those of the model have no other thread.
+    static MADE: std::cell::Cell<Option<Mistake>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on, raft logs of this thread make this mistake, or none.
+pub(crate) fn set(mistake: Option<Mistake>) {
+    MADE.set(mistake);
+}
+
+/// Whether raft logs of this thread make it.
+pub(crate) fn makes(mistake: Mistake) -> bool {
+    MADE.get() == Some(mistake)
+}
