@@ -73,6 +73,7 @@ inkstone_io::named_choice! {
         ChildPromises = "child-promises", "a log that is dropped in a forked child commits and writes its last promise";
         WakeUpLost = "wake-up-lost", "a waiter looks at the bell only after it has let go of the lock";
         PoisonUntold = "poison-untold", "followers are not woken by the poison";
+        HintBelieved = "hint-believed", "a reader believes what is posted and does not look";
         LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
     }
 }

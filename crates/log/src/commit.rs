@@ -4,6 +4,7 @@
 
 pub(crate) mod gathering;
 pub(crate) mod group;
+pub(crate) mod post;
 pub(crate) mod room;
 pub(crate) mod rule;
 pub(crate) mod shared;

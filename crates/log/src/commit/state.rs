@@ -10,6 +10,7 @@ use inkstone_format::{Control, Epoch, Lsn};
 use inkstone_io::AlignedBuf;
 
 use crate::commit::gathering::{Gathering, Group, memory_for};
+use crate::commit::post::{Board, Post};
 use crate::commit::rule::Rule;
 use crate::commit::waking::{Waiting, Woken};
 use crate::error::{Error, Poison, Result};
@@ -54,6 +55,10 @@ pub(crate) struct State {
     pub(crate) room_wakers: Vec<Waker>,
     /// Wakers that the guard wakes after it has released the lock.
     pub(crate) woken: Woken,
+    /// Where other processes see how far the log is durable.
+    pub(crate) board: Board,
+    /// What the guard posts there after it has released the lock.
+    pub(crate) to_post: Post,
     /// A caller found the buffer full while another group was being written: the gathering is to be committed next.
     pub(crate) room_wanted: bool,
     /// A caller that does not wait asked for a segment that can hold a frame of this size.
@@ -100,6 +105,8 @@ impl State {
             futures: Vec::new(),
             room_wakers: Vec::new(),
             woken: Woken::default(),
+            board: Board::default(),
+            to_post: Post::default(),
             room_wanted: false,
             roll_wanted: None,
             roll_error: None,
@@ -186,23 +193,25 @@ impl State {
     }
 }
 
-/// The locked state. Dropping it first releases the lock, and then wakes the wakers that were marked meanwhile.
+/// The locked state. Dropping it first releases the lock, then posts, and then wakes the wakers that were marked meanwhile.
 pub(crate) struct Guard<'a> {
     // The order matters: fields are dropped from the first to the last.
     state: MutexGuard<'a, State>,
+    to_post: Post,
     woken: Woken,
 }
 
 impl<'a> Guard<'a> {
     #[inline]
     pub(crate) fn new(state: MutexGuard<'a, State>) -> Self {
-        Self { state, woken: Woken::default() }
+        Self { state, to_post: Post::default(), woken: Woken::default() }
     }
 }
 
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
+        self.to_post = std::mem::take(&mut self.state.to_post);
         self.woken = std::mem::take(&mut self.state.woken);
     }
 }

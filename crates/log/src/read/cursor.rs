@@ -22,7 +22,7 @@ use crate::recovery::beside::{Pauses, TRIES};
 use crate::recovery::recover::damage;
 use crate::segment::Link;
 use crate::sync::Instant;
-use crate::walk::ahead::{Ahead, Pieces};
+use crate::walk::ahead::Pieces;
 use crate::walk::window::{FrameAt, Item, Walk, Window};
 
 /// A record, borrowed from the cursor that read it.
@@ -338,7 +338,7 @@ fn find_place<D: Directory>(
             ahead.go_on(stretch)?;
             ahead
         }
-        None => Box::new(Ahead::growing(Box::new(source.clone()), stretch)),
+        None => source.pieces(stretch),
     };
     let next = behind(source, &link);
     if let Some(next) = &next {
