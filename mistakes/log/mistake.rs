@@ -76,6 +76,7 @@ inkstone_io::named_choice! {
         CallbackEarly = "callback-early", "the callbacks of a group are called before it is written";
         TailAboveWatermark = "tail-above-watermark", "a group is in the tail, and shown, before it is durable";
         TailKeptOverCut = "tail-kept-over-cut", "a cut drops nothing from the tail";
+        HintBelieved = "hint-believed", "a reader believes what is posted and does not look";
         LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
     }
 }

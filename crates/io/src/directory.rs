@@ -20,6 +20,7 @@ use crate::seam::{Directory, OpenFile};
 use crate::strategy::EngineKind;
 use crate::sys;
 use crate::transfer::retry;
+use crate::{Bulletin, BulletinReader};
 
 /// By default only the owner may read and write the files that are created.
 pub const FILE_MODE: u32 = 0o600;
@@ -184,6 +185,15 @@ impl Directory for OsDirectory {
     fn locked_by(&self, name: &str) -> Result<Option<String>> {
         self.check_name(name)?;
         lock::holder(&self.held, name)
+    }
+
+    fn bulletin(&self, lock: &OsLock) -> Option<Arc<Bulletin>> {
+        lock.bulletin().cloned()
+    }
+
+    fn read_bulletin(&self, name: &str) -> Option<BulletinReader> {
+        self.check_name(name).ok()?;
+        lock::bulletin_of_holder(&self.held, name)
     }
 
     fn is_forked(&self) -> bool {

@@ -14,6 +14,8 @@
 mod append_file;
 mod bell;
 mod buffer;
+#[cfg(target_os = "linux")]
+mod bulletin;
 mod capability;
 mod courtesy;
 mod descriptor;
@@ -33,6 +35,8 @@ mod lock_table;
 #[cfg(target_os = "linux")]
 mod memory;
 mod mount_table;
+#[cfg(not(target_os = "linux"))]
+mod no_bulletin;
 mod prepare;
 mod residency;
 pub mod seam;
@@ -48,6 +52,8 @@ pub mod transfer;
 pub use append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
+#[cfg(target_os = "linux")]
+pub use bulletin::{BULLETIN_WORDS, Bulletin, BulletinReader};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
@@ -64,6 +70,8 @@ pub use lock::OsLock;
 #[cfg(target_os = "linux")]
 pub use memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 pub use mount_table::{MountPoint, mount_points};
+#[cfg(not(target_os = "linux"))]
+pub use no_bulletin::{BULLETIN_WORDS, Bulletin, BulletinReader};
 pub use residency::Residency;
 pub use seam::{
     Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind, Then,

@@ -1,6 +1,7 @@
 //! The exclusive lock on a file, by open file description: one holder among all processes and threads.
 //!
-//! *Owns*: the lock file's descriptor and the note in it. *May not touch*: other files; whether a lock means a writer.
+//! *Owns*: the lock file's descriptor, the note in it, and the holder's bulletin, to which the note leads. *May not touch*: other
+//! files; whether a lock means a writer; what is posted.
 //!
 //! A traditional record lock belongs to the process and is lost when the process closes *any* descriptor of the file; `flock` is
 //! emulated by record locks on some network file systems. A lock of the open file description has neither flaw, and `F_OFD_GETLK`
@@ -12,6 +13,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
@@ -22,6 +24,7 @@ use crate::lock_table::{Entry, while_no_fork};
 use crate::size_signal::NoSizeSignal;
 use crate::sys;
 use crate::transfer::retry;
+use crate::{Bulletin, BulletinReader};
 
 /// The longest note that is read.
 const NOTE_MAX_BYTES: usize = 100;
@@ -37,6 +40,8 @@ pub struct OsLock {
     entry: Entry,
     /// A forked child must not release its parent's lock.
     mark: ForkMark,
+    /// Where the holder posts to other processes; the note leads to it.
+    bulletin: Option<Arc<Bulletin>>,
 }
 
 impl OsLock {
@@ -45,10 +50,16 @@ impl OsLock {
         &self.path
     }
 
+    /// The page on which its holder posts to other processes, if this system has such pages.
+    pub(crate) fn bulletin(&self) -> Option<&Arc<Bulletin>> {
+        self.bulletin.as_ref()
+    }
+
     /// `None` if another holder has it.
     pub(crate) fn take(held: &Held, name: &str, mode: u32, mark: ForkMark) -> Result<Option<Self>> {
-        let lock = while_no_fork(|| Self::try_take(held, name, mode, mark))?;
-        if let Some(lock) = &lock {
+        let mut lock = while_no_fork(|| Self::try_take(held, name, mode, mark))?;
+        if let Some(lock) = &mut lock {
+            lock.bulletin = Bulletin::of(&lock.file, mark).map(Arc::new);
             lock.leave_note();
         }
         Ok(lock)
@@ -61,7 +72,7 @@ impl OsLock {
             if held.is_removed() { error } else { error.advise("choose a directory that you may write to") }
         })?;
         let entry = Entry::of(file.as_raw_fd());
-        let lock = Self { file, path: held.join(name), entry, mark };
+        let lock = Self { file, path: held.join(name), entry, mark, bulletin: None };
         // Dropped below, it unlocks a lock that it does not hold, which does nothing.
         match retry(|| sys::set_description_lock(lock.file.as_fd(), true)) {
             Ok(()) => Ok(Some(lock)),
@@ -70,14 +81,17 @@ impl OsLock {
         }
     }
 
-    /// The note is for people only, so writing it may fail: a full disk has no block for it. Then an old note is removed. Other
+    /// The note is for people, and its second line for readers of the bulletin, who can do without. So writing it may fail: a full disk has no block for it. Then an old note is removed. Other
     /// content belongs to the user and stays; a lock needs no bytes.
     fn leave_note(&self) {
-        if !matches!(content(&self.file), Content::Nothing | Content::Note(_)) {
+        if !matches!(content(&self.file), Content::Nothing | Content::Note { .. }) {
             return;
         }
         let _no_signal = NoSizeSignal::here();
-        let note = format!("process {}\n", std::process::id());
+        let mut note = format!("process {}\n", std::process::id());
+        if let Some(bulletin) = &self.bulletin {
+            note.push_str(&format!("{}\n", bulletin.descriptor()));
+        }
         let is_left = retry(|| self.file.write_all_at(note.as_bytes(), 0)).is_ok();
         let len = if is_left { note.len() as u64 } else { 0 };
         // Written first, shortened after that: a reader in between finds the note in the first line.
@@ -94,6 +108,9 @@ impl Drop for OsLock {
         // Closing is not enough: a process that was made without the C library's `fork` may share the open file description.
         let _ = retry(|| sys::set_description_lock(self.file.as_fd(), false));
         self.entry.forget();
+        if let Some(bulletin) = &self.bulletin {
+            bulletin.end();
+        }
     }
 }
 
@@ -124,11 +141,25 @@ fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
     format!("{who}, which is not a writer but holds {kind} on {} (`lslocks` shows it)", path.display())
 }
 
+/// The page on which the process posts that the note names.
+pub(crate) fn bulletin_of_holder(held: &Held, name: &str) -> Option<BulletinReader> {
+    let file = held.open_file(name, OFlags::RDONLY, 0).ok()?;
+    match content(&file) {
+        Content::Note { process, descriptor: Some(descriptor) } => {
+            BulletinReader::open(process, descriptor, &file)
+        }
+        _ => None,
+    }
+}
+
 /// What a lock file holds.
 enum Content {
     /// No bytes, or only zeros, which a power cut leaves if a note was not written back.
     Nothing,
-    Note(String),
+    Note {
+        process: u32,
+        descriptor: Option<u32>,
+    },
     SomebodysOwn,
 }
 
@@ -145,18 +176,20 @@ fn content(file: &File) -> Content {
     // After it may be the end of a longer note, of a process that was killed before it could shorten the file.
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
-    let is_note = line.strip_prefix("process ").is_some_and(|number| number.parse::<u32>().is_ok());
-    if is_note && lines.flatten().all(u8::is_ascii_digit) {
-        Content::Note(line.to_owned())
-    } else {
-        Content::SomebodysOwn
+    let process = line.strip_prefix("process ").and_then(|number| number.parse().ok());
+    match process {
+        Some(process) if lines.clone().flatten().all(u8::is_ascii_digit) => {
+            let second = lines.next().and_then(|line| std::str::from_utf8(line).ok());
+            Content::Note { process, descriptor: second.and_then(|number| number.parse().ok()) }
+        }
+        _ => Content::SomebodysOwn,
     }
 }
 
 /// The file may hold anything: only a note is shown.
 fn note_in(file: &File) -> String {
     match content(file) {
-        Content::Note(note) => note,
+        Content::Note { process, .. } => format!("process {process}"),
         Content::Nothing | Content::SomebodysOwn => NO_NOTE.to_owned(),
     }
 }

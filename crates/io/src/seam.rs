@@ -13,6 +13,7 @@ use crate::buffer::AlignedBuf;
 use crate::capability::{Capabilities, CopyOnWrite};
 use crate::error::Result;
 use crate::strategy::{Access, Durability, EngineKind, Preparation};
+use crate::{Bulletin, BulletinReader};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -368,6 +369,17 @@ pub trait Directory: Send + Sync + 'static {
     /// # Errors
     /// The file is there and could not be opened for reading, or the file system has no locks.
     fn locked_by(&self, name: &str) -> Result<Option<String>>;
+
+    /// The page on which the holder of this lock posts to other processes; `None` where there is no such page, so that they poll.
+    fn bulletin(&self, _lock: &Self::Lock) -> Option<Arc<Bulletin>> {
+        None
+    }
+
+    /// The page on which the holder of the lock on the file `name` posts; `None` if nobody holds it, or if this process cannot see
+    /// the page. A process of the same user can post anything there: check what it says.
+    fn read_bulletin(&self, _name: &str) -> Option<BulletinReader> {
+        None
+    }
 
     /// Whether this process was forked after the directory was opened. Then the directory, its files and its lock belong to the
     /// parent process: they can be read, every change is refused with its own error ([`crate::Error::is_forked`]), and dropping

@@ -19,6 +19,7 @@ use crate::background::preparer;
 use crate::choice::Choice;
 use crate::commit::futures::Ticket;
 use crate::commit::gathering::needed_bytes;
+use crate::commit::post::Board;
 use crate::commit::shared::{Shared, start};
 use crate::commit::state::Guard;
 use crate::error::{Error, Result};
@@ -97,6 +98,7 @@ impl<D: Directory> Log<D> {
         options.check()?;
         let (shared, recovery, mut choice) = open_shared(directory, options)?;
         choice.warnings.extend(shared.pool.take_notice());
+        shared.post_to(Board::on(shared.directory.bulletin(&writer_lock)));
         let shared = Arc::new(shared);
         for warning in &choice.warnings {
             shared.tell(&Event::Fallback { what: warning.clone() });

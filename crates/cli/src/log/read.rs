@@ -14,8 +14,8 @@ use super::{CatArguments, Separator, said};
 use crate::columns::range;
 use crate::stdout::Stdout;
 
-/// How quickly a signal is noticed while no record comes.
-const NOTICE: Duration = Duration::from_millis(50);
+/// How quickly a signal, or that the reader of stdout has left, is noticed while no record comes: two wake-ups a second.
+const NOTICE: Duration = Duration::from_millis(500);
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Prints records in order.

@@ -11,6 +11,7 @@ use inkstone_format::{Lsn, Promise};
 use inkstone_io::{AlignedBuf, Directory};
 
 use crate::commit::gathering::{Frozen, Group, memory_bytes, memory_for};
+use crate::commit::post::{Board, Posted};
 use crate::commit::room::{Need, refused};
 use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
@@ -115,8 +116,9 @@ impl<D: Directory> Shared<D> {
             let poisoned = Error::Poisoned(poison.clone());
             return (state, Err(poisoned));
         }
-        self.note_group(last, end, &state);
+        let posted = self.note_group(last, end, &state);
         self.set_durable(&mut state, last);
+        state.to_post = state.board.post(posted);
         state.rule.committed(waiters, took);
         state.unpromised = true;
         state.last_commit = written.started + took;
@@ -158,8 +160,17 @@ impl<D: Directory> Shared<D> {
         state.spare = memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
     }
 
-    /// Notes the end of this group in the segment's index, as a place where reading can begin.
-    fn note_group(&self, last: Lsn, end: u64, state: &State) {
+    /// Begins to post to readers in other processes: first, what the opening has found.
+    pub(crate) fn post_to(&self, board: Board) {
+        let mut state = self.lock();
+        let segment = lock(&self.segments).head().segment.number();
+        let (durable, end, epoch) = (state.durable, state.gathering.at(), state.epoch);
+        state.board = board;
+        state.to_post = state.board.post(Posted { durable, segment, end, epoch });
+    }
+
+    /// Notes the end of this group in the segment's index, as a place where reading can begin; returns what to post.
+    fn note_group(&self, last: Lsn, end: u64, state: &State) -> Posted {
         let segments = lock(&self.segments);
         let segment = &segments.head().segment;
         segment.note(&inkstone_format::Tail {
@@ -172,5 +183,6 @@ impl<D: Directory> Shared<D> {
             closed: false,
             sealed: None,
         });
+        Posted { durable: last, segment: segment.number(), end, epoch: state.epoch }
     }
 }

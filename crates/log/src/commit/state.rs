@@ -11,6 +11,7 @@ use inkstone_io::AlignedBuf;
 use crate::commit::callbacks::Decided;
 use crate::commit::futures::{Waiting, Wakers, Written, join};
 use crate::commit::gathering::{Gathering, Group, memory_for};
+use crate::commit::post::{Board, Post};
 use crate::commit::rule::Rule;
 use crate::commit::waking::{Due, Waking, Woken};
 use crate::error::{Error, Poison, Result};
@@ -59,6 +60,10 @@ pub(crate) struct State {
     pub(crate) room_wakers: Wakers,
     /// Wakers and callbacks that the guard runs after it has released the lock.
     pub(crate) woken: Woken,
+    /// Where other processes see how far the log is durable.
+    pub(crate) board: Board,
+    /// What the guard posts there after it has released the lock.
+    pub(crate) to_post: Post,
     /// A caller found the buffer full while another group was being written: the gathering is to be committed next.
     pub(crate) room_wanted: bool,
     /// A caller that does not wait asked for a segment that can hold a frame of this size.
@@ -107,6 +112,8 @@ impl State {
             written: Written::default(),
             room_wakers: Wakers::default(),
             woken: Woken::default(),
+            board: Board::default(),
+            to_post: Post::default(),
             room_wanted: false,
             roll_wanted: None,
             roll_error: None,
@@ -250,23 +257,25 @@ pub(crate) enum Ending {
     Over(Result<()>),
 }
 
-/// The locked state. Dropping it first releases the lock, and then runs the wakers and callbacks that were marked meanwhile.
+/// The locked state. Dropping it first releases the lock, then posts, and then runs the wakers and callbacks that were marked meanwhile.
 pub(crate) struct Guard<'a> {
     // The order matters: fields are dropped from the first to the last.
     state: MutexGuard<'a, State>,
+    to_post: Post,
     due: Due<'a>,
 }
 
 impl<'a> Guard<'a> {
     #[inline]
     pub(crate) fn new(state: MutexGuard<'a, State>, waking: &'a Waking) -> Self {
-        Self { state, due: Due::none(waking) }
+        Self { state, to_post: Post::default(), due: Due::none(waking) }
     }
 }
 
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
+        self.to_post = std::mem::take(&mut self.state.to_post);
         if !self.state.woken.is_empty() {
             self.due.take(&mut self.state.woken);
         }

@@ -24,7 +24,7 @@ use crate::recovery::beside::{Pauses, TRIES};
 use crate::recovery::recover::damage;
 use crate::segment::Link;
 use crate::sync::Instant;
-use crate::walk::ahead::{Ahead, Pieces};
+use crate::walk::ahead::Pieces;
 use crate::walk::window::{FrameAt, Item, Walk, Window};
 
 /// A record, borrowed from the cursor that read it.
@@ -382,7 +382,7 @@ fn find_place<D: Directory>(
             ahead.go_on(stretch)?;
             ahead
         }
-        None => Box::new(Ahead::growing(Box::new(source.clone()), stretch)),
+        None => source.pieces(stretch),
     };
     let next = behind(source, &link);
     if let Some(next) = &next {

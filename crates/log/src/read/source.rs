@@ -10,11 +10,12 @@ use inkstone_io::{Access, Directory, File as _, OpenFile};
 use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
 use crate::names;
+use crate::read::behind::Behind;
 use crate::read::view::{Now, View};
 use crate::segment::Link;
 use crate::sync::{Instant, lock};
 use crate::tail::{Run, Tail};
-use crate::walk::ahead::{ENGINE, Means, Stretch};
+use crate::walk::ahead::{Ahead, ENGINE, Means, Pieces, Stretch};
 
 /// The source of a reader's records.
 pub(crate) enum Source<D: Directory> {
@@ -177,6 +178,15 @@ impl<D: Directory> Source<D> {
         };
         let file = segment.cached_file(self.directory())?;
         Ok(Stretch { number, file, end, prover: Some(segment.prover()) })
+    }
+
+    /// Pieces of the log in order, from this stretch on.
+    pub(crate) fn pieces(&self, stretch: Stretch<D::File>) -> Box<dyn Pieces<D::File>> {
+        let ahead = Ahead::growing(Box::new(self.clone()), stretch.clone());
+        match self {
+            Self::Living(_) => Box::new(ahead),
+            Self::View(view) => Box::new(Behind::new(Arc::clone(view), stretch, ahead)),
+        }
     }
 
     /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.

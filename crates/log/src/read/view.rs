@@ -16,10 +16,11 @@ use inkstone_format::{Lsn, SegmentNumber, Tail};
 use inkstone_io::Directory;
 
 use crate::error::{Error, Result};
+use crate::names;
 use crate::options::Options;
-use crate::recovery::beside::{
-    Known, Observed, Pauses, Untouched, observe, settle_access, walk_head, writer_lives,
-};
+use crate::read::fresh::Fresh;
+use crate::read::news::News;
+use crate::recovery::beside::{Known, Observed, Untouched, observe, settle_access, walk_head, writer_lives};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::{Link, Segments};
@@ -54,6 +55,9 @@ struct Seen<F> {
     head: Arc<F>,
     /// Set when no writer lived at the last observation: recovery is only repeated when this has changed.
     untouched: Option<Untouched>,
+    /// What the writer posts, and what was read because of it.
+    news: News,
+    fresh: Fresh<F>,
 }
 
 impl<D: Directory> View<D> {
@@ -71,6 +75,8 @@ impl<D: Directory> View<D> {
             settled: found.settled,
             head: found.head,
             untouched: found.untouched,
+            news: News::new(),
+            fresh: Fresh::new(),
         };
         Ok(Self { directory, options, recovery, seen: Mutex::new(seen), version: AtomicU64::new(0) })
     }
@@ -114,13 +120,82 @@ impl<D: Directory> View<D> {
     /// [`Error::Corrupt`]; errors of the file system.
     pub(crate) fn refresh(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
-        if writer_lives(&*self.directory)? {
-            seen.untouched = None;
-            self.mind_the_living(&mut seen)?;
-        } else {
-            self.mind_the_dead(&mut seen)?;
+        if self.take_news(&mut seen) {
+            return Ok(seen.now());
+        }
+        let lives = writer_lives(&*self.directory)?;
+        if !lives || !seen.news.is_trusted() {
+            self.look(&mut seen, lives)?;
         }
         Ok(seen.now())
+    }
+
+    /// As [`View::refresh`], for a reader that waits: if the writer is killed, it may be seen a second later.
+    fn refresh_to_wait(&self, seen: &mut Seen<D::File>) -> Result<Now> {
+        if !self.take_news(seen) && !seen.news.is_trusted() {
+            let lives = writer_lives(&*self.directory)?;
+            self.look(seen, lives)?;
+        }
+        Ok(seen.now())
+    }
+
+    /// Observes what may be new, and then compares it with what is posted; but not if the writer posts as before.
+    fn look(&self, seen: &mut Seen<D::File>, lives: bool) -> Result<()> {
+        if lives && seen.news.is_still(|| self.directory.read_bulletin(names::LOCK)) {
+            return Ok(());
+        }
+        let before = seen.durable;
+        if lives {
+            seen.untouched = None;
+            self.mind_the_living(seen)?;
+        } else {
+            self.mind_the_dead(seen)?;
+        }
+        self.compare_news(seen, lives);
+        if seen.durable != before {
+            seen.news.note_records();
+        }
+        Ok(())
+    }
+
+    /// Called after an observation.
+    fn compare_news(&self, seen: &mut Seen<D::File>, lives: bool) {
+        seen.news.note_look();
+        if !lives {
+            seen.news.lose();
+            return;
+        }
+        self.take_news(seen);
+        seen.news.find(|| self.directory.read_bulletin(names::LOCK));
+        self.take_news(seen);
+    }
+
+    /// Reads what was posted as new, if it is in the known head; true if there are records that were not known. A post that proves
+    /// wrong changes nothing, nor does one of a writer that is dead by now: what it says was true then, and the silence after it is
+    /// not trusted for long.
+    fn take_news(&self, seen: &mut Seen<D::File>) -> bool {
+        let segment = Arc::clone(&seen.segments.head().segment);
+        let posted = seen.news.posted().filter(|posted| posted.segment == segment.number());
+        let Some(posted) = posted.filter(|posted| posted.end >= seen.settled.end) else {
+            seen.news.note(false);
+            return false;
+        };
+        if posted.end == seen.settled.end {
+            let is_same = posted.epoch == seen.settled.epoch && posted.durable == seen.durable;
+            seen.news.note(is_same);
+            return false;
+        }
+        let file = segment.cached_file(&*self.directory).ok();
+        let proved = file.and_then(|file| seen.fresh.read_on(&segment, file, seen.settled, &posted));
+        seen.news.note(proved.is_some());
+        let Some(proved) = proved else {
+            seen.fresh.forget();
+            return false;
+        };
+        self.advance(seen, proved.settled, proved.durable, proved.settled.first_live);
+        seen.news.note_look();
+        seen.news.note_records();
+        true
     }
 
     /// Observes everything again, because a known record could not be read.
@@ -129,12 +204,15 @@ impl<D: Directory> View<D> {
     /// As [`View::refresh`].
     pub(crate) fn refresh_fully(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
-        if writer_lives(&*self.directory)? {
+        let lives = writer_lives(&*self.directory)?;
+        if lives {
             seen.untouched = None;
             self.observe_again(&mut seen)?;
         } else {
             self.mind_the_dead(&mut seen)?;
         }
+        seen.fresh.forget();
+        self.compare_news(&mut seen, lives);
         Ok(seen.now())
     }
 
@@ -156,14 +234,19 @@ impl<D: Directory> View<D> {
         let is_old = listing.segments.iter().max() != Some(&segment.number());
         // If anything is wrong there, observing everything gives the better error.
         let Some(walked) = walked.ok().filter(|_| !is_old) else { return self.observe_again(seen) };
-        seen.settled = walked.settled;
-        if walked.tail.first_live > seen.segments.first_live {
+        self.advance(seen, walked.settled, walked.tail.promise, walked.tail.first_live);
+        Ok(())
+    }
+
+    /// More of the known head is durable: the groups before `settled`.
+    fn advance(&self, seen: &mut Seen<D::File>, settled: Tail, durable: Lsn, first_live: Lsn) {
+        if first_live > seen.segments.first_live {
             self.note_change();
         }
-        seen.segments.give_up(walked.tail.first_live);
+        seen.segments.give_up(first_live);
         seen.segments.obsolete.clear();
-        seen.durable = seen.durable.max(walked.tail.promise);
-        Ok(())
+        seen.settled = settled;
+        seen.durable = seen.durable.max(durable);
     }
 
     fn observe_again(&self, seen: &mut Seen<D::File>) -> Result<()> {
@@ -192,19 +275,35 @@ impl<D: Directory> View<D> {
 
     /// Waits until `lsn` is durable or truncated, or the log was cut, or `until` has passed.
     pub(crate) fn wait(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
-        let mut pauses = Pauses::new();
         let mut now = self.now();
         while now.durable < lsn && now.first <= lsn && now.cuts == cuts {
-            now = self.refresh()?;
+            let mut seen = lock(&self.seen);
+            let quiet = seen.news.quiet();
+            now = self.refresh_to_wait(&mut seen)?;
             let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break;
             }
             if now.durable < lsn {
-                pauses.sleep(left);
+                let rest = seen.news.rest(quiet);
+                drop(seen);
+                rest.sleep(left);
             }
         }
         Ok(())
+    }
+
+    /// The byte of this segment before which everything is durable, if it is the head and that is known.
+    pub(crate) fn end_of_durable(&self, number: SegmentNumber) -> Option<u64> {
+        let seen = lock(&self.seen);
+        let is_head = seen.segments.head().segment.number() == number;
+        let is_known = seen.settled.next_lsn.before().is_some_and(|last| last >= seen.durable);
+        (is_head && is_known).then_some(seen.settled.end)
+    }
+
+    /// Copies bytes of this segment that were read a moment ago; false if they are not in memory.
+    pub(crate) fn copy_fresh(&self, number: SegmentNumber, at: u64, to: &mut [u8]) -> bool {
+        lock(&self.seen).fresh.copy(number, at, to)
     }
 }
 
@@ -240,6 +339,7 @@ impl<F: inkstone_io::File> Seen<F> {
         self.settled = found.settled;
         self.head = found.head;
         self.untouched = found.untouched;
+        self.fresh.forget();
     }
 }
 

@@ -37,9 +37,10 @@ use crate::walk::window::{Item, Walk, Window};
 
 /// How often an observation beside a writer must fail before the failure is believed.
 pub(crate) const TRIES: usize = 6;
-/// The size of a read: of a whole head, and of what was written after its known part.
-const READ_BYTES: usize = 1 << 20;
-const NEWS_BYTES: usize = 64 << 10;
+/// The size of a read: of a whole head (most of a new one is zeros), and of what was written after its known part (most often
+/// nothing).
+const READ_BYTES: usize = 128 << 10;
+const NEWS_BYTES: usize = 16 << 10;
 /// Stands in for a row of the verdict's table, in the report of an observation beside a writer.
 const NO_ROW: &str = "beside a writer";
 

@@ -1,0 +1,460 @@
+//! A page in shared memory on which the holder of a lock posts a few numbers, and on which other processes sleep until it does.
+//!
+//! *Owns*: the page, its layout, how it is found from the note in the lock's file, and all `unsafe` code for it. *May not touch*:
+//! what the numbers mean; the lock. Who reads a bulletin checks what it says: any process of the same user can post lies.
+//!
+//! **Where it lives.** The page is a `memfd` of the process that posts. Its note in the lock's file names the process and the
+//! descriptor, and a reader opens `/proc/PROCESS/fd/DESCRIPTOR`. A file on tmpfs or in the log's directory would do too. But a
+//! memfd ends with its process, so a killed writer leaves nothing that must be swept, and nothing stale that a later reader finds.
+//! No other user can take its name first, and the kernel never writes it back. It is sealed: nobody can make it shorter, so that no
+//! access to it is a `SIGBUS`. Readers that do not see the writer's `/proc` entry (another container, another user, no `/proc`)
+//! have no bulletin, and poll the files.
+//!
+//! **Posting** is a seqlock: the count is odd while the numbers change. No system call is made unless somebody sleeps. A reader
+//! sets a mark before it sleeps, and the poster clears it when it wakes all who sleep. So a reader that was killed in its sleep
+//! costs one wake-up, and not one for each post.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{
+    CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, Timespec, fchmod, fcntl_add_seals, fcntl_get_seals,
+    fstat, ftruncate, memfd_create, openat,
+};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::geteuid;
+use rustix::thread::futex::{self, Flags};
+
+use crate::descriptor::above_standard;
+use crate::fork::ForkMark;
+use crate::prepare::Allocate;
+use crate::sys;
+use crate::transfer::retry;
+
+/// How many numbers a bulletin has.
+pub const BULLETIN_WORDS: usize = 4;
+/// The size of the shared memory, in bytes: a page, or a part of one where pages are larger.
+const PAGE_BYTES: usize = 4096;
+/// What the page begins with: the name and the version of its layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"inkbull1");
+/// The name that `/proc` shows.
+const NAME: &str = "inkstone-bulletin";
+/// How often a reader tries to read numbers that do not change meanwhile.
+const TRIES: u32 = 64;
+
+/// The page. Every field may hold anything at any time: another process may write to it.
+#[repr(C)]
+struct Page {
+    magic: AtomicU64,
+    /// The identity of the lock's file.
+    device: AtomicU64,
+    inode: AtomicU64,
+    /// Odd while the words change.
+    count: AtomicU64,
+    words: [AtomicU64; BULLETIN_WORDS],
+    /// Rises with each post: readers sleep on it.
+    rings: AtomicU32,
+    /// Not 0: a reader sleeps, or is about to.
+    sleeps: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Page>() <= PAGE_BYTES);
+
+/// A mapping of the page.
+#[derive(Debug)]
+struct Mapped(NonNull<Page>);
+
+// SAFETY: the mapping belongs to no thread, and everything in it is an atomic.
+unsafe impl Send for Mapped {}
+// SAFETY: as above: atomics are shared between threads.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps the page. The file has `PAGE_BYTES` bytes and is sealed against losing any.
+    fn new(file: &OwnedFd) -> io::Result<Self> {
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours.
+        let page = unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES, both, MapFlags::SHARED, file, 0) }?;
+        NonNull::new(page.cast()).map(Self).ok_or_else(|| io::Error::other("mmap gave address 0"))
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: mapped by `new`, aligned to a page, and large enough; it stays mapped while `self` lives, and its file cannot
+        // become shorter. All fields are atomics, for which all bits are valid.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length, unmapped once, and no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
+    }
+}
+
+/// The page of a process that holds a lock: there it posts.
+#[derive(Debug)]
+pub struct Bulletin {
+    mapped: Mapped,
+    file: OwnedFd,
+    /// The number of the last post, and the seqlock's count. Not taken from the page, where others may write.
+    last: Mutex<(u64, u64)>,
+    mark: ForkMark,
+}
+
+impl Bulletin {
+    /// Makes the page of the holder of this lock, with zeros in it. `None` if that fails: without it readers poll.
+    pub(crate) fn of(lock: &File, mark: ForkMark) -> Option<Self> {
+        let (device, inode) = sys::identity(&fstat(lock).ok()?);
+        let (file, mapped) = Self::make().ok()?;
+        let page = mapped.page();
+        page.device.store(device, Ordering::Relaxed);
+        page.inode.store(inode, Ordering::Relaxed);
+        page.magic.store(MAGIC, Ordering::Release);
+        Some(Self { mapped, file, last: Mutex::new((0, 0)), mark })
+    }
+
+    fn make() -> io::Result<(OwnedFd, Mapped)> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = retry(|| match memfd_create(NAME, flags | MemfdFlags::NOEXEC_SEAL) {
+            // Before Linux 6.3.
+            Err(rustix::io::Errno::INVAL) => Ok(memfd_create(NAME, flags)?),
+            made => Ok(made?),
+        })?;
+        let file = above_standard(file)?;
+        fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        retry(|| Ok(ftruncate(&file, PAGE_BYTES as u64)?))?;
+        // Its memory is there from now on: a full one is an error here, and not a signal later.
+        retry(|| sys::fallocate(file.as_fd(), Allocate::Grow, PAGE_BYTES as u64))?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let mapped = Mapped::new(&file)?;
+        Ok((file, mapped))
+    }
+
+    /// The number of its descriptor, by which other processes find it.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Posts words and wakes who sleeps on it: one system call if a reader does, else none. Posts may come in any order: one whose
+    /// `number` is not above all earlier ones changes nothing. Does nothing in a forked child.
+    pub fn post(&self, number: u64, words: [u64; BULLETIN_WORDS]) {
+        if self.mark.is_child() {
+            return;
+        }
+        {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if number <= last.0 {
+                return;
+            }
+            let count = last.1.wrapping_add(2);
+            *last = (number, count);
+            let page = self.mapped.page();
+            page.count.store(count.wrapping_sub(1), Ordering::Relaxed);
+            fence(Ordering::Release);
+            for (place, word) in page.words.iter().zip(words) {
+                place.store(word, Ordering::Relaxed);
+            }
+            page.count.store(count, Ordering::Release);
+        }
+        self.ring();
+    }
+
+    /// Says that nothing will be posted any more. Call it after the lock was given back: who is woken asks for the lock.
+    pub(crate) fn end(&self) {
+        if !self.mark.is_child() {
+            self.mapped.page().magic.store(0, Ordering::Release);
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        let page = self.mapped.page();
+        // A reader sets its mark before it looks at the rings: so one of the two sees what the other has done.
+        page.rings.fetch_add(1, Ordering::SeqCst);
+        if page.sleeps.load(Ordering::SeqCst) != 0 && page.sleeps.swap(0, Ordering::SeqCst) != 0 {
+            // It can only fail for an invalid address.
+            let _ = futex::wake(&page.rings, Flags::empty(), i32::MAX as u32);
+        }
+    }
+}
+
+/// The page of another process, or of this one, for reading.
+#[derive(Debug)]
+pub struct BulletinReader {
+    mapped: Mapped,
+    /// The memory file's own number: no other has it while this one is mapped.
+    inode: u64,
+}
+
+impl BulletinReader {
+    /// Opens the page that the note in a lock's file names; `None` if there is none that may be read.
+    pub(crate) fn open(process: u32, descriptor: u32, lock: &File) -> Option<Self> {
+        let lock = fstat(lock).ok()?;
+        let path = format!("/proc/{process}/fd/{descriptor}");
+        // By then this may be another process, with anything at that number. A path alone opens nothing, so it does no harm.
+        let there = OFlags::PATH | OFlags::CLOEXEC;
+        let place: OwnedFd = retry(|| above_standard(openat(CWD, &path, there, Mode::empty())?)).ok()?;
+        let facts = fstat(&place).ok()?;
+        let trusted = [lock.st_uid, geteuid().as_raw(), 0];
+        if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile
+            || facts.st_size != PAGE_BYTES as i64
+            || !trusted.contains(&facts.st_uid)
+        {
+            return None;
+        }
+        let again = format!("/proc/self/fd/{}", place.as_raw_fd());
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file: OwnedFd = retry(|| above_standard(openat(CWD, &again, flags, Mode::empty())?)).ok()?;
+        // Only a memory file has seals. Without this one another process could make it shorter, which would be a SIGBUS here.
+        if !fcntl_get_seals(&file).ok()?.contains(SealFlags::SHRINK) {
+            return None;
+        }
+        let reader = Self { mapped: Mapped::new(&file).ok()?, inode: facts.st_ino };
+        let page = reader.mapped.page();
+        let of = (page.device.load(Ordering::Relaxed), page.inode.load(Ordering::Relaxed));
+        (of == sys::identity(&lock) && !reader.has_ended()).then_some(reader)
+    }
+
+    /// Whether both are the same page.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.inode == other.inode
+    }
+
+    /// Whether nothing will be posted any more. False after a kill: only the lock tells that.
+    pub fn has_ended(&self) -> bool {
+        self.mapped.page().magic.load(Ordering::Acquire) != MAGIC
+    }
+
+    /// The count of posts so far, for [`BulletinReader::wait`]; it wraps. Ask for it before the words.
+    pub fn rings(&self) -> u32 {
+        self.mapped.page().rings.load(Ordering::SeqCst)
+    }
+
+    /// The words of one post; `None` if nothing will be posted any more, or if they changed all the time (a process may have been
+    /// killed while it changed them).
+    pub fn read(&self) -> Option<[u64; BULLETIN_WORDS]> {
+        let page = self.mapped.page();
+        for _ in 0..TRIES {
+            let before = page.count.load(Ordering::Acquire);
+            let words = std::array::from_fn(|at| page.words[at].load(Ordering::Relaxed));
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && page.count.load(Ordering::Relaxed) == before {
+                return (!self.has_ended()).then_some(words);
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Sleeps until something was posted since `rings` was read, for at most `time`; true if the time has passed. It may return
+    /// early, like any wait.
+    pub fn wait(&self, rings: u32, time: Duration) -> bool {
+        let page = self.mapped.page();
+        page.sleeps.store(1, Ordering::SeqCst);
+        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let time = Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) };
+        futex::wait(&page.rings, Flags::empty(), rings, Some(&time)) == Err(rustix::io::Errno::TIMEDOUT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inkstone_host::in_forked_child;
+
+    fn lock_file() -> File {
+        tempfile::tempfile().expect("a file")
+    }
+
+    fn posted(lock: &File) -> Bulletin {
+        Bulletin::of(lock, ForkMark::new().expect("a mark")).expect("a bulletin")
+    }
+
+    fn open(bulletin: &Bulletin, lock: &File) -> Option<BulletinReader> {
+        BulletinReader::open(std::process::id(), bulletin.descriptor() as u32, lock)
+    }
+
+    #[test]
+    fn what_is_posted_is_read_and_an_older_post_changes_nothing() {
+        let lock = lock_file();
+        let bulletin = posted(&lock);
+        let reader = open(&bulletin, &lock).expect("there");
+        assert!(reader.is_same(&open(&bulletin, &lock).expect("there")));
+        let other = posted(&lock);
+        assert!(!reader.is_same(&open(&other, &lock).expect("there")));
+        assert_eq!(reader.read(), Some([0; 4]));
+        bulletin.post(2, [5, 6, 7, 8]);
+        bulletin.post(1, [1, 1, 1, 1]);
+        bulletin.post(2, [1, 1, 1, 1]);
+        assert_eq!((reader.read(), reader.rings()), (Some([5, 6, 7, 8]), 1));
+        bulletin.end();
+        assert!(reader.has_ended() && reader.read().is_none() && open(&bulletin, &lock).is_none());
+    }
+
+    #[test]
+    fn nobody_reads_half_a_post() {
+        let lock = lock_file();
+        let bulletin = posted(&lock);
+        let reader = open(&bulletin, &lock).expect("there");
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..200_000).for_each(|number| bulletin.post(number, [number; 4])));
+            let mut last = 0;
+            while last < 199_999 {
+                if let Some(words) = reader.read() {
+                    assert!(words.iter().all(|word| *word == words[0]) && words[0] >= last, "{words:?}");
+                    last = words[0];
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_and_a_mark_that_was_left_behind_is_cleared_by_one_post() {
+        let lock = lock_file();
+        let bulletin = posted(&lock);
+        let reader = open(&bulletin, &lock).expect("there");
+        let other = open(&bulletin, &lock).expect("there");
+        let rings = reader.rings();
+        std::thread::scope(|scope| {
+            let sleepers =
+                [&reader, &other].map(|reader| scope.spawn(|| reader.wait(rings, Duration::from_secs(60))));
+            // Not before both sleep: whoever comes later does not sleep, and proves nothing.
+            while futex_sleepers() < 2 {
+                std::thread::yield_now();
+            }
+            bulletin.post(1, [1; 4]);
+            assert!(sleepers.into_iter().all(|sleeper| !sleeper.join().expect("no panic")), "woken");
+        });
+        assert!(!reader.wait(rings, Duration::from_secs(60)), "it has rung since");
+        // As a reader would that was killed before it slept.
+        let page = bulletin.mapped.page();
+        assert_eq!(page.sleeps.load(Ordering::SeqCst), 1);
+        bulletin.post(2, [2; 4]);
+        assert_eq!(page.sleeps.load(Ordering::SeqCst), 0);
+        assert!(reader.wait(reader.rings(), Duration::from_millis(1)), "nothing came");
+    }
+
+    /// Threads of this process that sleep on a word that processes share, as the kernel shows their calls.
+    fn futex_sleepers() -> usize {
+        let number = format!("{} ", libc::SYS_futex);
+        let threads = std::fs::read_dir("/proc/self/task").expect("listed");
+        let sleeps = |path: std::path::PathBuf| {
+            let call = std::fs::read_to_string(path.join("syscall")).unwrap_or_default();
+            // The second argument: a wait, and not private.
+            call.starts_with(&number) && call.split(' ').nth(2) == Some("0x0")
+        };
+        threads.flatten().filter(|thread| sleeps(thread.path())).count()
+    }
+
+    #[test]
+    fn a_forked_child_posts_nothing_and_ends_nothing() {
+        let lock = lock_file();
+        let bulletin = posted(&lock);
+        let reader = open(&bulletin, &lock).expect("there");
+        let child = in_forked_child(|| {
+            bulletin.post(1, [9; 4]);
+            bulletin.end();
+            0
+        });
+        assert_eq!(child.expect("a child"), 0);
+        assert_eq!((reader.read(), reader.rings()), (Some([0; 4]), 0));
+        bulletin.post(1, [1; 4]);
+        assert_eq!(reader.read(), Some([1; 4]));
+    }
+
+    #[test]
+    fn it_keeps_its_size_and_belongs_to_one_lock() {
+        let lock = lock_file();
+        let bulletin = posted(&lock);
+        assert!(ftruncate(&bulletin.file, 0).is_err(), "shorter, it would be a signal");
+        assert!(open(&bulletin, &lock_file()).is_none(), "another lock's");
+        assert_eq!(fstat(&bulletin.file).expect("facts").st_mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn only_a_sealed_page_of_ours_is_a_bulletin() {
+        let lock = lock_file();
+        let open = |file: &OwnedFd| BulletinReader::open(std::process::id(), file.as_raw_fd() as u32, &lock);
+        let memory = || memory_file(PAGE_BYTES as u64);
+        assert!(open(&memory()).is_none(), "not sealed: it could become shorter");
+        let short = memory_file(100);
+        fcntl_add_seals(&short, SealFlags::SHRINK).expect("sealed");
+        assert!(open(&short).is_none(), "too short");
+        let zeros = memory();
+        fcntl_add_seals(&zeros, SealFlags::SHRINK).expect("sealed");
+        assert!(open(&zeros).is_none(), "zeros");
+        let random = memory();
+        for at in 0..PAGE_BYTES as u64 / 8 {
+            let bytes = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_ne_bytes();
+            rustix::io::pwrite(&random, &bytes, at * 8).expect("written");
+        }
+        fcntl_add_seals(&random, SealFlags::SHRINK).expect("sealed");
+        assert!(open(&random).is_none(), "random bytes");
+        let plain = OwnedFd::from(tempfile::tempfile().expect("a file"));
+        ftruncate(&plain, PAGE_BYTES as u64).expect("its size");
+        assert!(open(&plain).is_none(), "a file on a disk");
+        let (end, _other) = std::io::pipe().expect("a pipe");
+        assert!(open(&OwnedFd::from(end)).is_none(), "a pipe");
+        assert!(BulletinReader::open(u32::MAX, 3, &lock).is_none(), "no such process");
+        assert!(BulletinReader::open(std::process::id(), u32::MAX, &lock).is_none(), "no such descriptor");
+    }
+
+    #[test]
+    fn another_users_page_is_not_believed() {
+        if !geteuid().is_root() {
+            eprintln!("NOT RUN: another_users_page_is_not_believed: only root can give a file away");
+            return;
+        }
+        let lock = lock_file();
+        let bulletin = posted(&lock);
+        let other = rustix::fs::Uid::from_raw(12_345);
+        rustix::fs::fchown(&bulletin.file, Some(other), None).expect("given away");
+        assert!(open(&bulletin, &lock).is_none(), "neither ours, root's, nor that of the lock's owner");
+        rustix::fs::fchown(&lock, Some(other), None).expect("given away");
+        assert!(open(&bulletin, &lock).is_some(), "root follows the log of another user");
+    }
+
+    /// A poster that dies in the middle leaves an odd count.
+    #[test]
+    fn half_a_post_is_none_and_takes_no_time() {
+        let lock = lock_file();
+        let bulletin = posted(&lock);
+        bulletin.mapped.page().count.store(7, Ordering::SeqCst);
+        assert_eq!(open(&bulletin, &lock).expect("there").read(), None);
+        bulletin.post(1, [3; 4]);
+        assert_eq!(open(&bulletin, &lock).expect("there").read(), Some([3; 4]));
+    }
+
+    /// Where only `read`, `write` and `exit` are allowed, every other call kills.
+    #[test]
+    fn a_post_makes_no_system_call_unless_a_reader_sleeps() {
+        for sleeps in [false, true] {
+            let child = inkstone_host::fork_child(|| {
+                let lock = lock_file();
+                let bulletin = posted(&lock);
+                bulletin.mapped.page().sleeps.store(u32::from(sleeps), Ordering::SeqCst);
+                // SAFETY: no memory is passed; this thread, the only one of the child, makes no other call before it ends.
+                unsafe {
+                    libc::prctl(libc::PR_SET_SECCOMP, 1, 0, 0, 0);
+                    (1..=1000).for_each(|number| bulletin.post(number, [number; 4]));
+                    libc::syscall(libc::SYS_exit, 17);
+                }
+                unreachable!("it has ended")
+            });
+            let ended = child.expect("a child").wait();
+            assert_eq!(matches!(ended, Ok(17)), !sleeps, "{ended:?}");
+        }
+    }
+
+    fn memory_file(bytes: u64) -> OwnedFd {
+        let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("made");
+        ftruncate(&file, bytes).expect("its size");
+        file
+    }
+}

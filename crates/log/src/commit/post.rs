@@ -1,0 +1,82 @@
+//! Posting to readers in other processes: how far the log is durable, and where that ends.
+//!
+//! *Owns*: what the words of a bulletin mean, the order of posts, and that a post is made while no lock of the log is held. *May not
+//! touch*: the page and its memory (`inkstone-io`); when the watermark moves (`group.rs`).
+//!
+//! A post is made after the waiters of the group were woken and the state's lock was released: it can cost a system call, if a
+//! reader sleeps, and no commit waits for that. Two threads may then post at the same time, so posts have numbers that rise under
+//! the lock, and an older one changes nothing.
+//!
+//! A post says nothing that its reader may believe without looking (`read/fresh.rs`). What it does not say, the files do: cuts and
+//! truncations are groups and headers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use inkstone_format::{Epoch, Lsn, SegmentNumber};
+use inkstone_io::{BULLETIN_WORDS, Bulletin};
+
+/// The end of what is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Posted {
+    /// The durable watermark.
+    pub(crate) durable: Lsn,
+    /// The last segment with a durable group.
+    pub(crate) segment: SegmentNumber,
+    /// The byte after that group.
+    pub(crate) end: u64,
+    /// Its epoch.
+    pub(crate) epoch: Epoch,
+}
+
+impl Posted {
+    fn words(self) -> [u64; BULLETIN_WORDS] {
+        [self.durable.get(), self.segment.get(), self.end, self.epoch.get()]
+    }
+
+    /// `None` if these words were not made from one.
+    pub(crate) fn of([durable, segment, end, epoch]: [u64; BULLETIN_WORDS]) -> Option<Self> {
+        let (segment, epoch) = (SegmentNumber::new(segment)?, Epoch::new(epoch)?);
+        Some(Self { durable: Lsn::new(durable), segment, end, epoch })
+    }
+}
+
+/// Where this log posts, if there is such a place.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    bulletin: Option<Arc<Bulletin>>,
+    /// The number of the last post.
+    last: u64,
+}
+
+impl Board {
+    pub(crate) fn on(bulletin: Option<Arc<Bulletin>>) -> Self {
+        Self { bulletin, last: 0 }
+    }
+
+    /// A post, to be dropped when the lock is free.
+    pub(crate) fn post(&mut self, posted: Posted) -> Post {
+        self.last += 1;
+        let number = self.last;
+        Post(self.bulletin.as_ref().map(|bulletin| (Arc::clone(bulletin), number, posted.words())))
+    }
+}
+
+/// Something to post: dropping this posts it.
+#[derive(Default)]
+pub(crate) struct Post(Option<(Arc<Bulletin>, u64, [u64; BULLETIN_WORDS])>);
+
+impl Drop for Post {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((bulletin, number, words)) = self.0.take() {
+            bulletin.post(number, words);
+        }
+    }
+}
+
+impl fmt::Debug for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Post")
+    }
+}

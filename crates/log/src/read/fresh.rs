@@ -1,0 +1,153 @@
+//! The bytes that a reader beside a writer of another process has just read, and what they prove.
+//!
+//! *Owns*: reading only what is new of the head, once; the checks that a post must pass before it is believed. *May not touch*: what
+//! was seen (`view.rs`); when to read (`news.rs`).
+//!
+//! A post claims that the log is durable up to a byte. The reader walks to that byte over whole, sound groups, from the place that
+//! it knows. The post is believed if a group ends exactly there, with the LSN and the epoch that it names. Before that byte only
+//! promises count, as without a post. Anything else refutes it: nothing is shown, nothing is reported, and the log is observed as if
+//! there were no post. So a lie costs time.
+//!
+//! The bytes stay in memory for the cursors, which walk the same groups again. A cursor goes back to the beginning of the last group
+//! that it has shown, so those of the two last readings are kept.
+
+use std::sync::Arc;
+
+use inkstone_format::limits::BLOCK_BYTES;
+use inkstone_format::{Decoder, Lsn, SegmentNumber, Step, Tail};
+use inkstone_io::File;
+
+use crate::commit::post::Posted;
+use crate::segment::Segment;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// The most that is read at once, unless a group is larger.
+const MOST_BYTES: u64 = 256 << 10;
+
+/// Bytes of one segment, from a multiple of the block on.
+pub(crate) struct Fresh<F> {
+    of: Option<(SegmentNumber, Arc<F>)>,
+    at: u64,
+    bytes: Vec<u8>,
+    /// Where the last reading began.
+    from: u64,
+}
+
+/// What a reading has proved.
+pub(crate) struct Proved {
+    /// The end of a group; everything before it is durable.
+    pub(crate) settled: Tail,
+    pub(crate) durable: Lsn,
+}
+
+impl<F: File> Fresh<F> {
+    pub(crate) fn new() -> Self {
+        Self { of: None, at: 0, bytes: Vec::new(), from: 0 }
+    }
+
+    /// Forgets the bytes: they may have been read before they were written.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::new();
+    }
+
+    fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+
+    /// Reads on from `settled` towards the end that was posted. `None` if the post is refuted.
+    pub(crate) fn read_on(
+        &mut self,
+        segment: &Segment<F>,
+        file: Arc<F>,
+        settled: Tail,
+        posted: &Posted,
+    ) -> Option<Proved> {
+        let header = &segment.header;
+        if posted.segment != header.number || posted.end > header.segment_bytes {
+            return None;
+        }
+        let begin = settled.end;
+        self.keep(header.number, file, begin);
+        self.fill(posted.end.min(begin + MOST_BYTES))?;
+        let mut decoder = Decoder::new(header, header.segment_bytes).with_end(posted.end).from_tail(settled);
+        let mut settled = settled;
+        let mut open: Vec<Tail> = Vec::new();
+        loop {
+            match decoder.step(&self.bytes, self.at) {
+                Step::NeedBytes { at, bytes } => {
+                    let needed = at + bytes as u64;
+                    if needed > posted.end || settled.end > begin {
+                        break;
+                    }
+                    self.fill(posted.end.min(needed.max(self.end() + MOST_BYTES)))?;
+                }
+                Step::GroupStart(group) => {
+                    let count = open.partition_point(|tail| tail.end <= group.header.promise.end);
+                    if let Some(tail) = open.drain(..count).next_back() {
+                        settled = tail;
+                        segment.note(&tail);
+                    }
+                }
+                Step::GroupEnd(tail) if tail.end == posted.end => {
+                    let is_it = tail.epoch == posted.epoch && tail.next_lsn.before() == Some(posted.durable);
+                    if is_it {
+                        segment.note(&tail);
+                    }
+                    return is_it.then_some(Proved { settled: tail, durable: posted.durable });
+                }
+                Step::GroupEnd(tail) => open.push(tail),
+                Step::Frame(_) => {}
+                Step::Stop(_) => break,
+            }
+        }
+        let durable = settled.next_lsn.before()?;
+        (settled.end > begin).then_some(Proved { settled, durable })
+    }
+
+    /// Keeps what is needed to read on from byte `begin`.
+    fn keep(&mut self, number: SegmentNumber, file: Arc<F>, begin: u64) {
+        let is_here = self.of.as_ref().is_some_and(|(of, _)| *of == number)
+            && (self.at..=self.end()).contains(&begin)
+            && self.from <= begin;
+        if is_here {
+            let keep = self.from / BLOCK * BLOCK;
+            self.bytes.drain(..(keep.saturating_sub(self.at)) as usize);
+            self.at = self.at.max(keep);
+        } else {
+            self.bytes.clear();
+            self.at = begin / BLOCK * BLOCK;
+        }
+        if self.bytes.len() as u64 <= MOST_BYTES {
+            self.bytes.shrink_to(4 * MOST_BYTES as usize);
+        }
+        self.of = Some((number, file));
+        self.from = begin;
+    }
+
+    /// Reads until the bytes before `end` are in memory; `None` if the file does not give them.
+    fn fill(&mut self, end: u64) -> Option<()> {
+        let from = self.end();
+        let (_, file) = self.of.as_ref()?;
+        if from >= end {
+            return Some(());
+        }
+        let had = self.bytes.len();
+        self.bytes.resize((end - self.at) as usize, 0);
+        let read = file.read_at(&mut self.bytes[had..], from);
+        (read.ok()? as u64 == end - from).then_some(())
+    }
+
+    /// Copies the bytes from `at` on; false if not all of them are here.
+    pub(crate) fn copy(&self, number: SegmentNumber, at: u64, to: &mut [u8]) -> bool {
+        let is_of_it = self.of.as_ref().is_some_and(|(of, _)| *of == number);
+        let from = at.checked_sub(self.at).and_then(|from| usize::try_from(from).ok());
+        let bytes = from.and_then(|from| self.bytes.get(from..)?.get(..to.len()));
+        match bytes.filter(|_| is_of_it) {
+            Some(bytes) => {
+                to.copy_from_slice(bytes);
+                true
+            }
+            None => false,
+        }
+    }
+}

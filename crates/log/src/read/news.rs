@@ -1,0 +1,142 @@
+//! When a reader reads a log again that another process may be writing.
+//!
+//! *Owns*: the bulletin of the writer, how long its silence is trusted, the pauses between observations without one. *May not touch*:
+//! what a post proves (`fresh.rs`); what was seen (`view.rs`).
+//!
+//! A writer that this process can see posts how far the log is durable (`commit/post.rs`), and a reader sleeps until it does. That
+//! costs nothing while nothing comes. But the post is a hint: its writer may have been killed, and the next one may post where this
+//! process cannot see it. So when nothing was posted for [`SILENCE`], the reader asks whether the lock's holder still posts there,
+//! and after [`DOUBT`] it observes the log all the same. As long as the two agree, the silence is trusted. If they do not, the
+//! reader looks for the bulletin of the present writer, and polls meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use inkstone_io::BulletinReader;
+
+use crate::commit::post::Posted;
+use crate::sync::{Instant, sleep};
+
+/// How long nothing may be posted before the lock is asked for, and before the log is observed again.
+const SILENCE: Duration = Duration::from_secs(1);
+const DOUBT: Duration = Duration::from_secs(5);
+/// The first pause without a bulletin after a record came, and the longest: four observations a second.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// What a reader knows of posts.
+pub(crate) struct News {
+    bulletin: Option<Arc<BulletinReader>>,
+    /// The last observation found what was posted.
+    agrees: bool,
+    /// When the log was observed last, or a post was proved.
+    looked: Option<Instant>,
+    /// When the lock's holder was asked for last, or the log observed.
+    asked: Option<Instant>,
+    pause: Duration,
+}
+
+/// A bulletin as it was before the log was observed, to sleep on.
+pub(crate) struct Quiet {
+    bulletin: Arc<BulletinReader>,
+    rings: u32,
+}
+
+impl News {
+    pub(crate) fn new() -> Self {
+        Self { bulletin: None, agrees: false, looked: None, asked: None, pause: PAUSE_MIN }
+    }
+
+    /// What is posted now, if there is a bulletin and its writer has not ended.
+    pub(crate) fn posted(&self) -> Option<Posted> {
+        self.bulletin.as_ref()?.read().and_then(Posted::of)
+    }
+
+    /// Notes whether the log is as it was posted.
+    pub(crate) fn note(&mut self, agrees: bool) {
+        self.agrees = agrees;
+    }
+
+    /// Notes that records came.
+    pub(crate) fn note_records(&mut self) {
+        self.pause = PAUSE_MIN;
+    }
+
+    /// Notes that the log was observed, or a post proved.
+    pub(crate) fn note_look(&mut self) {
+        self.looked = Some(Instant::now());
+        self.asked = self.looked;
+    }
+
+    /// Whether nothing more can be found out than what was posted.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.agrees && self.asked.is_some_and(|asked| asked.elapsed() < SILENCE)
+    }
+
+    /// Whether the log need not be observed: the bulletin agreed with it not long ago, and `find` finds the same.
+    pub(crate) fn is_still(&mut self, find: impl FnOnce() -> Option<BulletinReader>) -> bool {
+        let is_doubted = self.looked.is_none_or(|looked| looked.elapsed() >= DOUBT);
+        let Some(bulletin) = self.bulletin.as_ref().filter(|_| self.agrees && !is_doubted) else {
+            return false;
+        };
+        let is_still = find().is_some_and(|found| found.is_same(bulletin));
+        if is_still {
+            self.asked = Some(Instant::now());
+        }
+        is_still
+    }
+
+    /// Takes the bulletin that `find` finds, if the present one does not agree with the log.
+    pub(crate) fn find(&mut self, find: impl FnOnce() -> Option<BulletinReader>) {
+        if !self.agrees {
+            self.bulletin = find().map(Arc::new);
+        }
+    }
+
+    /// No writer lives.
+    pub(crate) fn lose(&mut self) {
+        (self.bulletin, self.agrees) = (None, false);
+    }
+
+    /// Call it before the log is observed, so that no post is missed.
+    pub(crate) fn quiet(&self) -> Option<Quiet> {
+        let bulletin = Arc::clone(self.bulletin.as_ref()?);
+        let rings = bulletin.rings();
+        Some(Quiet { bulletin, rings })
+    }
+
+    /// The pause until the log is to be observed again; grows each time.
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSE_MAX);
+        pause
+    }
+
+    /// How to sleep when nothing was found, given the bulletin as it was before.
+    pub(crate) fn rest(&mut self, quiet: Option<Quiet>) -> Rest {
+        match (&self.bulletin, quiet) {
+            (Some(now), Some(quiet)) if self.agrees && Arc::ptr_eq(now, &quiet.bulletin) => Rest::On(quiet),
+            // It was found a moment ago: posts since then count.
+            (Some(_), _) if self.agrees => Rest::Not,
+            _ => Rest::For(self.next_pause()),
+        }
+    }
+}
+
+/// How a reader sleeps.
+pub(crate) enum Rest {
+    Not,
+    On(Quiet),
+    For(Duration),
+}
+
+impl Rest {
+    /// Sleeps, `at_most` at the longest.
+    pub(crate) fn sleep(self, at_most: Duration) {
+        match self {
+            Self::Not => {}
+            Self::On(quiet) => drop(quiet.bulletin.wait(quiet.rings, SILENCE.min(at_most))),
+            Self::For(pause) => sleep(pause.min(at_most)),
+        }
+    }
+}

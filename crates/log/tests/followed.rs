@@ -1,0 +1,327 @@
+//! A log that another process follows by its bulletin: what that costs, and bulletins that lie.
+//!
+//! *Owns*: posts, and what a reader makes of them. What readers see beside a writer is in `beside.rs`.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use inkstone::{Cursor, Error, Log, Lsn, Options, Reader};
+use inkstone_io::{Bulletin, Directory, OsDirectory, OsLock};
+
+const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
+const LOCK: &str = "inkstone.lock";
+const SHORT: Duration = Duration::from_millis(20);
+
+fn small() -> Options {
+    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
+}
+
+fn record(lsn: u64, life: u64) -> Vec<u8> {
+    let mut bytes: Vec<_> = (0..lsn * 37 % 3000).map(|at| (at ^ lsn ^ life) as u8).collect();
+    bytes.extend(lsn.to_le_bytes());
+    bytes.extend(life.to_le_bytes());
+    bytes
+}
+
+fn in_another_process(test: &str, path: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .env(DIRECTORY, path)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Killed when it is dropped, also by a failed test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn given() -> std::path::PathBuf {
+    std::env::var(DIRECTORY).expect("run by another test").into()
+}
+
+fn bulletin_of(path: &Path) -> Option<inkstone_io::BulletinReader> {
+    OsDirectory::open(path).unwrap().read_bulletin(LOCK)
+}
+
+/// The next record, which must come.
+fn expect(cursor: &mut Cursor, lsn: u64, life: u64) {
+    for _ in 0..600 {
+        if let Some(shown) = cursor.next_within(Duration::from_millis(100)).unwrap() {
+            assert_eq!(shown.lsn.get(), lsn);
+            assert!(shown.bytes == record(lsn, life), "LSN {lsn}");
+            return;
+        }
+    }
+    panic!("LSN {lsn} does not come");
+}
+
+/// A number that the kernel counts for this process or thread.
+fn counted(file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().parse().unwrap()
+}
+
+const RECORDS: u64 = 2000;
+const RECORD_BYTES: usize = 3000;
+
+/// Run by the test below.
+#[test]
+#[ignore = "the other process of who_follows_reads_what_is_new_once_and_sleeps_when_nothing_comes"]
+fn the_follower() {
+    let path = given();
+    let reader = Reader::open(&path, &Options::new()).unwrap();
+    let mut cursor = reader.from(Lsn::FIRST);
+    // The first one is there: from then on it follows.
+    assert!(cursor.next_within(Duration::from_secs(60)).unwrap().is_some());
+    std::fs::write(path.join("follows"), b"").unwrap();
+    let before = counted("/proc/self/io", "rchar");
+    let mut bytes = 0;
+    while cursor.next_lsn().get() <= RECORDS {
+        let shown = cursor.next_within(Duration::from_secs(60)).unwrap().expect("it comes");
+        bytes += shown.bytes.len() as u64;
+    }
+    let read = counted("/proc/self/io", "rchar") - before;
+    let sleeps = || counted("/proc/thread-self/status", "voluntary_ctxt_switches");
+    let before = sleeps();
+    for _ in 0..6 {
+        assert!(cursor.next_within(Duration::from_millis(500)).unwrap().is_none());
+    }
+    let wakes = sleeps() - before;
+    std::fs::write(path.join("counted"), format!("{read} {bytes} {wakes}")).unwrap();
+}
+
+#[test]
+fn who_follows_reads_what_is_new_once_and_sleeps_when_nothing_comes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let log = Log::open(path, Options::new()).unwrap();
+    log.append_durable(&[1; RECORD_BYTES]).unwrap();
+    let mut follower = Killed(in_another_process("the_follower", path));
+    while !path.join("follows").exists() {
+        assert!(follower.0.try_wait().unwrap().is_none(), "the follower ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for _ in 1..RECORDS {
+        log.append_durable(&[1; RECORD_BYTES]).unwrap();
+    }
+    assert!(follower.0.wait().unwrap().success());
+    let text = std::fs::read_to_string(path.join("counted")).unwrap();
+    let [read, bytes, wakes] = text.split(' ').map(|word| word.parse().unwrap()).collect::<Vec<u64>>()[..]
+    else {
+        panic!("{text}");
+    };
+    eprintln!("{read} bytes read for {bytes} bytes of records; {wakes} sleeps in 3 s");
+    assert_eq!(bytes, (RECORDS - 1) * RECORD_BYTES as u64);
+    assert!(read * 10 <= bytes * 12, "{read} bytes read for {bytes}");
+    // Two a second. The writer's last promise is posted too, and the reads of one observation may sleep.
+    assert!(wakes <= 6 + 5, "{wakes} wake-ups in 3 s");
+}
+
+#[test]
+fn each_commit_is_posted_once_before_its_writer_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), small().own_thread(false)).unwrap();
+    let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
+    for lsn in 1..=100 {
+        let rings = bulletin.rings();
+        log.append_durable(b"a record").unwrap();
+        assert_eq!(bulletin.rings(), rings + 1);
+        assert_eq!(bulletin.read().unwrap()[0], lsn);
+    }
+    log.close().unwrap();
+    assert!(bulletin.has_ended() && bulletin_of(directory.path()).is_none());
+}
+
+/// Run by the test below.
+#[test]
+#[ignore = "the other process of a_reader_goes_on_when_writers_are_killed_and_records_cut"]
+fn the_writer() {
+    let path = given();
+    let mut log = Log::open(&path, small()).unwrap();
+    let life = log.recovery().epoch.unwrap().get();
+    if log.last().get() >= 40 {
+        log.truncate_after(Lsn::new(30)).unwrap();
+        log.close().unwrap();
+        log = Log::open(&path, small()).unwrap();
+    }
+    for _ in 0..20 {
+        let lsn = log.last().get() + 1;
+        log.append_durable(&record(lsn, life)).unwrap();
+    }
+    std::fs::write(path.join(format!("life-{life}")), b"").unwrap();
+    std::thread::sleep(Duration::from_secs(3600));
+}
+
+#[test]
+fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    Log::open(path, small()).unwrap().close().unwrap();
+    let reader = Reader::open(path, &small()).unwrap();
+    let mut cursor = reader.from(Lsn::FIRST);
+    let mut writer = Killed(in_another_process("the_writer", path));
+    (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 2));
+    assert!(cursor.next_within(SHORT).unwrap().is_none());
+    writer.0.kill().unwrap();
+    writer.0.wait().unwrap();
+    assert!(bulletin_of(path).is_none(), "a killed writer leaves nothing behind");
+    assert!(cursor.next_within(SHORT).unwrap().is_none());
+    let mut writer = Killed(in_another_process("the_writer", path));
+    (21..=40).for_each(|lsn| expect(&mut cursor, lsn, 3));
+    writer.0.kill().unwrap();
+    writer.0.wait().unwrap();
+    // It cuts first.
+    let _writer = Killed(in_another_process("the_writer", path));
+    let cut = loop {
+        match cursor.next_within(Duration::from_secs(60)) {
+            Ok(None) => {}
+            Ok(Some(shown)) => panic!("LSN {} without a cut", shown.lsn),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(cut, Error::TruncatedAfter { last, .. } if last.get() == 30), "{cut}");
+    (31..=50).for_each(|lsn| expect(&mut cursor, lsn, 4));
+}
+
+/// A log of 90 records whose writer was killed, and this test in its place: it has the lock, and posts what it likes. The last
+/// record is in no promise.
+struct Liar {
+    directory: tempfile::TempDir,
+    _lock: OsLock,
+    bulletin: Arc<Bulletin>,
+    number: u64,
+    reader: Reader,
+    /// What the writer had posted last.
+    truth: [u64; 4],
+}
+
+impl Liar {
+    fn new(options: Options) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_path_buf();
+        let log = Log::open(&path, options.clone().own_thread(false)).unwrap();
+        (1..=90).for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
+        let truth = bulletin_of(&path).unwrap().read().unwrap();
+        log.abandon();
+        let directories = OsDirectory::open(&path).unwrap();
+        let lock = directories.lock(LOCK).unwrap().unwrap();
+        let bulletin = directories.bulletin(&lock).unwrap();
+        let reader = Reader::open(&path, &options).unwrap();
+        assert_eq!(reader.durable().get(), 89, "only what is promised");
+        Self { directory, _lock: lock, bulletin, number: 0, reader, truth }
+    }
+
+    fn post(&mut self, words: [u64; 4]) {
+        self.number += 1;
+        self.bulletin.post(self.number, words);
+    }
+
+    /// What the reader shows from LSN 85 on; every record is what was appended.
+    fn shown(&self) -> Result<u64, String> {
+        let mut cursor = self.reader.from(Lsn::new(85));
+        let mut shown = 0;
+        loop {
+            match cursor.next_within(SHORT) {
+                Ok(Some(found)) if found.bytes == record(found.lsn.get(), 0) => shown = found.lsn.get(),
+                Ok(Some(found)) => return Err(format!("record {} was never appended", found.lsn)),
+                Ok(None) => return Ok(shown),
+                Err(error) => return Err(format!("the log is sound: {error}")),
+            }
+        }
+    }
+}
+
+/// Every word of the truth changed in many ways, and words that mean nothing.
+fn lies(truth: [u64; 4]) -> Vec<[u64; 4]> {
+    let mut lies = vec![[0; 4], [1; 4], [u64::MAX; 4], [u64::MAX >> 1; 4]];
+    for at in 0..4 {
+        for change in [1, 8, 64, 4096, 1 << 20, 1 << 40, 1 << 63] {
+            let with = |word| {
+                let mut lie = truth;
+                lie[at] = word;
+                lie
+            };
+            lies.extend([with(truth[at].wrapping_add(change)), with(truth[at].wrapping_sub(change))]);
+        }
+    }
+    // A log that has gone on: more records, further on.
+    lies.extend((1..20).map(|more| [truth[0] + more, truth[1], truth[2] + more * 512, truth[3]]));
+    let mut random = fastrand::Rng::with_seed(7);
+    lies.extend((0..100).map(|_| std::array::from_fn(|_| random.u64(..) >> random.u32(..64))));
+    lies.retain(|lie| *lie != truth);
+    lies
+}
+
+/// Posts lies; an error says what a reader made of one.
+fn is_not_deceived(options: Options) -> Result<(), String> {
+    let mut liar = Liar::new(options);
+    for lie in lies(liar.truth) {
+        liar.post(lie);
+        match liar.shown() {
+            Ok(89) => {}
+            Ok(shown) => return Err(format!("{lie:?}: shown up to {shown}, which is not promised")),
+            Err(wrong) => return Err(format!("{lie:?}: {wrong}")),
+        }
+    }
+    liar.post(liar.truth);
+    match liar.shown()? {
+        90 => Ok(()),
+        shown => Err(format!("the truth was posted, and {shown} is the last that is shown")),
+    }
+}
+
+#[test]
+fn a_lie_shows_no_record_and_is_no_error() {
+    is_not_deceived(small()).unwrap();
+}
+
+/// The log goes on, and nothing of it is posted: as if another writer had the lock, which posts where this reader cannot look.
+#[test]
+fn a_bulletin_that_is_silent_delays_and_hides_nothing() {
+    let mut liar = Liar::new(small());
+    liar.post(liar.truth);
+    assert_eq!(liar.shown(), Ok(90));
+    let elsewhere = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(liar.directory.path()).unwrap().map(|file| file.unwrap()) {
+        std::fs::copy(file.path(), elsewhere.path().join(file.file_name())).unwrap();
+    }
+    let log = Log::open(elsewhere.path(), small().own_thread(false)).unwrap();
+    (91..=93).for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
+    log.close().unwrap();
+    for file in std::fs::read_dir(elsewhere.path()).unwrap().map(|file| file.unwrap()) {
+        let to = liar.directory.path().join(file.file_name());
+        if file.file_name() != LOCK {
+            let into = std::fs::File::options().write(true).create(true).truncate(false).open(to).unwrap();
+            let bytes = std::fs::read(file.path()).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&into, &bytes, 0).unwrap();
+        }
+    }
+    let mut cursor = liar.reader.from(Lsn::new(91));
+    (91..=93).for_each(|lsn| expect(&mut cursor, lsn, 0));
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use inkstone::mistake::Mistake;
+
+    use super::*;
+
+    #[test]
+    fn a_hint_that_is_believed_shows_what_is_not_there() {
+        is_not_deceived(small()).unwrap();
+        is_not_deceived(small().with_mistake(Mistake::HintBelieved)).expect_err("it is deceived");
+    }
+}
