@@ -2,6 +2,8 @@
 //!
 //! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test simulated -- crashes::` runs one file.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
 #[path = "../support/caught.rs"]
 mod caught;
 #[path = "../support/every_kind.rs"]
