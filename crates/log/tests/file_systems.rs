@@ -72,10 +72,12 @@ fn use_log(path: &Path, options: &Options) -> Vec<String> {
     assert_eq!(log.last(), Lsn::new(120));
     append(&log, 60);
     log.close().unwrap();
+    drop(log);
     check(&Reader::open(path, &Options::new()).unwrap(), 180);
     let log = Log::open(path, options.clone()).unwrap();
     assert!(log.recovery().clean, "{:?}", log.recovery());
     log.close().unwrap();
+    drop(log);
     assert!(verify(path).unwrap().is_intact());
     assert!(dump(path, 16).unwrap().all(|item| item.is_ok()));
     let beside = path.parent().unwrap();
@@ -109,6 +111,7 @@ fn a_log_on_sectors_larger_than_its_blocks_is_written_and_read() {
     let log = Log::open(&path, options()).unwrap();
     assert_eq!(log.choice().strategy.access, Access::Buffered, "{}", log.choice());
     log.close().unwrap();
+    drop(log);
     // Asked for by name, it is refused when the log is opened, also by a reader, and says why.
     let direct = options().access(Access::Direct);
     let refused = Log::open(&path, direct.clone()).unwrap_err().to_string();
@@ -159,6 +162,7 @@ fn without_fallocate(kind: &str) {
         log.sync().unwrap();
     }
     log.close().unwrap();
+    drop(log);
     assert_eq!(
         Reader::open(made.target().join("large"), &Options::new()).unwrap().records(Lsn::FIRST).count(),
         360
@@ -199,6 +203,7 @@ fn an_overlay_over_a_journal_is_asked() {
     let log = Log::open(&path, options()).unwrap();
     assert_eq!(log.choice().asks, Asks::EachGroup, "{}", log.choice());
     log.close().unwrap();
+    drop(log);
     mount.unmount().unwrap();
     made.remove();
 }
@@ -218,6 +223,7 @@ fn a_log_whose_bytes_go_through_a_journal_is_asked_and_read_past_the_cache() {
     let log = Log::open(&path, options()).unwrap();
     assert_eq!(log.choice().asks, Asks::EachGroup, "{}", log.choice());
     log.close().unwrap();
+    drop(log);
     let direct = OpenFile::existing().access(Access::Direct);
     let refused = OsFile::open(&a_segment(&path), &direct.read_only()).unwrap_err();
     assert!(refused.is_unsupported() && refused.to_string().contains("page cache"), "{refused}");
@@ -242,6 +248,7 @@ fn each_real_file_system_is_asked_as_far_as_it_is_known() {
         assert_eq!(log.choice().asks, asks, "{kind}: {}", log.choice());
         append(&log, 60);
         log.close().unwrap();
+        drop(log);
         made.remove();
     }
 }
@@ -269,5 +276,6 @@ fn a_reflink_of_the_active_segment_changes_nothing() {
     let log = Log::open(&path, options()).unwrap();
     check(&log.reader(), 100);
     log.close().unwrap();
+    drop(log);
     made.remove();
 }

@@ -77,6 +77,7 @@ fn full_disk(kind: &str, mib: usize, args: &[&str]) {
     assert_eq!(log.durable().get(), last, "nothing is lost and nothing poisoned");
     check(&log, 1, last);
     log.close().unwrap();
+    drop(log);
     // With no byte free it can be opened, read and truncated, and continues in the blocks that this has freed.
     assert!(free_bytes(made.target()).unwrap() < 4 << 20);
     for round in 0..3 {
@@ -89,6 +90,7 @@ fn full_disk(kind: &str, mib: usize, args: &[&str]) {
             assert_eq!(log.append_durable(&record(lsn)).unwrap().get(), lsn, "round {round}");
         }
         log.close().unwrap();
+        drop(log);
     }
     // Killed without a word, it is the same.
     let log = Log::open(&path, options()).unwrap();
@@ -166,6 +168,7 @@ fn a_full_btrfs_is_opened_read_and_shortened() {
         assert_eq!(log.append_durable(&record(last + 1)).unwrap().get(), last + 1, "there is room");
         check(&log, first, last + 1);
         log.close().unwrap();
+        drop(log);
         made.remove();
     }
 }
@@ -199,9 +202,11 @@ fn a_name_that_needs_room_on_a_full_xfs_stops_nobody() {
             log.truncate_before(last).unwrap_or_else(|why| panic!("{others}: {why}"));
         }
         log.close().unwrap_or_else(|why| panic!("{others}: {why}"));
+        drop(log);
         let log = Log::open(&path, options()).unwrap_or_else(|why| panic!("{others}: {why}"));
         assert_eq!((log.first(), log.last()), (last, last));
         log.close().unwrap_or_else(|why| panic!("{others}: {why}"));
+        drop(log);
         std::fs::remove_file(made.target().join("ballast")).unwrap();
     }
     made.remove();

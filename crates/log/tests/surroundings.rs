@@ -57,6 +57,7 @@ fn a_pipe_with_the_name_of_one_of_its_files_holds_nobody_up() {
         log.append_durable(b"record").unwrap();
         let warnings = log.choice().warnings.concat();
         log.close().unwrap();
+        drop(log);
         drop(Reader::open(&path, &options()).unwrap());
         drop(inspect::choice(&path).unwrap());
         done.send(warnings).unwrap();
@@ -79,6 +80,7 @@ fn child_makes_a_log_with_a_mode() {
     }
     log.truncate_before(Lsn::new(30)).unwrap();
     log.close().unwrap();
+    drop(log);
 }
 
 #[test]
@@ -115,6 +117,7 @@ fn child_uses_a_log_without_proc() {
         let log = Log::open(&path, options()).unwrap();
         assert_eq!(log.append_durable(b"record").unwrap(), Lsn::new(lsn));
         log.close().unwrap();
+        drop(log);
     }
     let reader = Reader::open(&path, &options()).unwrap();
     assert!(reader.records(Lsn::FIRST).take(4).filter_map(Result::ok).count() == 3);
@@ -164,6 +167,7 @@ fn an_overlay_that_never_syncs_is_warned_about() {
         log.append_durable(b"record").unwrap();
         let warnings = log.choice().warnings.concat();
         log.close().unwrap();
+        drop(log);
         mount.unmount().unwrap();
         assert_eq!(warnings.contains("is a volatile overlay"), is_warned, "{warnings}");
     }
@@ -200,6 +204,7 @@ fn child_uses_a_log_with_a_limit_on_the_size_of_files() {
         assert_eq!(log.reader().records(Lsn::FIRST).filter_map(Result::ok).count() as u64, last.get());
         log.truncate_before(Lsn::new(50)).unwrap();
         log.close().unwrap();
+        drop(log);
         let log = Log::open(path.join(name), options.segment_bytes(1 << 20)).unwrap();
         assert_eq!(
             log.append_durable(&[7; 8000]).unwrap().get(),
@@ -207,6 +212,7 @@ fn child_uses_a_log_with_a_limit_on_the_size_of_files() {
             "smaller segments have room"
         );
         log.close().unwrap();
+        drop(log);
     }
     // Made where there was no limit.
     let large = path.join("large");
@@ -221,6 +227,7 @@ fn a_limit_on_the_size_of_files_is_no_room_and_no_signal() {
     let log = Log::open(made.path().join("large"), growing()).unwrap();
     (0..150).for_each(|_| drop(log.append(&[7; 8000]).unwrap()));
     log.close().unwrap();
+    drop(log);
     let name = "child_uses_a_log_with_a_limit_on_the_size_of_files";
     check(&in_child("ulimit -f 4000;", name, made.path(), "default"));
 }
@@ -236,6 +243,7 @@ fn child_gives_up_root() {
         assert_eq!(log.append_durable(b"as nobody").unwrap(), Lsn::new(lsn));
     }
     log.close().unwrap();
+    drop(log);
 }
 
 #[test]

@@ -31,7 +31,8 @@ impl<D: Directory> Log<D> {
     ///
     /// Every handle, future, callback and thread that waits has its outcome when it returns; a callback only then not if another
     /// thread is calling callbacks at that moment. Other threads may use the log meanwhile: what they had appended before becomes
-    /// durable, and later calls get [`Error::Closed`]. Its files stay open for readers until the log is dropped.
+    /// durable, and later calls get [`Error::Closed`]. Its files stay open for readers until the log and
+    /// its readers are dropped: drop them before the file system is unmounted.
     ///
     /// # Errors
     /// [`Error::Poisoned`] (and [`Error::Forked`] in a forked child); the log is closed all the same. A file that cannot be
