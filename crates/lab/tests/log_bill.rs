@@ -63,6 +63,7 @@ fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, CellError> {
     let stats = log.stats();
     assert_eq!((stats.pool_empty, stats.segments_fallocated), (0, 0), "a file was always ready");
     log.close().expect("closed");
+    drop(log);
     open.close().expect("removed");
     image.remove()?;
     Ok(bill)

@@ -131,6 +131,8 @@ fn look(
         return Err(format!("LSN {lsn} follows LSN {last}"));
     }
     log.close().map_err(|error| format!("the log does not close: {error}"))?;
+    // It keeps its files open, and the file system is to be unmounted.
+    drop(log);
     running.shut_down()?;
     Ok(repaired)
 }

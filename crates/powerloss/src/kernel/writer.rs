@@ -106,7 +106,10 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
         during: &crate::model::Allowed,
     ) -> Result<Log<OsDirectory>, String> {
         match operation {
-            Op::Reopen => log.close().map_err(|error| format!("the log does not close: {error}"))?,
+            Op::Reopen => {
+                log.close().map_err(|error| format!("the log does not close: {error}"))?;
+                drop(log);
+            }
             Op::Kill => log.abandon(),
             _ => drop(log),
         }
