@@ -33,6 +33,7 @@ use rustix::thread::futex::{self, Flags};
 use crate::descriptor::above_standard;
 use crate::fork::ForkMark;
 use crate::prepare::Allocate;
+use crate::size_signal::NoSizeSignal;
 use crate::sys;
 use crate::transfer::retry;
 
@@ -120,6 +121,8 @@ impl Bulletin {
     }
 
     fn make() -> io::Result<(OwnedFd, Mapped)> {
+        // A limit on the size of files is for memory files too: an error here, and not a signal.
+        let _no_signal = NoSizeSignal::here();
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = retry(|| match memfd_create(NAME, flags | MemfdFlags::NOEXEC_SEAL) {
             // Before Linux 6.3.
@@ -178,6 +181,8 @@ impl Bulletin {
         // A reader sets its mark before it looks at the rings: so one of the two sees what the other has done.
         page.rings.fetch_add(1, Ordering::SeqCst);
         if page.sleeps.load(Ordering::SeqCst) != 0 && page.sleeps.swap(0, Ordering::SeqCst) != 0 {
+            // A reader that set its mark before it was cleared, and sleeps only now, does not sleep on the old count.
+            page.rings.fetch_add(1, Ordering::SeqCst);
             // It can only fail for an invalid address.
             let _ = futex::wake(&page.rings, Flags::empty(), i32::MAX as u32);
         }
@@ -190,6 +195,8 @@ pub struct BulletinReader {
     mapped: Mapped,
     /// The memory file's own number: no other has it while this one is mapped.
     inode: u64,
+    /// The descriptor of the process that made it.
+    kept: String,
 }
 
 impl BulletinReader {
@@ -215,7 +222,7 @@ impl BulletinReader {
         if !fcntl_get_seals(&file).ok()?.contains(SealFlags::SHRINK) {
             return None;
         }
-        let reader = Self { mapped: Mapped::new(&file).ok()?, inode: facts.st_ino };
+        let reader = Self { mapped: Mapped::new(&file).ok()?, inode: facts.st_ino, kept: path };
         let page = reader.mapped.page();
         let of = (page.device.load(Ordering::Relaxed), page.inode.load(Ordering::Relaxed));
         (of == sys::identity(&lock) && !reader.has_ended()).then_some(reader)
@@ -224,6 +231,11 @@ impl BulletinReader {
     /// Whether both are the same page.
     pub fn is_same(&self, other: &Self) -> bool {
         self.inode == other.inode
+    }
+
+    /// Whether the process that made the page still has it, and has not ended it: it was not killed. One system call.
+    pub fn is_kept(&self) -> bool {
+        !self.has_ended() && rustix::fs::stat(&*self.kept).is_ok_and(|facts| facts.st_ino == self.inode)
     }
 
     /// Whether nothing will be posted any more. False after a kill: only the lock tells that.

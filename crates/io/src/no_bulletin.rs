@@ -49,6 +49,11 @@ impl BulletinReader {
     }
 
     /// Never called here.
+    pub fn is_kept(&self) -> bool {
+        match *self {}
+    }
+
+    /// Never called here.
     pub fn has_ended(&self) -> bool {
         match *self {}
     }

@@ -130,6 +130,27 @@ fn who_follows_reads_what_is_new_once_and_sleeps_when_nothing_comes() {
     assert!(wakes <= 6 + 5, "{wakes} wake-ups in 3 s");
 }
 
+/// One reading of what is new proves no more than 256 KiB.
+#[test]
+fn a_reader_that_is_far_behind_finds_the_last_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), Options::new().own_thread(false)).unwrap();
+    let append = || log.append_durable(&[1; RECORD_BYTES]).unwrap();
+    append();
+    for gets in [true, false] {
+        let reader = Reader::open(directory.path(), &Options::new()).unwrap();
+        let mut cursor = reader.from(log.last().next().unwrap());
+        assert!(cursor.next_within(SHORT).unwrap().is_none(), "now it knows the bulletin");
+        let last = (0..100).map(|_| append()).last().unwrap();
+        if gets {
+            assert_eq!(reader.get(last).unwrap().len(), RECORD_BYTES);
+        } else {
+            cursor.seek(last);
+            assert_eq!(cursor.next_within(SHORT).unwrap().map(|record| record.lsn), Some(last));
+        }
+    }
+}
+
 #[test]
 fn each_commit_is_posted_once_before_its_writer_goes_on() {
     let directory = tempfile::tempdir().unwrap();

@@ -17,11 +17,12 @@ const PAGE: &str = include_str!("../../../docs/mistakes.md");
 /// Its table is that of the explorer, which is run by itself.
 const EXPLORER: &str = include_str!("../../../docs/interleavings.md");
 /// Where the directed tests are.
-const DIRECTED: [&str; 4] = [
+const DIRECTED: [&str; 5] = [
     include_str!("../../log/tests/mistakes.rs"),
     include_str!("../../log/tests/mistakes_recovery.rs"),
     include_str!("../../log/tests/reading.rs"),
     include_str!("../../log/tests/tail.rs"),
+    include_str!("../../log/tests/followed.rs"),
 ];
 
 /// A lab may take this many times the states of the table.

@@ -72,6 +72,7 @@ impl RaftLog {
     /// Everything that the opened raft log shows is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         check(&options)?;
+        let options = options.below();
         let path = path.as_ref();
         ask(Reader::open(path, &options.log), path, &options)?;
         let log = Log::open(path, options.log.clone())?;
@@ -90,6 +91,7 @@ impl<D: Directory> RaftLog<D> {
     /// As [`RaftLog::open`].
     pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
         check(&options)?;
+        let options = options.below();
         let reader = Reader::open_in(Arc::clone(&directory), options.log.clone());
         ask(reader, directory.path(), &options)?;
         let log = Log::open_in(Arc::clone(&directory), options.log.clone())?;

@@ -112,7 +112,7 @@ impl State {
                 Some(saved) if vote < saved => {
                     Err(Error::VoteGoesBack { saved: saved.clone(), came: vote.clone() })
                 }
-                _ => Ok(()),
+                _ => check_name(&vote.leader),
             },
             Change::Truncate(from) => match self.committed {
                 Some(committed) if *from <= committed => Err(Error::IsCommitted { index: *from, committed }),

@@ -72,6 +72,7 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
             raft.save_vote(&Vote::granted(Leader::of_term(2))),
             &["term 3, granted", "term 2"],
         ),
+        ("a long name in a vote", raft.save_vote(&Vote::new(long.clone())), &["256", "255"]),
         ("a vote taken back", raft.save_vote(&Vote::new(Leader::of_term(3))), &["granted"]),
         ("committed beyond the end", raft.save_committed(10), &["10"]),
         ("committed that goes back", raft.save_committed(3), &["4", "3"]),

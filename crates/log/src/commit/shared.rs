@@ -293,7 +293,10 @@ impl<D: Directory> Shared<D> {
     pub(crate) fn poison_now(&self, cause: Error) -> Error {
         let mut state = self.lock();
         let poisoned = self.poison(&mut state, cause);
-        drop(self.tell_all(state));
+        // Inside a turn its end sends the event: the listener may close the log, which waits for the turn.
+        if !state.is_in_turn() {
+            drop(self.tell_all(state));
+        }
         poisoned
     }
 

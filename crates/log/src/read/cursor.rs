@@ -180,7 +180,7 @@ impl<D: Directory> Cursor<D> {
         if self.next > now.durable
             && let Some(view) = self.source.view()
         {
-            view.refresh()?;
+            view.refresh(self.next)?;
             version = self.source.version();
             now = self.source.now();
         }

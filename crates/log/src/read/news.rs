@@ -52,6 +52,11 @@ impl News {
         self.bulletin.as_ref()?.read().and_then(Posted::of)
     }
 
+    /// Whether the process that posted is alive, and its log open.
+    pub(crate) fn is_posted_by_the_living(&self) -> bool {
+        self.bulletin.as_ref().is_some_and(|bulletin| bulletin.is_kept())
+    }
+
     /// Notes whether the log is as it was posted.
     pub(crate) fn note(&mut self, agrees: bool) {
         self.agrees = agrees;

@@ -114,13 +114,13 @@ impl<D: Directory> View<D> {
         (seen.segments.head().segment.number() == head).then_some(seen.settled.end)
     }
 
-    /// Looks for records after those that are known, with as few reads as possible.
+    /// Looks for records after those that are known, as far as `wanted`, with as few reads as possible.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; errors of the file system.
-    pub(crate) fn refresh(&self) -> Result<Now> {
+    pub(crate) fn refresh(&self, wanted: Lsn) -> Result<Now> {
         let mut seen = lock(&self.seen);
-        if self.take_news(&mut seen) {
+        if self.take_news_up_to(wanted, &mut seen) {
             return Ok(seen.now());
         }
         let lives = writer_lives(&*self.directory)?;
@@ -131,8 +131,8 @@ impl<D: Directory> View<D> {
     }
 
     /// As [`View::refresh`], for a reader that waits: if the writer is killed, it may be seen a second later.
-    fn refresh_to_wait(&self, seen: &mut Seen<D::File>) -> Result<Now> {
-        if !self.take_news(seen) && !seen.news.is_trusted() {
+    fn refresh_to_wait(&self, wanted: Lsn, seen: &mut Seen<D::File>) -> Result<Now> {
+        if !self.take_news_up_to(wanted, seen) && !seen.news.is_trusted() {
             let lives = writer_lives(&*self.directory)?;
             self.look(seen, lives)?;
         }
@@ -170,9 +170,21 @@ impl<D: Directory> View<D> {
         self.take_news(seen);
     }
 
+    /// As [`View::take_news`], until the wanted record is known or all that is posted now: one reading may prove a part of it.
+    fn take_news_up_to(&self, wanted: Lsn, seen: &mut Seen<D::File>) -> bool {
+        let end = seen.news.posted().map_or(0, |posted| posted.end);
+        let mut came = false;
+        while self.take_news(seen) {
+            came = true;
+            if seen.durable >= wanted || seen.settled.end >= end {
+                break;
+            }
+        }
+        came
+    }
+
     /// Reads what was posted as new, if it is in the known head; true if there are records that were not known. A post that proves
-    /// wrong changes nothing, nor does one of a writer that is dead by now: what it says was true then, and the silence after it is
-    /// not trusted for long.
+    /// wrong changes nothing, nor does one of a writer that is dead by now: the next one may have cut what it posted.
     fn take_news(&self, seen: &mut Seen<D::File>) -> bool {
         let segment = Arc::clone(&seen.segments.head().segment);
         let posted = seen.news.posted().filter(|posted| posted.segment == segment.number());
@@ -187,6 +199,8 @@ impl<D: Directory> View<D> {
         }
         let file = segment.cached_file(&*self.directory).ok();
         let proved = file.and_then(|file| seen.fresh.read_on(&segment, file, seen.settled, &posted));
+        // Asked after the bytes were read: no other writer had come by then.
+        let proved = proved.filter(|_| seen.news.is_posted_by_the_living());
         seen.news.note(proved.is_some());
         let Some(proved) = proved else {
             seen.fresh.forget();
@@ -279,7 +293,7 @@ impl<D: Directory> View<D> {
         while now.durable < lsn && now.first <= lsn && now.cuts == cuts {
             let mut seen = lock(&self.seen);
             let quiet = seen.news.quiet();
-            now = self.refresh_to_wait(&mut seen)?;
+            now = self.refresh_to_wait(lsn, &mut seen)?;
             let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break;
