@@ -81,7 +81,8 @@ fn every_mistake_has_a_row_and_something_that_catches_it() {
         let body = body.unwrap_or_else(|| panic!("there is no test {test}"));
         let is_about = ["caught(", "caught_in_any_way("]
             .iter()
-            .any(|caught| body.contains(&format!("{caught}Mistake::{mistake:?},")));
+            .any(|caught| body.contains(&format!("{caught}Mistake::{mistake:?},")))
+            || body.contains(&format!("with_mistake(Mistake::{mistake:?})"));
         assert!(is_about, "{test} is not about {mistake}");
     }
 }

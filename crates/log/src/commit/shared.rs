@@ -231,6 +231,11 @@ impl<D: Directory> Shared<D> {
         self.panicked.load(Ordering::Acquire)
     }
 
+    /// A thread panicked that had the turn, and no thread has taken it from there yet.
+    pub(super) fn is_turn_lost(&self) -> bool {
+        self.turn_lost.load(Ordering::Acquire)
+    }
+
     /// Poisons the log if a thread panicked while it had the turn, or one of the log's own did at any time.
     #[inline]
     fn mind_panic<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {

@@ -90,7 +90,9 @@ impl<D: Directory> Shared<D> {
     pub(crate) fn wait_for_last_turn(&self) {
         let mut state = self.lock();
         while state.is_in_turn() {
-            state = self.sleep(&self.room, state);
+            // Not awake for the mark of any other panic, which stays: this would turn in a circle as long as the turn lasts.
+            self.room.sleep(state, FALLBACK, None, || self.is_turn_lost());
+            state = self.lock();
         }
     }
 
