@@ -102,7 +102,7 @@ fn arguments_that_make_no_sense_are_refused() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("open log"), "{output:?}");
 }
 
-/// The command has no C library unless it is asked for. Who wants zstd is told how to get it, before a line is taken.
+/// The command has no C library unless it is asked for. Without it, `--compress zstd` is an error that says how to get it, before a line is taken.
 #[cfg(not(feature = "zstd"))]
 #[test]
 fn a_build_without_zstd_says_how_to_get_one() {

@@ -1,7 +1,7 @@
 //! A page in shared memory on which the holder of a lock posts a few numbers, and on which other processes sleep until it does.
 //!
 //! *Owns*: the page, its layout, how it is found from the note in the lock's file, and all `unsafe` code for it. *May not touch*:
-//! what the numbers mean; the lock. Who reads a bulletin checks what it says: any process of the same user can post lies.
+//! what the numbers mean; the lock. A reader checks what a bulletin says: any process of the same user can post lies.
 //!
 //! **Where it lives.** The page is a `memfd` of the process that posts. Its note in the lock's file names the process and the
 //! descriptor, and a reader opens `/proc/PROCESS/fd/DESCRIPTOR`. A file on tmpfs or in the log's directory would do too. But a
@@ -168,7 +168,7 @@ impl Bulletin {
         self.ring();
     }
 
-    /// Says that nothing will be posted any more. Call it after the lock was given back: who is woken asks for the lock.
+    /// Says that nothing will be posted any more. Call it after the lock was given back: the readers that wake ask for the lock.
     pub(crate) fn end(&self) {
         if !self.mark.is_child() {
             self.mapped.page().magic.store(0, Ordering::Release);

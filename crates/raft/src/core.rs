@@ -76,7 +76,7 @@ impl<D: Directory> Core<D> {
         })
     }
 
-    /// The end: callbacks that still wait are told so.
+    /// The end: callbacks that are left get an error.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         if !self.directory.is_forked() {

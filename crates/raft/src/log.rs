@@ -50,7 +50,7 @@ pub(crate) struct Order {
     ends: Vec<usize>,
 }
 
-/// When it is dropped, callbacks that are left are told that the raft log has ended.
+/// When it is dropped, the callbacks that are left get the error that the raft log has ended.
 struct End<D: Directory>(Arc<Core<D>>);
 
 impl<D: Directory> Drop for End<D> {
