@@ -6,16 +6,18 @@
 //! One thread writes at a time. The lock of the state is taken only for moments in between, so that readers never wait for a disk.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::yield_now;
 
 use inkstone::{Append, Directory, Log, Lsn, OsDirectory, Reader};
 
-use crate::callbacks::Callbacks;
+use crate::callbacks::{Callbacks, run};
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::open::{ask, check, finish};
+use crate::listener::is_listening_here;
+use crate::open::{ask, below, check, finish};
 use crate::options::Options;
 use crate::reader::RaftReader;
 use crate::record::{encode_change, encode_entry, encode_state};
@@ -72,12 +74,12 @@ impl RaftLog {
     /// Everything that the opened raft log shows is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         check(&options)?;
-        let options = options.below();
+        let (options, callbacks) = below(options);
         let path = path.as_ref();
         ask(Reader::open(path, &options.log), path, &options)?;
         let log = Log::open(path, options.log.clone())?;
         let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
-        Self::opened(log, Arc::new(directory), &options)
+        Self::opened(log, Arc::new(directory), &options, callbacks)
     }
 }
 
@@ -91,23 +93,25 @@ impl<D: Directory> RaftLog<D> {
     /// As [`RaftLog::open`].
     pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
         check(&options)?;
-        let options = options.below();
+        let (options, callbacks) = below(options);
         let reader = Reader::open_in(Arc::clone(&directory), options.log.clone());
         ask(reader, directory.path(), &options)?;
         let log = Log::open_in(Arc::clone(&directory), options.log.clone())?;
-        Self::opened(log, directory, &options)
+        Self::opened(log, directory, &options, callbacks)
     }
 
-    fn opened(log: Log<D>, directory: Arc<D>, options: &Options) -> Result<Self> {
+    fn opened(log: Log<D>, directory: Arc<D>, options: &Options, callbacks: Arc<Callbacks>) -> Result<Self> {
         let state = finish(&log, directory.path(), options)?;
         let order = Order { committed: state.committed, ..Order::default() };
-        let core = Arc::new(Core::new(state, log.reader(), directory));
+        let core = Arc::new(Core::new(state, log.reader(), directory, callbacks));
         let reader = RaftReader { core: Arc::clone(&core) };
         let memory_bytes = options.memory_bytes;
         Ok(Self { log, order: Mutex::new(order), reader, memory_bytes, _end: End(core) })
     }
 
-    /// Appends entries, all or none: after a crash either all of them are here or none. They can be read when the call returns.
+    /// Appends entries, all or none: after a crash either all of them are here or none. They can be read when the call returns. The
+    /// first entry of a raft log may have any index; each that follows has the next one.
+    ///
     /// `callback` is called once, when they are durable, or with the error when they will not be.
     ///
     /// Callbacks are called one at a time and in the order of the appends, with nothing of the raft log locked, on the thread that made
@@ -183,7 +187,7 @@ impl<D: Directory> RaftLog<D> {
         memory.tail.shrink(self.memory_bytes, not_durable.unwrap_or(memory.state.next));
     }
 
-    /// Saves a vote. A vote that is saved already is not written again.
+    /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is not written again.
     ///
     /// # Errors
     /// [`Error::VoteGoesBack`], [`Error::NameTooLong`]; [`inkstone::Error::NoRoom`] (in these cases nothing has changed);
@@ -192,16 +196,16 @@ impl<D: Directory> RaftLog<D> {
     /// # Durability
     /// On `Ok` the vote and everything before it, entries and truncations too, are on stable storage.
     pub fn save_vote(&self, vote: &Vote) -> Result<()> {
-        self.change(&Change::Vote(vote.clone()))?;
+        let lsn = self.change(&Change::Vote(vote.clone()))?;
         let mut memory = self.core().memory();
-        // Another thread may have saved a higher one meanwhile, which was durable earlier.
-        if memory.vote.as_ref() < Some(vote) {
-            memory.vote = Some(vote.clone());
+        // Another thread may have saved a later one meanwhile, and come here earlier.
+        if memory.vote.0 <= lsn {
+            memory.vote = (lsn, Some(vote.clone()));
         }
         Ok(())
     }
 
-    /// Truncates the entries from index `from` on. Their records stay in the log until a purge lets go of them.
+    /// Truncates the entries from index `from` on. If none is left, and none was purged, the next entry may have any index again. Their records stay in the log until a purge lets go of them.
     ///
     /// # Errors
     /// [`Error::IsCommitted`], [`Error::IsPurged`]; [`inkstone::Error::NoRoom`] (in these cases nothing has changed);
@@ -210,13 +214,14 @@ impl<D: Directory> RaftLog<D> {
     /// # Durability
     /// On `Ok` the entries never come back.
     pub fn truncate_from(&self, from: u64) -> Result<()> {
-        self.change(&Change::Truncate(from))
+        self.change(&Change::Truncate(from)).map(|_| ())
     }
 
-    /// Purges the entries up to `upto`, which must be committed, and gives the segments back that no entry needs any more.
+    /// Purges the entries up to `upto`, which must be committed, and gives the segments back that no entry needs any more. What was
+    /// purged before, or more, is purged already: then nothing changes. The last entry that was purged is [`Bounds::purged`].
     ///
     /// # Errors
-    /// [`Error::NotCommitted`], [`Error::OtherEntry`]; [`inkstone::Error::NoRoom`] when the disk is full and giving segments back has
+    /// [`Error::NotCommitted`], [`Error::OtherEntry`], [`Error::HoleBehindPurge`]; [`inkstone::Error::NoRoom`] when the disk is full and giving segments back has
     /// not made room for the record of the purge: the entries in those segments are purged, the others are not;
     /// [`inkstone::Error::Poisoned`]. An error of a file that cannot be released comes after the purge: the next purge or opening tries
     /// again.
@@ -228,11 +233,14 @@ impl<D: Directory> RaftLog<D> {
     }
 
     /// The same after a snapshot was installed that has everything up to `upto`: also beyond what is committed, and beyond the last
-    /// entry. What is here after `upto` stays if the entry at `upto` is the one of the snapshot, else all entries go. From then on
-    /// `upto` is committed. The snapshot must be durable before.
+    /// entry. What is here after `upto` stays if the entry at `upto` is the one of the snapshot, else all entries go. A raft log that
+    /// was never purged may begin right behind `upto`: its entries stay unless the first is of an older leader. From then on `upto` is
+    /// committed. The snapshot must be durable before.
     ///
     /// # Errors
     /// [`Error::OtherEntry`] and [`Error::LeaderGoesBack`] when the snapshot contradicts what is committed; else as [`RaftLog::purge`].
+    /// On a full disk it gives back first what lies before `upto`; what it has given back when it fails, or when the process ends, is
+    /// purged and noted as committed, which is less than the snapshot has.
     ///
     /// # Durability
     /// On `Ok` it stays so.
@@ -246,8 +254,7 @@ impl<D: Directory> RaftLog<D> {
     /// [`Error::NotHere`] beyond the last entry, [`Error::CommittedGoesBack`]; the failure that ended the raft log, if one did.
     ///
     /// # Durability
-    /// None, and no write: it rides with the next record, and is durable with it. [`RaftLog::sync`] and [`RaftLog::close`] write it. After
-    /// a crash an earlier one may be found, which in Raft is safe.
+    /// None, and no write: it rides with the next record, and is durable with it. [`RaftLog::close`] writes it. After a crash an earlier one may be found, which in Raft is safe.
     pub fn save_committed(&self, index: u64) -> Result<()> {
         self.core().check()?;
         let _order = self.order();
@@ -258,37 +265,44 @@ impl<D: Directory> RaftLog<D> {
         Ok(())
     }
 
-    /// Makes everything durable that was called before, what is committed too.
+    /// Makes everything durable that has a record: all but what [`RaftLog::save_committed`] said since the last record. To write that
+    /// each time would put a record between entries, and so a run into memory.
     ///
     /// # Errors
-    /// [`inkstone::Error::NoRoom`], [`inkstone::Error::Poisoned`].
+    /// [`inkstone::Error::Poisoned`].
     ///
     /// # Durability
-    /// On `Ok` everything before is on stable storage.
+    /// On `Ok` all records before are on stable storage.
     pub fn sync(&self) -> Result<()> {
         self.core().check()?;
-        let mut order = self.order();
-        if let Some(index) = self.committed_to_say(&order) {
-            // Its flush is the one of this call.
-            let _unwaited = self.write(&mut order, &Change::Commit(index))?;
-        }
-        drop(order);
         self.core().noted(self.log.sync()).map(|_| ())
     }
 
-    /// Makes everything durable, calls the callbacks that are left, and releases the lock. The raft log is closed in any case: later
-    /// calls, those of readers too, get [`Error::Closed`].
+    /// Makes everything durable, what is committed too, calls the callbacks that are left, and releases the lock. The raft log is closed
+    /// in any case: later calls, those of readers too, get [`Error::Closed`].
     ///
     /// # Errors
-    /// As [`RaftLog::sync`].
+    /// [`inkstone::Error::NoRoom`] when there is none for what is committed, and only that is lost; [`inkstone::Error::Poisoned`].
     ///
     /// # Durability
     /// On `Ok` everything is on stable storage.
     pub fn close(&self) -> Result<()> {
-        let synced = self.sync();
+        let synced = self.sync_committed();
         let closed = self.core().noted(self.log.close());
         self.core().close();
         synced.and(closed)
+    }
+
+    /// As [`RaftLog::sync`], after a record of what is committed, if it has none yet.
+    fn sync_committed(&self) -> Result<()> {
+        self.core().check()?;
+        let mut order = self.order();
+        if let Some(index) = self.committed_to_say(&order) {
+            // Its flush is the one of the sync.
+            let _unwaited = self.write(&mut order, &Change::Commit(index))?;
+        }
+        drop(order);
+        self.sync()
     }
 
     /// Ends it as a killed process would.
@@ -334,20 +348,40 @@ impl<D: Directory> RaftLog<D> {
         self.reader.entries(range, payload_bytes_max)
     }
 
-    /// The log below: what it was found to be, how it writes, its numbers.
-    pub fn log(&self) -> &Log<D> {
-        &self.log
+    /// What the log below has done since it was opened. All zeros in a forked child.
+    pub fn stats(&self) -> inkstone::Stats {
+        self.log.stats()
+    }
+
+    /// How the log below writes, and why so.
+    pub fn choice(&self) -> &inkstone::Choice {
+        self.log.choice()
+    }
+
+    /// What the opening of the log below found and did.
+    pub fn recovery(&self) -> &inkstone::Recovery {
+        self.log.recovery()
+    }
+
+    /// The first and the last record of the log below. Each entry is a record, and so is each vote, truncation and purge.
+    pub fn records(&self) -> RangeInclusive<Lsn> {
+        self.log.first()..=self.log.last()
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        self.core().directory.path()
     }
 
     fn core(&self) -> &Core<D> {
         &self.reader.core
     }
 
-    /// Waits until no other thread writes. A callback may run on the thread that makes room for the one that writes, so there it does
-    /// the log's work while it waits.
+    /// Waits until no other thread writes. A callback or listener may run on the thread that makes room for the one that writes, so there
+    /// it does the log's work while it waits.
     fn order(&self) -> Turn<'_> {
         let callbacks = &self.core().callbacks;
-        let order = if callbacks.is_calling_here() {
+        let order = if callbacks.is_calling_here() || is_listening_here() {
             loop {
                 match self.order.try_lock() {
                     Ok(order) => break order,
@@ -371,8 +405,8 @@ impl<D: Directory> RaftLog<D> {
         self.core().memory().state.committed.filter(|index| Some(*index) > order.committed)
     }
 
-    /// Makes a change: checked, written, durable.
-    fn change(&self, change: &Change) -> Result<()> {
+    /// Makes a change: checked, written, durable. Returns the record of the vote that holds then.
+    fn change(&self, change: &Change) -> Result<Lsn> {
         self.core().check()?;
         let mut order = self.order();
         let is_done = {
@@ -380,14 +414,15 @@ impl<D: Directory> RaftLog<D> {
             memory.state.check(change)?;
             memory.state.is_done(change)
         };
-        if is_done {
-            drop(order);
-            // It may have been done by a call that still waits.
-            return self.core().noted(self.log.sync()).map(|_| ());
-        }
-        let append = self.write(&mut order, change)?;
+        let append = if is_done { None } else { Some(self.write(&mut order, change)?) };
+        let vote_lsn = self.core().memory().vote_lsn;
         drop(order);
-        self.core().noted(append.wait()).map(|_| ())
+        match append {
+            Some(append) => self.core().noted(append.wait())?,
+            // It may have been done by a call that still waits.
+            None => self.core().noted(self.log.sync())?,
+        };
+        Ok(vote_lsn)
     }
 
     /// Writes a change that was checked, and makes it in memory.
@@ -401,10 +436,14 @@ impl<D: Directory> RaftLog<D> {
             let mut memory = self.core().memory();
             memory.state.apply(change);
             memory.mind_bounds();
-            if let Change::Purge { upto, .. } = change {
-                order.committed = order.committed.max(Some(upto.index));
-                // The state is smaller now.
-                order.no_state_in = None;
+            match change {
+                Change::Vote(_) => memory.vote_lsn = append.lsn(),
+                Change::Purge { upto, .. } => {
+                    order.committed = order.committed.max(Some(upto.index));
+                    // The state is smaller now.
+                    order.no_state_in = None;
+                }
+                Change::Truncate(_) | Change::Commit(_) => {}
             }
         }
         self.repeat_state(order);
@@ -451,10 +490,10 @@ impl<D: Directory> RaftLog<D> {
             self.core().noted(self.log.sync())?;
         } else {
             let mut written = self.write(&mut order, &change);
-            // On a full disk the segments come first. What an opening then takes for purged was committed and asked for.
+            // On a full disk the segments come first. What an opening then takes for purged is committed, or the snapshot has it, and it
+            // was asked for.
             if matches!(written, Err(Error::Log(inkstone::Error::NoRoom { .. }))) {
-                let committed = self.core().memory().state.committed;
-                let first = committed.map_or(0, |committed| committed.min(upto.index) + 1);
+                let first = self.core().memory().state.first_kept_without_record(upto, is_snapshot);
                 if self.release(first)? {
                     written = self.write(&mut order, &change);
                 }
@@ -475,11 +514,13 @@ impl<D: Directory> RaftLog<D> {
         if front <= self.log.first() {
             return Ok(false);
         }
-        self.core().noted(self.log.truncate_before(front))?;
+        let released = self.core().noted(self.log.truncate_before(front));
+        // A file that could not be released does not bring its records back.
+        let front = self.log.first();
         let mut memory = self.core().memory();
         memory.state.purge_before(front);
         memory.mind_bounds();
-        Ok(true)
+        released.map(|()| true)
     }
 }
 
@@ -496,16 +537,16 @@ impl Order {
 
 /// Whether all entries may be appended, one after the other.
 fn check_entries(state: &State, entries: &[NewEntry<'_>]) -> Result<()> {
-    let mut next = state.next;
+    let mut next = state.next_index();
     let mut before = state.last_leader();
     for entry in entries {
         state.check_entry(entry.index, entry.leader, next, before)?;
-        (next, before) = (entry.index + 1, Some(entry.leader));
+        (next, before) = (Some(entry.index + 1), Some(entry.leader));
     }
     Ok(())
 }
 
-/// The right to write. When it ends, callbacks are called that became due meanwhile.
+/// The right to write. When it ends, the listener gets the events of meanwhile, and callbacks are called that became due.
 struct Turn<'a> {
     order: Option<MutexGuard<'a, Order>>,
     callbacks: &'a Callbacks,
@@ -527,8 +568,9 @@ impl std::ops::DerefMut for Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.callbacks.end_write();
+        let kept = self.callbacks.end_write();
         self.order = None;
+        kept.into_iter().for_each(run);
         self.callbacks.call();
     }
 }

@@ -8,13 +8,12 @@
 pub struct Options {
     pub(crate) log: inkstone::Options,
     pub(crate) raft_group: u128,
-    pub(crate) first_index: u64,
     pub(crate) memory_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { log: inkstone::Options::default(), raft_group: 0, first_index: 1, memory_bytes: 16 << 20 }
+        Self { log: inkstone::Options::default(), raft_group: 0, memory_bytes: 16 << 20 }
     }
 }
 
@@ -26,25 +25,17 @@ impl Options {
 
     /// Options of the log below: sizes, strategy, threads. `record_bytes_max` limits what one append may hold: its entries'
     /// payloads, and 44 bytes and the leader's name for each, rounded up to a multiple of 8. [`inkstone::Options::periodic`] is
-    /// refused: a vote must be durable. [`inkstone::Options::tail_bytes`] counts as 0: see [`Options::memory_bytes`].
+    /// refused: a vote must be durable. [`inkstone::Options::tail_bytes`] counts as 0: see [`Options::memory_bytes`]. The
+    /// [listener](inkstone::Options::listener) is called with nothing of the raft log held, and may use it; if it panics, that may be
+    /// caught.
     pub fn log(self, log: inkstone::Options) -> Self {
         Self { log, ..self }
-    }
-
-    /// As they are given to the log below. It keeps no tail in memory: the raft log keeps the last entries itself.
-    pub(crate) fn below(self) -> Self {
-        Self { log: self.log.tail_bytes(0), ..self }
     }
 
     /// Which raft group the log is of: a number, or the bits of a UUID; 0 by default. It is stored in a new log; opening the log of
     /// another raft group fails.
     pub fn raft_group(self, raft_group: u128) -> Self {
         Self { raft_group, ..self }
-    }
-
-    /// The index of the first entry of a *new* raft log: 1 by default, as in Raft's paper. openraft begins with 0.
-    pub fn first_index(self, first_index: u64) -> Self {
-        Self { first_index, ..self }
     }
 
     /// How many bytes of the last entries are kept in memory (64 bytes are counted for each beside its payload): 16 MiB by default.
