@@ -1,21 +1,16 @@
 //! Listeners: no lock of the log is held while one runs, and one that panics, or drops the log, leaves it in order.
 
-#[path = "support/wakers.rs"]
-mod wakers;
-#[path = "support/watch.rs"]
-mod watch;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use crate::wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
+use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{BoxedListener, Error, Event, Log, Lsn, Options, SealedSegment};
 use inkstone_host::in_forked_child;
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
-use wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
-use watch::{ENOUGH, becomes, must_end};
 
 /// A listener that, for each event, calls the log and lets another thread append before it continues.
 fn meddling(
