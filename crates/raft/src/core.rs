@@ -34,6 +34,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Takes a durable vote over, unless a higher one was durable earlier: another thread may have saved it.
+    pub(crate) fn vote_is_durable(&mut self, vote: &Vote) {
+        if self.vote.as_ref() < Some(vote) {
+            self.vote = Some(vote.clone());
+        }
+    }
+
     /// Entries that the state no longer has leave memory.
     pub(crate) fn mind_bounds(&mut self) {
         self.tail.truncate(self.state.next);

@@ -5,6 +5,8 @@
 //!
 //! One thread writes at a time. The lock of the state is taken only for moments in between, so that readers never wait for a disk.
 
+mod then;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -193,11 +195,7 @@ impl<D: Directory> RaftLog<D> {
     /// On `Ok` the vote and everything before it, entries and truncations too, are on stable storage.
     pub fn save_vote(&self, vote: &Vote) -> Result<()> {
         self.change(&Change::Vote(vote.clone()))?;
-        let mut memory = self.core().memory();
-        // Another thread may have saved a higher one meanwhile, which was durable earlier.
-        if memory.vote.as_ref() < Some(vote) {
-            memory.vote = Some(vote.clone());
-        }
+        self.core().memory().vote_is_durable(vote);
         Ok(())
     }
 
