@@ -31,6 +31,11 @@ impl Options {
         Self { log, ..self }
     }
 
+    /// Whether the log below has threads of its own: without them a callback comes only when some call waits.
+    pub fn has_own_thread(&self) -> bool {
+        self.log.has_own_thread()
+    }
+
     /// As they are given to the log below. It keeps no tail in memory: the raft log keeps the last entries itself.
     pub(crate) fn below(self) -> Self {
         Self { log: self.log.tail_bytes(0), ..self }
