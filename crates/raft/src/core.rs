@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use inkstone::{Directory, Reader};
+use inkstone::{Directory, Lsn, Reader};
 
 use crate::callbacks::Callbacks;
 use crate::error::{Error, Result};
@@ -29,15 +29,17 @@ pub(crate) struct Memory {
     /// As of the last record that was appended.
     pub(crate) state: State,
     pub(crate) tail: Tail,
-    /// The last vote that is durable.
-    pub(crate) vote: Option<Vote>,
+    /// The record of the vote that the state has; zero for one that was found at the opening.
+    pub(crate) vote_lsn: Lsn,
+    /// The last vote that is durable, and its record.
+    pub(crate) vote: (Lsn, Option<Vote>),
 }
 
 impl Memory {
-    /// Takes a durable vote over, unless a higher one was durable earlier: another thread may have saved it.
-    pub(crate) fn vote_is_durable(&mut self, vote: &Vote) {
-        if self.vote.as_ref() < Some(vote) {
-            self.vote = Some(vote.clone());
+    /// Takes over a vote that is durable, and its record, unless a later one was taken over already: another thread may be faster.
+    pub(crate) fn vote_is_durable(&mut self, lsn: Lsn, vote: &Vote) {
+        if self.vote.0 <= lsn {
+            self.vote = (lsn, Some(vote.clone()));
         }
     }
 
@@ -50,9 +52,10 @@ impl Memory {
 
 impl<D: Directory> Core<D> {
     pub(crate) fn new(state: State, reader: Reader<D>, directory: Arc<D>) -> Self {
-        let vote = state.vote.clone();
+        let vote = (Lsn::ZERO, state.vote.clone());
+        let memory = Memory { state, tail: Tail::default(), vote_lsn: Lsn::ZERO, vote };
         Self {
-            memory: Mutex::new(Memory { state, tail: Tail::default(), vote }),
+            memory: Mutex::new(memory),
             reader,
             directory,
             callbacks: Arc::default(),

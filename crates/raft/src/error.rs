@@ -61,7 +61,14 @@ pub enum Error {
         /// The id that came.
         came: EntryId,
     },
-    /// The vote is lower than the one that was saved.
+    /// A purge of a raft log that was never purged ends before the entry below its first one.
+    HoleBehindPurge {
+        /// The last index that was to be purged.
+        upto: u64,
+        /// The first index here.
+        first: u64,
+    },
+    /// The vote may not follow the one that was saved ([`Vote::may_follow`]).
     VoteGoesBack {
         /// The vote that was saved.
         saved: Vote,
@@ -204,7 +211,13 @@ impl fmt::Display for Error {
                 )
             }
             Self::OtherEntry { here, came } => write!(f, "here is {here}, and {came} was named"),
-            Self::VoteGoesBack { saved, came } => write!(f, "{saved} was saved, and {came} is lower"),
+            Self::VoteGoesBack { saved, came } => write!(f, "{saved} was saved, and {came} goes back"),
+            Self::HoleBehindPurge { upto, first } => {
+                write!(
+                    f,
+                    "a purge up to {upto} would leave a hole: entries begin at {first}, and nothing between was purged"
+                )
+            }
             Self::CommittedGoesBack { saved, came } => {
                 write!(f, "entries up to {saved} are committed, and {came} is less")
             }

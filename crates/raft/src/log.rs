@@ -109,7 +109,9 @@ impl<D: Directory> RaftLog<D> {
         Ok(Self { log, order: Mutex::new(order), reader, memory_bytes, _end: End(core) })
     }
 
-    /// Appends entries, all or none: after a crash either all of them are here or none. They can be read when the call returns.
+    /// Appends entries, all or none: after a crash either all of them are here or none. They can be read when the call returns. The
+    /// first entry of a raft log may have any index; each that follows has the next one.
+    ///
     /// `callback` is called once, when they are durable, or with the error when they will not be.
     ///
     /// Callbacks are called one at a time and in the order of the appends, with nothing of the raft log locked, on the thread that made
@@ -185,7 +187,7 @@ impl<D: Directory> RaftLog<D> {
         memory.tail.shrink(self.memory_bytes, not_durable.unwrap_or(memory.state.next));
     }
 
-    /// Saves a vote. A vote that is saved already is not written again.
+    /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is not written again.
     ///
     /// # Errors
     /// [`Error::VoteGoesBack`], [`Error::NameTooLong`]; [`inkstone::Error::NoRoom`] (in these cases nothing has changed);
@@ -194,12 +196,12 @@ impl<D: Directory> RaftLog<D> {
     /// # Durability
     /// On `Ok` the vote and everything before it, entries and truncations too, are on stable storage.
     pub fn save_vote(&self, vote: &Vote) -> Result<()> {
-        self.change(&Change::Vote(vote.clone()))?;
-        self.core().memory().vote_is_durable(vote);
+        let lsn = self.change(&Change::Vote(vote.clone()))?;
+        self.core().memory().vote_is_durable(lsn, vote);
         Ok(())
     }
 
-    /// Truncates the entries from index `from` on. Their records stay in the log until a purge lets go of them.
+    /// Truncates the entries from index `from` on. If none is left, and none was purged, the next entry may have any index again. Their records stay in the log until a purge lets go of them.
     ///
     /// # Errors
     /// [`Error::IsCommitted`], [`Error::IsPurged`]; [`inkstone::Error::NoRoom`] (in these cases nothing has changed);
@@ -208,13 +210,14 @@ impl<D: Directory> RaftLog<D> {
     /// # Durability
     /// On `Ok` the entries never come back.
     pub fn truncate_from(&self, from: u64) -> Result<()> {
-        self.change(&Change::Truncate(from))
+        self.change(&Change::Truncate(from)).map(|_| ())
     }
 
-    /// Purges the entries up to `upto`, which must be committed, and gives the segments back that no entry needs any more.
+    /// Purges the entries up to `upto`, which must be committed, and gives the segments back that no entry needs any more. What was
+    /// purged before, or more, is purged already: then nothing changes. The last entry that was purged is [`Bounds::purged`].
     ///
     /// # Errors
-    /// [`Error::NotCommitted`], [`Error::OtherEntry`]; [`inkstone::Error::NoRoom`] when the disk is full and giving segments back has
+    /// [`Error::NotCommitted`], [`Error::OtherEntry`], [`Error::HoleBehindPurge`]; [`inkstone::Error::NoRoom`] when the disk is full and giving segments back has
     /// not made room for the record of the purge: the entries in those segments are purged, the others are not;
     /// [`inkstone::Error::Poisoned`]. An error of a file that cannot be released comes after the purge: the next purge or opening tries
     /// again.
@@ -226,8 +229,9 @@ impl<D: Directory> RaftLog<D> {
     }
 
     /// The same after a snapshot was installed that has everything up to `upto`: also beyond what is committed, and beyond the last
-    /// entry. What is here after `upto` stays if the entry at `upto` is the one of the snapshot, else all entries go. From then on
-    /// `upto` is committed. The snapshot must be durable before.
+    /// entry. What is here after `upto` stays if the entry at `upto` is the one of the snapshot, else all entries go. A raft log that
+    /// was never purged may begin right behind `upto`: its entries stay unless the first is of an older leader. From then on `upto` is
+    /// committed. The snapshot must be durable before.
     ///
     /// # Errors
     /// [`Error::OtherEntry`] and [`Error::LeaderGoesBack`] when the snapshot contradicts what is committed; else as [`RaftLog::purge`].
@@ -369,8 +373,8 @@ impl<D: Directory> RaftLog<D> {
         self.core().memory().state.committed.filter(|index| Some(*index) > order.committed)
     }
 
-    /// Makes a change: checked, written, durable.
-    fn change(&self, change: &Change) -> Result<()> {
+    /// Makes a change: checked, written, durable. Returns the record of the vote that holds then.
+    fn change(&self, change: &Change) -> Result<Lsn> {
         self.core().check()?;
         let mut order = self.order();
         let is_done = {
@@ -378,14 +382,15 @@ impl<D: Directory> RaftLog<D> {
             memory.state.check(change)?;
             memory.state.is_done(change)
         };
-        if is_done {
-            drop(order);
-            // It may have been done by a call that still waits.
-            return self.core().noted(self.log.sync()).map(|_| ());
-        }
-        let append = self.write(&mut order, change)?;
+        let append = if is_done { None } else { Some(self.write(&mut order, change)?) };
+        let vote_lsn = self.core().memory().vote_lsn;
         drop(order);
-        self.core().noted(append.wait()).map(|_| ())
+        match append {
+            Some(append) => self.core().noted(append.wait())?,
+            // It may have been done by a call that still waits.
+            None => self.core().noted(self.log.sync())?,
+        };
+        Ok(vote_lsn)
     }
 
     /// Writes a change that was checked, and makes it in memory.
@@ -399,10 +404,14 @@ impl<D: Directory> RaftLog<D> {
             let mut memory = self.core().memory();
             memory.state.apply(change);
             memory.mind_bounds();
-            if let Change::Purge { upto, .. } = change {
-                order.committed = order.committed.max(Some(upto.index));
-                // The state is smaller now.
-                order.no_state_in = None;
+            match change {
+                Change::Vote(_) => memory.vote_lsn = append.lsn(),
+                Change::Purge { upto, .. } => {
+                    order.committed = order.committed.max(Some(upto.index));
+                    // The state is smaller now.
+                    order.no_state_in = None;
+                }
+                Change::Truncate(_) | Change::Commit(_) => {}
             }
         }
         self.repeat_state(order);
@@ -494,11 +503,11 @@ impl Order {
 
 /// Whether all entries may be appended, one after the other.
 fn check_entries(state: &State, entries: &[NewEntry<'_>]) -> Result<()> {
-    let mut next = state.next;
+    let mut next = state.next_index();
     let mut before = state.last_leader();
     for entry in entries {
         state.check_entry(entry.index, entry.leader, next, before)?;
-        (next, before) = (entry.index + 1, Some(entry.leader));
+        (next, before) = (Some(entry.index + 1), Some(entry.leader));
     }
     Ok(())
 }

@@ -14,14 +14,11 @@ use crate::state::State;
 /// Refuses options under which a raft log could not keep its promises.
 pub(crate) fn check(options: &Options) -> Result<()> {
     options.log.check()?;
-    let why = if options.log.is_periodic() {
-        "periodic: a vote must be durable when save_vote returns"
-    } else if options.first_index == u64::MAX {
-        "first_index: an entry must have room behind it"
-    } else {
-        return Ok(());
-    };
-    Err(inkstone::Error::Invalid(why.into()).into())
+    if options.log.is_periodic() {
+        let why = "periodic: a vote must be durable when save_vote returns";
+        return Err(inkstone::Error::Invalid(why.into()).into());
+    }
+    Ok(())
 }
 
 /// Asks a reader whose log there is, if any. Opening a log for writing begins an epoch in it, and a foreign one is left as it is.
@@ -45,7 +42,7 @@ pub(crate) fn finish<D: Directory>(log: &Log<D>, path: &Path, options: &Options)
     if span.first <= span.last {
         return Expected { path, raft_group: options.raft_group }.replay(&log.reader(), span);
     }
-    let mut state = State::new(options.raft_group, options.first_index);
+    let mut state = State::new(options.raft_group);
     let mut bytes = Vec::new();
     encode_state(&mut bytes, &state);
     state.states.push(log.append_durable(&bytes)?);

@@ -8,13 +8,12 @@
 pub struct Options {
     pub(crate) log: inkstone::Options,
     pub(crate) raft_group: u128,
-    pub(crate) first_index: u64,
     pub(crate) memory_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { log: inkstone::Options::default(), raft_group: 0, first_index: 1, memory_bytes: 16 << 20 }
+        Self { log: inkstone::Options::default(), raft_group: 0, memory_bytes: 16 << 20 }
     }
 }
 
@@ -45,11 +44,6 @@ impl Options {
     /// another raft group fails.
     pub fn raft_group(self, raft_group: u128) -> Self {
         Self { raft_group, ..self }
-    }
-
-    /// The index of the first entry of a *new* raft log: 1 by default, as in Raft's paper. openraft begins with 0.
-    pub fn first_index(self, first_index: u64) -> Self {
-        Self { first_index, ..self }
     }
 
     /// How many bytes of the last entries are kept in memory (64 bytes are counted for each beside its payload): 16 MiB by default.

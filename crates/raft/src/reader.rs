@@ -23,6 +23,8 @@ pub struct RaftReader<D: Directory = OsDirectory> {
 
 /// The entries of a range as they were at one instant.
 struct Plan {
+    /// The first index.
+    from: u64,
     /// Those to be read from the log: their indexes, and where the first one lies.
     on_disk: Vec<(u64, u64, Lsn)>,
     /// Those that follow, from memory.
@@ -47,7 +49,7 @@ impl<D: Directory> RaftReader<D> {
     /// The failure that ended the raft log, if one did.
     pub fn vote(&self) -> Result<Option<Vote>> {
         self.core.check()?;
-        Ok(self.core.memory().vote.clone())
+        Ok(self.core.memory().vote.1.clone())
     }
 
     /// The id of an entry that is here or was purged last, without reading it; `None` for any other.
@@ -59,7 +61,7 @@ impl<D: Directory> RaftReader<D> {
         Ok(self.core.memory().state.id_of(index))
     }
 
-    /// One entry; `None` if there is none with this index yet.
+    /// One entry; `None` if there is none with this index, and none was purged.
     ///
     /// # Errors
     /// [`Error::IsPurged`]; [`Error::Log`] when it cannot be read; the failure that ended the raft log, if one did.
@@ -69,7 +71,7 @@ impl<D: Directory> RaftReader<D> {
     }
 
     /// The entries of a range, in order, as they were at one instant: at least one, if there is one, and no more than fit in
-    /// `payload_bytes_max` bytes of payloads. What lies behind the last entry is left out.
+    /// `payload_bytes_max` bytes of payloads. What lies behind the last entry is left out, and what lies before the first one if nothing was purged.
     ///
     /// # Errors
     /// [`Error::IsPurged`] when the first of them is, also while they are read; [`Error::Log`] when one cannot be read; the failure
@@ -78,7 +80,7 @@ impl<D: Directory> RaftReader<D> {
         self.core.check()?;
         let plan = plan(&self.core.memory(), &range, payload_bytes_max)?;
         let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max: payload_bytes_max };
-        match self.carry_out(plan, range.start, &mut taken) {
+        match self.carry_out(plan, &mut taken) {
             Ok(()) => Ok(taken.entries),
             // The log gives up records only for a purge, which may be about to say so in the state.
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {
@@ -89,7 +91,7 @@ impl<D: Directory> RaftReader<D> {
         }
     }
 
-    fn carry_out(&self, plan: Plan, start: u64, taken: &mut Taken) -> Result<()> {
+    fn carry_out(&self, plan: Plan, taken: &mut Taken) -> Result<()> {
         let mut leaders = plan.leaders.into_iter().peekable();
         let mut leader = Leader::default();
         let mut id_of = |index| {
@@ -98,7 +100,7 @@ impl<D: Directory> RaftReader<D> {
             }
             EntryId::new(leader.clone(), index)
         };
-        let mut next = start;
+        let mut next = plan.from;
         for (from, to, lsn) in plan.on_disk {
             let is_one = to - from == 1;
             let mut cursor = (!is_one).then(|| self.core.reader.from(lsn));
@@ -167,8 +169,10 @@ impl Taken {
 /// Notes where the entries of a range are.
 fn plan(memory: &Memory, range: &Range<u64>, payload_bytes_max: usize) -> Result<Plan> {
     let state = &memory.state;
-    let (from, to) = (range.start, range.end.min(state.next));
-    let mut plan = Plan { on_disk: Vec::new(), in_memory: Vec::new(), leaders: Vec::new() };
+    // Before the first entry of a raft log that was never purged there has been nothing.
+    let from = if state.purged.is_none() { range.start.max(state.first) } else { range.start };
+    let to = range.end.min(state.next);
+    let mut plan = Plan { from, on_disk: Vec::new(), in_memory: Vec::new(), leaders: Vec::new() };
     if from >= range.end {
         return Ok(plan);
     }

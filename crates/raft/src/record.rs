@@ -264,7 +264,8 @@ fn decode_state(rest: &mut Rest<'_>) -> Decoded<State> {
         return Err(Flaw::Unknown(format!("flags {flags:#x} of a state")));
     }
     let raft_group = u128::from_le_bytes(rest.array()?);
-    let mut state = State::new(raft_group, rest.u64()?);
+    let mut state = State::new(raft_group);
+    state.first = rest.u64()?;
     state.next = rest.u64()?;
     let committed = rest.u64()?;
     let counts = [rest.u32()?, rest.u32()?, rest.u32()?];
@@ -313,8 +314,8 @@ mod tests {
     use super::*;
 
     fn states() -> Vec<State> {
-        let empty = State::new(7, 1);
-        let mut full = State::new(u128::MAX, 0);
+        let empty = State::new(7);
+        let mut full = State::new(u128::MAX);
         for (index, term, lsn) in [(0, 1, 2), (1, 1, 3), (2, 3, 9), (3, 3, 10), (4, 8, 11)] {
             full.add(index, &Leader::new(term, b"node".as_slice()), Lsn::new(lsn));
         }
@@ -416,7 +417,7 @@ mod tests {
     #[test]
     fn lists_that_do_not_fit_are_refused_before_memory_is_taken() {
         let mut bytes = Vec::new();
-        encode_state(&mut bytes, &State::new(0, 1));
+        encode_state(&mut bytes, &State::new(0));
         let counts = HEADER_BYTES + 56;
         for at in [counts, counts + 4, counts + 8] {
             let mut damaged = bytes.clone();

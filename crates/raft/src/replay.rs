@@ -115,7 +115,7 @@ impl Expected<'_> {
         match record.body {
             Body::Entry(id, _) => {
                 let last = state.last_leader();
-                state.check_entry(id.index, &id.leader, state.next, last).map_err(broken)?;
+                state.check_entry(id.index, &id.leader, state.next_index(), last).map_err(broken)?;
                 state.add(id.index, &id.leader, lsn);
             }
             Body::Change(change) => {
@@ -193,7 +193,7 @@ mod tests {
 
     /// The state after the entries 1 and 2, which lie behind an empty state.
     fn two_entries() -> State {
-        let mut state = State::new(7, 1);
+        let mut state = State::new(7);
         state.add(1, &Leader::of_term(1), Lsn::new(2));
         state.add(2, &Leader::of_term(1), Lsn::new(3));
         state.states = vec![Lsn::FIRST];
@@ -202,8 +202,7 @@ mod tests {
 
     #[test]
     fn a_state_says_all_that_is_before_it() {
-        let records =
-            [state(&State::new(7, 1)), entry(1), entry(2), state(&two_entries()), entry(3), vote(4)];
+        let records = [state(&State::new(7)), entry(1), entry(2), state(&two_entries()), entry(3), vote(4)];
         let log = log_of(&records);
         let from_front = replay(&log, log.first()).unwrap();
         assert_eq!((from_front.next, from_front.vote.as_ref().unwrap().leader.term), (4, 4));
@@ -224,7 +223,7 @@ mod tests {
     fn a_state_that_names_what_is_behind_it_is_refused() {
         for records in [
             vec![state(&two_entries()), entry(1), entry(2)],
-            vec![state(&State::new(7, 1)), state(&two_entries()), entry(1), entry(2)],
+            vec![state(&State::new(7)), state(&two_entries()), entry(1), entry(2)],
         ] {
             let told = replay(&log_of(&records), Lsn::FIRST).unwrap_err().to_string();
             assert!(told.contains("names records behind it"), "{told}");
@@ -242,7 +241,7 @@ mod tests {
         placed.places.truncate(2);
         placed.next = 2;
         for wrong in [voted, led, placed] {
-            let records = [state(&State::new(7, 1)), entry(1), entry(2), state(&wrong)];
+            let records = [state(&State::new(7)), entry(1), entry(2), state(&wrong)];
             let told = replay(&log_of(&records), Lsn::FIRST).unwrap_err().to_string();
             assert!(told.contains("do not lead to"), "{told}");
         }
@@ -251,7 +250,7 @@ mod tests {
     /// A purge on a full disk may have no record: what the log no longer has counts as purged.
     #[test]
     fn entries_whose_records_are_gone_are_purged() {
-        let records = [state(&State::new(7, 1)), entry(1), entry(2), state(&two_entries()), entry(3)];
+        let records = [state(&State::new(7)), entry(1), entry(2), state(&two_entries()), entry(3)];
         let log = log_of(&records);
         log.truncate_before(Lsn::new(4)).unwrap();
         let state = replay(&log, log.first()).unwrap();

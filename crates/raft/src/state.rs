@@ -13,9 +13,9 @@ use crate::words::{Bounds, EntryId, Leader, Vote};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) raft_group: u128,
-    /// The index of the first entry that is left, or that will come.
+    /// The index of the first entry that is left, or that will come; 0 if that is not known yet ([`State::next_index`]).
     pub(crate) first: u64,
-    /// The index of the next entry.
+    /// The index behind the last entry.
     pub(crate) next: u64,
     pub(crate) vote: Option<Vote>,
     /// The index of the last entry known to be committed: here, or purged last.
@@ -46,11 +46,11 @@ pub(crate) enum Change {
 }
 
 impl State {
-    pub(crate) fn new(raft_group: u128, first: u64) -> Self {
+    pub(crate) fn new(raft_group: u128) -> Self {
         Self {
             raft_group,
-            first,
-            next: first,
+            first: 0,
+            next: 0,
             vote: None,
             committed: None,
             purged: None,
@@ -58,6 +58,12 @@ impl State {
             leaders: Leaders::default(),
             states: Vec::new(),
         }
+    }
+
+    /// The index that the next entry must have. A raft log without entries that was never purged takes its first index from its first
+    /// entry: `None`.
+    pub(crate) fn next_index(&self) -> Option<u64> {
+        (self.first < self.next || self.purged.is_some()).then_some(self.next)
     }
 
     /// Who made an entry that is here, or that was purged last.
@@ -92,12 +98,16 @@ impl State {
         }
     }
 
+    pub(crate) fn is_purged(&self, index: u64) -> bool {
+        self.purged.is_some() && index < self.first
+    }
+
     /// Whether the change would change nothing, so that no record is needed.
     pub(crate) fn is_done(&self, change: &Change) -> bool {
         match change {
             Change::Vote(vote) => self.vote.as_ref() == Some(vote),
             Change::Truncate(from) => *from >= self.next,
-            Change::Purge { upto, .. } => upto.index < self.first,
+            Change::Purge { upto, .. } => self.is_purged(upto.index),
             Change::Commit(index) => self.committed == Some(*index),
         }
     }
@@ -109,14 +119,14 @@ impl State {
     pub(crate) fn check(&self, change: &Change) -> Result<()> {
         match change {
             Change::Vote(vote) => match &self.vote {
-                Some(saved) if vote < saved => {
+                Some(saved) if !vote.may_follow(saved) => {
                     Err(Error::VoteGoesBack { saved: saved.clone(), came: vote.clone() })
                 }
                 _ => check_name(&vote.leader),
             },
             Change::Truncate(from) => match self.committed {
                 Some(committed) if *from <= committed => Err(Error::IsCommitted { index: *from, committed }),
-                _ if *from < self.first => Err(Error::IsPurged { index: *from, first: self.first }),
+                _ if self.is_purged(*from) => Err(Error::IsPurged { index: *from, first: self.first }),
                 _ => Ok(()),
             },
             Change::Purge { upto, is_snapshot } => self.check_purge(upto, *is_snapshot),
@@ -124,19 +134,19 @@ impl State {
         }
     }
 
-    /// Whether an entry may follow when `next` is the next index and `before` made the entry before it.
+    /// Whether an entry may follow when `next` is the next index, if it is known, and `before` made the entry before it.
     pub(crate) fn check_entry(
         &self,
         index: u64,
         leader: &Leader,
-        next: u64,
+        next: Option<u64>,
         before: Option<&Leader>,
     ) -> Result<()> {
         if let Some(committed) = self.committed.filter(|committed| index <= *committed) {
             return Err(Error::IsCommitted { index, committed });
         }
-        if index != next {
-            return Err(Error::Hole { expected: next, came: index });
+        if let Some(expected) = next.filter(|next| *next != index) {
+            return Err(Error::Hole { expected, came: index });
         }
         if index == u64::MAX {
             return Err(Error::IndexesUsedUp);
@@ -174,13 +184,25 @@ impl State {
         {
             return Err(Error::OtherEntry { here, came: upto.clone() });
         }
-        let below = self.committed.filter(|_| !is_committed).and_then(|committed| self.id_of(committed));
-        match below {
-            Some(below) if upto.leader < below.leader => Err(Error::LeaderGoesBack {
-                index: upto.index,
-                before: below.leader,
-                came: upto.leader.clone(),
-            }),
+        let goes_back = |index, before: &Leader, came: &Leader| {
+            Err(Error::LeaderGoesBack { index, before: before.clone(), came: came.clone() })
+        };
+        if !is_committed && let Some(below) = self.committed.and_then(|committed| self.id_of(committed)) {
+            return if upto.leader < below.leader {
+                goes_back(upto.index, &below.leader, &upto.leader)
+            } else {
+                Ok(())
+            };
+        }
+        if self.purged.is_some() || upto.index >= self.first {
+            return Ok(());
+        }
+        // It was never purged, and has entries behind `upto` only.
+        match self.leaders.leader_of(self.first) {
+            _ if upto.index + 1 < self.first => {
+                Err(Error::HoleBehindPurge { upto: upto.index, first: self.first })
+            }
+            Some(first) if is_committed && *first < upto.leader => goes_back(self.first, &upto.leader, first),
             _ => Ok(()),
         }
     }
@@ -193,7 +215,8 @@ impl State {
                 if *from < self.next {
                     self.places.truncate(*from);
                     self.leaders.truncate(*from);
-                    self.next = *from;
+                    self.next = (*from).max(self.first);
+                    self.forget_first();
                 }
             }
             Change::Purge { upto, .. } => self.purge(upto),
@@ -203,18 +226,33 @@ impl State {
 
     /// Adds an entry that was checked.
     pub(crate) fn add(&mut self, index: u64, leader: &Leader, lsn: Lsn) {
+        if self.next_index().is_none() {
+            (self.first, self.next) = (index, index);
+        }
         assert_eq!(index, self.next, "an entry is checked before it is added");
         self.places.add(index, lsn);
         self.leaders.add(index, leader);
         self.next = index + 1;
     }
 
+    /// Without entries, and never purged, it has no first index.
+    fn forget_first(&mut self) {
+        if self.first == self.next && self.purged.is_none() {
+            (self.first, self.next) = (0, 0);
+        }
+    }
+
     fn purge(&mut self, upto: &EntryId) {
-        if upto.index < self.first {
+        if self.is_purged(upto.index) {
             return;
         }
-        // A snapshot that disagrees with the entry at its end replaces all entries (Raft, section 7 of the extended paper).
-        let keeps_rest = self.leaders.leader_of(upto.index) == Some(&upto.leader);
+        // A snapshot that disagrees with the entry at its end, or with the one behind it, replaces all entries (Raft, section 7 of the
+        // extended paper).
+        let keeps_rest = if upto.index < self.first {
+            self.leaders.leader_of(self.first).is_some_and(|first| upto.leader <= *first)
+        } else {
+            self.leaders.leader_of(upto.index) == Some(&upto.leader)
+        };
         let first = upto.index + 1;
         if keeps_rest && first < self.next {
             self.places.purge_before(first);
@@ -269,9 +307,11 @@ impl State {
         if self.first > self.next {
             return Err("its first index lies behind its next one");
         }
-        if self.first > 0
-            && self.purged.is_some()
-            && self.committed.is_none_or(|index| index < self.first - 1)
+        if self.next_index().is_none() && self.first > 0 {
+            return Err("it says where entries begin, and has none, and none was purged");
+        }
+        if self.purged.is_some()
+            && self.first.checked_sub(1).is_none_or(|purged| self.committed < Some(purged))
         {
             return Err("what it says to be purged is not committed");
         }

@@ -2,6 +2,7 @@
 //!
 //! *Owns*: what callers pass in and get back. *May not touch*: bytes (`record.rs`), rules (`state.rs`).
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -80,11 +81,8 @@ pub struct Entry {
     pub payload: Arc<[u8]>,
 }
 
-/// A vote. Votes are ordered by their leader, then by whether a quorum has granted them: a vote never goes back in this order.
-///
-/// Raft with one leader a term must not vote for two of them: the caller sees to that, since names of one term may rise here, as
-/// they do in openraft.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A vote. Which vote may follow which: [`Vote::may_follow`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Vote {
     /// For whom, and in which term.
     pub leader: Leader,
@@ -102,6 +100,25 @@ impl Vote {
     pub fn granted(leader: Leader) -> Self {
         Self { leader, is_granted: true }
     }
+
+    /// Whether a raft log that has saved `saved` takes this vote. It refuses what goes back for certain, whether a term has one
+    /// leader or several:
+    ///
+    /// - a lower term;
+    /// - for the same leader: a vote that is not granted, after the granted one;
+    /// - for another leader of the same term: a lower name, unless this vote is granted and the saved one is not.
+    ///
+    /// Where a term has one leader, votes of its candidates have no order until one is granted, and the granted one follows the others.
+    /// Where it has several, they follow each other by name. The raft log does not know which of the two holds, so the caller sees to
+    /// the rest: never to vote for two candidates of a term that has one leader.
+    pub fn may_follow(&self, saved: &Self) -> bool {
+        let is_first_granted = self.is_granted && !saved.is_granted;
+        match self.leader.cmp(&saved.leader) {
+            Ordering::Less => self.leader.term == saved.leader.term && is_first_granted,
+            Ordering::Equal => self.is_granted || !saved.is_granted,
+            Ordering::Greater => true,
+        }
+    }
 }
 
 impl fmt::Display for Vote {
@@ -111,6 +128,9 @@ impl fmt::Display for Vote {
 }
 
 /// Where a raft log stands. [`crate::RaftLog::bounds`] returns it.
+///
+/// A raft log without entries that was never purged has no first index yet: `first` and `next` are 0 then, and its first entry may have
+/// any index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bounds {
@@ -120,8 +140,46 @@ pub struct Bounds {
     pub next: u64,
     /// The last entry; what was purged last if there is none; `None` for a raft log that never had any.
     pub last: Option<EntryId>,
-    /// The last entry that was purged.
+    /// The last entry that was purged: the one before `first`.
     pub purged: Option<EntryId>,
     /// The last entry that is known to be committed.
     pub committed: Option<EntryId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How openraft compares votes, in its two modes: by a total order of (term, node), and with no order between candidates of a
+    /// term until one is granted.
+    fn is_legal(came: &Vote, saved: &Vote, one_leader_a_term: bool) -> bool {
+        let (came_by, saved_by) = (&came.leader, &saved.leader);
+        if came_by.term != saved_by.term {
+            return came_by.term > saved_by.term;
+        }
+        if came_by.node == saved_by.node {
+            return came.is_granted >= saved.is_granted;
+        }
+        if one_leader_a_term { came.is_granted && !saved.is_granted } else { came_by.node > saved_by.node }
+    }
+
+    #[test]
+    fn a_vote_is_refused_if_it_is_legal_in_neither_mode_and_only_then() {
+        let mut votes = Vec::new();
+        for term in 1..=2 {
+            for node in [&[][..], &[1], &[2], &[3]] {
+                votes.push(Vote::new(Leader::new(term, node)));
+                votes.push(Vote::granted(Leader::new(term, node)));
+            }
+        }
+        let mut refused = 0;
+        for saved in &votes {
+            for came in &votes {
+                let expected = is_legal(came, saved, false) || is_legal(came, saved, true);
+                assert_eq!(came.may_follow(saved), expected, "{came} after {saved}");
+                refused += u32::from(!expected);
+            }
+        }
+        assert!(refused > 50, "{refused}");
+    }
 }

@@ -25,7 +25,7 @@ fn is_no_room<T>(result: &Result<T>) -> bool {
 
 /// Fills the disk until not even the smallest record fits.
 fn fill(raft: &Sim) -> u64 {
-    let mut index = raft.bounds().unwrap().next;
+    let mut index = raft.bounds().unwrap().next.max(1);
     for bytes in [6000, 100, 0] {
         loop {
             let (before, records) = (raft.bounds().unwrap(), raft.log().last());

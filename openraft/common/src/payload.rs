@@ -85,9 +85,10 @@ where
 fn whole<T: DeserializeOwned>(bytes: &[u8], what: &str) -> io::Result<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => {
-            Err(invalid(format!("{} bytes are left behind {what}: it was written as another type", rest.len())))
-        }
+        Ok((_, rest)) => Err(invalid(format!(
+            "{} bytes are left behind {what}: it was written as another type",
+            rest.len()
+        ))),
         Err(error) => Err(invalid(format!("{what} cannot be read: {error}; it was written as another type"))),
     }
 }

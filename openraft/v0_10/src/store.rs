@@ -14,11 +14,11 @@ use std::sync::Arc;
 use inkstone::{Directory, OsDirectory};
 use inkstone_openraft_common::{Batch, check_options};
 use inkstone_raft::{Error, Options, RaftLog};
-use openraft::type_config::alias::{CommittedLeaderIdOf, LogIdOf, VoteOf};
 use openraft::async_runtime::OneshotSender;
 use openraft::entry::RaftEntry;
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
+use openraft::type_config::alias::{CommittedLeaderIdOf, LogIdOf, VoteOf};
 use openraft::{LogState, OptionalSend, RaftTypeConfig};
 
 use crate::codec::{Codec, Postcard};
@@ -105,7 +105,10 @@ impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> LogStore<C, D, K> {
     /// Makes a call of the raft log and awaits its callback.
     async fn awaited(
         &self,
-        call: impl FnOnce(&RaftLog<D>, Box<dyn FnOnce(inkstone_raft::Result<()>) + Send>) -> inkstone_raft::Result<()>,
+        call: impl FnOnce(
+            &RaftLog<D>,
+            Box<dyn FnOnce(inkstone_raft::Result<()>) + Send>,
+        ) -> inkstone_raft::Result<()>,
     ) -> io::Result<()> {
         let (done, wait) = C::oneshot();
         // Whether anybody still waits is not our concern.
@@ -148,7 +151,9 @@ where
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogIdOf<C>>, io::Error> {
-        self.raft.bounds()?.committed.as_ref().map(id_of::<C>).transpose()
+        let bounds = self.raft.bounds()?;
+        // openraft asks for what it is to apply again. The raft log takes what was purged for committed; a snapshot has that.
+        bounds.committed.filter(|id| Some(id) != bounds.purged.as_ref()).as_ref().map(id_of::<C>).transpose()
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<C>) -> Result<(), io::Error>
@@ -161,7 +166,8 @@ where
             let (leader, index) = entry.log_id_parts();
             self.batch.add(leader.to_leader(), index, |bytes| K::encode(&entry, bytes))?;
         }
-        let callback = move |result: inkstone_raft::Result<()>| callback.io_completed(result.map_err(Into::into));
+        let callback =
+            move |result: inkstone_raft::Result<()>| callback.io_completed(result.map_err(Into::into));
         Ok(self.batch.append(&self.raft, callback)?)
     }
 

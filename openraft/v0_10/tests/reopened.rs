@@ -49,7 +49,10 @@ async fn all_of_it_is_there_again() {
     let path = directory.path().join("log");
     let mut store = open(&path);
     let members = membership_ent::<Types>(1, 7, 1, vec![[1, 2].into(), [2, 3].into()]);
-    store.blocking_append([blank_ent::<Types>(1, 7, 0), members.clone(), text(1, 7, 2, "two")]).await.unwrap();
+    store
+        .blocking_append([blank_ent::<Types>(1, 7, 0), members.clone(), text(1, 7, 2, "two")])
+        .await
+        .unwrap();
     store.save_vote(&Vote::new(2, 8)).await.unwrap();
     store.truncate_after(Some(id(1, 7, 1))).await.unwrap();
     store.save_vote(&Vote::new_committed(2, 8)).await.unwrap();
@@ -81,7 +84,7 @@ async fn all_of_it_is_there_again() {
     let mut store = open(&path);
     let state = store.get_log_state().await.unwrap();
     assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(id(5, 2, 1000)), Some(id(5, 2, 1000))));
-    assert_eq!(store.read_committed().await.unwrap(), Some(id(5, 2, 1000)));
+    assert_eq!(store.read_committed().await.unwrap(), None, "there is nothing to be applied again");
     store.blocking_append([text(5, 2, 1001, "after")]).await.unwrap();
     store.truncate_after(Some(id(5, 2, 1000))).await.unwrap();
     store.blocking_append([text(6, 2, 1001, "instead")]).await.unwrap();
@@ -94,7 +97,8 @@ async fn what_returned_survives_a_power_loss() {
     for seed in 0..20 {
         let disk = SimDisk::new(seed, DiskOptions::default());
         let on = |disk: &SimDisk| {
-            LogStore::<Types, SimDirectory, Postcard>::open_in(Arc::new(disk.directory("/log")), small()).unwrap()
+            LogStore::<Types, SimDirectory, Postcard>::open_in(Arc::new(disk.directory("/log")), small())
+                .unwrap()
         };
         let mut store = on(&disk);
         let vote = Vote::new_committed(4, 1);
@@ -106,7 +110,12 @@ async fn what_returned_survives_a_power_loss() {
         let truncated = disk.power_cut();
         store.purge(id(4, 1, 1)).await.unwrap();
         let purged = disk.power_cut();
-        let expected = [(voted, None, None), (appended, Some(4), None), (truncated, Some(2), None), (purged, Some(2), Some(1))];
+        let expected = [
+            (voted, None, None),
+            (appended, Some(4), None),
+            (truncated, Some(2), None),
+            (purged, Some(2), Some(1)),
+        ];
         for (cut, last, purged) in expected {
             let mut found = on(&cut.sample(seed));
             let state = found.get_log_state().await.unwrap();
@@ -122,7 +131,8 @@ async fn what_returned_survives_a_power_loss() {
 async fn a_failure_reaches_openraft_with_its_cause() {
     let disk = SimDisk::new(3, DiskOptions::default());
     let mut store =
-        LogStore::<Types, SimDirectory, Postcard>::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
+        LogStore::<Types, SimDirectory, Postcard>::open_in(Arc::new(disk.directory("/log")), small())
+            .unwrap();
     store.blocking_append([text(1, 1, 0, "first")]).await.unwrap();
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));
     let (told, wait) = Types::oneshot();
@@ -160,7 +170,9 @@ async fn bad_use_is_an_error_that_says_what_was_expected_and_what_came() {
     assert!(matches!(inner(&vote.unwrap_err()), Error::VoteGoesBack { .. }));
     let cut = store.truncate_after(Some(id(3, 1, 1))).await;
     assert!(matches!(inner(&cut.unwrap_err()), Error::IsCommitted { index: 2, committed: 2 }));
-    for other in [store.truncate_after(Some(id(2, 1, 3))).await, store.save_committed(Some(id(4, 1, 3))).await] {
+    for other in
+        [store.truncate_after(Some(id(2, 1, 3))).await, store.save_committed(Some(id(4, 1, 3))).await]
+    {
         assert!(matches!(inner(&other.unwrap_err()), Error::OtherEntry { .. }));
     }
     assert!(store.save_committed(Some(id(3, 1, 9))).await.is_err(), "nothing is there");

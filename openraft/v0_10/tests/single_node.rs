@@ -67,7 +67,8 @@ async fn a_node_comes_back_with_its_state() {
     raft.wait(PATIENCE).current_leader(1, "elected again").await.unwrap();
     write_64_at_once(&raft, 128).await;
     raft.trigger().snapshot().await.unwrap();
-    let snapshot = raft.wait(PATIENCE).metrics(|metrics| metrics.snapshot.is_some(), "a snapshot").await.unwrap();
+    let snapshot =
+        raft.wait(PATIENCE).metrics(|metrics| metrics.snapshot.is_some(), "a snapshot").await.unwrap();
     raft.trigger().purge_log(snapshot.snapshot.unwrap().index).await.unwrap();
     raft.wait(PATIENCE).metrics(|metrics| metrics.purged == snapshot.snapshot, "purged").await.unwrap();
     assert_eq!(store.get_log_state().await.unwrap().last_purged_log_id, snapshot.snapshot);

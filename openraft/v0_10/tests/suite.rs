@@ -11,8 +11,8 @@ use inkstone::OsDirectory;
 use inkstone_openraft::{LogStore, Options, Postcard, StoredLeader};
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 use openraft::StorageError;
-use openraft::type_config::alias::CommittedLeaderIdOf;
 use openraft::testing::log::{StoreBuilder, Suite};
+use openraft::type_config::alias::CommittedLeaderIdOf;
 use support::{Machine, SingleLeader, Text, Types};
 use tempfile::TempDir;
 

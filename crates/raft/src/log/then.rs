@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use inkstone::Directory;
+use inkstone::{Directory, Lsn};
 
 use super::RaftLog;
 use crate::callbacks::Callback;
@@ -32,13 +32,14 @@ impl<D: Directory> RaftLog<D> {
     ) -> Result<()> {
         // A callback that waits must not keep the state alive.
         let (core, saved) = (Arc::downgrade(&self.reader.core), vote.clone());
-        let callback = move |result: Result<()>| {
-            if let Some(core) = core.upgrade().filter(|_| result.is_ok()) {
-                core.memory().vote_is_durable(&saved);
-            }
-            callback(result);
-        };
-        self.change_then(&Change::Vote(vote.clone()), Box::new(callback))
+        self.change_then(&Change::Vote(vote.clone()), move |lsn| {
+            Box::new(move |result: Result<()>| {
+                if let Some(core) = core.upgrade().filter(|_| result.is_ok()) {
+                    core.memory().vote_is_durable(lsn, &saved);
+                }
+                callback(result);
+            })
+        })
     }
 
     /// As [`RaftLog::truncate_from`], but does not wait for the device: `callback` is called as that of [`RaftLog::save_vote_then`].
@@ -54,11 +55,12 @@ impl<D: Directory> RaftLog<D> {
         from: u64,
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
-        self.change_then(&Change::Truncate(from), Box::new(callback))
+        self.change_then(&Change::Truncate(from), |_| Box::new(callback))
     }
 
-    /// Makes a change: checked and written. The callback comes when it is durable.
-    fn change_then(&self, change: &Change, callback: Callback) -> Result<()> {
+    /// Makes a change: checked and written. The callback comes when it is durable; it is made when the record of the vote is known that
+    /// holds then.
+    fn change_then(&self, change: &Change, callback: impl FnOnce(Lsn) -> Callback) -> Result<()> {
         let core = self.core();
         core.check()?;
         let mut order = self.order();
@@ -68,15 +70,17 @@ impl<D: Directory> RaftLog<D> {
             memory.state.is_done(change)
         };
         if is_done {
+            let vote_lsn = core.memory().vote_lsn;
             drop(order);
             // It may have been done by a call that still waits.
             core.noted(self.log.sync())?;
-            core.callbacks.push_after_all(callback);
+            core.callbacks.push_after_all(callback(vote_lsn));
             core.callbacks.call();
             return Ok(());
         }
         let append = self.write(&mut order, change)?;
-        core.callbacks.push(append.lsn(), callback);
+        let vote_lsn = core.memory().vote_lsn;
+        core.callbacks.push(append.lsn(), callback(vote_lsn));
         drop(order);
         let callbacks = Arc::clone(&core.callbacks);
         append.on_durable(move |result| callbacks.tell(result));

@@ -55,8 +55,6 @@ pub(crate) struct History<'a> {
     pub(crate) rng: fastrand::Rng,
     /// Whether syncs and writes may fail.
     pub(crate) fails: bool,
-    /// The index of the first entry.
-    pub(crate) first_index: u64,
 }
 
 /// A raft log under test, and what it may hold: what it held after each call so far, the first of them for certain.
@@ -98,7 +96,7 @@ impl History<'_> {
         disk.record_epochs();
         let raft = open(disk, self.options)?;
         let shown = Model::of(&raft)?;
-        compare(&[Model::new(self.first_index)], &shown)?;
+        compare(&[Model::new()], &shown)?;
         let raft = self.go_on(disk, raft, shown, 0)?;
         raft.close().map_err(|error| format!("does not close: {error}"))
     }
@@ -265,6 +263,7 @@ impl History<'_> {
             0..9 => {
                 let mut leader = now.last_leader();
                 let count = self.rng.u64(..5);
+                let next = if now.is_new() { self.rng.u64(..3) } else { next };
                 let entries = (next..next + count).map(|index| {
                     leader = self.leader(&leader);
                     (EntryId::new(leader.clone(), index), self.payload())
@@ -273,7 +272,10 @@ impl History<'_> {
             }
             9..12 => {
                 let least = now.vote.as_ref().map(|vote| vote.leader.clone()).unwrap_or_default();
-                let leader = self.leader(&least);
+                let leader = match self.rng.u32(..4) {
+                    0 => Leader::new(least.term, [self.rng.u8(..3)]),
+                    _ => self.leader(&least),
+                };
                 Op::Vote(if self.rng.bool() { Vote::granted(leader) } else { Vote::new(leader) })
             }
             12..15 => {
@@ -289,7 +291,7 @@ impl History<'_> {
                 Op::Purge(EntryId::new(leader, upto))
             }
             20 => {
-                let upto = self.rng.u64(first..next + 4);
+                let upto = self.rng.u64(first.saturating_sub(2)..next + 4);
                 let same = now.id_of(upto).filter(|_| self.rng.bool());
                 let leader = self.leader(&now.last_leader());
                 Op::Snapshot(same.unwrap_or(EntryId::new(leader, upto)))
@@ -349,10 +351,9 @@ pub(crate) fn explore(seed: u64, options: &Options, effort: Effort, tally: &mut 
     // Not `ReportsLater`: a sync that lies is beyond any log.
     let after = if seed % 8 == 3 { AfterEffect::KeepsNew } else { AfterEffect::RevertsToOld };
     let disk = SimDisk::new(seed, DiskOptions { after_effect: Some(after), ..DiskOptions::default() });
-    let first_index = seed % 2;
     let log = inkstone::Options::small().own_thread(false).pad_groups(seed % 5 == 4);
-    let options = &options.clone().first_index(first_index).log(log);
+    let options = &options.clone().log(log);
     let (fails, rng) = (seed % 4 == 3, fastrand::Rng::with_seed(seed));
-    let mut history = History { options, effort, tally, rng, fails, first_index };
+    let mut history = History { options, effort, tally, rng, fails };
     history.run(&disk).map_err(|why| format!("seed {seed}: {why}"))
 }

@@ -5,7 +5,7 @@
 use inkstone_raft::{EntryId, Leader, RaftLog, Vote};
 use inkstone_sim::SimDirectory;
 
-/// What a raft log holds.
+/// What a raft log holds. Without entries, and never purged, it has no first index: `first` is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Model {
     pub(crate) first: u64,
@@ -43,12 +43,17 @@ impl Op {
 }
 
 impl Model {
-    pub(crate) fn new(first: u64) -> Self {
-        Self { first, vote: None, purged: None, entries: Vec::new(), committed: None, recorded: None }
+    pub(crate) fn new() -> Self {
+        Self { first: 0, vote: None, purged: None, entries: Vec::new(), committed: None, recorded: None }
     }
 
     pub(crate) fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
+    }
+
+    /// Whether the next entry may have any index.
+    pub(crate) fn is_new(&self) -> bool {
+        self.entries.is_empty() && self.purged.is_none()
     }
 
     pub(crate) fn last_leader(&self) -> Leader {
@@ -66,32 +71,51 @@ impl Model {
         match op {
             Op::Append(entries) => {
                 let mut leader = self.last_leader();
-                (self.next()..).zip(entries).all(|(index, (id, _))| {
+                let first = entries.first().filter(|_| self.is_new()).map_or(self.next(), |(id, _)| id.index);
+                (first..).zip(entries).all(|(index, (id, _))| {
                     let fits = id.index == index && id.leader >= leader && id.index != u64::MAX;
                     leader = id.leader.clone();
                     fits
                 })
             }
-            Op::Vote(vote) => self.vote.as_ref() <= Some(vote),
+            Op::Vote(vote) => self.vote.as_ref().is_none_or(|saved| {
+                let (came, before) = (&vote.leader, &saved.leader);
+                let granted_first = vote.is_granted && !saved.is_granted;
+                came.term > before.term
+                    || came.term == before.term && (came.node > before.node || granted_first)
+                    || came == before && vote.is_granted == saved.is_granted
+            }),
             Op::Truncate(from) => {
-                *from >= self.first && self.committed.is_none_or(|committed| *from > committed)
+                (self.purged.is_none() || *from >= self.first)
+                    && self.committed.is_none_or(|committed| *from > committed)
             }
             Op::Commit(index) => self.id_of(*index).is_some() && self.committed <= Some(*index),
             Op::Purge(upto) => {
                 let same = self.id_of(upto.index).is_none_or(|id| id == *upto);
-                same && self.committed.is_some_and(|committed| upto.index <= committed)
+                let is_committed = self.committed.is_some_and(|committed| upto.index <= committed);
+                same && is_committed && self.follows(upto)
             }
             Op::Snapshot(upto) => {
                 let committed = self.committed.and_then(|index| self.id_of(index));
                 match committed {
                     Some(committed) if upto.index <= committed.index => {
-                        self.id_of(upto.index).is_none_or(|id| id == *upto)
+                        self.id_of(upto.index).is_none_or(|id| id == *upto) && self.follows(upto)
                     }
                     Some(committed) => upto.leader >= committed.leader,
-                    None => true,
+                    None => self.follows(upto),
                 }
             }
             Op::Sync => true,
+        }
+    }
+
+    /// Whether entries that were never purged may begin behind this one.
+    fn follows(&self, upto: &EntryId) -> bool {
+        match self.entries.first() {
+            Some((first, _)) if self.purged.is_none() && upto.index < first.index => {
+                upto.index + 1 == first.index && (self.committed.is_none() || upto.leader <= first.leader)
+            }
+            _ => true,
         }
     }
 
@@ -100,12 +124,19 @@ impl Model {
         let mut next = self.clone();
         let is_record = match op {
             Op::Append(entries) => {
+                if let Some((id, _)) = entries.first().filter(|_| self.is_new()) {
+                    next.first = id.index;
+                }
                 next.entries.extend(entries.iter().cloned());
                 !entries.is_empty()
             }
             Op::Vote(vote) => next.vote.replace(vote.clone()).as_ref() != Some(vote),
             Op::Truncate(from) => {
-                next.entries.truncate((from - self.first).min(self.entries.len() as u64) as usize);
+                next.entries
+                    .truncate(from.saturating_sub(self.first).min(self.entries.len() as u64) as usize);
+                if next.is_new() {
+                    next.first = 0;
+                }
                 *from < self.next()
             }
             Op::Commit(index) => {
@@ -113,16 +144,18 @@ impl Model {
                 false
             }
             Op::Purge(upto) | Op::Snapshot(upto) => {
-                if upto.index >= self.first {
-                    let stays = self.id_of(upto.index).as_ref() == Some(upto);
-                    let gone =
-                        if stays { (upto.index + 1 - self.first) as usize } else { self.entries.len() };
-                    next.entries.drain(..gone);
+                let is_new = self.purged.as_ref().is_none_or(|purged| upto.index > purged.index);
+                if is_new {
+                    let stays = match self.entries.first() {
+                        Some((first, _)) if upto.index < first.index => upto.leader <= first.leader,
+                        _ => self.id_of(upto.index).as_ref() == Some(upto),
+                    };
+                    next.entries.retain(|(id, _)| stays && id.index > upto.index);
                     next.first = upto.index + 1;
                     next.purged = Some(upto.clone());
                     next.committed = self.committed.max(Some(upto.index));
                 }
-                upto.index >= self.first
+                is_new
             }
             Op::Sync => true,
         };

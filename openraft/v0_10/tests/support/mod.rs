@@ -6,13 +6,15 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::{Stream, TryStreamExt};
-use openraft::type_config::alias::{CommittedLeaderIdOf, LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf, VoteOf};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::type_config::alias::{
+    CommittedLeaderIdOf, LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf, VoteOf,
+};
 use openraft::{
     BasicNode, Entry, EntryPayload, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig, SnapshotMeta,
     StoredMembership,
@@ -30,7 +32,7 @@ openraft::declare_raft_types!(
 );
 
 /// The types that the state machine knows.
-pub trait Text:
+pub(crate) trait Text:
     RaftTypeConfig<
         D = String,
         R = String,
@@ -54,16 +56,16 @@ impl<C> Text for C where
 
 /// All texts that were applied, in order.
 #[derive(Debug, Clone)]
-pub struct Contents<C: Text> {
-    pub texts: Vec<String>,
-    pub applied: Option<LogIdOf<C>>,
-    pub membership: StoredMembershipOf<C>,
-    pub snapshot: Option<(SnapshotMetaOf<C>, Vec<String>)>,
+pub(crate) struct Contents<C: Text> {
+    pub(crate) texts: Vec<String>,
+    pub(crate) applied: Option<LogIdOf<C>>,
+    pub(crate) membership: StoredMembershipOf<C>,
+    pub(crate) snapshot: Option<(SnapshotMetaOf<C>, Vec<String>)>,
 }
 
 /// Clones are the same state machine.
 #[derive(Debug, Clone)]
-pub struct Machine<C: Text>(Arc<Mutex<Contents<C>>>);
+pub(crate) struct Machine<C: Text>(Arc<Mutex<Contents<C>>>);
 
 impl<C: Text> Default for Machine<C> {
     fn default() -> Self {
@@ -73,7 +75,7 @@ impl<C: Text> Default for Machine<C> {
 }
 
 impl<C: Text> Machine<C> {
-    pub fn contents(&self) -> MutexGuard<'_, Contents<C>> {
+    pub(crate) fn contents(&self) -> MutexGuard<'_, Contents<C>> {
         self.0.lock().expect("no test panics with it")
     }
 }
@@ -117,7 +119,11 @@ impl<C: Text> RaftStateMachine<C> for Machine<C> {
         self.clone()
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<C>, texts: Vec<String>) -> Result<(), io::Error> {
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMetaOf<C>,
+        texts: Vec<String>,
+    ) -> Result<(), io::Error> {
         let mut contents = self.contents();
         contents.texts.clone_from(&texts);
         contents.applied.clone_from(&meta.last_log_id);
@@ -149,7 +155,7 @@ impl<C: Text> RaftSnapshotBuilder<C> for Machine<C> {
 
 /// A network without other nodes: nobody can be reached.
 #[derive(Debug, Clone, Copy)]
-pub struct Alone;
+pub(crate) struct Alone;
 
 impl RaftNetworkFactory<Types> for Alone {
     type Network = Self;
