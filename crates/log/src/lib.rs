@@ -58,7 +58,7 @@ mod walk;
 pub use append::Append;
 pub use choice::{Asks, Choice};
 pub use error::{Corruption, Error, Poison, Result};
-pub use event::{Event, SealedSegment};
+pub use event::{BoxedListener, Event, SealedSegment};
 pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
 // What the public signatures and fields of this crate name.
 pub use inkstone_io::{

@@ -14,7 +14,7 @@ use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 
 use crate::choice::{Asks, Choice};
 use crate::error::{Error, Result};
-use crate::event::{Event, Listener};
+use crate::event::{BoxedListener, Event, Listener};
 
 /// The first segments of a new log are small, so that its first commit does not wait for a large file.
 const GROWTH_BYTES: [u64; 2] = [1 << 20, 8 << 20];
@@ -285,6 +285,12 @@ impl Options {
     /// of the log's own threads it poisons the log. If it forks, it must not return in the child.
     pub fn listener(self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Listener(Arc::new(listener))), ..self }
+    }
+
+    /// Puts a function around the listener, if there is one. For a crate that stands on the log and calls it with locks of its own
+    /// held: it can keep an event until it has let go of them.
+    pub fn wrap_listener(self, wrap: impl FnOnce(BoxedListener) -> BoxedListener) -> Self {
+        Self { listener: self.listener.map(|listener| Listener(wrap(listener.0))), ..self }
     }
 
     /// The format version of new segments, for tests of logs with segments of several versions.

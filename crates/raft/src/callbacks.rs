@@ -4,7 +4,8 @@
 //! a callback that waits keeps neither alive.
 //!
 //! The log tells on any thread that commits. One thread at a time calls back, and goes on until nothing is due; others leave it to that
-//! thread. A thread that holds the order of writes calls nothing back before it has let go: the callback may append.
+//! thread. A thread that holds the order of writes calls nothing back before it has let go: the callback may append. The same holds for
+//! the user's listener (`listener.rs`).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +18,9 @@ use crate::error::{Error, Result};
 
 /// What a caller gives to `append`.
 pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// What else is the user's, and is to be run when nothing is held.
+pub(crate) type Task = Box<dyn FnOnce() + Send>;
 
 /// The callbacks of one raft log.
 #[derive(Default)]
@@ -34,6 +38,8 @@ struct Waiting {
     calling: Option<ThreadId>,
     /// The thread that holds the order of writes.
     writing: Option<ThreadId>,
+    /// What that thread runs when it lets go.
+    kept: Vec<Task>,
 }
 
 impl Callbacks {
@@ -68,15 +74,19 @@ impl Callbacks {
                 let mut waiting = self.lock();
                 waiting.durable = waiting.durable.max(lsn);
             }
-            Err(error) => self.fail(&Error::Log(error)),
+            // What is durable was told before.
+            Err(error) => self.fail(Lsn::ZERO, &Error::Log(error)),
         }
         self.call();
     }
 
-    /// Notes a failure that ends the raft log, if it is the first.
-    pub(crate) fn fail(&self, error: &Error) {
+    /// Notes a failure that ends the raft log, if it is the first, and up to where the log was durable then: callbacks up to there get
+    /// `Ok`, also those of which the log has not told yet.
+    pub(crate) fn fail(&self, durable: Lsn, error: &Error) {
         if error.is_final() {
-            self.lock().failed.get_or_insert_with(|| error.clone());
+            let mut waiting = self.lock();
+            waiting.durable = waiting.durable.max(durable);
+            waiting.failed.get_or_insert_with(|| error.clone());
         }
     }
 
@@ -90,9 +100,22 @@ impl Callbacks {
         self.lock().writing = Some(current().id());
     }
 
-    /// This thread lets go of it.
-    pub(crate) fn end_write(&self) {
-        self.lock().writing = None;
+    /// Whether this thread holds it.
+    pub(crate) fn is_writing_here(&self) -> bool {
+        self.lock().writing == Some(current().id())
+    }
+
+    /// Keeps something for the moment when the thread that holds the order of writes has let go.
+    pub(crate) fn keep(&self, task: Task) {
+        self.lock().kept.push(task);
+    }
+
+    /// This thread is about to let go of it. Returns what it then has to run.
+    #[must_use]
+    pub(crate) fn end_write(&self) -> Vec<Task> {
+        let mut waiting = self.lock();
+        waiting.writing = None;
+        std::mem::take(&mut waiting.kept)
     }
 
     /// Calls back what is due, unless another thread does, or this one holds the order of writes.
@@ -106,12 +129,17 @@ impl Callbacks {
             let Some((callback, result)) = waiting.next() else { return };
             waiting.calling = Some(this);
             drop(waiting);
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| callback(result))) {
-                // As the log does: its own value may panic again when it is dropped.
-                std::mem::forget(panic);
-            }
+            run(|| callback(result));
             self.lock().calling = None;
         }
+    }
+}
+
+/// Runs what is the user's. If it panics, nothing else happens.
+pub(crate) fn run(task: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(task)) {
+        // As the log does: its own value may panic again when it is dropped.
+        std::mem::forget(panic);
     }
 }
 
@@ -174,7 +202,7 @@ mod tests {
         callbacks.tell(Ok(Lsn::new(3)));
         callbacks.tell(Err(poisoned()));
         assert_eq!(*told.lock().unwrap(), [], "the thread that writes calls nothing back");
-        callbacks.end_write();
+        assert!(callbacks.end_write().is_empty());
         callbacks.call();
         assert_eq!(*told.lock().unwrap(), [(3, true), (5, false)]);
     }

@@ -51,16 +51,10 @@ impl Memory {
 }
 
 impl<D: Directory> Core<D> {
-    pub(crate) fn new(state: State, reader: Reader<D>, directory: Arc<D>) -> Self {
+    pub(crate) fn new(state: State, reader: Reader<D>, directory: Arc<D>, callbacks: Arc<Callbacks>) -> Self {
         let vote = (Lsn::ZERO, state.vote.clone());
         let memory = Memory { state, tail: Tail::default(), vote_lsn: Lsn::ZERO, vote };
-        Self {
-            memory: Mutex::new(memory),
-            reader,
-            directory,
-            callbacks: Arc::default(),
-            is_closed: AtomicBool::new(false),
-        }
+        Self { memory: Mutex::new(memory), reader, directory, callbacks, is_closed: AtomicBool::new(false) }
     }
 
     /// No code of others runs under this lock, and changes were checked before they are made.
@@ -74,23 +68,37 @@ impl<D: Directory> Core<D> {
             return Err(inkstone::Error::Forked { path: self.directory.path().into() }.into());
         }
         self.callbacks.check()?;
-        if self.is_closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        // The log's own threads may have met a failure that no call has.
+        match self.reader.end_of_log() {
+            None => Ok(()),
+            Some(inkstone::Error::Closed) => Err(Error::Closed),
+            Some(error) => self.noted(Err(error)),
+        }
     }
 
     /// Notes a failure that ends the raft log.
     pub(crate) fn noted<T>(&self, result: std::result::Result<T, inkstone::Error>) -> Result<T> {
         result.map_err(|error| {
             let error = Error::Log(error);
-            self.callbacks.fail(&error);
+            self.fail(&error);
             error
         })
+    }
+
+    fn fail(&self, error: &Error) {
+        if error.is_final() {
+            self.callbacks.fail(self.reader.durable(), error);
+        }
     }
 
     /// The end: callbacks that are left get an error.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         if !self.directory.is_forked() {
-            self.callbacks.fail(&Error::Closed);
+            self.fail(&Error::Closed);
             self.callbacks.call();
         }
     }

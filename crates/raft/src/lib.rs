@@ -33,6 +33,7 @@
 mod callbacks;
 mod core;
 mod error;
+mod listener;
 mod log;
 mod open;
 mod options;

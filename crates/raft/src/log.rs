@@ -8,16 +8,18 @@
 mod then;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::yield_now;
 
 use inkstone::{Append, Directory, Log, Lsn, OsDirectory, Reader};
 
-use crate::callbacks::Callbacks;
+use crate::callbacks::{Callbacks, run};
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::open::{ask, check, finish};
+use crate::listener::is_listening_here;
+use crate::open::{ask, below, check, finish};
 use crate::options::Options;
 use crate::reader::RaftReader;
 use crate::record::{encode_change, encode_entry, encode_state};
@@ -74,12 +76,12 @@ impl RaftLog {
     /// Everything that the opened raft log shows is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         check(&options)?;
-        let options = options.below();
+        let (options, callbacks) = below(options);
         let path = path.as_ref();
         ask(Reader::open(path, &options.log), path, &options)?;
         let log = Log::open(path, options.log.clone())?;
         let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
-        Self::opened(log, Arc::new(directory), &options)
+        Self::opened(log, Arc::new(directory), &options, callbacks)
     }
 }
 
@@ -93,17 +95,17 @@ impl<D: Directory> RaftLog<D> {
     /// As [`RaftLog::open`].
     pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
         check(&options)?;
-        let options = options.below();
+        let (options, callbacks) = below(options);
         let reader = Reader::open_in(Arc::clone(&directory), options.log.clone());
         ask(reader, directory.path(), &options)?;
         let log = Log::open_in(Arc::clone(&directory), options.log.clone())?;
-        Self::opened(log, directory, &options)
+        Self::opened(log, directory, &options, callbacks)
     }
 
-    fn opened(log: Log<D>, directory: Arc<D>, options: &Options) -> Result<Self> {
+    fn opened(log: Log<D>, directory: Arc<D>, options: &Options, callbacks: Arc<Callbacks>) -> Result<Self> {
         let state = finish(&log, directory.path(), options)?;
         let order = Order { committed: state.committed, ..Order::default() };
-        let core = Arc::new(Core::new(state, log.reader(), directory));
+        let core = Arc::new(Core::new(state, log.reader(), directory, callbacks));
         let reader = RaftReader { core: Arc::clone(&core) };
         let memory_bytes = options.memory_bytes;
         Ok(Self { log, order: Mutex::new(order), reader, memory_bytes, _end: End(core) })
@@ -235,6 +237,8 @@ impl<D: Directory> RaftLog<D> {
     ///
     /// # Errors
     /// [`Error::OtherEntry`] and [`Error::LeaderGoesBack`] when the snapshot contradicts what is committed; else as [`RaftLog::purge`].
+    /// On a full disk it gives back first what lies before `upto`; what it has given back when it fails, or when the process ends, is
+    /// purged and noted as committed, which is less than the snapshot has.
     ///
     /// # Durability
     /// On `Ok` it stays so.
@@ -248,8 +252,7 @@ impl<D: Directory> RaftLog<D> {
     /// [`Error::NotHere`] beyond the last entry, [`Error::CommittedGoesBack`]; the failure that ended the raft log, if one did.
     ///
     /// # Durability
-    /// None, and no write: it rides with the next record, and is durable with it. [`RaftLog::sync`] and [`RaftLog::close`] write it. After
-    /// a crash an earlier one may be found, which in Raft is safe.
+    /// None, and no write: it rides with the next record, and is durable with it. [`RaftLog::close`] writes it. After a crash an earlier one may be found, which in Raft is safe.
     pub fn save_committed(&self, index: u64) -> Result<()> {
         self.core().check()?;
         let _order = self.order();
@@ -260,37 +263,44 @@ impl<D: Directory> RaftLog<D> {
         Ok(())
     }
 
-    /// Makes everything durable that was called before, what is committed too.
+    /// Makes everything durable that has a record: all but what [`RaftLog::save_committed`] said since the last record. To write that
+    /// each time would put a record between entries, and so a run into memory.
     ///
     /// # Errors
-    /// [`inkstone::Error::NoRoom`], [`inkstone::Error::Poisoned`].
+    /// [`inkstone::Error::Poisoned`].
     ///
     /// # Durability
-    /// On `Ok` everything before is on stable storage.
+    /// On `Ok` all records before are on stable storage.
     pub fn sync(&self) -> Result<()> {
         self.core().check()?;
-        let mut order = self.order();
-        if let Some(index) = self.committed_to_say(&order) {
-            // Its flush is the one of this call.
-            let _unwaited = self.write(&mut order, &Change::Commit(index))?;
-        }
-        drop(order);
         self.core().noted(self.log.sync()).map(|_| ())
     }
 
-    /// Makes everything durable, calls the callbacks that are left, and releases the lock. The raft log is closed in any case: later
-    /// calls, those of readers too, get [`Error::Closed`].
+    /// Makes everything durable, what is committed too, calls the callbacks that are left, and releases the lock. The raft log is closed
+    /// in any case: later calls, those of readers too, get [`Error::Closed`].
     ///
     /// # Errors
-    /// As [`RaftLog::sync`].
+    /// [`inkstone::Error::NoRoom`] when there is none for what is committed, and only that is lost; [`inkstone::Error::Poisoned`].
     ///
     /// # Durability
     /// On `Ok` everything is on stable storage.
     pub fn close(&self) -> Result<()> {
-        let synced = self.sync();
+        let synced = self.sync_committed();
         let closed = self.core().noted(self.log.close());
         self.core().close();
         synced.and(closed)
+    }
+
+    /// As [`RaftLog::sync`], after a record of what is committed, if it has none yet.
+    fn sync_committed(&self) -> Result<()> {
+        self.core().check()?;
+        let mut order = self.order();
+        if let Some(index) = self.committed_to_say(&order) {
+            // Its flush is the one of the sync.
+            let _unwaited = self.write(&mut order, &Change::Commit(index))?;
+        }
+        drop(order);
+        self.sync()
     }
 
     /// Ends it as a killed process would.
@@ -336,20 +346,40 @@ impl<D: Directory> RaftLog<D> {
         self.reader.entries(range, payload_bytes_max)
     }
 
-    /// The log below: what it was found to be, how it writes, its numbers.
-    pub fn log(&self) -> &Log<D> {
-        &self.log
+    /// What the log below has done since it was opened. All zeros in a forked child.
+    pub fn stats(&self) -> inkstone::Stats {
+        self.log.stats()
+    }
+
+    /// How the log below writes, and why so.
+    pub fn choice(&self) -> &inkstone::Choice {
+        self.log.choice()
+    }
+
+    /// What the opening of the log below found and did.
+    pub fn recovery(&self) -> &inkstone::Recovery {
+        self.log.recovery()
+    }
+
+    /// The first and the last record of the log below. Each entry is a record, and so is each vote, truncation and purge.
+    pub fn records(&self) -> RangeInclusive<Lsn> {
+        self.log.first()..=self.log.last()
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        self.core().directory.path()
     }
 
     fn core(&self) -> &Core<D> {
         &self.reader.core
     }
 
-    /// Waits until no other thread writes. A callback may run on the thread that makes room for the one that writes, so there it does
-    /// the log's work while it waits.
+    /// Waits until no other thread writes. A callback or listener may run on the thread that makes room for the one that writes, so there
+    /// it does the log's work while it waits.
     fn order(&self) -> Turn<'_> {
         let callbacks = &self.core().callbacks;
-        let order = if callbacks.is_calling_here() {
+        let order = if callbacks.is_calling_here() || is_listening_here() {
             loop {
                 match self.order.try_lock() {
                     Ok(order) => break order,
@@ -458,10 +488,10 @@ impl<D: Directory> RaftLog<D> {
             self.core().noted(self.log.sync())?;
         } else {
             let mut written = self.write(&mut order, &change);
-            // On a full disk the segments come first. What an opening then takes for purged was committed and asked for.
+            // On a full disk the segments come first. What an opening then takes for purged is committed, or the snapshot has it, and it
+            // was asked for.
             if matches!(written, Err(Error::Log(inkstone::Error::NoRoom { .. }))) {
-                let committed = self.core().memory().state.committed;
-                let first = committed.map_or(0, |committed| committed.min(upto.index) + 1);
+                let first = self.core().memory().state.first_kept_without_record(upto, is_snapshot);
                 if self.release(first)? {
                     written = self.write(&mut order, &change);
                 }
@@ -482,11 +512,13 @@ impl<D: Directory> RaftLog<D> {
         if front <= self.log.first() {
             return Ok(false);
         }
-        self.core().noted(self.log.truncate_before(front))?;
+        let released = self.core().noted(self.log.truncate_before(front));
+        // A file that could not be released does not bring its records back.
+        let front = self.log.first();
         let mut memory = self.core().memory();
         memory.state.purge_before(front);
         memory.mind_bounds();
-        Ok(true)
+        released.map(|()| true)
     }
 }
 
@@ -512,7 +544,7 @@ fn check_entries(state: &State, entries: &[NewEntry<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// The right to write. When it ends, callbacks are called that became due meanwhile.
+/// The right to write. When it ends, the listener gets the events of meanwhile, and callbacks are called that became due.
 struct Turn<'a> {
     order: Option<MutexGuard<'a, Order>>,
     callbacks: &'a Callbacks,
@@ -534,8 +566,9 @@ impl std::ops::DerefMut for Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.callbacks.end_write();
+        let kept = self.callbacks.end_write();
         self.order = None;
+        kept.into_iter().for_each(run);
         self.callbacks.call();
     }
 }

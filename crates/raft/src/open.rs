@@ -2,10 +2,14 @@
 //!
 //! *Owns*: the order of these questions; a new log's first state. *May not touch*: what records mean (`replay.rs`).
 
-use inkstone::{Directory, Log, Reader};
 use std::path::Path;
+use std::sync::Arc;
 
+use inkstone::{Directory, Log, Reader};
+
+use crate::callbacks::Callbacks;
 use crate::error::Result;
+use crate::listener::wrap;
 use crate::options::Options;
 use crate::record::encode_state;
 use crate::replay::{Expected, Span};
@@ -19,6 +23,14 @@ pub(crate) fn check(options: &Options) -> Result<()> {
         return Err(inkstone::Error::Invalid(why.into()).into());
     }
     Ok(())
+}
+
+/// The options as the log below gets them, and the callbacks that its listener waits for. It keeps no tail in memory: the raft log keeps
+/// the last entries itself.
+pub(crate) fn below(options: Options) -> (Options, Arc<Callbacks>) {
+    let callbacks = Arc::default();
+    let log = wrap(options.log.tail_bytes(0), &callbacks);
+    (Options { log, ..options }, callbacks)
 }
 
 /// Asks a reader whose log there is, if any. Opening a log for writing begins an epoch in it, and a foreign one is left as it is.

@@ -25,7 +25,9 @@ impl Options {
 
     /// Options of the log below: sizes, strategy, threads. `record_bytes_max` limits what one append may hold: its entries'
     /// payloads, and 44 bytes and the leader's name for each, rounded up to a multiple of 8. [`inkstone::Options::periodic`] is
-    /// refused: a vote must be durable. [`inkstone::Options::tail_bytes`] counts as 0: see [`Options::memory_bytes`].
+    /// refused: a vote must be durable. [`inkstone::Options::tail_bytes`] counts as 0: see [`Options::memory_bytes`]. The
+    /// [listener](inkstone::Options::listener) is called with nothing of the raft log held, and may use it; if it panics, that may be
+    /// caught.
     pub fn log(self, log: inkstone::Options) -> Self {
         Self { log, ..self }
     }
@@ -33,11 +35,6 @@ impl Options {
     /// Whether the log below has threads of its own: without them a callback comes only when some call waits.
     pub fn has_own_thread(&self) -> bool {
         self.log.has_own_thread()
-    }
-
-    /// As they are given to the log below. It keeps no tail in memory: the raft log keeps the last entries itself.
-    pub(crate) fn below(self) -> Self {
-        Self { log: self.log.tail_bytes(0), ..self }
     }
 
     /// Which raft group the log is of: a number, or the bits of a UUID; 0 by default. It is stored in a new log; opening the log of

@@ -152,6 +152,11 @@ impl Leaders {
         runs.map(|run| (run.first, run.what.clone())).collect()
     }
 
+    /// The first entry of a later leader than this one.
+    pub(crate) fn first_above(&self, leader: &Leader) -> Option<u64> {
+        self.runs.get(self.runs.partition_point(|run| run.what <= *leader)).map(|run| run.first)
+    }
+
     pub(crate) fn leader_of(&self, index: u64) -> Option<&Leader> {
         self.of(index).map(|run| &run.what)
     }

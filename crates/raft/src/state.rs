@@ -267,6 +267,20 @@ impl State {
         self.committed = self.committed.max(Some(upto.index));
     }
 
+    /// The first entry that must stay while a purge that was checked has no record: those before it are committed, or the snapshot has
+    /// them.
+    pub(crate) fn first_kept_without_record(&self, upto: &EntryId, is_snapshot: bool) -> u64 {
+        let committed = self.committed.map_or(0, |committed| committed.min(upto.index) + 1);
+        if !is_snapshot {
+            return committed;
+        }
+        let is_same = self.is_here(upto.index) && self.leader_of(upto.index) == Some(&upto.leader);
+        // Where the snapshot disagrees, or ends behind all entries, nothing may be left that keeps the same snapshot out later: its own
+        // end, and an entry of a later leader.
+        let later = self.leaders.first_above(&upto.leader).unwrap_or(self.next);
+        committed.max(if is_same { upto.index + 1 } else { upto.index.min(later) })
+    }
+
     /// Purges the entries whose records lie before `lsn`: the log no longer has them. A purge on a full disk truncates the log before
     /// it can write its record, so an opening may find that.
     pub(crate) fn purge_before(&mut self, lsn: Lsn) {

@@ -37,7 +37,7 @@ fn filled(path: &Path) -> RaftLog {
 fn what_breaks_a_rule_is_refused_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let raft = filled(&directory.path().join("raft"));
-    let (bounds, records) = (raft.bounds().unwrap(), raft.log().last());
+    let (bounds, records) = (raft.bounds().unwrap(), *raft.records().end());
     let long = Leader::new(4, vec![1; 256]);
     let refused: &[(&str, Result<()>, &[&str])] = &[
         ("a hole", append(&raft, 3, 11..=11), &["10", "11", "holes"]),
@@ -86,7 +86,7 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
     assert!(matches!(raft.entry(2), Err(Error::IsPurged { index: 2, first: 3 })));
     assert_eq!(raft.entry(10).unwrap(), None);
     assert_eq!(raft.entry(u64::MAX).unwrap(), None);
-    assert_eq!((raft.bounds().unwrap(), raft.log().last()), (bounds, records), "nothing was written");
+    assert_eq!((raft.bounds().unwrap(), *raft.records().end()), (bounds, records), "nothing was written");
     raft.close().unwrap();
 }
 
@@ -94,7 +94,7 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
 fn entries_that_are_too_large_are_refused_whole() {
     let directory = tempfile::tempdir().unwrap();
     let raft = filled(&directory.path().join("raft"));
-    let records = raft.log().last();
+    let records = *raft.records().end();
     let leader = Leader::of_term(3);
     let large = vec![0; 33 << 10];
     let (one, two) = (NewEntry { leader: &leader, index: 10, payload: &large[..20 << 10] }, &large[..]);
@@ -107,7 +107,7 @@ fn entries_that_are_too_large_are_refused_whole() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!((raft.log().last(), raft.bounds().unwrap().next), (records, 10));
+    assert_eq!((*raft.records().end(), raft.bounds().unwrap().next), (records, 10));
     raft.append(&[one], |result| result.unwrap()).unwrap();
     raft.append(&[NewEntry { index: 11, ..one }], |result| result.unwrap()).unwrap();
     raft.close().unwrap();

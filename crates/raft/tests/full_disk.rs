@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
-use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
 
 type Sim = RaftLog<SimDirectory>;
 
@@ -28,13 +28,13 @@ fn fill(raft: &Sim) -> u64 {
     let mut index = raft.bounds().unwrap().next.max(1);
     for bytes in [6000, 100, 0] {
         loop {
-            let (before, records) = (raft.bounds().unwrap(), raft.log().last());
+            let (before, records) = (raft.bounds().unwrap(), *raft.records().end());
             match append(raft, index, bytes) {
                 Ok(()) => index += 1,
                 full => {
                     assert!(is_no_room(&full), "{full:?}");
                     assert_eq!(
-                        (raft.bounds().unwrap(), raft.log().last()),
+                        (raft.bounds().unwrap(), *raft.records().end()),
                         (before, records),
                         "nothing changed"
                     );
@@ -57,13 +57,13 @@ fn a_purge_makes_room_where_not_even_its_record_fits() {
     assert!(is_no_room(&full), "{full:?}");
     assert_eq!(raft.vote().unwrap().unwrap().leader.term, 1);
     raft.save_committed(next - 1).unwrap();
-    let segments = raft.log().first();
+    let segments = *raft.records().start();
     let upto = EntryId::new(Leader::of_term(1), next / 2);
     disk.record_epochs();
     disk.take_epochs();
     raft.purge(&upto).unwrap();
     let cuts = disk.take_epochs();
-    assert!(raft.log().first() > segments, "no segment was given back");
+    assert!(*raft.records().start() > segments, "no segment was given back");
     let bounds = raft.bounds().unwrap();
     assert_eq!((bounds.first, bounds.next, bounds.purged), (upto.index + 1, next, Some(upto.clone())));
     raft.save_vote(&vote).unwrap();
@@ -109,4 +109,81 @@ fn a_purge_that_can_give_nothing_back_says_so_and_changes_nothing() {
     assert_eq!(raft.bounds().unwrap().first, next);
     append(&raft, next, 6000).unwrap();
     raft.close().unwrap();
+}
+
+fn all(raft: &Sim) -> Vec<u64> {
+    let bounds = raft.bounds().unwrap();
+    let entries = raft.entries(bounds.first..bounds.next, usize::MAX).unwrap();
+    assert_eq!(entries.len() as u64, bounds.next - bounds.first, "{bounds:?}");
+    entries.iter().map(|entry| entry.id.index).collect()
+}
+
+/// The purge gives segments back before it has a record, and a file cannot be released: memory must not name what the log has lost.
+#[test]
+fn a_release_that_fails_leaves_nothing_in_memory_that_is_gone() {
+    let mut seen = 0;
+    for kind in [OperationKind::Rename, OperationKind::Remove, OperationKind::SyncDirectory] {
+        let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+        let raft = open(&disk);
+        let next = fill(&raft);
+        raft.save_committed(next - 1).unwrap();
+        let first = *raft.records().start();
+        disk.inject(Fault::new(Effect::Error(errno::EIO)).on(kind));
+        let purged = raft.purge(&EntryId::new(Leader::of_term(1), next / 2));
+        if purged.is_ok() {
+            // A release has no such call.
+            continue;
+        }
+        if raft.bounds().is_ok() {
+            seen += 1;
+            assert!(*raft.records().start() > first, "{kind:?}: {purged:?}, and nothing was given back");
+            assert_eq!(all(&raft).last(), Some(&(next - 1)), "{kind:?}");
+            raft.purge(&EntryId::new(Leader::of_term(1), next / 2)).unwrap();
+            assert_eq!(raft.bounds().unwrap().first, next / 2 + 1, "{kind:?}");
+        }
+        drop(raft);
+        let raft = open(&disk);
+        assert_eq!(all(&raft).last(), Some(&(next - 1)), "{kind:?}");
+        raft.close().unwrap();
+    }
+    assert!(seen > 0, "no release failed");
+}
+
+/// A follower that knows of nothing committed, and has no room: a snapshot is installed all the same, whether its end is here, is
+/// another entry, or lies beyond, and after a crash in between.
+#[test]
+fn a_snapshot_is_installed_without_room() {
+    let id = |term, index| EntryId::new(Leader::of_term(term), index);
+    for case in 0..4 {
+        let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+        let raft = open(&disk);
+        let next = fill(&raft);
+        let upto = [id(1, next / 2), id(3, next / 2), id(3, next + 100), id(1, next - 1)][case].clone();
+        let left = if case == 0 { next / 2 + 1..next } else { 0..0 };
+        disk.record_epochs();
+        disk.take_epochs();
+        raft.purge_to_snapshot(&upto).unwrap_or_else(|error| panic!("case {case}: {error}"));
+        assert_eq!(all(&raft), left.clone().collect::<Vec<_>>(), "case {case}");
+        let cuts = disk.take_epochs();
+        let mut in_between = 0;
+        for cut in &cuts {
+            for seed in 0..10 {
+                let found = cut.sample(seed);
+                let raft = open(&found);
+                let bounds = raft.bounds().unwrap();
+                in_between += u32::from(bounds.purged.as_ref().is_some_and(|purged| *purged != upto));
+                all(&raft);
+                // The framework sees that its snapshot is newer than the log, and says so again.
+                raft.purge_to_snapshot(&upto).unwrap_or_else(|error| panic!("case {case}: {error}"));
+                assert_eq!(all(&raft), left.clone().collect::<Vec<_>>(), "case {case}");
+                assert_eq!(raft.bounds().unwrap().purged, Some(upto.clone()));
+                raft.abandon();
+            }
+        }
+        assert!(in_between > 0, "case {case}: no crash between the two was seen");
+        let leader = Leader::of_term(4);
+        let next = raft.bounds().unwrap().next;
+        raft.append(&[NewEntry { leader: &leader, index: next, payload: b"more" }], |_| {}).unwrap();
+        raft.close().unwrap();
+    }
 }

@@ -59,7 +59,7 @@ fn what_was_appended_is_read_wherever_it_lies() {
             assert_eq!(raft.entries(700..800, usize::MAX).unwrap(), []);
         };
         check(&raft);
-        assert!(raft.log().stats().segments > 2);
+        assert!(raft.stats().segments > 2);
         raft.close().unwrap();
         drop(raft);
         check(&RaftLog::open(&path, small(memory_bytes)).unwrap());
@@ -152,7 +152,7 @@ fn purged_segments_are_given_back() {
         append(&raft, index / 50 + 1, index * 10 + 1..index * 10 + 11);
     }
     raft.save_committed(2900).unwrap();
-    let segments = |raft: &RaftLog| (raft.log().first(), std::fs::read_dir(&path).unwrap().count());
+    let segments = |raft: &RaftLog| (*raft.records().start(), std::fs::read_dir(&path).unwrap().count());
     let (_, many) = segments(&raft);
     assert!(many > 8, "{many}");
     for upto in [10, 1500, 2900] {
@@ -193,7 +193,7 @@ fn a_state_that_is_too_large_is_left_out() {
         append(&raft, 1, index..index + 1);
         raft.save_vote(&Vote::new(Leader::of_term(index))).unwrap();
     }
-    assert!(raft.log().stats().segments > 2);
+    assert!(raft.stats().segments > 2);
     let reopen = |raft: RaftLog, first| {
         let bounds = raft.bounds().unwrap();
         raft.close().unwrap();
@@ -208,10 +208,10 @@ fn a_state_that_is_too_large_is_left_out() {
     raft.purge(&id(1, 1400)).unwrap();
     let raft = reopen(raft, 1401);
     raft.purge(&id(1, 1500)).unwrap();
-    let first = raft.log().first();
+    let first = *raft.records().start();
     let raft = reopen(raft, 1501);
     append(&raft, 1, 1501..1502);
     raft.purge_to_snapshot(&id(1, 1501)).unwrap();
-    assert!(raft.log().first() >= first);
+    assert!(*raft.records().start() >= first);
     raft.close().unwrap();
 }

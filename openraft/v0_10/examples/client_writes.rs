@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     raft.wait(Some(Duration::from_secs(60))).current_leader(1, "this node leads").await?;
 
     let (text, written) = (Arc::<str>::from("x".repeat(usize::try_from(bytes)?)), Arc::new(AtomicU64::new(0)));
-    let (begin, groups) = (Instant::now(), store.groups());
+    let (begin, groups) = (Instant::now(), store.stats().groups);
     let end = begin + Duration::from_secs(seconds);
     let writers: Vec<_> = (0..at_once)
         .map(|_| {
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         writer.await??;
     }
     let (took, written) = (begin.elapsed(), written.load(Ordering::Relaxed));
-    let groups = store.groups() - groups;
+    let groups = store.stats().groups - groups;
     println!(
         "{written} client writes of {bytes} bytes in {:.2} s, {at_once} at once: {:.0} a second; {:.1} to a group",
         took.as_secs_f64(),

@@ -88,6 +88,11 @@ impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K> {
         LogReader { reader: self.raft.reader(), types: PhantomData }
     }
 
+    /// What the log below has done since it was opened: records, groups, how long they took.
+    pub fn stats(&self) -> inkstone::Stats {
+        self.raft.stats()
+    }
+
     /// Makes everything durable, what is committed too, calls the callbacks that are left, and releases the directory. All clones and
     /// readers are closed then. It waits for the device.
     ///

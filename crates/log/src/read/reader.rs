@@ -100,6 +100,12 @@ impl<D: Directory> Reader<D> {
         self.source.now().durable
     }
 
+    /// Why the log that this process writes takes no records any more: [`Error::Poisoned`], [`Error::Closed`], or [`Error::Forked`]. Its
+    /// durable records can be read all the same. `None` if it takes them, and for a log that another process writes.
+    pub fn end_of_log(&self) -> Option<Error> {
+        self.source.end_of_log()
+    }
+
     /// The record with this LSN.
     ///
     /// The first call in a part of the log reads the headers there and notes the place of a record every few KiB (less often in a

@@ -101,6 +101,14 @@ impl<D: Directory> Source<D> {
         }
     }
 
+    /// Why this process's log takes no records any more, if it is so.
+    pub(crate) fn end_of_log(&self) -> Option<Error> {
+        match self {
+            Self::Living(shared) => self.check_process().and_then(|()| shared.lock().check_open()).err(),
+            Self::View(_) => None,
+        }
+    }
+
     fn is_forked(&self) -> bool {
         self.directory().is_forked()
     }

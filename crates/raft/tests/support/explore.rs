@@ -115,9 +115,9 @@ impl History<'_> {
         for _ in 0..calls {
             let op = self.draw(subject.now());
             self.tally.calls += 1;
-            let segments = subject.raft.log().stats().segments;
+            let segments = subject.raft.stats().segments;
             let went_well = self.call(&mut subject, &op).map_err(|why| format!("{}: {why}", op.brief()))?;
-            self.tally.rolls += subject.raft.log().stats().segments - segments;
+            self.tally.rolls += subject.raft.stats().segments - segments;
             self.cuts(&subject, depth).map_err(|why| format!("{}, then: {why}", op.brief()))?;
             if !went_well || self.rng.u32(..12) == 0 {
                 subject = self.kill(subject)?;

@@ -157,7 +157,7 @@ impl Model {
                 }
                 is_new
             }
-            Op::Sync => true,
+            Op::Sync => false,
         };
         if is_record {
             next.recorded = next.committed;
