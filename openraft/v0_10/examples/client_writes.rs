@@ -34,7 +34,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     raft.wait(Some(Duration::from_secs(60))).current_leader(1, "this node leads").await?;
 
-    let (text, written) = (Arc::<str>::from("x".repeat(usize::try_from(bytes)?)), Arc::new(AtomicU64::new(0)));
+    let (text, written) =
+        (Arc::<str>::from("x".repeat(usize::try_from(bytes)?)), Arc::new(AtomicU64::new(0)));
     let (begin, groups) = (Instant::now(), store.stats().groups);
     let end = begin + Duration::from_secs(seconds);
     let writers: Vec<_> = (0..at_once)

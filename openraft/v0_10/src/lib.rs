@@ -57,6 +57,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod copy;
 mod leader;
 mod reader;
 mod store;

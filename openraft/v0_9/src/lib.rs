@@ -46,8 +46,8 @@
 //!
 //! docs/raft.md, "openraft", says what that means across a kill and a power loss.
 //!
-//! openraft 0.9 waits for each append's callback before it takes the next message. So its leader pays one flush for what it takes at
-//! once: where many writes at once matter, use openraft 0.10.
+//! openraft 0.9 waits for each append's callback before it takes the next message. So its leader pays one
+//! flush for each `client_write`: where many at once matter, use openraft 0.10.
 //!
 //! # What is on disk
 //!
@@ -59,8 +59,10 @@
 //! openraft's feature `single-term-leader` changes its types: turn the feature of that name on here, which turns that one on.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::result_large_err, reason = "openraft 0.9 has such an error")]
 
 mod codec;
+mod copy;
 mod leader;
 mod reader;
 mod store;

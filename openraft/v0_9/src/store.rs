@@ -109,7 +109,10 @@ impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K> {
 
 impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> LogStore<C, D, K> {
     /// Makes a call of the raft log and awaits its callback.
-    async fn awaited(&self, call: impl FnOnce(&Arc<RaftLog<D>>, Callback) -> io::Result<()>) -> io::Result<()> {
+    async fn awaited(
+        &self,
+        call: impl FnOnce(&Arc<RaftLog<D>>, Callback) -> io::Result<()>,
+    ) -> io::Result<()> {
         let (done, wait) = C::AsyncRuntime::oneshot();
         // Whether anybody still waits is not our concern.
         call(&self.raft, Box::new(move |result| drop(done.send(result))))?;
@@ -187,9 +190,14 @@ where
         I::IntoIter: OptionalSend,
     {
         self.batch.clear();
+        let purged = self.raft.bounds().map_err(writing)?.purged;
         for entry in entries {
             let id = entry.get_log_id();
             let (leader, index) = (stored_leader(&id.leader_id), id.index);
+            // A snapshot has it. openraft 0.9's suite appends such an entry, and means it to be taken.
+            if purged.as_ref().is_some_and(|purged| index <= purged.index && leader <= purged.leader) {
+                continue;
+            }
             self.batch.add(leader, index, |bytes| K::encode(&entry, bytes)).map_err(writing)?;
         }
         let callback =
@@ -200,7 +208,8 @@ where
     async fn truncate(&mut self, log_id: LogId<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
         self.check_here(&log_id)?;
         let from = log_id.index;
-        let truncated = self.awaited(move |raft, callback| Ok(raft.truncate_from_then(from, callback)?)).await;
+        let truncated =
+            self.awaited(move |raft, callback| Ok(raft.truncate_from_then(from, callback)?)).await;
         truncated.map_err(writing)
     }
 

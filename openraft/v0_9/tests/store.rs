@@ -1,10 +1,12 @@
 //! openraft's own suite, on a real directory and on the simulated disk; and what it never does: open a store again, use it badly, open it
 //! with the store for another openraft.
 
+#![allow(clippy::result_large_err, reason = "openraft 0.9 has such an error")]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,14 +68,22 @@ fn text(term: u64, node: u64, index: u64, text: &str) -> Entry<Types> {
 fn the_suite_on_a_real_directory() {
     let stores = Arc::new(AtomicUsize::new(0));
     Suite::test_all(OnDisk(Arc::clone(&stores))).unwrap();
-    assert_eq!(stores.load(Ordering::Relaxed), STORES, "the suite has other cases than those that were known");
+    assert_eq!(
+        stores.load(Ordering::Relaxed),
+        STORES,
+        "the suite has other cases than those that were known"
+    );
 }
 
 #[test]
 fn the_suite_on_the_simulated_disk() {
     let stores = Arc::new(AtomicUsize::new(0));
     Suite::test_all(Simulated(Arc::clone(&stores))).unwrap();
-    assert_eq!(stores.load(Ordering::Relaxed), STORES, "the suite has other cases than those that were known");
+    assert_eq!(
+        stores.load(Ordering::Relaxed),
+        STORES,
+        "the suite has other cases than those that were known"
+    );
 }
 
 #[tokio::test]
@@ -83,7 +93,10 @@ async fn all_of_it_is_there_again() {
     let mut store = open(&path);
     let membership = Membership::<u64, _>::new(
         vec![[1, 2].into(), [2, 3].into()],
-        [1, 2, 3, 9].map(|node| (node, openraft::BasicNode::new(node))).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+        [1, 2, 3, 9]
+            .map(|node| (node, openraft::BasicNode::new(node)))
+            .into_iter()
+            .collect::<BTreeMap<_, _>>(),
     );
     let members = Entry { log_id: id(1, 7, 1), payload: EntryPayload::Membership(membership) };
     let blank = Entry { log_id: id(1, 7, 0), payload: EntryPayload::Blank };
@@ -112,6 +125,15 @@ async fn all_of_it_is_there_again() {
     let mut store = open(&path);
     assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(5, 8, 1000)));
     assert_eq!(store.read_committed().await.unwrap(), None, "there is nothing to be applied again");
+
+    // A snapshot has the first two; what contradicts it is refused.
+    store
+        .blocking_append([text(4, 8, 999, "a"), text(5, 8, 1000, "b"), text(5, 8, 1001, "c")])
+        .await
+        .unwrap();
+    assert_eq!(store.try_get_log_entries(..).await.unwrap(), [text(5, 8, 1001, "c")]);
+    let contradicts = store.blocking_append([text(6, 8, 1000, "d")]).await.unwrap_err();
+    assert!(contradicts.to_string().contains("index 1000 is committed"), "{contradicts}");
     store.close().unwrap();
 }
 
