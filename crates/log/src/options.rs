@@ -202,6 +202,11 @@ impl Options {
         Self { own_thread, ..self }
     }
 
+    /// Whether the log has threads of its own, so that records become durable that nobody waits for in a call.
+    pub fn has_own_thread(&self) -> bool {
+        self.own_thread
+    }
+
     /// How long the log's own thread gathers records without a waiter (dropped handles) before it commits them: 200 us by default.
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }

@@ -36,6 +36,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Takes over a vote that is durable, and its record, unless a later one was taken over already: another thread may be faster.
+    pub(crate) fn vote_is_durable(&mut self, lsn: Lsn, vote: &Vote) {
+        if self.vote.0 <= lsn {
+            self.vote = (lsn, Some(vote.clone()));
+        }
+    }
+
     /// Entries that the state no longer has leave memory.
     pub(crate) fn mind_bounds(&mut self) {
         self.tail.truncate(self.state.next);

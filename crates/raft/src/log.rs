@@ -5,6 +5,8 @@
 //!
 //! One thread writes at a time. The lock of the state is taken only for moments in between, so that readers never wait for a disk.
 
+mod then;
+
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -197,11 +199,7 @@ impl<D: Directory> RaftLog<D> {
     /// On `Ok` the vote and everything before it, entries and truncations too, are on stable storage.
     pub fn save_vote(&self, vote: &Vote) -> Result<()> {
         let lsn = self.change(&Change::Vote(vote.clone()))?;
-        let mut memory = self.core().memory();
-        // Another thread may have saved a later one meanwhile, and come here earlier.
-        if memory.vote.0 <= lsn {
-            memory.vote = (lsn, Some(vote.clone()));
-        }
+        self.core().memory().vote_is_durable(lsn, vote);
         Ok(())
     }
 

@@ -32,6 +32,11 @@ impl Options {
         Self { log, ..self }
     }
 
+    /// Whether the log below has threads of its own: without them a callback comes only when some call waits.
+    pub fn has_own_thread(&self) -> bool {
+        self.log.has_own_thread()
+    }
+
     /// Which raft group the log is of: a number, or the bits of a UUID; 0 by default. It is stored in a new log; opening the log of
     /// another raft group fails.
     pub fn raft_group(self, raft_group: u128) -> Self {

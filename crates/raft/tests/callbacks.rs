@@ -249,6 +249,51 @@ fn they_come_in_order_whichever_thread_commits() {
     assert_eq!(*called.lock().unwrap(), expected);
 }
 
+/// In one order with those of appends, and one flush for all; readers see the vote when it is durable.
+#[test]
+fn those_of_votes_and_truncations_have_their_turn_too() {
+    let (disk, told) = (disk(), Told::default());
+    let raft = on(&disk);
+    let note = |what: u64| {
+        let told = Arc::clone(&told);
+        move |result: Result<()>| told.lock().unwrap().push((what, result.is_ok()))
+    };
+    for index in 1..=3 {
+        append(&raft, &told, index).unwrap();
+    }
+    let vote = Vote::new(Leader::of_term(2));
+    let before = disk.counters();
+    raft.save_vote_then(&vote, note(100)).unwrap();
+    raft.truncate_from_then(3, note(200)).unwrap();
+    append(&raft, &told, 3).unwrap();
+    assert_eq!((told_of(&told), raft.vote().unwrap()), (Vec::new(), None), "nothing has been flushed");
+    let hole = append(&raft, &told, 5);
+    assert!(matches!(hole, Err(Error::Hole { expected: 4, came: 5 })), "{hole:?}");
+    raft.sync().unwrap();
+    let after = disk.counters();
+    assert_eq!(
+        (after.writes - before.writes, after.flushes - before.flushes),
+        (1, 1),
+        "one write and one flush for all"
+    );
+    assert_eq!(told_of(&told), [(1, true), (2, true), (3, true), (100, true), (200, true), (3, true)]);
+    assert_eq!(raft.vote().unwrap(), Some(vote.clone()));
+    raft.save_vote_then(&vote, note(101)).unwrap();
+    raft.truncate_from_then(4, note(201)).unwrap();
+    assert_eq!(told_of(&told)[6..], [(101, true), (201, true)], "both were done already");
+    assert_eq!(disk.counters().writes, after.writes);
+    let lower = raft.save_vote_then(&Vote::new(Leader::of_term(1)), note(102));
+    assert!(matches!(lower, Err(Error::VoteGoesBack { .. })), "{lower:?}");
+    disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));
+    raft.save_vote_then(&Vote::new(Leader::of_term(9)), note(103)).unwrap();
+    assert!(raft.sync().is_err());
+    assert_eq!(told_of(&told)[8..], [(103, false)], "a refused call calls nothing back, a failed one does");
+    drop(raft);
+    let raft = on(&disk);
+    assert_eq!((raft.vote().unwrap(), raft.bounds().unwrap().next), (Some(vote), 4));
+    raft.close().unwrap();
+}
+
 /// Three entries become durable with one flush, and the callback of the first ends the raft log: the others are durable all the same.
 #[test]
 fn after_an_end_within_a_callback_what_is_durable_is_told_so() {

@@ -1,0 +1,221 @@
+//! The store that openraft writes to.
+//!
+//! *Owns*: which call of the raft log each of openraft's is, and what is awaited. *May not touch*: rules, bytes, files.
+//!
+//! No call blocks a thread of the runtime for a flush: votes and truncations are awaited, and completed by the raft log's callback; a
+//! purge, which also gives files back, runs where the runtime lets calls block.
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::Arc;
+
+use inkstone::{Directory, OsDirectory};
+use inkstone_openraft_common::{Batch, check_options};
+use inkstone_raft::{Error, Options, RaftLog};
+use openraft::async_runtime::OneshotSender;
+use openraft::entry::RaftEntry;
+use openraft::storage::{IOFlushed, RaftLogStorage};
+use openraft::type_config::TypeConfigExt;
+use openraft::type_config::alias::{CommittedLeaderIdOf, LogIdOf, VoteOf};
+use openraft::{LogState, OptionalSend, RaftTypeConfig};
+
+use crate::codec::{Codec, Postcard};
+use crate::leader::{StoredLeader, id_of, stored_id, stored_vote};
+use crate::reader::LogReader;
+
+/// Vote and entries of one raft node, in one directory.
+///
+/// A directory has one store at a time. Clones are the same store: keep one to [`close`](LogStore::close) it when openraft has shut
+/// down. Dropping the last clone makes durable what was appended, calls all callbacks and releases the directory, but ignores errors.
+///
+/// Every error is a [`std::io::Error`] with the error of the raft log inside ([`std::io::Error::get_ref`]): what was expected and what
+/// came. openraft ends the node when it gets one. After a failed write or sync only a new opening knows what the disk holds.
+pub struct LogStore<C, D: Directory = OsDirectory, K = Postcard> {
+    raft: Arc<RaftLog<D>>,
+    batch: Batch,
+    types: PhantomData<fn() -> (C, K)>,
+}
+
+impl<C: RaftTypeConfig> LogStore<C> {
+    /// Opens the store in the directory `path`, with the codec [`Postcard`], creating both if they are not there.
+    ///
+    /// # Errors
+    /// Those of [`RaftLog::open`]: a log of others, one of another raft group, one that is open already. Options with
+    /// `own_thread(false)` are refused, since nobody would make awaited entries durable.
+    ///
+    /// # Durability
+    /// Everything that the opened store shows is on stable storage on return.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> io::Result<Self> {
+        LogStore::open_with(path, options)
+    }
+}
+
+impl<C: RaftTypeConfig, K> LogStore<C, OsDirectory, K> {
+    /// As [`LogStore::open`], with any codec.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Durability
+    /// As there.
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> io::Result<Self> {
+        check_options(&options)?;
+        Ok(Self::on(RaftLog::open(path, options)?))
+    }
+}
+
+impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K> {
+    /// As [`LogStore::open_with`], in any [`Directory`], for example a simulated one.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Durability
+    /// As there.
+    pub fn open_in(directory: Arc<D>, options: Options) -> io::Result<Self> {
+        check_options(&options)?;
+        Ok(Self::on(RaftLog::open_in(directory, options)?))
+    }
+
+    fn on(raft: RaftLog<D>) -> Self {
+        Self { raft: Arc::new(raft), batch: Batch::default(), types: PhantomData }
+    }
+
+    /// A reader, as openraft's `get_log_reader`.
+    pub fn reader(&self) -> LogReader<C, D, K> {
+        LogReader { reader: self.raft.reader(), types: PhantomData }
+    }
+
+    /// What the log below has done since it was opened: records, groups, how long they took.
+    pub fn stats(&self) -> inkstone::Stats {
+        self.raft.stats()
+    }
+
+    /// Makes everything durable, what is committed too, calls the callbacks that are left, and releases the directory. All clones and
+    /// readers are closed then. It waits for the device.
+    ///
+    /// # Errors
+    /// The failure of that, or of an earlier write.
+    ///
+    /// # Durability
+    /// On `Ok` everything is on stable storage.
+    pub fn close(&self) -> io::Result<()> {
+        Ok(self.raft.close()?)
+    }
+}
+
+impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> LogStore<C, D, K> {
+    /// Makes a call of the raft log and awaits its callback.
+    async fn awaited(
+        &self,
+        call: impl FnOnce(
+            &RaftLog<D>,
+            Box<dyn FnOnce(inkstone_raft::Result<()>) + Send>,
+        ) -> inkstone_raft::Result<()>,
+    ) -> io::Result<()> {
+        let (done, wait) = C::oneshot();
+        // Whether anybody still waits is not our concern.
+        call(&self.raft, Box::new(move |result| drop(done.send(result))))?;
+        match wait.await {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(Error::Closed.into()),
+        }
+    }
+}
+
+impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> RaftLogStorage<C> for LogStore<C, D, K>
+where
+    C::LeaderId: StoredLeader,
+    CommittedLeaderIdOf<C>: StoredLeader,
+{
+    type LogReader = LogReader<C, D, K>;
+
+    async fn get_log_state(&mut self) -> Result<LogState<C>, io::Error> {
+        let bounds = self.raft.bounds()?;
+        Ok(LogState {
+            last_purged_log_id: bounds.purged.as_ref().map(id_of::<C>).transpose()?,
+            last_log_id: bounds.last.as_ref().map(id_of::<C>).transpose()?,
+        })
+    }
+
+    async fn get_log_reader(&mut self) -> Self::LogReader {
+        self.reader()
+    }
+
+    async fn save_vote(&mut self, vote: &VoteOf<C>) -> Result<(), io::Error> {
+        let vote = stored_vote::<C>(vote);
+        self.awaited(move |raft, callback| raft.save_vote_then(&vote, callback)).await
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> Result<(), io::Error> {
+        let Some(committed) = committed else { return Ok(()) };
+        self.check_here(&committed)?;
+        Ok(self.raft.save_committed(committed.index)?)
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogIdOf<C>>, io::Error> {
+        let bounds = self.raft.bounds()?;
+        // openraft asks for what it is to apply again. The raft log takes what was purged for committed; a snapshot has that.
+        bounds.committed.filter(|id| Some(id) != bounds.purged.as_ref()).as_ref().map(id_of::<C>).transpose()
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<C>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = C::Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        self.batch.clear();
+        for entry in entries {
+            let (leader, index) = entry.log_id_parts();
+            self.batch.add(leader.to_leader(), index, |bytes| K::encode(&entry, bytes))?;
+        }
+        let callback =
+            move |result: inkstone_raft::Result<()>| callback.io_completed(result.map_err(Into::into));
+        Ok(self.batch.append(&self.raft, callback)?)
+    }
+
+    async fn truncate_after(&mut self, last_log_id: Option<LogIdOf<C>>) -> Result<(), io::Error> {
+        let from = match &last_log_id {
+            Some(last) => {
+                self.check_here(last)?;
+                last.index.saturating_add(1)
+            }
+            None => self.raft.bounds()?.first,
+        };
+        self.awaited(move |raft, callback| raft.truncate_from_then(from, callback)).await
+    }
+
+    async fn purge(&mut self, log_id: LogIdOf<C>) -> Result<(), io::Error> {
+        let (raft, upto) = (Arc::clone(&self.raft), stored_id(&log_id));
+        // openraft purges what a snapshot has, also one that it installed.
+        Ok(C::spawn_blocking(move || raft.purge_to_snapshot(&upto)).await??)
+    }
+}
+
+impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K>
+where
+    CommittedLeaderIdOf<C>: StoredLeader,
+{
+    /// The entry that has the index of `id`, if there is one, must be this one.
+    fn check_here(&self, id: &LogIdOf<C>) -> io::Result<()> {
+        let came = stored_id(id);
+        match self.raft.reader().id_of(id.index)? {
+            Some(here) if here != came => Err(Error::OtherEntry { here, came }.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<C, D: Directory, K> Clone for LogStore<C, D, K> {
+    fn clone(&self) -> Self {
+        Self { raft: Arc::clone(&self.raft), batch: Batch::default(), types: PhantomData }
+    }
+}
+
+impl<C, D: Directory, K> fmt::Debug for LogStore<C, D, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogStore").field("raft", &self.raft).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,79 @@
+//! A log store for openraft 0.9 that is durable by construction, on one [`inkstone`] log. For openraft 0.10 there is
+//! `inkstone-openraft`, with the same bytes on disk.
+//!
+//! *Owns*: what openraft's calls and types are in [`inkstone_raft`]. *May not touch*: the rules of a raft log and its records, which are
+//! `inkstone-raft`'s; the bytes of payloads, which are `inkstone-openraft-common`'s.
+//!
+//! Begin with [`LogStore`]. It is given to [`openraft::Raft::new`]; the state machine, its snapshots and the network are yours.
+//!
+//! ```
+//! use inkstone_openraft_0_9::{LogStore, Options};
+//! use openraft::storage::{RaftLogStorage, RaftLogStorageExt};
+//! use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, Vote};
+//! use std::io::Cursor;
+//!
+//! openraft::declare_raft_types!(
+//!     /// Text in, text out.
+//!     pub Types: D = String, R = String
+//! );
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("log");
+//! let mut store = LogStore::<Types>::open(&path, Options::new())?;
+//! store.save_vote(&Vote::new_committed(1, 7)).await?; // durable when it returns
+//! let log_id = LogId::new(CommittedLeaderId::new(1, 7), 0);
+//! store.blocking_append([Entry { log_id, payload: EntryPayload::Blank }]).await?; // waits for the callback
+//! store.close()?;
+//! drop(store);
+//!
+//! let mut store = LogStore::<Types>::open(&path, Options::new())?;
+//! assert_eq!(store.get_log_state().await?.last_log_id, Some(log_id));
+//! assert_eq!(store.read_vote().await?, Some(Vote::new_committed(1, 7)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What each call promises
+//!
+//! | call | when it returns |
+//! |---|---|
+//! | `append` | the entries can be read; its callback comes when they are durable, from the log's own thread or one that waits for the log |
+//! | `save_vote`, `truncate` | durable, with everything before; no thread waits meanwhile |
+//! | `purge` | durable; the segments that nothing needs are given back |
+//! | `save_committed` | readers see it. It is durable with the next record: an older one may be found after a crash, which is safe |
+//!
+//! docs/raft.md, "openraft", says what that means across a kill and a power loss.
+//!
+//! openraft 0.9 waits for each append's callback before it takes the next message. So its leader pays one
+//! flush for each `client_write`: where many at once matter, use openraft 0.10.
+//!
+//! # What is on disk
+//!
+//! The raft log's own records, which docs/raft.md has byte by byte. In these the leader of an entry or vote is its term and the name of
+//! its node ([`NodeName`]), and the payload is what the [`Codec`] makes of the entry. [`Postcard`] is the one that is there; its bytes
+//! are on the page of `inkstone-openraft-common`. They are not openraft's own serialization: `inkstone-openraft` opens the same
+//! directory when you move to openraft 0.10.
+//!
+//! openraft's feature `single-term-leader` changes its types: turn the feature of that name on here, which turns that one on.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::result_large_err, reason = "openraft 0.9 has such an error")]
+
+mod codec;
+mod copy;
+mod leader;
+mod reader;
+mod store;
+
+pub use codec::{Codec, Postcard};
+pub use inkstone_openraft_common::NodeName;
+pub use inkstone_raft::Options;
+pub use reader::LogReader;
+pub use store::LogStore;
+
+/// The example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
