@@ -13,12 +13,14 @@
 //! **Posting** is a seqlock: the count is odd while the numbers change. No system call is made unless somebody sleeps. A reader
 //! sets a mark before it sleeps, and the poster clears it when it wakes all who sleep. So a reader that was killed in its sleep
 //! costs one wake-up, and not one for each post.
+//!
+//! Behind the page lie the last bytes that the poster has written (`recent.rs`): with them a reader that keeps up asks no disk.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,16 +35,19 @@ use rustix::thread::futex::{self, Flags};
 use crate::descriptor::above_standard;
 use crate::fork::ForkMark;
 use crate::prepare::Allocate;
+use crate::recent::{RECENT_BYTES, Recent, RecentPage, Shared, Words};
 use crate::size_signal::NoSizeSignal;
 use crate::sys;
 use crate::transfer::retry;
 
 /// How many numbers a bulletin has.
 pub const BULLETIN_WORDS: usize = 4;
-/// The size of the shared memory, in bytes: a page, or a part of one where pages are larger.
+/// The size of the page in bytes; where the system's pages are larger, the recent bytes begin in its first one.
 const PAGE_BYTES: usize = 4096;
+/// The size of the shared memory, in bytes.
+const MEMORY_BYTES: usize = PAGE_BYTES + RECENT_BYTES;
 /// What the page begins with: the name and the version of its layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"inkbull1");
+const MAGIC: u64 = u64::from_le_bytes(*b"inkbull2");
 /// The name that `/proc` shows.
 const NAME: &str = "inkstone-bulletin";
 /// How often a reader tries to read numbers that do not change meanwhile.
@@ -62,11 +67,12 @@ struct Page {
     rings: AtomicU32,
     /// Not 0: a reader sleeps, or is about to.
     sleeps: AtomicU32,
+    recent: RecentPage,
 }
 
 const _: () = assert!(size_of::<Page>() <= PAGE_BYTES);
 
-/// A mapping of the page.
+/// A mapping of the page and of the recent bytes behind it.
 #[derive(Debug)]
 struct Mapped(NonNull<Page>);
 
@@ -76,11 +82,11 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps the page. The file has `PAGE_BYTES` bytes and is sealed against losing any.
+    /// Maps the memory. The file has `MEMORY_BYTES` bytes and is sealed against losing any.
     fn new(file: &OwnedFd) -> io::Result<Self> {
         let both = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours.
-        let page = unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES, both, MapFlags::SHARED, file, 0) }?;
+        let page = unsafe { mmap(std::ptr::null_mut(), MEMORY_BYTES, both, MapFlags::SHARED, file, 0) }?;
         NonNull::new(page.cast()).map(Self).ok_or_else(|| io::Error::other("mmap gave address 0"))
     }
 
@@ -89,12 +95,21 @@ impl Mapped {
         // become shorter. All fields are atomics, for which all bits are valid.
         unsafe { self.0.as_ref() }
     }
+
+    fn words(&self) -> &Words {
+        // SAFETY: as above; these are the `RECENT_BYTES` bytes behind the page's, aligned since its size is. All are atomics.
+        unsafe { self.0.byte_add(PAGE_BYTES).cast::<Words>().as_ref() }
+    }
+
+    fn recent(&self) -> Recent<'_> {
+        Recent { page: &self.page().recent, words: self.words() }
+    }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: mapped by `new` with this length, unmapped once, and no reference into it outlives `self`.
-        let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), MEMORY_BYTES) };
     }
 }
 
@@ -105,6 +120,10 @@ pub struct Bulletin {
     file: OwnedFd,
     /// The number of the last post, and the seqlock's count. Not taken from the page, where others may write.
     last: Mutex<(u64, u64)>,
+    /// Which bytes were shared: likewise.
+    shared: Mutex<Shared>,
+    /// The memory for recent bytes is there. Stored with `Release`, loaded with `Acquire`.
+    has_memory: AtomicBool,
     mark: ForkMark,
 }
 
@@ -117,7 +136,8 @@ impl Bulletin {
         page.device.store(device, Ordering::Relaxed);
         page.inode.store(inode, Ordering::Relaxed);
         page.magic.store(MAGIC, Ordering::Release);
-        Some(Self { mapped, file, last: Mutex::new((0, 0)), mark })
+        let (last, shared) = (Mutex::new((0, 0)), Mutex::default());
+        Some(Self { mapped, file, last, shared, has_memory: AtomicBool::new(false), mark })
     }
 
     fn make() -> io::Result<(OwnedFd, Mapped)> {
@@ -131,8 +151,8 @@ impl Bulletin {
         })?;
         let file = above_standard(file)?;
         fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-        retry(|| Ok(ftruncate(&file, PAGE_BYTES as u64)?))?;
-        // Its memory is there from now on: a full one is an error here, and not a signal later.
+        retry(|| Ok(ftruncate(&file, MEMORY_BYTES as u64)?))?;
+        // The page's memory is there from now on: a full one is an error here, and not a signal later.
         retry(|| sys::fallocate(file.as_fd(), Allocate::Grow, PAGE_BYTES as u64))?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mapped = Mapped::new(&file)?;
@@ -144,8 +164,34 @@ impl Bulletin {
         self.file.as_raw_fd()
     }
 
-    /// Posts words and wakes who sleeps on it: one system call if a reader does, else none. Posts may come in any order: one whose
-    /// `number` is not above all earlier ones changes nothing. Does nothing in a forked child.
+    /// Shares bytes that were just written to `file` (any number, but another for each file) at byte `at`, if a reader has asked for
+    /// such bytes lately: one copy, no system call. Bytes from multiples of 8 to multiples of 8; else nothing is shared. Does
+    /// nothing in a forked child.
+    #[inline]
+    pub fn share(&self, file: u64, at: u64, bytes: &[u8]) {
+        let recent = self.mapped.recent();
+        if recent.is_wanted() && self.has_memory.load(Ordering::Acquire) && !self.mark.is_child() {
+            recent.take_want();
+            recent.push(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner), file, at, bytes);
+        }
+    }
+
+    /// Obtains the memory for recent bytes when a reader first asks for them: a full one is an error here, and not a signal later.
+    fn obtain_memory(&self) {
+        if !self.has_memory.load(Ordering::Relaxed) && self.mapped.recent().is_wanted() {
+            let _no_signal = NoSizeSignal::here();
+            let obtained = retry(|| sys::fallocate(self.file.as_fd(), Allocate::Grow, MEMORY_BYTES as u64));
+            // Without it nothing is shared. It is tried again when the next reader asks.
+            match obtained {
+                Ok(()) => self.has_memory.store(true, Ordering::Release),
+                Err(_) => self.mapped.recent().clear_want(),
+            }
+        }
+    }
+
+    /// Posts words and wakes who sleeps on it: one system call if a reader does, else none (and once one that obtains memory for
+    /// [`Bulletin::share`]). Posts may come in any order: one whose `number` is not above all earlier ones changes nothing. Does
+    /// nothing in a forked child.
     pub fn post(&self, number: u64, words: [u64; BULLETIN_WORDS]) {
         if self.mark.is_child() {
             return;
@@ -166,6 +212,7 @@ impl Bulletin {
             page.count.store(count, Ordering::Release);
         }
         self.ring();
+        self.obtain_memory();
     }
 
     /// Says that nothing will be posted any more. Call it after the lock was given back: the readers that wake ask for the lock.
@@ -210,7 +257,7 @@ impl BulletinReader {
         let facts = fstat(&place).ok()?;
         let trusted = [lock.st_uid, geteuid().as_raw(), 0];
         if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile
-            || facts.st_size != PAGE_BYTES as i64
+            || facts.st_size != MEMORY_BYTES as i64
             || !trusted.contains(&facts.st_uid)
         {
             return None;
@@ -262,6 +309,13 @@ impl BulletinReader {
             std::hint::spin_loop();
         }
         None
+    }
+
+    /// Copies what was written to `file` from byte `at` on, as the poster has shared it, and asks for what comes. False if not all of it
+    /// is here; `to` may be changed then. Check what it says.
+    pub fn copy_recent(&self, file: u64, at: u64, to: &mut [u8]) -> bool {
+        self.mapped.recent().want();
+        self.mapped.recent().copy(file, at, to)
     }
 
     /// Sleeps until something was posted since `rings` was read, for at most `time`; true if the time has passed. It may return
@@ -393,7 +447,7 @@ mod tests {
     fn only_a_sealed_page_of_ours_is_a_bulletin() {
         let lock = lock_file();
         let open = |file: &OwnedFd| BulletinReader::open(std::process::id(), file.as_raw_fd() as u32, &lock);
-        let memory = || memory_file(PAGE_BYTES as u64);
+        let memory = || memory_file(MEMORY_BYTES as u64);
         assert!(open(&memory()).is_none(), "not sealed: it could become shorter");
         let short = memory_file(100);
         fcntl_add_seals(&short, SealFlags::SHRINK).expect("sealed");
@@ -409,7 +463,7 @@ mod tests {
         fcntl_add_seals(&random, SealFlags::SHRINK).expect("sealed");
         assert!(open(&random).is_none(), "random bytes");
         let plain = OwnedFd::from(tempfile::tempfile().expect("a file"));
-        ftruncate(&plain, PAGE_BYTES as u64).expect("its size");
+        ftruncate(&plain, MEMORY_BYTES as u64).expect("its size");
         assert!(open(&plain).is_none(), "a file on a disk");
         let (end, _other) = std::io::pipe().expect("a pipe");
         assert!(open(&OwnedFd::from(end)).is_none(), "a pipe");

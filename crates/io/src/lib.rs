@@ -38,6 +38,8 @@ mod mount_table;
 #[cfg(not(target_os = "linux"))]
 mod no_bulletin;
 mod prepare;
+#[cfg(target_os = "linux")]
+mod recent;
 mod residency;
 pub mod seam;
 mod size_signal;

@@ -28,6 +28,11 @@ impl Bulletin {
         match *self {}
     }
 
+    /// Shares bytes; never called here.
+    pub fn share(&self, _file: u64, _at: u64, _bytes: &[u8]) {
+        match *self {}
+    }
+
     /// Posts words; never called here.
     pub fn post(&self, _number: u64, _words: [u64; BULLETIN_WORDS]) {
         match *self {}
@@ -65,6 +70,11 @@ impl BulletinReader {
 
     /// Never called here.
     pub fn read(&self) -> Option<[u64; BULLETIN_WORDS]> {
+        match *self {}
+    }
+
+    /// Never called here.
+    pub fn copy_recent(&self, _file: u64, _at: u64, _to: &mut [u8]) -> bool {
         match *self {}
     }
 

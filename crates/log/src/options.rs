@@ -138,7 +138,9 @@ impl Options {
     /// What cursors hold is counted here, but the newest group is kept in any case. So the memory is bounded by this number and one
     /// buffer for each cursor. [`crate::Stats::tail_bytes`] shows how much it is.
     ///
-    /// 0 keeps nothing: every reader reads files.
+    /// Beside it a log keeps the last mebibyte in memory that it shares with readers of other processes, once one follows it.
+    ///
+    /// 0 keeps nothing and shares nothing: every reader reads files.
     pub fn tail_bytes(self, bytes: usize) -> Self {
         Self { tail_bytes: bytes, ..self }
     }

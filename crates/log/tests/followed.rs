@@ -74,6 +74,8 @@ fn counted(file: &str, name: &str) -> u64 {
     line.trim_start_matches(':').trim().parse().unwrap()
 }
 
+/// The records until a reader has found the bulletin, and the writer its wish.
+const BEGINS: u64 = 3;
 const RECORDS: u64 = 2000;
 const RECORD_BYTES: usize = 3000;
 
@@ -128,6 +130,33 @@ fn who_follows_reads_what_is_new_once_and_sleeps_when_nothing_comes() {
     assert!(read * 10 <= bytes * 12, "{read} bytes read for {bytes}");
     // Two a second. The writer's last promise is posted too, and the reads of one observation may sleep.
     assert!(wakes <= 6 + 5, "{wakes} wake-ups in 3 s");
+}
+
+/// The writer shares the bytes with the post. The reader is one as in another process, with a view of its own. The records fill the
+/// shared memory several times.
+#[test]
+fn a_reader_that_keeps_up_reads_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), Options::new().own_thread(false)).unwrap();
+    let reader = Reader::open(directory.path(), &Options::new()).unwrap();
+    let mut cursor = reader.from(Lsn::FIRST);
+    let files_read = || counted("/proc/thread-self/io", "syscr");
+    // To ask counts too.
+    let asked = (0..2).map(|_| files_read()).reduce(|first, second| second - first).unwrap();
+    for lsn in 1..=2000 {
+        log.append_durable(&record(lsn, 0)).unwrap();
+        let before = files_read();
+        expect(&mut cursor, lsn, 0);
+        let read = files_read() - before;
+        // The headers of another segment are read.
+        let may_read = lsn <= BEGINS || log.head_first().get() == lsn;
+        assert!(read == asked || may_read, "{} reads of files for LSN {lsn}", read - asked);
+    }
+    // Once more, for a reader that was away for longer than the memory lasts.
+    for lsn in 2001..=3000 {
+        log.append_durable(&record(lsn, 0)).unwrap();
+    }
+    (2001..=3000).for_each(|lsn| expect(&mut cursor, lsn, 0));
 }
 
 /// One reading of what is new proves no more than 256 KiB.
@@ -307,6 +336,36 @@ fn is_not_deceived(options: Options) -> Result<(), String> {
 #[test]
 fn a_lie_shows_no_record_and_is_no_error() {
     is_not_deceived(small()).unwrap();
+}
+
+/// The post is true, and the bytes that are shared with it are not.
+#[test]
+fn shared_bytes_that_are_wrong_show_no_record_and_hide_none() {
+    let mut liar = Liar::new(small());
+    // From then on bytes are shared.
+    liar.post([0; 4]);
+    assert_eq!(liar.shown(), Ok(89));
+    liar.post(liar.truth);
+    let head = std::fs::read_dir(liar.directory.path()).unwrap().map(|file| file.unwrap().path());
+    let head = head.filter(|path| path.metadata().unwrap().len() > 0);
+    let files: Vec<_> = head.map(|path| std::fs::read(path).unwrap()).collect();
+    let [_, segment, end, _] = liar.truth;
+    let shared = |bytes: &[u8]| {
+        liar.bulletin.share(segment, 0, bytes);
+        let fresh = Reader::open(liar.directory.path(), &small()).unwrap();
+        let mut cursor = fresh.from(Lsn::new(85));
+        (85..=90).for_each(|lsn| expect(&mut cursor, lsn, 0));
+        assert!(cursor.next_within(SHORT).unwrap().is_none());
+    };
+    shared(&vec![0; end as usize]);
+    shared(&vec![0xff; end as usize]);
+    for file in files.iter().filter(|file| file.len() as u64 >= end) {
+        for byte in (0..end as usize).rev().step_by(17).take(40) {
+            let mut bytes = file[..end as usize].to_vec();
+            bytes[byte] ^= 4;
+            shared(&bytes);
+        }
+    }
 }
 
 /// The log goes on, and nothing of it is posted: as if another writer had the lock, which posts where this reader cannot look.

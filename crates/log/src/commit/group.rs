@@ -136,7 +136,10 @@ impl<D: Directory> Shared<D> {
         }
         self.wake_group(number);
         state.note_written(number);
-        // After its waiters: they need not wait for the copy.
+        // After its waiters: they need not wait for the copies.
+        if self.options.tail_bytes > 0 {
+            state.board.share(&placed, written.memory.as_deref());
+        }
         let memory = self.tail.keep(&placed, written.memory);
         self.keep_memory(&mut state, memory);
         self.followers.notify_all();

@@ -7,6 +7,9 @@
 //! reader sleeps, and no commit waits for that. Two threads may then post at the same time, so posts have numbers that rise under
 //! the lock, and an older one changes nothing.
 //!
+//! The bytes of a durable group are shared before it is posted, under the lock, so that they follow each other: a copy that is made
+//! only for a reader that asked for it a moment ago.
+//!
 //! A post says nothing that its reader may believe without looking (`read/fresh.rs`). What it does not say, the files do: cuts and
 //! truncations are groups and headers.
 
@@ -15,6 +18,8 @@ use std::sync::Arc;
 
 use inkstone_format::{Epoch, Lsn, SegmentNumber};
 use inkstone_io::{BULLETIN_WORDS, Bulletin};
+
+use crate::tail::Placed;
 
 /// The end of what is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +57,15 @@ pub(crate) struct Board {
 impl Board {
     pub(crate) fn on(bulletin: Option<Arc<Bulletin>>) -> Self {
         Self { bulletin, last: 0 }
+    }
+
+    /// Shares the bytes of a durable group with readers that want them. The caller has woken the group's waiters.
+    #[inline]
+    pub(crate) fn share(&self, placed: &Placed, memory: Option<&[u8]>) {
+        if let (Some(bulletin), Some(memory)) = (&self.bulletin, memory) {
+            let bytes = &memory[placed.from..placed.from + placed.bytes];
+            bulletin.share(placed.identity.segment().get(), placed.at, bytes);
+        }
     }
 
     /// A post, to be dropped when the lock is free.

@@ -8,6 +8,9 @@
 //! promises count, as without a post. Anything else refutes it: nothing is shown, nothing is reported, and the log is observed as if
 //! there were no post. So a lie costs time.
 //!
+//! The bytes themselves come from the memory that the writer shares with the post, or from the file. They pass the same checks. What
+//! shared memory refutes is read from the file before it is believed to be refuted.
+//!
 //! The bytes stay in memory for the cursors, which walk the same groups again. A cursor goes back to the beginning of the last group
 //! that it has shown, so those of the two last readings are kept.
 
@@ -15,7 +18,7 @@ use std::sync::Arc;
 
 use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{Decoder, Lsn, SegmentNumber, Step, Tail};
-use inkstone_io::File;
+use inkstone_io::{BulletinReader, File};
 
 use crate::commit::post::Posted;
 use crate::segment::Segment;
@@ -58,17 +61,34 @@ impl<F: File> Fresh<F> {
     pub(crate) fn read_on(
         &mut self,
         segment: &Segment<F>,
-        file: Arc<F>,
+        file: &Arc<F>,
         settled: Tail,
         posted: &Posted,
+        shared: Option<&BulletinReader>,
+    ) -> Option<Proved> {
+        let proved = self.prove(segment, file, settled, posted, shared);
+        if proved.is_some() || shared.is_none() {
+            return proved;
+        }
+        self.forget();
+        self.prove(segment, file, settled, posted, None)
+    }
+
+    fn prove(
+        &mut self,
+        segment: &Segment<F>,
+        file: &Arc<F>,
+        settled: Tail,
+        posted: &Posted,
+        shared: Option<&BulletinReader>,
     ) -> Option<Proved> {
         let header = &segment.header;
         if posted.segment != header.number || posted.end > header.segment_bytes {
             return None;
         }
         let begin = settled.end;
-        self.keep(header.number, file, begin);
-        self.fill(posted.end.min(begin + MOST_BYTES))?;
+        self.keep(header.number, Arc::clone(file), begin);
+        self.fill(posted.end.min(begin + MOST_BYTES), shared)?;
         let mut decoder = Decoder::new(header, header.segment_bytes).with_end(posted.end).from_tail(settled);
         let mut settled = settled;
         let mut open: Vec<Tail> = Vec::new();
@@ -79,7 +99,7 @@ impl<F: File> Fresh<F> {
                     if needed > posted.end || settled.end > begin {
                         break;
                     }
-                    self.fill(posted.end.min(needed.max(self.end() + MOST_BYTES)))?;
+                    self.fill(posted.end.min(needed.max(self.end() + MOST_BYTES)), shared)?;
                 }
                 Step::GroupStart(group) => {
                     let count = open.partition_point(|tail| tail.end <= group.header.promise.end);
@@ -125,14 +145,17 @@ impl<F: File> Fresh<F> {
     }
 
     /// Reads until the bytes before `end` are in memory; `None` if the file does not give them.
-    fn fill(&mut self, end: u64) -> Option<()> {
+    fn fill(&mut self, end: u64, shared: Option<&BulletinReader>) -> Option<()> {
         let from = self.end();
-        let (_, file) = self.of.as_ref()?;
+        let (number, file) = self.of.as_ref()?;
         if from >= end {
             return Some(());
         }
         let had = self.bytes.len();
         self.bytes.resize((end - self.at) as usize, 0);
+        if shared.is_some_and(|shared| shared.copy_recent(number.get(), from, &mut self.bytes[had..])) {
+            return Some(());
+        }
         let read = file.read_at(&mut self.bytes[had..], from);
         (read.ok()? as u64 == end - from).then_some(())
     }

@@ -52,6 +52,11 @@ impl News {
         self.bulletin.as_ref()?.read().and_then(Posted::of)
     }
 
+    /// Where recent bytes may be found without a disk.
+    pub(crate) fn bulletin(&self) -> Option<&Arc<BulletinReader>> {
+        self.bulletin.as_ref()
+    }
+
     /// Whether the process that posted is alive, and its log open.
     pub(crate) fn is_posted_by_the_living(&self) -> bool {
         self.bulletin.as_ref().is_some_and(|bulletin| bulletin.is_kept())
