@@ -14,7 +14,7 @@ use inkstone::{Append, Error, Log, Lsn, Reader};
 use inkstone_sim::Counters;
 use shuttle::thread::{self, JoinHandle};
 
-use crate::disk::Stepped;
+use crate::disk::{Stepped, alone, stepped};
 use crate::ear::listen;
 use crate::ledger::{Ends, Kind, Ledger, end_if_broken, fail, payload};
 use crate::reading::{Place, get};
@@ -76,9 +76,9 @@ impl World {
         let disk = self.ledger().disk.clone();
         let changes = || Counters { opens: 0, listings: 0, reads: 0, read_bytes: 0, ..disk.counters() };
         let before = changes();
-        self.directory.be_forked(true);
+        self.directory.hook().be_forked(true);
         in_a_child(|| run(self));
-        self.directory.be_forked(false);
+        self.directory.hook().be_forked(false);
         if changes() != before {
             fail(Kind::Forked, || {
                 format!("a forked child asks the disk for changes: {:?}, {before:?} before", changes())
@@ -431,7 +431,7 @@ pub fn one(seed: u64, plan: Plan) {
     };
     let own_thread = setup.has_own_thread;
     let (options, ear) = listen(options, setup.listener, &disk);
-    let directory = Stepped::new(disk.directory(PATH));
+    let directory = stepped(disk.directory(PATH));
     let log = match Log::open_in(Arc::new(directory.clone()), options) {
         Ok(log) => Arc::new(log),
         Err(error) => fail(Kind::WrongError, || format!("opening: {error}")),
@@ -531,7 +531,7 @@ fn look_at_what_is_left(world: &World) {
         ledger.found_disks()
     };
     for (disk, expected) in found {
-        let reader = match Reader::open_in(Arc::new(Stepped::alone(disk.directory(PATH))), plain()) {
+        let reader = match Reader::open_in(Arc::new(alone(disk.directory(PATH))), plain()) {
             Ok(reader) => reader,
             Err(error) => fail(Kind::FalseCorrupt, || {
                 format!("after a power cut ({}) the log cannot be opened: {error}", expected.why)

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use inkstone::Log;
 use inkstone_sim::{DiskOptions, SimDisk};
 
-use crate::disk::Stepped;
+use crate::disk::alone;
 use crate::ledger::payload;
 use crate::run::PATH;
 use crate::setup::{Before, plain};
@@ -37,7 +37,7 @@ impl Template {
             if sizes.is_empty() {
                 return (Self { disk, records: 0 }, 0);
             }
-            let directory = Arc::new(Stepped::alone(disk.directory(PATH)));
+            let directory = Arc::new(alone(disk.directory(PATH)));
             let log = Log::open_in(directory, plain()).expect("a new log");
             for (number, bytes) in sizes.iter().enumerate() {
                 log.append_durable(&payload(number as u32, *bytes)).expect("appended");

@@ -10,6 +10,8 @@
 //! and what it opens remembers the number. So a child can open things of its own, and *its* child detects a fork for them again.
 
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -55,6 +57,53 @@ impl ForkMark {
     #[inline]
     pub fn is_child(&self) -> bool {
         self.word.load(Ordering::Relaxed) != self.number
+    }
+}
+
+/// Something that a forked child leaves as it is: it is not dropped there, since its drop would use what is the parent's (a ring), or
+/// wait for what the child does not have (threads).
+#[derive(Debug)]
+pub struct LeftInChild<T> {
+    mark: ForkMark,
+    inner: ManuallyDrop<T>,
+}
+
+impl<T> LeftInChild<T> {
+    /// This process drops it, its children do not.
+    ///
+    /// # Errors
+    /// As [`ForkMark::new`].
+    pub fn new(inner: T) -> Result<Self> {
+        Ok(Self { mark: ForkMark::new()?, inner: ManuallyDrop::new(inner) })
+    }
+
+    /// Whether this process is such a child.
+    #[inline]
+    pub fn is_child(&self) -> bool {
+        self.mark.is_child()
+    }
+}
+
+impl<T> Deref for LeftInChild<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for LeftInChild<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T> Drop for LeftInChild<T> {
+    fn drop(&mut self) {
+        if !self.is_child() {
+            // SAFETY: this is the only place that drops it, and no code uses it after that.
+            unsafe { ManuallyDrop::drop(&mut self.inner) };
+        }
     }
 }
 

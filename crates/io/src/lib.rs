@@ -64,7 +64,7 @@ pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use error::{Error, Result};
 pub use file::OsFile;
-pub use fork::ForkMark;
+pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};
 pub use ignored::{WaitingSignals, is_ignored};
 pub use input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};

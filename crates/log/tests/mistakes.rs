@@ -20,7 +20,7 @@ use caught::{
     LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, behind_full_buffers, callbacks, caught, caught_in_any_way,
     check_cut,
 };
-use gate::{Gate, GateDirectory};
+use gate::Gate;
 use history::{
     LOG, Told, append, check, check_with, disk, name, open, read_file, record, small, with, write_file,
 };
@@ -168,7 +168,7 @@ fn a_sync_that_is_tried_again_loses_what_it_covered() {
 fn a_follower_that_is_told_ok_for_another_group() {
     caught(Mistake::FollowerToldOk, &[LOST], |mistake, seed| {
         let (disk, options, gate) = (disk(seed), with(mistake), Arc::new(Gate::default()));
-        let directory = GateDirectory::new(disk.directory(LOG), Arc::clone(&gate));
+        let directory = gate::behind(&gate, disk.directory(LOG));
         let log = Log::open_in(Arc::new(directory), options.clone()).unwrap();
         gate.shut();
         let acked = std::thread::scope(|scope| {

@@ -20,9 +20,9 @@ const EXPLORER: &str = include_str!("../../../docs/interleavings.md");
 const DIRECTED: [&str; 5] = [
     include_str!("../../log/tests/mistakes.rs"),
     include_str!("../../log/tests/mistakes_recovery.rs"),
-    include_str!("../../log/tests/reading.rs"),
-    include_str!("../../log/tests/tail.rs"),
-    include_str!("../../log/tests/followed.rs"),
+    include_str!("../../log/tests/simulated/reading.rs"),
+    include_str!("../../log/tests/simulated/tail.rs"),
+    include_str!("../../log/tests/processes/followed.rs"),
 ];
 
 /// A lab may take this many times the states of the table.

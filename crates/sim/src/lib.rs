@@ -97,6 +97,7 @@ mod durable;
 mod engine;
 mod fault;
 mod file;
+pub mod hooked;
 mod options;
 mod pending;
 pub mod shrink;

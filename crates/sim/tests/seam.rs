@@ -5,11 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inkstone_io::{
-    Access, AlignedBuf, Completion, Directory, Durability, Engine, EngineKind, File, OpenFile, Operation,
-    OsDirectory, Persist, Preparation, Request, Result, SyncKind,
+    Access, AlignedBuf, Completion, Directory, Durability, Engine, EngineKind, Error, File, OpenFile,
+    Operation, OsDirectory, Persist, Preparation, Request, Result, SyncKind,
 };
+use inkstone_sim::hooked::{Call, Hook, Hooked};
 use inkstone_sim::{DiskOptions, SimDisk};
 
 /// What a caller saw, in words.
@@ -215,6 +217,67 @@ fn a_caller_cannot_tell_the_simulated_disk_from_the_real_one() {
         assert_eq!(simulated.len(), on_the_system.len());
     }
     assert!(on_the_system.len() > 150, "{}", on_the_system.len());
+}
+
+/// Counts the calls, and refuses them while it is told to.
+#[derive(Default)]
+struct Refuses {
+    is_refusing: AtomicBool,
+    before: AtomicU64,
+    after: AtomicU64,
+}
+
+impl Hook for Refuses {
+    fn before(&self, call: &Call<'_>) -> Result<()> {
+        if self.is_refusing.load(Ordering::Relaxed) {
+            return Err(Error::invalid("call", "/sim", format!("{call:?}")));
+        }
+        self.before.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn after(&self) {
+        self.after.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_caller_cannot_tell_a_directory_with_a_hook_from_one_without() {
+    for seed in 0..5 {
+        let plain = story(&SimDisk::new(seed, DiskOptions::default()).directory("/sim"));
+        let hook = Arc::new(Refuses::default());
+        let hooked =
+            Hooked::new(SimDisk::new(seed, DiskOptions::default()).directory("/sim"), Arc::clone(&hook));
+        assert_eq!(story(&hooked), plain, "seed {seed}");
+        let (before, after) = (hook.before.load(Ordering::Relaxed), hook.after.load(Ordering::Relaxed));
+        assert!(before > 100 && after == before, "{before} calls began, {after} ended");
+    }
+}
+
+#[test]
+fn what_a_hook_refuses_does_not_reach_the_disk() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let hook = Arc::new(Refuses::default());
+    let directory = Hooked::new(disk.directory("/sim"), Arc::clone(&hook));
+    let file = Arc::new(directory.open("a", &OpenFile::new_file()).unwrap());
+    file.write_at(b"there", 0).unwrap();
+    let mut engine = directory.engine(EngineKind::Caller, 1).unwrap();
+    let counted = disk.counters();
+    hook.is_refusing.store(true, Ordering::Relaxed);
+    assert!(directory.open("b", &OpenFile::new_file()).is_err() && directory.rename("a", "b").is_err());
+    assert!(directory.rename_new("a", "b").is_err() && directory.remove("a").is_err());
+    assert!(directory.list().is_err() && directory.sync().is_err() && directory.lock("l").is_err());
+    assert!(directory.locked_by("l").is_err() && file.check_takes_changes().is_err());
+    assert!(file.set_len(1).is_err() && file.write_at(b"x", 0).is_err() && file.sync(SyncKind::All).is_err());
+    assert!(file.prepare(Preparation::Zeros, 4096).is_err() && file.read_at(&mut [0], 0).is_err());
+    let operation = Operation::Write { buffer: block(1), len: 4096, offset: 0, persist: Persist::Later };
+    assert!(engine.submit(Request { token: 1, file: Arc::clone(&file), operation }).is_err());
+    assert!(engine.complete().is_err());
+    assert_eq!(disk.counters(), counted);
+    hook.is_refusing.store(false, Ordering::Relaxed);
+    let mut bytes = [0; 5];
+    file.read_at(&mut bytes, 0).unwrap();
+    assert_eq!((&bytes, directory.list().unwrap()), (b"there", vec!["a".to_owned()]));
 }
 
 #[test]

@@ -23,10 +23,8 @@ mod queue;
 mod registered;
 mod uring;
 
-use std::mem::ManuallyDrop;
-
-use inkstone_io::engine::{MAX_DEPTH, OsEngine};
-use inkstone_io::{Completion, Engine, EngineKind, Error, ForkMark, NamedChoice, Request, Result};
+use inkstone_io::engine::{OsEngine, check_depth};
+use inkstone_io::{Completion, Engine, EngineKind, Error, LeftInChild, NamedChoice, Request, Result};
 
 use crate::lab_file::LabFile;
 
@@ -35,9 +33,7 @@ use crate::lab_file::LabFile;
 #[derive(Debug)]
 pub struct LabEngine {
     kind: EngineKind,
-    mark: ForkMark,
-    /// Not dropped in a forked child: it would use the ring of its parent.
-    inner: ManuallyDrop<Inner>,
+    inner: LeftInChild<Inner>,
 }
 
 #[derive(Debug)]
@@ -63,13 +59,9 @@ impl LabEngine {
     ///
     /// # Errors
     /// When this kernel or sandbox does not have it: the message names the likely cause and the remedy. When `depth` is above
-    /// [`MAX_DEPTH`].
+    /// [`inkstone_io::engine::MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
-        if depth > MAX_DEPTH {
-            let why = format!("a depth of {depth} is above the limit of {MAX_DEPTH}");
-            return Err(Error::invalid("open engine", kind.name(), why));
-        }
-        let (depth, mark) = (depth.max(1), ForkMark::new()?);
+        let depth = check_depth(kind, depth)?;
         let ring = |mode| Ok::<_, Error>(Box::new(queue::Queue::new(uring::Ring::open(mode, depth)?, depth)));
         let inner = match kind {
             EngineKind::Caller | EngineKind::Pool => Inner::Blocking(OsEngine::open(kind, depth)?),
@@ -78,7 +70,7 @@ impl LabEngine {
             EngineKind::UringLinked => Inner::Uring(ring(uring::Mode::Linked)?),
             EngineKind::Aio => Inner::Aio(queue::Queue::new(aio::Aio::open(depth)?, depth)),
         };
-        Ok(Self { kind, mark, inner: ManuallyDrop::new(inner) })
+        Ok(Self { kind, inner: LeftInChild::new(inner)? })
     }
 
     /// Which engine this is.
@@ -88,7 +80,7 @@ impl LabEngine {
 
     fn check_not_forked(&self, operation: &'static str) -> Result<()> {
         // Those of blocking calls know by themselves what they can still do.
-        if !matches!(*self.inner, Inner::Blocking(_)) && self.mark.is_child() {
+        if !matches!(*self.inner, Inner::Blocking(_)) && self.inner.is_child() {
             return Err(Error::forked(operation, self.kind.name()));
         }
         Ok(())
@@ -125,14 +117,5 @@ impl Engine for LabEngine {
     fn run(&mut self, request: Request<LabFile>) -> Result<Completion> {
         self.check_not_forked("run")?;
         each!(&mut *self.inner, engine => engine.run(request))
-    }
-}
-
-impl Drop for LabEngine {
-    fn drop(&mut self) {
-        if !self.mark.is_child() {
-            // SAFETY: this is the only place that drops it, and no code uses it after that.
-            unsafe { ManuallyDrop::drop(&mut self.inner) };
-        }
     }
 }

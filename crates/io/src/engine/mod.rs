@@ -15,12 +15,11 @@ mod caller;
 mod pool;
 
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::file::OsFile;
-use crate::fork::ForkMark;
+use crate::fork::LeftInChild;
 use crate::seam::{Completion, Engine, File, Persist, Request};
 use crate::strategy::{EngineKind, NamedChoice};
 
@@ -41,14 +40,24 @@ pub fn too_long(path: &Path, len: usize, room: usize) -> Error {
     Error::invalid("submit", path, format!("{len} bytes were asked for, the buffer has {room}"))
 }
 
+/// How many requests an engine that is asked for `depth` has in flight: at least one.
+///
+/// # Errors
+/// `depth` is above [`MAX_DEPTH`].
+pub fn check_depth(kind: EngineKind, depth: usize) -> Result<usize> {
+    if depth > MAX_DEPTH {
+        let why = format!("a depth of {depth} is above the limit of {MAX_DEPTH}");
+        return Err(Error::invalid("open engine", kind.name(), why));
+    }
+    Ok(depth.max(1))
+}
+
 /// An engine of blocking calls. A forked child does not have its threads, and gets an error from it ([`Error::is_forked`]); only
 /// engine `caller` can still read there.
 #[derive(Debug)]
 pub struct OsEngine<F: BlockingFile = OsFile> {
     kind: EngineKind,
-    mark: ForkMark,
-    /// Not dropped in a forked child: it would wait for threads that do not exist there.
-    inner: ManuallyDrop<Inner<F>>,
+    inner: LeftInChild<Inner<F>>,
 }
 
 #[derive(Debug)]
@@ -74,11 +83,7 @@ impl<F: BlockingFile> OsEngine<F> {
     /// When it is an engine of the lab ([unsupported](Error::is_unsupported)), or a thread cannot be started: the message names the
     /// remedy. When `depth` is above [`MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
-        if depth > MAX_DEPTH {
-            let why = format!("a depth of {depth} is above the limit of {MAX_DEPTH}");
-            return Err(Error::invalid("open engine", kind.name(), why));
-        }
-        let (depth, mark) = (depth.max(1), ForkMark::new()?);
+        let depth = check_depth(kind, depth)?;
         let inner = match kind {
             EngineKind::Caller => Inner::Caller(caller::Caller::new()),
             EngineKind::Pool => Inner::Pool(pool::Pool::open(depth)?),
@@ -87,7 +92,7 @@ impl<F: BlockingFile> OsEngine<F> {
                 return Err(Error::unsupported("open engine", kind.name(), why));
             }
         };
-        Ok(Self { kind, mark, inner: ManuallyDrop::new(inner) })
+        Ok(Self { kind, inner: LeftInChild::new(inner)? })
     }
 
     /// Which engine this is.
@@ -96,7 +101,7 @@ impl<F: BlockingFile> OsEngine<F> {
     }
 
     fn check_not_forked(&self, operation: &'static str) -> Result<()> {
-        if self.kind != EngineKind::Caller && self.mark.is_child() {
+        if self.kind != EngineKind::Caller && self.inner.is_child() {
             return Err(Error::forked(operation, self.kind.name()));
         }
         Ok(())
@@ -118,15 +123,6 @@ impl<F: BlockingFile> Engine for OsEngine<F> {
 
     fn in_flight(&self) -> usize {
         each!(&*self.inner, engine => engine.in_flight())
-    }
-}
-
-impl<F: BlockingFile> Drop for OsEngine<F> {
-    fn drop(&mut self) {
-        if !self.mark.is_child() {
-            // SAFETY: this is the only place that drops it, and no code uses it after that.
-            unsafe { ManuallyDrop::drop(&mut self.inner) };
-        }
     }
 }
 

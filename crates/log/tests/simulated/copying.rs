@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::history::{record, small};
-use crate::watched::Watched;
+use crate::watched::{Call, watched};
 use inkstone::inspect::{Keep, copy_in, dump_in, first_to_keep_in, salvage_in, verify_in};
 use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
@@ -151,13 +151,13 @@ fn what_is_shown_of_a_copy_is_there_after_a_power_cut() {
         let [looked, shown] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
         let look = {
             let (disk, looked, shown) = (disk.clone(), Arc::clone(&looked), Arc::clone(&shown));
-            move |call| {
+            move |call: &Call<'_>| {
                 let is_shown = check_what_is_shown(&disk, by, &format!("beside a copy, before {call:?}"));
                 looked.fetch_add(1, Ordering::Relaxed);
                 shown.fetch_add(u64::from(is_shown), Ordering::Relaxed);
             }
         };
-        let new = || Ok(Arc::new(Watched::new(disk.directory(NEW), look)));
+        let new = || Ok(Arc::new(watched(disk.directory(NEW), look)));
         copy_in(Arc::clone(&old), new, &small(), &AtomicBool::new(false)).unwrap();
         assert!(looked.load(Ordering::Relaxed) > 20);
         assert!(

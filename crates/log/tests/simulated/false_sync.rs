@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::gate::{Gate, GateDirectory};
+use crate::gate::{Gate, GateDirectory, behind_on};
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_io::{Barriers, Capabilities, CopyOnWrite, DioAlignment, MountFacts, Preparation};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
@@ -47,12 +47,7 @@ fn open(
     on: Option<Capabilities>,
     options: Options,
 ) -> inkstone::Result<Log<GateDirectory>> {
-    let directory = GateDirectory::new(disk.directory("/log"), Arc::clone(gate));
-    let directory = match on {
-        Some(capabilities) => directory.on(capabilities),
-        None => directory,
-    };
-    Log::open_in(Arc::new(directory), options)
+    Log::open_in(Arc::new(behind_on(gate, disk.directory("/log"), on)), options)
 }
 
 /// The write of a group is called a success and never arrives; from then on the file system refuses changes.

@@ -1,4 +1,5 @@
-//! The tests that need nothing but the simulated disk, as one program: one link, and the log's code is made for it once.
+//! The tests that need a simulated disk or a directory and nothing else of the machine, as one program: one link, and the log's code is
+//! made for it once.
 //!
 //! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test simulated -- crashes::` runs one file.
 
@@ -15,6 +16,7 @@ mod history;
 #[path = "../support/watched.rs"]
 mod watched;
 
+mod basics;
 mod beside_sim;
 mod copying;
 mod crashes;
@@ -26,5 +28,10 @@ mod full_buffers;
 mod full_disk_sim;
 mod inspect;
 mod meddled;
+mod naming;
 mod padding;
+mod reading;
+mod signatures;
+mod steady;
+mod tail;
 mod versions;

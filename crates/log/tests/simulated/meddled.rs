@@ -6,8 +6,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::watched::{Call, Watched};
+use crate::watched::{Call, Onlooker, watched};
 use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
+use inkstone_sim::hooked::Hooked;
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
     DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDirectory, SimDisk,
@@ -40,19 +41,19 @@ impl Plan {
 }
 
 /// A reader's directory, in which that happens; what no reader may do fails the test.
-fn meddled(disk: &SimDisk, plan: &Arc<Plan>) -> Arc<Watched> {
+fn meddled(disk: &SimDisk, plan: &Arc<Plan>) -> Arc<Hooked<Onlooker>> {
     let plan = Arc::clone(plan);
-    let onlooker = move |call| {
-        match &call {
+    let onlooker = move |call: &Call<'_>| {
+        match call {
             Call::Open { name, how } => {
                 assert!(how.read_only && !how.create_new, "a reader that opens {name} to write");
             }
-            Call::List | Call::Sync | Call::LockedBy { .. } => {}
-            Call::Rename { .. } | Call::Remove { .. } | Call::Lock { .. } => panic!("a reader's {call:?}"),
+            Call::List | Call::SyncNames | Call::LockedBy { .. } => {}
+            _ => panic!("a reader's {call:?}"),
         }
         plan.step();
     };
-    Arc::new(Watched::new(disk.directory("/log"), onlooker))
+    Arc::new(watched(disk.directory("/log"), onlooker))
 }
 
 fn small() -> Options {

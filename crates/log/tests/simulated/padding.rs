@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::gate::{Gate, GateDirectory, Write};
+use crate::gate::{Gate, GateDirectory, Write, behind};
 use inkstone::{Error, Event, Log, Lsn, Options, Result};
 use inkstone_sim::{DiskOptions, SimDisk};
 
@@ -41,8 +41,7 @@ impl Scene {
     }
 
     fn open(&self, options: Options) -> Result<Log<GateDirectory>> {
-        let directory = GateDirectory::new(self.disk.directory("/log"), Arc::clone(&self.gate));
-        Log::open_in(Arc::new(directory), options)
+        Log::open_in(Arc::new(behind(&self.gate, self.disk.directory("/log"))), options)
     }
 
     fn append(&mut self, log: &Log<GateDirectory>, bytes: usize) -> Result<()> {

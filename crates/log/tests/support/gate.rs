@@ -6,11 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-use inkstone_io::{
-    BLOCK_BYTES, Capabilities, Completion, Directory, Engine, EngineKind, File as _, OpenFile, Operation,
-    Request, Result,
-};
-use inkstone_sim::{SimDirectory, SimEngine, SimFile, SimLock};
+use inkstone_io::{BLOCK_BYTES, Capabilities, Operation, Result};
+use inkstone_sim::SimDirectory;
+use inkstone_sim::hooked::{Call, Hook, Hooked};
 
 /// Holds the next submitted write until it is released.
 #[derive(Debug, Default)]
@@ -62,14 +60,13 @@ impl Gate {
         self.writes.lock().unwrap().clone()
     }
 
-    fn note(&self, request: &Request<SimFile>) {
-        if let Operation::Write { buffer, offset, len, .. } = &request.operation {
-            let path = request.file.path().to_path_buf();
+    fn note(&self, path: &Path, operation: &Operation) {
+        if let Operation::Write { buffer, offset, len, .. } = operation {
             // Blocks of zeros behind a group are cleared, not written: there is nothing in them to lose.
             let blocks = buffer[..*len].chunks(BLOCK_BYTES);
             let cleared = blocks.rev().take_while(|block| block.iter().all(|byte| *byte == 0)).count();
             let len = (len - cleared * BLOCK_BYTES) as u64;
-            self.writes.lock().unwrap().push(Write { path, offset: *offset, len });
+            self.writes.lock().unwrap().push(Write { path: path.to_path_buf(), offset: *offset, len });
         }
     }
 
@@ -88,113 +85,40 @@ impl Gate {
     }
 }
 
-/// A simulated directory behind a gate.
+/// Lets each request pass the gate between its submission and its completion.
 #[derive(Debug)]
-pub(crate) struct GateDirectory {
-    inner: SimDirectory,
+pub(crate) struct AtGate {
     gate: Arc<Gate>,
     capabilities: Option<Capabilities>,
 }
 
-impl GateDirectory {
-    pub(crate) fn new(inner: SimDirectory, gate: Arc<Gate>) -> Self {
-        Self { inner, gate, capabilities: None }
+impl Hook for AtGate {
+    fn before(&self, call: &Call<'_>) -> Result<()> {
+        match call {
+            Call::Submit { path, operation } => self.gate.note(path, operation),
+            Call::Complete => self.gate.pass(),
+            _ => {}
+        }
+        Ok(())
     }
 
-    /// Says that it is in this file system.
-    #[allow(dead_code, reason = "not every test that has a gate says where it is")]
-    pub(crate) fn on(self, capabilities: Capabilities) -> Self {
-        Self { capabilities: Some(capabilities), ..self }
-    }
-}
-
-/// Its engine: every request passes the gate between its submission and its completion.
-#[derive(Debug)]
-pub(crate) struct GateEngine {
-    inner: SimEngine,
-    gate: Arc<Gate>,
-}
-
-impl Engine for GateEngine {
-    type File = SimFile;
-
-    fn submit(&mut self, request: Request<SimFile>) -> Result<()> {
-        self.gate.note(&request);
-        self.inner.submit(request)
-    }
-
-    fn complete(&mut self) -> Result<Option<Completion>> {
-        self.gate.pass();
-        self.inner.complete()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
+    fn capabilities(&self) -> Option<Capabilities> {
+        self.capabilities.clone()
     }
 }
 
-impl Directory for GateDirectory {
-    type File = SimFile;
-    type Engine = GateEngine;
-    type Lock = SimLock;
+/// A simulated directory behind a gate.
+pub(crate) type GateDirectory = Hooked<AtGate>;
 
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
+pub(crate) fn behind(gate: &Arc<Gate>, inner: SimDirectory) -> GateDirectory {
+    behind_on(gate, inner, None)
+}
 
-    fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
-        self.inner.open(name, how)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename_new(from, to)
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-
-    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
-        self.inner.lock(name)
-    }
-
-    fn locked_by(&self, name: &str) -> Result<Option<String>> {
-        self.inner.locked_by(name)
-    }
-
-    fn is_forked(&self) -> bool {
-        self.inner.is_forked()
-    }
-
-    fn free_bytes(&self) -> Result<u64> {
-        self.inner.free_bytes()
-    }
-
-    fn random_bytes(&self) -> Result<[u8; 16]> {
-        self.inner.random_bytes()
-    }
-
-    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
-        self.inner.overwrites_need_room(found)
-    }
-
-    fn capabilities(&self) -> Result<Option<Capabilities>> {
-        Ok(self.capabilities.clone())
-    }
-
-    fn engine(&self, kind: EngineKind, depth: usize) -> Result<GateEngine> {
-        Ok(GateEngine { inner: self.inner.engine(kind, depth)?, gate: Arc::clone(&self.gate) })
-    }
+/// One that says that it is in this file system.
+pub(crate) fn behind_on(
+    gate: &Arc<Gate>,
+    inner: SimDirectory,
+    capabilities: Option<Capabilities>,
+) -> GateDirectory {
+    Hooked::new(inner, Arc::new(AtGate { gate: Arc::clone(gate), capabilities }))
 }

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use inkstone::Access;
 use inkstone_io::NamedChoice;
@@ -15,7 +14,8 @@ use super::round::{Outcome, Round, round};
 use super::worker::Use;
 use crate::certificate::kernel;
 use crate::certificate::{Certificate, Class, Violation};
-use crate::kernel::machine::{FsKind, Machine, missing, missing_for};
+use crate::kernel::each::{Ran, on_each};
+use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::record::Program;
 use crate::kernel::spec::Way;
 use crate::mistake::Mistake;
@@ -128,32 +128,29 @@ pub type Shown = (Certificate, BTreeMap<Fault, Tally>);
 /// # Errors
 /// The work directory cannot be created or removed.
 pub fn run(campaign: &Campaign, stop: &AtomicBool, progress: Progress<'_>) -> Result<Vec<Shown>, String> {
-    let mut shown = Vec::new();
-    for &kind in &campaign.kinds {
-        let started = Instant::now();
-        let mut certificate = certificate(campaign, kind);
-        let mut tallies = BTreeMap::new();
-        if let Some(why) = missing().or_else(|| missing_for(kind)) {
-            certificate.not_run.push(why);
-        } else {
-            let machine = Machine::new(&campaign.parent)?;
-            let done = one_kind(campaign, kind, &machine, stop, &mut certificate, &mut tallies, progress);
-            let removed = machine.remove();
-            done?;
-            removed?;
+    let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
+        let (mut certificate, mut tallies) = (certificate(campaign, kind), BTreeMap::new());
+        match machine {
+            Ok(machine) => {
+                one_kind(campaign, kind, machine, stop, &mut certificate, &mut tallies, progress)?;
+            }
+            Err(why) => certificate.not_run.push(why),
         }
-        certificate.classes.extend(tallies.iter().map(|(fault, tally): (&Fault, &Tally)| Class {
-            name: format!("{fault}: {}", tally.words()),
-            states: tally.states,
-            ..Class::default()
-        }));
-        certificate.seconds = started.elapsed().as_secs_f64();
-        shown.push((certificate, tallies));
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-    }
-    Ok(shown)
+        Ok((certificate, tallies))
+    })?;
+    Ok(ran.into_iter().map(finish).collect())
+}
+
+fn finish(ran: Ran<Shown>) -> Shown {
+    let (mut certificate, tallies) = ran.done;
+    certificate.classes.extend(tallies.iter().map(|(fault, tally)| Class {
+        name: format!("{fault}: {}", tally.words()),
+        states: tally.states,
+        ..Class::default()
+    }));
+    certificate.seconds = ran.seconds;
+    certificate.not_run.extend(ran.not_removed);
+    (certificate, tallies)
 }
 
 fn one_kind(

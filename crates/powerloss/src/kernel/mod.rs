@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`image`], [`fault`], [`disk`], [`server`] | disks in memory, how they fail, and how the kernel reaches them |
 //! | [`recording`], [`states`] | what reached a disk, as a file too; what a power cut may leave of it |
-//! | [`machine`] | file systems on these disks: created, mounted, removed |
+//! | [`machine`], [`each`] | file systems on these disks: created, mounted, removed; several of them in turn |
 //!
 //! These know nothing of a log: any program's writes can be recorded and cut. The following do:
 //!
@@ -20,6 +20,7 @@
 
 pub mod chronicle;
 pub mod disk;
+pub mod each;
 pub mod fault;
 pub mod image;
 pub mod machine;

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use inkstone::Access;
 
 use super::chronicle::Chronicle;
+use super::each::{Ran, on_each};
 use super::image::{Image, SECTOR_BYTES};
-use super::machine::{FsKind, Machine, missing, missing_for};
+use super::machine::{FsKind, Machine};
 use super::project::{Broken, Projection, Projector};
 use super::record::{Program, record};
 use super::recording::{Entry, Recording};
@@ -69,23 +69,15 @@ pub fn run(
     stop: &AtomicBool,
     progress: Progress<'_>,
 ) -> Result<Vec<Certificate>, String> {
-    let mut certificates = Vec::new();
-    for &kind in &campaign.kinds {
-        let started = Instant::now();
+    let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
         let mut on = OneKind::new(campaign, kind);
-        if let Some(why) = missing().or_else(|| missing_for(kind)) {
-            on.certificate.not_run.push(why);
-        } else {
-            let machine = Machine::new(&campaign.parent)?;
-            on.all(&machine, stop, progress)?;
-            machine.remove()?;
+        match machine {
+            Ok(machine) => on.all(machine, stop, progress)?,
+            Err(why) => on.certificate.not_run.push(why),
         }
-        certificates.push(on.finish(started));
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-    }
-    Ok(certificates)
+        Ok(on)
+    })?;
+    Ok(ran.into_iter().map(OneKind::finish).collect())
 }
 
 struct OneKind<'a> {
@@ -266,8 +258,11 @@ impl<'a> OneKind<'a> {
         self.possible_log2 = more + (less - more).exp2().ln_1p() / std::f64::consts::LN_2;
     }
 
-    fn finish(self, started: Instant) -> Certificate {
-        let mut certificate = self.certificate;
+    fn finish(ran: Ran<Self>) -> Certificate {
+        let Ran { done, seconds, not_removed, .. } = ran;
+        let mut certificate = done.certificate;
+        certificate.seconds = seconds;
+        certificate.not_run.extend(not_removed);
         let class = |name: &str, states, possible_log2| Class {
             name: name.into(),
             states,
@@ -277,13 +272,12 @@ impl<'a> OneKind<'a> {
         certificate.classes = vec![
             class(
                 "mounted by the kernel: any subset of unflushed sectors",
-                self.mounted,
-                Some(self.possible_log2),
+                done.mounted,
+                Some(done.possible_log2),
             ),
-            class("cut again while they were opened", self.again, None),
+            class("cut again while they were opened", done.again, None),
         ];
-        self.projection.describe(&mut certificate, self.kind, self.campaign.projected);
-        certificate.seconds = started.elapsed().as_secs_f64();
+        done.projection.describe(&mut certificate, done.kind, done.campaign.projected);
         certificate
     }
 }

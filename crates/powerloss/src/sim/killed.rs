@@ -3,15 +3,13 @@
 //!
 //! *Owns*: the moment of the kill. *May not touch*: what is written before it, which all reaches the simulated disk.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use inkstone::Log;
-use inkstone_io::{
-    Capabilities, Completion, Directory, Engine, EngineKind, Error, OpenFile, Request, Result,
-};
-use inkstone_sim::{SimDirectory, SimDisk, SimEngine, SimFile, SimLock};
+use inkstone_io::{Error, Result};
+use inkstone_sim::SimDisk;
+use inkstone_sim::hooked::{Call, FileCall, Hook, Hooked};
 
 use super::explore::{Explorer, PATH};
 use crate::history::{Op, carry_out, plan};
@@ -20,109 +18,30 @@ use crate::model::{Allowed, Model};
 /// No call is as far away as this.
 const NEVER: u64 = u64::MAX / 2;
 
-/// A directory of a process that dies after a number of calls: later calls do not reach the disk.
+/// A process that dies after a number of calls: later ones that change something do not reach the disk.
 #[derive(Debug)]
-pub struct Mortal {
-    inner: SimDirectory,
+struct Mortal {
     left: Arc<AtomicU64>,
 }
 
-/// Its engine.
-#[derive(Debug)]
-pub struct MortalEngine {
-    inner: SimEngine,
-    path: std::path::PathBuf,
-    left: Arc<AtomicU64>,
-}
-
-/// Counts a call; an error if it comes after the kill. One thread makes all calls, so `Relaxed` is enough.
-fn live(left: &AtomicU64, path: &Path) -> Result<()> {
-    let before = left.load(Ordering::Relaxed);
-    if before == 0 {
-        return Err(Error::invalid("call for", path, "the process was killed"));
-    }
-    left.store(before - 1, Ordering::Relaxed);
-    Ok(())
-}
-
-impl Engine for MortalEngine {
-    type File = SimFile;
-
-    fn submit(&mut self, request: Request<SimFile>) -> Result<()> {
-        live(&self.left, &self.path)?;
-        self.inner.submit(request)
-    }
-
-    fn complete(&mut self) -> Result<Option<Completion>> {
-        self.inner.complete()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-}
-
-impl Directory for Mortal {
-    type File = SimFile;
-    type Engine = MortalEngine;
-    type Lock = SimLock;
-
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
-        live(&self.left, self.path())?;
-        self.inner.open(name, how)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        live(&self.left, self.path())?;
-        self.inner.rename(from, to)
-    }
-
-    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        live(&self.left, self.path())?;
-        self.inner.rename_new(from, to)
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        live(&self.left, self.path())?;
-        self.inner.remove(name)
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-
-    fn sync(&self) -> Result<()> {
-        live(&self.left, self.path())?;
-        self.inner.sync()
-    }
-
-    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
-        self.inner.lock(name)
-    }
-
-    fn locked_by(&self, name: &str) -> Result<Option<String>> {
-        self.inner.locked_by(name)
-    }
-
-    fn free_bytes(&self) -> Result<u64> {
-        self.inner.free_bytes()
-    }
-
-    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
-        self.inner.overwrites_need_room(found)
-    }
-
-    fn random_bytes(&self) -> Result<[u8; 16]> {
-        self.inner.random_bytes()
-    }
-
-    fn engine(&self, kind: EngineKind, depth: usize) -> Result<MortalEngine> {
-        let (path, left) = (self.path().to_path_buf(), Arc::clone(&self.left));
-        Ok(MortalEngine { inner: self.inner.engine(kind, depth)?, path, left })
+impl Hook for Mortal {
+    /// Counts a call that opens or changes something; an error if it comes after the kill. One thread makes all calls, so `Relaxed` is
+    /// enough.
+    fn before(&self, call: &Call<'_>) -> Result<()> {
+        if let Call::List
+        | Call::Lock { .. }
+        | Call::LockedBy { .. }
+        | Call::OfFile { call: FileCall::Read | FileCall::CheckTakesChanges, .. }
+        | Call::Complete = call
+        {
+            return Ok(());
+        }
+        let before = self.left.load(Ordering::Relaxed);
+        if before == 0 {
+            return Err(Error::invalid("call for", PATH, "the process was killed"));
+        }
+        self.left.store(before - 1, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -144,9 +63,10 @@ impl Killed {
     }
 
     /// Each process has options of its own: what one left to a sync, the next may make durable by its writes.
-    fn open(&mut self, calls: &Arc<AtomicU64>) -> inkstone::Result<Log<Mortal>> {
+    fn open(&mut self, calls: &Arc<AtomicU64>) -> inkstone::Result<Log<Hooked<Mortal>>> {
         self.explorer.variant.redraw_options(self.rng.u64(..));
-        let directory = Mortal { inner: self.disk.directory(PATH), left: Arc::clone(calls) };
+        let mortal = Mortal { left: Arc::clone(calls) };
+        let directory = Hooked::new(self.disk.directory(PATH), Arc::new(mortal));
         Log::open_in(Arc::new(directory), self.explorer.variant.options.clone())
     }
 

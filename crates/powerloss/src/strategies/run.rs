@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use super::content::{Left, look};
 use super::moment::{Moment, State, each_state, state_at};
@@ -16,7 +15,8 @@ use super::writer::DIRECTORY;
 use crate::certificate::Certificate;
 use crate::certificate::kernel;
 use crate::kernel::disk::Disk;
-use crate::kernel::machine::{FsKind, Machine, missing, missing_for};
+use crate::kernel::each::on_each;
+use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::record::Program;
 use crate::kernel::recording::Recording;
 use crate::kernel::states::Subset;
@@ -57,25 +57,15 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Report, Vec<Certificate>), String> {
     let mut report = Report { kernel: kernel(), command: campaign.command.clone(), ..Report::default() };
-    let mut seconds = Vec::new();
-    for &kind in &campaign.kinds {
-        let started = Instant::now();
-        if let Some(why) = missing().or_else(|| missing_for(kind)) {
-            report.not_run.push(format!("{kind}: {why}"));
-        } else {
-            let machine = Machine::new(&campaign.parent)?;
-            let rows = on_kind(campaign, &machine, kind, stop, progress);
-            // The results count all the same; the next start removes what is left.
-            if let Err(why) = machine.remove() {
-                report.not_run.push(format!("{kind}: its disks could not be removed: {why}"));
-            }
-            report.rows.extend(rows?);
+    let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
+        match machine {
+            Ok(machine) => report.rows.extend(on_kind(campaign, machine, kind, stop, progress)?),
+            Err(why) => report.not_run.push(format!("{kind}: {why}")),
         }
-        seconds.push((kind.to_string(), started.elapsed().as_secs_f64()));
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-    }
+        Ok(())
+    })?;
+    let seconds: Vec<_> = ran.iter().map(|ran| (ran.kind.to_string(), ran.seconds)).collect();
+    report.not_run.extend(ran.into_iter().filter_map(|ran| ran.not_removed));
     let certificates = report.certificates(campaign.seed, &seconds);
     Ok((report, certificates))
 }

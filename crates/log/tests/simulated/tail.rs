@@ -3,19 +3,12 @@
 //! *Owns*: reads counted while a follower keeps up, followers that fall behind and come back, memory bounded, cuts and failures
 //! with a follower. Allocations are counted in `allocations.rs`, interleavings explored by `.ci/explore`.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
-#[path = "support/caught.rs"]
-mod caught;
-#[path = "support/history.rs"]
-mod history;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use caught::{LOST, SAMPLES, WRONG, check_cut};
-use history::{Told, disk, open, record, small};
+use crate::caught::{LOST, SAMPLES, WRONG, check_cut};
+use crate::history::{Told, disk, open, record, small};
 use inkstone::{Cursor, Error, Log, Lsn, Options};
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
@@ -373,7 +366,7 @@ fn with_a_failed_sync(options: Options, seed: u64) -> Result<(), String> {
     let disk = disk(seed);
     let log = open(&disk, options.clone()).unwrap();
     let mut cursor = log.reader().from(Lsn::FIRST);
-    history::append(&log, 1, 3)?;
+    crate::history::append(&log, 1, 3)?;
     disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
     assert!(log.append_durable(&record(4)).is_err());
     let mut shown = 0;
@@ -403,7 +396,7 @@ fn with_a_cut(options: Options, seed: u64) -> Result<(), String> {
     let log = open(&disk, options).unwrap();
     let reader = log.reader();
     let mut cursor = reader.from(Lsn::FIRST);
-    history::append(&log, 1, 40 + seed)?;
+    crate::history::append(&log, 1, 40 + seed)?;
     while cursor.next().map_err(|error| error.to_string())?.is_some() {}
     log.truncate_after(Lsn::new(20)).unwrap();
     let other = |lsn: u64| vec![!(lsn as u8); 100];
@@ -503,9 +496,9 @@ fn followers_beside_writers_on_threads() {
 mod mistaken {
     use inkstone::mistake::Mistake;
 
-    use super::caught::caught;
-    use super::history::with;
     use super::*;
+    use crate::caught::caught;
+    use crate::history::with;
 
     #[test]
     fn a_tail_that_shows_what_is_above_the_watermark_shows_what_is_lost() {

@@ -1,11 +1,6 @@
 //! How tasks that await their records share flushes: counted. The tasks run on the thread that wakes them, which is the log's own: so
 //! nothing here depends on the scheduler.
 
-#[path = "support/wakers.rs"]
-mod wakers;
-#[path = "support/watch.rs"]
-mod watch;
-
 use std::pin::Pin;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use std::future::Future;
 
+use crate::wakers::{HOUR, sim_log};
+use crate::watch::{ENOUGH, must_end};
 use inkstone::{Append, Log, Options};
 use inkstone_sim::SimDirectory;
-use wakers::{HOUR, sim_log};
-use watch::{ENOUGH, must_end};
 
 /// Appends one record after the other and awaits each.
 struct Task {

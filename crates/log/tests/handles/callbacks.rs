@@ -1,25 +1,16 @@
 //! Callbacks of records: each is called once, in order, with what became of its record, and while nothing of the log is locked. And
 //! closing a log that others use.
 
-#[path = "support/caught.rs"]
-mod caught;
-#[path = "support/history.rs"]
-mod history;
-#[path = "support/wakers.rs"]
-mod wakers;
-#[path = "support/watch.rs"]
-mod watch;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
+use crate::wakers::{failing_write, patient, sim_log};
+use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_sim::{SimDirectory, SimDisk};
-use wakers::{failing_write, patient, sim_log};
-use watch::{ENOUGH, becomes, must_end};
 
 type SimLog = Arc<Log<SimDirectory>>;
 type Told = (Result<Lsn, Error>, ThreadId);
@@ -305,8 +296,9 @@ fn a_closed_log_that_was_poisoned_says_so_each_time() {
 
 #[test]
 fn what_a_callback_was_told_survives_a_power_cut_at_that_moment() {
-    for seed in 1..=caught::SEEDS {
-        caught::callbacks(&history::small(), seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    for seed in 1..=crate::caught::SEEDS {
+        crate::caught::callbacks(&crate::history::small(), seed)
+            .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }
 

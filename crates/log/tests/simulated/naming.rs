@@ -5,18 +5,13 @@
 //! The order matters not only for the name: on btrfs the sync of a file that was synced and renamed before may be skipped if its
 //! directory is synced after a write into it (docs/powerloss.md, "The sync that btrfs skips").
 
-#[path = "support/history.rs"]
-mod history;
-#[path = "support/watched.rs"]
-mod watched;
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use history::{LOG, record, small};
+use crate::history::{LOG, record, small};
+use crate::watched::{Call, watched};
 use inkstone::{Log, Options};
 use inkstone_sim::{DiskOptions, SimDisk};
-use watched::{Call, Watched};
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -30,22 +25,22 @@ struct Seen {
 fn look_on(options: &Options) -> Seen {
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let sees = Arc::clone(&seen);
-    let onlooker = move |call| {
+    let onlooker = move |call: &Call<'_>| {
         let mut seen = sees.lock().expect("sound");
-        match call {
+        match *call {
             Call::Rename { to } if to.ends_with(".ink") => {
                 seen.named += 1;
-                seen.waits.insert(to);
+                seen.waits.insert(to.to_owned());
             }
-            Call::Sync => seen.waits.clear(),
-            Call::Open { name, how } if !how.read_only && seen.waits.contains(&name) => {
+            Call::SyncNames => seen.waits.clear(),
+            Call::Open { name, how } if !how.read_only && seen.waits.contains(name) => {
                 seen.opened_too_early += 1;
             }
             _ => {}
         }
     };
     let disk = SimDisk::new(1, DiskOptions::default());
-    let directory = Arc::new(Watched::new(disk.directory(LOG), onlooker));
+    let directory = Arc::new(watched(disk.directory(LOG), onlooker));
     let log = Log::open_in(directory, options.clone()).expect("opened");
     for lsn in 1..=400 {
         let appended = log.append_durable(&record(lsn)).expect("durable");

@@ -1,7 +1,5 @@
 //! What a user does with a log, on a real directory.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,18 +2,13 @@
 //!
 //! *Owns*: directories below cargo's temporary directory, processes, and for some tests mounts, for which it must be root.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
-#[path = "../../host/tests/host_support/mod.rs"]
-mod host_support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, temporary};
+use crate::host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, temporary};
 use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
 use inkstone_host::{Mount, give_up_root};
 
@@ -29,7 +24,7 @@ fn options() -> Options {
 /// Runs the test `name` of this program alone, by way of the shell, in the directory.
 fn in_child(before: &str, name: &str, directory: &Path, mode: &str) -> Output {
     let program = std::env::current_exe().unwrap();
-    let command = format!("{before} exec {program:?} --exact {name} --nocapture");
+    let command = format!("{before} exec {program:?} --exact surroundings::{name} --nocapture");
     let mut shell = Command::new(if before.contains("umount") { "unshare" } else { "sh" });
     if before.contains("umount") {
         shell.args(["-m", "sh"]);

@@ -3,8 +3,6 @@
 //! *Owns*: followers under which segments are begun, truncated at both ends and used again. What a crash may leave is in
 //! `beside_sim.rs`.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -165,13 +163,13 @@ fn a_follower_in_this_process_sees_everything_or_is_told() {
 
 fn in_another_process(test: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", &format!("beside::{test}"), "--ignored", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, path)
         .spawn()
         .unwrap()
 }
 
-/// Run by that test, in a process of its own: `--exact the_writer --ignored`, with the directory in the environment.
+/// Run by that test, in a process of its own: `--exact beside::the_writer --ignored`, with the directory in the environment.
 #[test]
 #[ignore = "the other process of a_follower_of_another_process_sees_everything_or_is_told"]
 fn the_writer() {
@@ -196,7 +194,7 @@ fn a_follower_of_another_process_sees_everything_or_is_told() {
     log.close().unwrap();
 }
 
-/// Run by that test, in a process of its own: `--exact the_writer_to_be_killed --ignored`, with the directory in the environment.
+/// Run by that test, in a process of its own: `--exact beside::the_writer_to_be_killed --ignored`, with the directory in the environment.
 #[test]
 #[ignore = "the other process of what_a_killed_process_had_acknowledged_is_shown_at_once"]
 fn the_writer_to_be_killed() {

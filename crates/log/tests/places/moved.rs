@@ -2,18 +2,13 @@
 //!
 //! *Owns*: directories below cargo's temporary directory, and for one test a mount, for which it must be root.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
-#[path = "../../host/tests/host_support/mod.rs"]
-mod host_support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use host_support::{not_run, temporary};
+use crate::host_support::{not_run, temporary};
 use inkstone::{Error, Log, Lsn, Options, Reader};
 use inkstone_host::Mount;
 
@@ -172,7 +167,7 @@ fn a_relative_path_and_a_process_that_changes_its_directory() {
     make(&other, b'b', 200);
     let before = files(&other);
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_opens_by_a_relative_path_and_changes_its_directory"])
+        .args(["--exact", "moved::child_opens_by_a_relative_path_and_changes_its_directory"])
         .env(CHILD, made.path())
         .output()
         .unwrap();

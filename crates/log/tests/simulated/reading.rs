@@ -4,18 +4,11 @@
 //! *Owns*: `Reader::get`, cursors with several reads in flight, `verify` with several threads. Reading beside a living
 //! writer of another process is `beside_sim.rs`.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
-#[path = "support/caught.rs"]
-mod caught;
-#[path = "support/history.rs"]
-mod history;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use caught::{SEEDS, WRONG};
-use history::{LOG, name, small};
+use crate::caught::{SEEDS, WRONG};
+use crate::history::{LOG, name, small};
 use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
 use inkstone_io::{File as _, OpenFile, OsFile, SyncKind};
 use inkstone_sim::shrink::seeds;
@@ -378,9 +371,9 @@ fn verify_finds_the_same_in_the_same_order_with_several_threads() {
 mod mistaken {
     use inkstone::mistake::Mistake;
 
-    use super::caught::caught;
-    use super::history::{disk, with};
     use super::*;
+    use crate::caught::caught;
+    use crate::history::{disk, with};
 
     #[test]
     fn a_get_that_sums_nothing_shows_what_was_never_appended() {

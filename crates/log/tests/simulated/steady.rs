@@ -1,7 +1,5 @@
 //! What one commit, one segment change and one opening cost, counted on a simulated disk: exactly.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -1,15 +1,10 @@
 //! A disk that is really full: a small file system on a loop device.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
-#[path = "../../host/tests/host_support/mod.rs"]
-mod host_support;
-
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
-use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run};
+use crate::host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run};
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_io::free_bytes;
 

@@ -2,9 +2,6 @@
 //!
 //! *Owns*: posts, and what a reader makes of them. What readers see beside a writer is in `beside.rs`.
 
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -30,7 +27,7 @@ fn record(lsn: u64, life: u64) -> Vec<u8> {
 
 fn in_another_process(test: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", &format!("followed::{test}"), "--ignored", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, path)
         .stdout(Stdio::null())
         .spawn()

@@ -1,21 +1,16 @@
 //! Listeners: no lock of the log is held while one runs, and one that panics, or drops the log, leaves it in order.
 
-#[path = "support/wakers.rs"]
-mod wakers;
-#[path = "support/watch.rs"]
-mod watch;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use inkstone::{Error, Event, Log, Lsn, Options, SealedSegment};
+use crate::wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
+use crate::watch::{ENOUGH, becomes, must_end};
+use inkstone::{BoxedListener, Error, Event, Log, Lsn, Options, SealedSegment};
 use inkstone_host::in_forked_child;
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
-use wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
-use watch::{ENOUGH, becomes, must_end};
 
 /// A listener that, for each event, calls the log and lets another thread append before it continues.
 fn meddling(
@@ -288,4 +283,42 @@ fn a_held_segment_says_whether_its_file_was_kept() {
         log.close().expect("closed");
         assert!(!segment.path.exists() && !segment.is_kept());
     }
+}
+
+#[test]
+fn a_listener_that_is_wrapped_is_called_through_what_is_around_it() {
+    let (inner, outer) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (same_inner, same_outer) = (Arc::clone(&inner), Arc::clone(&outer));
+    let around = move |listener: BoxedListener| -> BoxedListener {
+        Arc::new(move |event: &Event| {
+            same_outer.fetch_add(1, Ordering::SeqCst);
+            listener(event);
+        })
+    };
+    let options = Options::small().own_thread(false);
+    let none = options.clone().wrap_listener(|_| panic!("there is no listener"));
+    sim_log(none).1.close().expect("closed");
+    let options = options.listener(move |_| {
+        same_inner.fetch_add(1, Ordering::SeqCst);
+    });
+    let (_, log) = sim_log(options.wrap_listener(around));
+    log.close().expect("closed");
+    let counted = [&inner, &outer].map(|count| count.load(Ordering::SeqCst));
+    assert!(counted[0] > 0 && counted[0] == counted[1], "{counted:?}");
+}
+
+#[test]
+fn a_reader_knows_why_the_log_takes_no_more_records() {
+    let (disk, log) = sim_log(Options::small().own_thread(false));
+    let reader = log.reader();
+    log.append_durable(b"durable").expect("appended");
+    assert!(reader.end_of_log().is_none());
+    disk.inject(failing_write());
+    log.append_durable(b"lost").expect_err("the write fails");
+    assert!(matches!(reader.end_of_log(), Some(Error::Poisoned(_))));
+    assert_eq!(reader.get(Lsn::FIRST).expect("it is durable"), b"durable");
+    let (_disk, log) = sim_log(Options::small());
+    let reader = log.reader();
+    log.close().expect("closed");
+    assert!(matches!(reader.end_of_log(), Some(Error::Closed)));
 }

@@ -1,10 +1,5 @@
 //! Futures, wakers and threads that wait: each is woken, and a waker runs while no lock of the log is held.
 
-#[path = "support/wakers.rs"]
-mod wakers;
-#[path = "support/watch.rs"]
-mod watch;
-
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -12,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use crate::wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
+use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Append, Log, Lsn, Options, Reader};
 use inkstone_sim::{SimDirectory, SimDisk};
-use wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
-use watch::{ENOUGH, becomes, must_end};
 
 /// Each way in which a future comes to its end, of a log with the futures' records gathered; the log, if it is still open.
 type End = fn(&SimDisk, Arc<Log<SimDirectory>>) -> Option<Arc<Log<SimDirectory>>>;

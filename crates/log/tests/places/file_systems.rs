@@ -2,16 +2,11 @@
 //!
 //! *Owns*: real file systems on loop devices, made and removed by each test. *May not touch*: the crate's insides.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
-#[path = "../../host/tests/host_support/mod.rs"]
-mod host_support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run};
+use crate::host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run};
 use inkstone::inspect::{copy, dump, salvage, verify};
 use inkstone::{Access, Asks, Event, Log, Lsn, Options, Preparation, Reader};
 use inkstone_host::{LoopOptions, Mount};
@@ -216,7 +211,7 @@ fn a_log_whose_bytes_go_through_a_journal_is_asked_and_read_past_the_cache() {
     }
     let mut made = FileSystem::unmounted("ext4", 64, EXT4);
     // If set in this way, the option is not in the table of mounts.
-    host_support::run("tune2fs", &["-o", "journal_data", made.device.path().to_str().unwrap()]);
+    crate::host_support::run("tune2fs", &["-o", "journal_data", made.device.path().to_str().unwrap()]);
     made.mount("ext4", "noatime");
     let path = made.target().join("log");
     use_log(&path, &options());
@@ -266,7 +261,10 @@ fn a_reflink_of_the_active_segment_changes_nothing() {
     for name in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
         if name.extension().is_some_and(|extension| extension == "ink") {
             let to = made.target().join(name.file_name().unwrap());
-            host_support::run("cp", &["--reflink=always", name.to_str().unwrap(), to.to_str().unwrap()]);
+            crate::host_support::run(
+                "cp",
+                &["--reflink=always", name.to_str().unwrap(), to.to_str().unwrap()],
+            );
             let file = OsFile::open(&name, &OpenFile::existing().read_only()).unwrap();
             assert!(file.facts().unwrap().has_shared_extents);
         }

@@ -15,7 +15,7 @@ const PLACE: &str = "INKSTONE_PROCESSES_PLACE";
 /// This test again, in a process of its own, which does what `role` says.
 fn start(test: &str, role: &str, path: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", &format!("stopped::{test}"), "--nocapture"])
         .envs([(ROLE, role), (PLACE, path.to_str().expect("plain"))])
         .stdout(Stdio::piped())
         .spawn()

@@ -1,0 +1,277 @@
+//! A directory of a simulated disk with a hook around each call: for tests that look on, hold a call, refuse it, or switch threads.
+//!
+//! *Owns*: passing the calls on. *May not touch*: what the disk does; a hook decides only when a call goes on, and whether.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use inkstone_io::{
+    Capabilities, Completion, Directory, Engine, EngineKind, File, FileFacts, OpenFile, Operation,
+    Preparation, Request, Result, SyncKind,
+};
+
+use crate::directory::{SimDirectory, SimLock};
+use crate::engine::SimEngine;
+use crate::file::SimFile;
+
+/// A call, before it is passed on.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the fields are the arguments of the calls")]
+pub enum Call<'a> {
+    /// [`Directory::open`].
+    Open { name: &'a str, how: &'a OpenFile },
+    /// [`Directory::rename`] or [`Directory::rename_new`].
+    Rename { to: &'a str },
+    /// [`Directory::remove`].
+    Remove { name: &'a str },
+    /// [`Directory::list`].
+    List,
+    /// [`Directory::sync`].
+    SyncNames,
+    /// [`Directory::lock`].
+    Lock { name: &'a str },
+    /// [`Directory::locked_by`].
+    LockedBy { name: &'a str },
+    /// A call of a [`File`] that is not made by an engine.
+    OfFile { path: &'a Path, call: FileCall },
+    /// [`Engine::submit`].
+    Submit { path: &'a Path, operation: &'a Operation },
+    /// [`Engine::complete`].
+    Complete,
+}
+
+impl Call<'_> {
+    /// Whether it is a call of the directory itself, about names.
+    pub fn is_about_names(&self) -> bool {
+        !matches!(self, Self::OfFile { .. } | Self::Submit { .. } | Self::Complete)
+    }
+}
+
+/// Which call of a [`File`]. Questions that no disk is asked for (its size, its facts) have no hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileCall {
+    /// [`File::check_takes_changes`].
+    CheckTakesChanges,
+    /// [`File::set_len`].
+    SetLen,
+    /// [`File::read_at`].
+    Read,
+    /// [`File::write_at`].
+    Write,
+    /// [`File::sync`].
+    Sync,
+    /// [`File::prepare`].
+    Prepare,
+}
+
+/// What happens around the calls.
+pub trait Hook: Send + Sync + 'static {
+    /// Called before each call, on its thread and under no lock of the disk.
+    ///
+    /// # Errors
+    /// Is the call's answer; it does not reach the disk then.
+    fn before(&self, call: &Call<'_>) -> Result<()>;
+
+    /// Called after each call that reached the disk.
+    fn after(&self) {}
+
+    /// Whether the directory says that this process is a forked child, although the disk refuses nothing.
+    fn is_forked(&self) -> bool {
+        false
+    }
+
+    /// What the directory says that its file system can do.
+    fn capabilities(&self) -> Option<Capabilities> {
+        None
+    }
+}
+
+fn around<T>(hook: &impl Hook, call: &Call<'_>, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    hook.before(call)?;
+    let done = run();
+    hook.after();
+    done
+}
+
+/// A directory with a hook. Clones are the same directory.
+#[derive(Debug)]
+pub struct Hooked<H> {
+    inner: SimDirectory,
+    hook: Arc<H>,
+}
+
+impl<H> Clone for Hooked<H> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), hook: Arc::clone(&self.hook) }
+    }
+}
+
+/// A file of it.
+#[derive(Debug)]
+pub struct HookedFile<H> {
+    inner: Arc<SimFile>,
+    hook: Arc<H>,
+}
+
+/// An engine for its files.
+#[derive(Debug)]
+pub struct HookedEngine<H> {
+    inner: SimEngine,
+    hook: Arc<H>,
+}
+
+impl<H: Hook> Hooked<H> {
+    /// Calls the hook around each call of this directory, of its files and of its engines.
+    pub fn new(inner: SimDirectory, hook: Arc<H>) -> Self {
+        Self { inner, hook }
+    }
+
+    /// The hook.
+    pub fn hook(&self) -> &H {
+        &self.hook
+    }
+
+    fn around<T>(&self, call: &Call<'_>, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        around(&*self.hook, call, run)
+    }
+}
+
+impl<H: Hook> Directory for Hooked<H> {
+    type File = HookedFile<H>;
+    type Engine = HookedEngine<H>;
+    type Lock = SimLock;
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn open(&self, name: &str, how: &OpenFile) -> Result<HookedFile<H>> {
+        let inner = self.around(&Call::Open { name, how }, || self.inner.open(name, how))?;
+        Ok(HookedFile { inner: Arc::new(inner), hook: Arc::clone(&self.hook) })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.around(&Call::Rename { to }, || self.inner.rename(from, to))
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        self.around(&Call::Rename { to }, || self.inner.rename_new(from, to))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.around(&Call::Remove { name }, || self.inner.remove(name))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.around(&Call::List, || self.inner.list())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.around(&Call::SyncNames, || self.inner.sync())
+    }
+
+    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
+        self.around(&Call::Lock { name }, || self.inner.lock(name))
+    }
+
+    fn locked_by(&self, name: &str) -> Result<Option<String>> {
+        self.around(&Call::LockedBy { name }, || self.inner.locked_by(name))
+    }
+
+    fn is_forked(&self) -> bool {
+        self.hook.is_forked() || self.inner.is_forked()
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.inner.free_bytes()
+    }
+
+    fn random_bytes(&self) -> Result<[u8; 16]> {
+        self.inner.random_bytes()
+    }
+
+    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
+        self.inner.overwrites_need_room(found)
+    }
+
+    fn capabilities(&self) -> Result<Option<Capabilities>> {
+        Ok(self.hook.capabilities())
+    }
+
+    fn engine(&self, kind: EngineKind, depth: usize) -> Result<HookedEngine<H>> {
+        Ok(HookedEngine { inner: self.inner.engine(kind, depth)?, hook: Arc::clone(&self.hook) })
+    }
+}
+
+impl<H: Hook> HookedFile<H> {
+    fn around<T>(&self, call: FileCall, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        around(&*self.hook, &Call::OfFile { path: self.inner.path(), call }, run)
+    }
+}
+
+impl<H: Hook> File for HookedFile<H> {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        self.inner.len_bytes()
+    }
+
+    fn facts(&self) -> Result<FileFacts> {
+        self.inner.facts()
+    }
+
+    fn check_takes_changes(&self) -> Result<()> {
+        self.around(FileCall::CheckTakesChanges, || self.inner.check_takes_changes())
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.around(FileCall::SetLen, || self.inner.set_len(len_bytes))
+    }
+
+    fn forget_cached(&self) -> Result<()> {
+        self.inner.forget_cached()
+    }
+
+    fn is_cached(&self) -> Result<bool> {
+        self.inner.is_cached()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.around(FileCall::Read, || self.inner.read_at(buffer, offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.around(FileCall::Write, || self.inner.write_at(bytes, offset))
+    }
+
+    fn sync(&self, kind: SyncKind) -> Result<()> {
+        self.around(FileCall::Sync, || self.inner.sync(kind))
+    }
+
+    fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
+        self.around(FileCall::Prepare, || self.inner.prepare(preparation, len_bytes))
+    }
+}
+
+impl<H: Hook> Engine for HookedEngine<H> {
+    type File = HookedFile<H>;
+
+    fn submit(&mut self, request: Request<HookedFile<H>>) -> Result<()> {
+        let Request { token, file, operation } = request;
+        self.hook.before(&Call::Submit { path: file.path(), operation: &operation })?;
+        let file = Arc::clone(&file.inner);
+        let submitted = self.inner.submit(Request { token, file, operation });
+        self.hook.after();
+        submitted
+    }
+
+    fn complete(&mut self) -> Result<Option<Completion>> {
+        around(&*self.hook, &Call::Complete, || self.inner.complete())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+}
