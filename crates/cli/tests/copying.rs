@@ -36,6 +36,7 @@ fn is_no_log(at: &Path, name: &str) {
         (&["verify", name][..], 2),
         (&["info", name], 1),
         (&["dump", name], 1),
+        (&["raft", name], 1),
         (&["cat", name], 1),
         (&["get", name, "1"], 1),
         (&["append", name], 1),

@@ -199,6 +199,9 @@ fn errors_name_the_path_and_what_to_do() {
         (&["verify", "empty"], "empty", "no log", 2),
         (&["info", "empty"], "empty", "no log", 1),
         (&["dump", "nowhere"], "nowhere", "check the path", 1),
+        (&["raft", "nowhere"], "nowhere", "check the path", 1),
+        (&["raft", "empty"], "empty", "no log", 1),
+        (&["raft", "log"], "log", "inkstone info", 1),
         (&["salvage", "empty", "new"], "empty", "no log", 1),
         (&["copy", "nowhere", "new"], "nowhere", "check the path", 1),
         (&["copy", "log", "log"], "log", "already holds a log", 1),
@@ -234,7 +237,7 @@ fn errors_name_the_path_and_what_to_do() {
 #[test]
 fn help_has_examples_for_every_subcommand() {
     let directory = directory();
-    for name in ["append", "cat", "get", "verify", "info", "dump", "truncate", "salvage", "copy"] {
+    for name in ["append", "cat", "get", "verify", "info", "dump", "raft", "truncate", "salvage", "copy"] {
         let help = text(&good(directory.path(), &[name, "--help"], b""));
         assert!(help.contains("Examples:\n  ") && help.contains(&format!("inkstone {name}")), "{help}");
     }

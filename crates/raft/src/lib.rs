@@ -33,6 +33,7 @@
 mod callbacks;
 mod core;
 mod error;
+pub mod inspect;
 mod listener;
 mod log;
 mod open;

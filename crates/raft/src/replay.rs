@@ -99,7 +99,7 @@ impl Expected<'_> {
     }
 
     /// Takes the next record into the state. Before the first state, records are only decoded.
-    fn take(&self, state: &mut Option<State>, lsn: Lsn, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn take(&self, state: &mut Option<State>, lsn: Lsn, bytes: &[u8]) -> Result<()> {
         let record = decode(bytes).map_err(|flaw| self.flaw(lsn, flaw))?;
         let Some(state) = state else {
             if let Body::State(found) = record.body {

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use inkstone::Verdict;
 use inkstone::inspect::{Batch, Control, Entry, Kind, PromiseReason, Roll, dump as entries};
+use inkstone::{Options, Reader, Verdict};
 use serde_json::{Value, json};
 
-use super::said;
+use super::{raft, said};
 use crate::stdout::Stdout;
 
 /// How many bytes of a payload are shown by default.
@@ -33,7 +33,9 @@ pub(super) fn dump(
     payload: Option<Payload>,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    let max = if payload.is_some() { usize::MAX } else { BEGINNING_BYTES };
+    let is_raft = is_raft_log(directory);
+    // What a record of a raft log says may be long; its payload is shown as in any log.
+    let max = if payload.is_some() || is_raft { usize::MAX } else { BEGINNING_BYTES };
     let entries = entries(directory, max).map_err(said)?;
     let mut is_corrupt = !entries.damage().is_empty();
     let mut out = Stdout::new();
@@ -48,7 +50,7 @@ pub(super) fn dump(
             Ok(entry) => {
                 is_corrupt |= matches!(entry, Entry::Stop { verdict: Verdict::Corrupt(_), .. });
                 if out.takes_more() {
-                    writeln!(out, "{}", entry_json(&entry, payload))?;
+                    writeln!(out, "{}", entry_json(&entry, payload, is_raft))?;
                 }
             }
             Err(error) => failed = Some(said(error)),
@@ -66,7 +68,13 @@ pub(super) fn dump(
     Ok(ExitCode::SUCCESS)
 }
 
-fn entry_json(entry: &Entry, how: Option<Payload>) -> Value {
+/// Whether the first record that can be read is that of a raft log.
+fn is_raft_log(directory: &Path) -> bool {
+    let Ok(reader) = Reader::open(directory, &Options::new()) else { return false };
+    reader.get(reader.first()).is_ok_and(|record| inkstone_raft::inspect::is_raft_log(&record))
+}
+
+fn entry_json(entry: &Entry, how: Option<Payload>, is_raft: bool) -> Value {
     match entry {
         Entry::Segment { path, header, is_header_lost, named_end } => json!({
             "what": "segment",
@@ -112,7 +120,14 @@ fn entry_json(entry: &Entry, how: Option<Payload>) -> Value {
             }
             match control {
                 Some(control) => frame["says"] = control_json(control),
-                None => frame["payload"] = json!(payload_text(payload, how)),
+                None => {
+                    if is_raft {
+                        frame["raft"] = raft::record_json(payload);
+                    }
+                    let shown =
+                        if how.is_some() { payload.len() } else { payload.len().min(BEGINNING_BYTES) };
+                    frame["payload"] = json!(payload_text(&payload[..shown], how));
+                }
             }
             frame
         }

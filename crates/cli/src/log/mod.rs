@@ -6,6 +6,7 @@ mod append;
 mod change;
 mod dump;
 mod input;
+mod raft;
 mod read;
 mod report;
 
@@ -62,6 +63,13 @@ segment more. The age of a segment is the age of its file's last change.
 
 While a program has the log open, only that program can truncate it: with Log::truncate_before, and inspect::first_to_keep for \
 the same rules.";
+const RAFT: &str = "\
+Examples:
+  inkstone raft node-1/raft                 works beside the program that writes it, and changes nothing
+  inkstone raft node-1/raft --json | jq .committed
+  inkstone dump node-1/raft                 every record, with what it says
+
+It reads every record, and checks each by the rules of a raft log (docs/raft.md).";
 const SALVAGE: &str = "\
 Examples:
   inkstone salvage broken saved             copies what is readable in `broken` to a new log in `saved`
@@ -106,6 +114,9 @@ pub(crate) enum LogCommand {
         #[arg(long, value_name = "HOW")]
         payload: Option<dump::Payload>,
     },
+    /// Show what is in a raft log: vote, committed, entries, leaders, and each segment
+    #[command(after_help = RAFT)]
+    Raft(ReportArguments),
     /// Remove records at the front or at the end
     #[command(after_help = TRUNCATE)]
     Truncate(TruncateArguments),
@@ -260,6 +271,7 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
         LogCommand::Verify(arguments) => report::verify(arguments, stop),
         LogCommand::Info(arguments) => report::info(arguments, stop),
         LogCommand::Dump { directory, payload } => dump::dump(directory, *payload, stop),
+        LogCommand::Raft(arguments) => raft::raft(arguments, stop),
         LogCommand::Truncate(arguments) => change::truncate(arguments),
         LogCommand::Salvage(arguments) => change::salvage(arguments, stop),
         LogCommand::Copy(arguments) => change::copy(arguments, stop),
