@@ -3,9 +3,10 @@
 //! *Owns*: passing the calls on. *May not touch*: what the hook does.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use inkstone::Directory;
-use inkstone_io::{EngineKind, OpenFile, Result};
+use inkstone_io::{Bulletin, Capabilities, EngineKind, OpenFile, Result};
 use inkstone_sim::{SimDirectory, SimEngine, SimFile, SimLock};
 
 /// A call, before it is passed on.
@@ -25,11 +26,18 @@ type Onlooker = Box<dyn Fn(Call) + Send + Sync>;
 pub(crate) struct Watched {
     inner: SimDirectory,
     onlooker: Onlooker,
+    bulletin: Option<Arc<Bulletin>>,
 }
 
 impl Watched {
     pub(crate) fn new(inner: SimDirectory, onlooker: impl Fn(Call) + Send + Sync + 'static) -> Self {
-        Self { inner, onlooker: Box::new(onlooker) }
+        Self { inner, onlooker: Box::new(onlooker), bulletin: None }
+    }
+
+    /// A log in it posts there.
+    #[allow(dead_code, reason = "not every test looks at what is posted")]
+    pub(crate) fn posting(self, bulletin: Arc<Bulletin>) -> Self {
+        Self { bulletin: Some(bulletin), ..self }
     }
 }
 
@@ -80,6 +88,14 @@ impl Directory for Watched {
     fn locked_by(&self, name: &str) -> Result<Option<String>> {
         (self.onlooker)(Call::LockedBy { name: name.to_owned() });
         self.inner.locked_by(name)
+    }
+
+    fn bulletin(&self, _lock: &SimLock) -> Option<Arc<Bulletin>> {
+        self.bulletin.clone()
+    }
+
+    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
+        self.inner.overwrites_need_room(found)
     }
 
     fn free_bytes(&self) -> Result<u64> {
