@@ -352,7 +352,7 @@ impl Worker {
             if let Some(log) = world.weak.upgrade() {
                 log.last();
                 if waits {
-                    wait_in_callback(&world, &log);
+                    world.survive(|| wait_in_callback(&world, &log));
                 }
             }
             world.uncalled.fetch_sub(1, Ordering::Relaxed);
