@@ -39,6 +39,7 @@ const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
     (Mistake::ChildPromises, &[Kind::Forked]),
     (Mistake::WakeUpLost, &[Kind::Hang]),
     (Mistake::PoisonUntold, &[Kind::Hang]),
+    (Mistake::AwaitedEarly, &[Kind::Lost, Kind::NotShown]),
     (Mistake::TailAboveWatermark, &[Kind::Lost, Kind::FalseCorrupt]),
     (Mistake::TailKeptOverCut, &[Kind::Back, Kind::Wrong, Kind::Lost]),
 ];

@@ -9,6 +9,7 @@ use inkstone::{Cursor, Error, Lsn, Reader};
 use crate::disk::Stepped;
 use crate::ledger::{Kind, fail};
 use crate::run::World;
+use crate::tasks::block_on;
 
 /// Who follows the log has no timer: it is woken, or it hangs.
 const FOREVER: Duration = Duration::MAX;
@@ -20,6 +21,8 @@ pub struct Place {
     pub cursor: Cursor<Stepped>,
     /// What it has shown last, and when.
     shown: Option<(u64, u64)>,
+    /// It waits as a task.
+    awaits: bool,
 }
 
 /// What a step of a reader came to.
@@ -32,14 +35,23 @@ enum Step {
 
 impl Place {
     pub fn new(reader: &Reader<Stepped>, from: Lsn) -> Self {
-        Self { cursor: reader.from(from), shown: None }
+        Self { cursor: reader.from(from), shown: None, awaits: false }
+    }
+
+    /// The same, waiting as a task.
+    pub fn awaiting(self, awaits: bool) -> Self {
+        Self { awaits, ..self }
     }
 
     /// One step. `waits`: for as long as it takes.
     fn step(&mut self, world: &World, waits: bool) -> Step {
         let begun = world.ledger().tick();
         let next = self.cursor.next_lsn().get();
-        let found = if waits { self.cursor.next_within(FOREVER) } else { self.cursor.next() };
+        let found = match (waits, self.awaits) {
+            (true, true) => block_on(self.cursor.next_async()).map(Some),
+            (true, false) => self.cursor.next_within(FOREVER),
+            _ => self.cursor.next(),
+        };
         let found = found.map(|record| record.map(|record| (record.lsn.get(), record.bytes.to_vec())));
         let mut ledger = world.ledger();
         if let (Ok(_), Some((shown, since))) = (&found, self.shown) {

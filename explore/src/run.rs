@@ -3,10 +3,13 @@
 //! *Owns*: the threads of a history, and asking the ledger about every answer. *May not touch*: which thread goes on.
 
 use std::any::Any;
+use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 
 #[cfg(inkstone_mistakes)]
 use inkstone::mistake::Mistake;
@@ -177,7 +180,9 @@ impl Worker {
                 }
             }
             Op::Await(..) | Op::HandOver(..) | Op::Cancel(..) | Op::AwaitBeside(_) => self.as_future(log, op),
-            Op::Call(bytes) => self.call_back(log, bytes),
+            Op::AwaitLsn(bytes, is_dropped) => self.await_lsn(log, bytes, is_dropped),
+            Op::Call(bytes) => self.call_back(log, bytes, false),
+            Op::CallAndWait(bytes) => self.call_back(log, bytes, true),
             Op::Sync => {
                 let numbers = self.world.ledger().all_appended();
                 match log.sync() {
@@ -318,8 +323,24 @@ impl Worker {
         }));
     }
 
-    /// What it is told is checked at that moment. It asks the log, and may find itself the last owner.
-    fn call_back(&self, log: &Log<Stepped>, bytes: usize) {
+    fn await_lsn(&self, log: &Log<Stepped>, bytes: usize, is_dropped: bool) {
+        let append = self.append(log, &[bytes], |log, records| log.append(&records[0]));
+        let Some((numbers, lsn)) = append.map(|(numbers, append)| (numbers, append.lsn())) else { return };
+        let mut future = log.durable_at(lsn);
+        let first = block_on(poll_fn(|context| Poll::Ready(Pin::new(&mut future).poll(context))));
+        let outcome = match first {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending if is_dropped => return,
+            Poll::Pending => {
+                self.commit_if_nobody_does(log);
+                block_on(future)
+            }
+        };
+        settle(&self.world, numbers, lsn, outcome.map(|()| lsn), "an awaited LSN");
+    }
+
+    /// What it is told is checked at that moment. It asks the log, and may find itself the last owner. `waits`: it appends and waits.
+    fn call_back(&self, log: &Log<Stepped>, bytes: usize, waits: bool) {
         let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0]))
         else {
             return;
@@ -330,6 +351,9 @@ impl Worker {
             settle(&world, numbers, lsn, outcome, "a callback");
             if let Some(log) = world.weak.upgrade() {
                 log.last();
+                if waits {
+                    world.survive(|| wait_in_callback(&world, &log));
+                }
             }
             world.uncalled.fetch_sub(1, Ordering::Relaxed);
         });
@@ -387,6 +411,19 @@ impl Worker {
         if let Err(error) = done.or_else(nothing_there) {
             self.world.refused(&error, "truncate_before");
         }
+    }
+}
+
+fn wait_in_callback(world: &World, log: &Log<Stepped>) {
+    const BYTES: usize = 40;
+    let numbers = world.ledger().will_append(&[BYTES]);
+    match log.append(&payload(numbers.start, BYTES)) {
+        Ok(append) => {
+            let lsn = append.lsn();
+            world.ledger().appended(numbers.clone(), lsn.get(), lsn.get());
+            settle(world, numbers, lsn, append.wait(), "a callback that waits");
+        }
+        Err(error) => world.refused(&error, "append in a callback"),
     }
 }
 
@@ -459,7 +496,8 @@ pub fn one(seed: u64, plan: Plan) {
 fn history(setup: &Setup, world: &World, log: SharedLog) {
     let reader = log.reader();
     let follow = |_| {
-        let (place, world) = (Place::new(&reader, log.first()), world.clone());
+        let place = Place::new(&reader, log.first()).awaiting(setup.followers_await);
+        let world = world.clone();
         thread::spawn(move || place.follow(&world))
     };
     let followers: Vec<_> = (0..setup.followers).map(follow).collect();

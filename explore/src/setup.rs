@@ -33,8 +33,12 @@ pub enum Op {
     Cancel(usize, Habit),
     /// Append, and await on a thread that does not hold the log.
     AwaitBeside(usize),
+    /// Append, let go, and await the LSN; or poll once, and drop the future.
+    AwaitLsn(usize, bool),
     /// Append, and leave a callback.
     Call(usize),
+    /// Append, and leave a callback that appends and waits.
+    CallAndWait(usize),
     Sync,
     /// So many records less.
     CutAfter(u64),
@@ -87,6 +91,23 @@ pub enum Listener {
     Panics,
 }
 
+/// Puts in what came later: drawn by itself, so that a seed stays the history that it was.
+fn put_in(rng: &mut Rng, threads: &mut [Vec<Op>]) {
+    // Who awaits an LSN that was cut meanwhile awaits another record, or waits for ever.
+    let has_cuts = threads.iter().flatten().any(|op| matches!(op, Op::CutAfter(_)));
+    for op in threads.iter_mut().flatten() {
+        match *op {
+            Op::Append(bytes) | Op::Await(bytes, Habit::Plain) | Op::Cancel(bytes, Habit::Plain)
+                if !has_cuts && rng.u8(..4) == 0 =>
+            {
+                *op = Op::AwaitLsn(bytes, rng.u8(..3) == 0);
+            }
+            Op::Call(bytes) | Op::LetGo(bytes) if rng.u8(..3) == 0 => *op = Op::CallAndWait(bytes),
+            _ => {}
+        }
+    }
+}
+
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Setup {
@@ -98,6 +119,8 @@ pub struct Setup {
     pub listener: Listener,
     pub threads: Vec<Vec<Op>>,
     pub followers: usize,
+    /// They are tasks that await each record.
+    pub followers_await: bool,
     pub end: End,
     /// The main thread lets go of the log while others use it.
     pub leaves_early: bool,
@@ -267,7 +290,9 @@ impl Setup {
             }
             (0..length).map(|_| op(rng, taste, has_panics)).collect()
         });
-        let threads = threads.collect();
+        let mut threads: Vec<_> = threads.collect();
+        let mut later = Rng::with_seed(seed ^ 0x7761_7465_726D_6172);
+        put_in(&mut later, &mut threads);
         let followers = [0, 0, 0, 1, 1, 2][rng.usize(..6)];
         let end = match [End::Close, End::Close, End::Drop, End::Abandon][rng.usize(..4)] {
             // The log's own thread, and followers, would be left to themselves there.
@@ -283,6 +308,7 @@ impl Setup {
             listener,
             threads,
             followers,
+            followers_await: later.bool(),
             end,
             leaves_early: rng.u8(..4) == 0,
             has_panics,

@@ -74,6 +74,7 @@ inkstone_io::named_choice! {
         WakeUpLost = "wake-up-lost", "a waiter looks at the bell only after it has let go of the lock";
         PoisonUntold = "poison-untold", "followers are not woken by the poison";
         CallbackEarly = "callback-early", "the callbacks of a group are called before it is written";
+        AwaitedEarly = "awaited-early", "a task that awaits an LSN is told that it is durable when its record is appended";
         TailAboveWatermark = "tail-above-watermark", "a group is in the tail, and shown, before it is durable";
         TailKeptOverCut = "tail-kept-over-cut", "a cut drops nothing from the tail";
         HintBelieved = "hint-believed", "a reader believes what is posted and does not look";

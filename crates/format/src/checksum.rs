@@ -21,6 +21,15 @@ impl PayloadSum {
         Self { crc: crc32c(payload), len: payload.len() }
     }
 
+    /// Sums a payload that is in several parts: the same as that of the parts joined.
+    #[inline]
+    pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let none = Self { crc: 0, len: 0 };
+        parts
+            .into_iter()
+            .fold(none, |sum, part| Self { crc: append(sum.crc, part), len: sum.len + part.len() })
+    }
+
     /// The CRC-32C.
     pub fn crc(&self) -> u32 {
         self.crc
@@ -158,6 +167,16 @@ mod tests {
             let cut = random.usize(..=part.len());
             assert_eq!(append(append(crc, &part[..cut]), &part[cut..]), append(crc, part));
         }
+    }
+
+    #[test]
+    fn parts_have_the_sum_of_the_whole() {
+        let bytes: Vec<u8> = (0..3000u32).map(|at| (at * at) as u8).collect();
+        for parts in [0, 1, 2, 7, 700, 3000] {
+            let parts = bytes.chunks(bytes.len() / parts.max(1)).flat_map(|part| [part, &[]]);
+            assert_eq!(PayloadSum::of_parts(parts), PayloadSum::of(&bytes));
+        }
+        assert_eq!(PayloadSum::of_parts([]), PayloadSum::of(&[]));
     }
 
     #[test]

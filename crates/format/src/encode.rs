@@ -174,20 +174,42 @@ impl GroupEncoder {
         sum: PayloadSum,
         batch: Batch,
     ) -> Result<Lsn, EncodeError> {
-        assert_eq!(sum.len(), payload.len(), "a sum of other bytes");
+        self.record_of_parts(group, [payload], sum, batch)
+    }
+
+    /// As [`GroupEncoder::record`], for a payload in several parts: copies each once, behind the one before it.
+    ///
+    /// # Errors
+    /// As [`GroupEncoder::record`].
+    ///
+    /// # Panics
+    /// When `sum` has another length than all parts, or `batch` is not allowed here. The group is unusable after that.
+    #[inline]
+    pub fn record_of_parts<'a>(
+        &mut self,
+        group: &mut [u8],
+        parts: impl IntoIterator<Item = &'a [u8]>,
+        sum: PayloadSum,
+        batch: Batch,
+    ) -> Result<Lsn, EncodeError> {
         let lsn = self.next_lsn;
         let next = lsn.next().ok_or(EncodeError::LsnsUsedUp)?;
-        if payload.len() > RECORD_BYTES_MAX {
-            return Err(EncodeError::TooLarge { bytes: payload.len(), max: RECORD_BYTES_MAX });
+        if sum.len() > RECORD_BYTES_MAX {
+            return Err(EncodeError::TooLarge { bytes: sum.len(), max: RECORD_BYTES_MAX });
         }
         let open = batch.follows(self.batch_open);
         assert!(open.is_some(), "a place in a batch that may not follow");
         let version = self.identity.version();
-        let bytes = version.frame_bytes(payload.len());
+        let bytes = version.frame_bytes(sum.len());
         self.check_room(group, bytes, self.record_room())?;
         let from = self.used + version.frame_header_bytes();
-        group[from..from + payload.len()].copy_from_slice(payload);
-        group[from + payload.len()..self.used + bytes].fill(0);
+        let mut to = from;
+        for part in parts {
+            group[to..to + part.len()].copy_from_slice(part);
+            to += part.len();
+        }
+        assert_eq!(sum.len(), to - from, "a sum of other bytes");
+        group[to..self.used + bytes].fill(0);
         self.put_header(group, Kind::Record, batch, sum);
         self.used += bytes;
         self.next_lsn = next;

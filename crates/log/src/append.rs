@@ -19,7 +19,8 @@ use crate::error::Result;
 ///
 /// [`Append::wait`] blocks until it is durable. As a future it becomes ready at that moment, in any runtime or none; polling
 /// does no I/O: the log's own thread commits what is awaited, as soon as those are there that are expected to share the flush. If the handle is dropped, the log's own thread commits the record within [`crate::Options::linger`] (without
-/// that thread the next caller that commits does). A failure then shows only in that the log is poisoned.
+/// that thread the next caller that commits does). A failure then shows only in that the log is poisoned. A future that is dropped
+/// while it is pending leaves nothing behind, and no group waits for it any more.
 ///
 /// Wakers run while no lock of the log is held, so they may use the log. A waker that forks must not return in the child.
 ///
@@ -75,6 +76,14 @@ impl<'log, D: Directory> Append<'log, D> {
         }
     }
 
+    /// If it was polled, it waits as a future no more.
+    #[inline]
+    fn await_no_more(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.shared.log().forget_future(self.last, self.cuts, ticket);
+        }
+    }
+
     /// The LSN of the record; for a batch, that of its last record.
     #[inline]
     pub fn lsn(&self) -> Lsn {
@@ -97,6 +106,7 @@ impl<'log, D: Directory> Append<'log, D> {
     /// On `Ok` this record and all before it are on stable storage; with [`crate::Options::periodic`] they will be soon.
     pub fn wait(mut self) -> Result<Lsn> {
         self.is_decided = true;
+        self.await_no_more();
         self.shared.log().acknowledge(self.last, self.cuts).map(|()| self.last)
     }
 
@@ -135,6 +145,7 @@ impl<'log, D: Directory> Append<'log, D> {
     /// ```
     pub fn on_durable(mut self, callback: impl FnOnce(Result<Lsn>) + Send + 'static) {
         self.is_decided = true;
+        self.await_no_more();
         self.shared.log().call_when_durable(self.last, self.cuts, Box::new(callback));
     }
 }
@@ -158,6 +169,7 @@ impl<D: Directory> Future for Append<'_, D> {
 impl<D: Directory> Drop for Append<'_, D> {
     fn drop(&mut self) {
         if !self.is_decided {
+            self.await_no_more();
             self.shared.log().want(self.last);
         }
     }

@@ -16,5 +16,7 @@ pub(crate) mod state;
 pub(crate) mod turn;
 pub(crate) mod wait;
 pub(crate) mod waking;
+pub(crate) mod watchers;
+pub(crate) mod watching;
 pub(crate) mod writer;
 pub(crate) mod yielding;

@@ -26,6 +26,18 @@
 //! # }
 //! ```
 //!
+//! Each way to wait exists for threads and for tasks, which need no runtime of ours:
+//!
+//! | for | a thread calls | a task awaits | or is called |
+//! |---|---|---|---|
+//! | a record of one's own | [`Append::wait`] | the [`Append`] | [`Append::on_durable`] |
+//! | everything up to an LSN | [`Log::sync`] | [`Log::durable_at`] | |
+//! | each move of the watermark | | [`Watermarks::changed`] | |
+//! | the next record, as a reader | [`Cursor::next_within`] | [`Cursor::next_async`] (not from [`Reader::open`]) | |
+//! | room in the buffers | [`Log::append`] | [`Log::append_async`] | |
+//!
+//! A record whose bytes are in several places is appended without joining them: [`Log::append_parts`].
+//!
 //! Begin with [`Log`], [`Options`] and [`Reader`]. docs/durability.md says what the log promises, docs/assumptions.md what it
 //! assumes of the machine, docs/format.md what it writes.
 
@@ -54,6 +66,7 @@ mod strategy;
 mod sync;
 mod tail;
 mod walk;
+mod watermarks;
 
 pub use append::Append;
 pub use choice::{Asks, Choice};
@@ -73,6 +86,7 @@ pub use read::reader::Reader;
 pub use report::Recovery;
 pub use stats::{Stats, Times};
 pub use strategy::{rule, tuned};
+pub use watermarks::{DurableAt, Watermarks};
 
 /// The example of the package's README.
 #[cfg(doctest)]

@@ -1,24 +1,25 @@
 //! A log that is open for writing: the public entry.
 //!
-//! *Owns*: opening, appending; `close.rs` closing. *May not touch*: files; commits (`commit/`), other changes (`change/`), reading (`read/`).
+//! *Owns*: opening, appending; `close.rs` closing, `parts.rs` appending from parts, `room.rs` awaiting room. *May not touch*: files; commits (`commit/`), other changes (`change/`), reading (`read/`).
 
 use std::fmt;
-use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 use inkstone_format::{EncodeError, Lsn, PayloadSum, frame_bytes};
 use inkstone_io::{Directory, OsDirectory};
 
 mod close;
+mod parts;
+mod room;
 
 use crate::append::Append;
 use crate::background::committer;
 use crate::background::preparer;
 use crate::choice::Choice;
 use crate::commit::futures::Ticket;
-use crate::commit::gathering::needed_bytes;
+use crate::commit::gathering::{Payload, needed_bytes};
 use crate::commit::post::Board;
 use crate::commit::shared::{Shared, start};
 use crate::commit::state::Guard;
@@ -31,6 +32,7 @@ use crate::read::reader::Reader;
 use crate::report::Recovery;
 use crate::stats::Stats;
 use crate::sync::{JoinHandle, Mutex, lock};
+use crate::watermarks::{DurableAt, Watermarks};
 
 /// A log that is open for writing. A log has one writer at a time. Share the value between threads by a reference or an [`Arc`].
 ///
@@ -191,7 +193,7 @@ impl<D: Directory> Log<D> {
         if let [one] = records {
             return self.append(one.as_ref());
         }
-        self.append_all(&self.sum_batch(records)?)
+        self.append_all(&self.sum_batch(records.iter().map(AsRef::as_ref))?)
     }
 
     /// Appends one record if that needs no waiting.
@@ -216,26 +218,13 @@ impl<D: Directory> Log<D> {
     /// None when it is ready: await the handle that it returns.
     pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_, D>> {
         self.check_size(record)?;
-        let sum = PayloadSum::of(record);
-        let mut ticket = None;
-        poll_fn(|context| {
-            let mut tried = self.try_gather(record, sum, None);
-            if matches!(tried, Err(Error::Busy)) {
-                // `clone` is the user's code, so it runs without the lock.
-                tried = self.try_gather(record, sum, Some((&mut ticket, context.waker().clone())));
-            }
-            match tried {
-                Err(Error::Busy) => Poll::Pending,
-                other => Poll::Ready(other),
-            }
-        })
-        .await
+        self.append_when_there_is_room(record, PayloadSum::of(record)).await
     }
 
     /// Appends without waiting for other threads; the waker is woken when it is worth trying again.
-    fn try_gather(
+    fn try_gather<P: Payload>(
         &self,
-        record: &[u8],
+        record: P,
         sum: PayloadSum,
         waker: Option<(&mut Option<Ticket>, Waker)>,
     ) -> Result<Append<'_, D>> {
@@ -305,6 +294,37 @@ impl<D: Directory> Log<D> {
         self.shared.durable()
     }
 
+    /// A future of the moment in which the watermark reaches `lsn`. The record need not be appended yet. If it is when the future is
+    /// polled, the future counts as a waiter as [`Append`] does: the log's own thread commits the record together with those of other
+    /// waiters. If it is appended later, who appends it decides when it is committed.
+    ///
+    /// To poll it takes as long however many others wait. It does not borrow the log. If it is dropped while it is pending,
+    /// it leaves nothing behind.
+    ///
+    /// # Errors
+    /// The future's: [`Error::Poisoned`] and [`Error::Closed`] when the log has ended and the record is not durable;
+    /// [`Error::TruncatedAfter`] when a later `truncate_after` has truncated the record, or the LSN is above what it has left (it can
+    /// be another record's then); [`Error::Forked`].
+    ///
+    /// # Durability
+    /// When it is `Ok`, every record up to `lsn` is on stable storage, also with [`Options::periodic`].
+    ///
+    /// ```
+    /// # async fn put(log: &inkstone::Log) -> inkstone::Result<()> {
+    /// let lsn = log.append_unwaited(b"a record")?;
+    /// // Anywhere else, with nothing but the LSN:
+    /// log.durable_at(lsn).await
+    /// # }
+    /// ```
+    pub fn durable_at(&self, lsn: Lsn) -> DurableAt<D> {
+        DurableAt::new(&self.shared, lsn)
+    }
+
+    /// The durable watermarks from now on, to be awaited.
+    pub fn watermarks(&self) -> Watermarks<D> {
+        Watermarks::new(Arc::clone(&self.shared))
+    }
+
     /// The first record that was not truncated; one above the last if there is none, and in a forked child.
     pub fn first(&self) -> Lsn {
         if self.shared.is_forked() {
@@ -370,13 +390,16 @@ impl<D: Directory> Log<D> {
     }
 
     /// Refuses a record that is too large, before its checksum is computed.
-    fn check_size(&self, record: &[u8]) -> Result<()> {
-        let (bytes, limit_bytes) = (record.len() as u64, self.shared.options.record_bytes_max as u64);
+    fn check_size<P: Payload>(&self, record: P) -> Result<()> {
+        let (bytes, limit_bytes) = (bytes_of(record), self.shared.options.record_bytes_max as u64);
         if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
     }
 
     /// Computes the checksums of a batch, unless it is too large: then only its size is computed.
-    fn sum_batch<'r, R: AsRef<[u8]>>(&self, records: &'r [R]) -> Result<Vec<(&'r [u8], PayloadSum)>> {
+    fn sum_batch<P: Payload>(
+        &self,
+        records: impl ExactSizeIterator<Item = P>,
+    ) -> Result<Vec<(P, PayloadSum)>> {
         let limit_bytes = self.shared.options.record_bytes_max as u64;
         let most = frame_bytes(self.shared.options.record_bytes_max) as u64;
         // This many records are too large even if all of them are empty.
@@ -386,16 +409,18 @@ impl<D: Directory> Log<D> {
         }
         bytes = 0;
         let mut summed = Vec::with_capacity(records.len());
-        for record in records.iter().map(AsRef::as_ref) {
-            bytes = bytes.saturating_add(frame_bytes(record.len()) as u64);
+        for record in records {
+            // A size that does not fit into a `usize` is too large, whatever is added to it.
+            let payload_bytes = usize::try_from(bytes_of(record)).unwrap_or(usize::MAX).min(usize::MAX / 2);
+            bytes = bytes.saturating_add(frame_bytes(payload_bytes) as u64);
             if bytes <= most {
-                summed.push((record, PayloadSum::of(record)));
+                summed.push((record, PayloadSum::of_parts(record.parts())));
             }
         }
         if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(summed) }
     }
 
-    fn append_all(&self, records: &[(&[u8], PayloadSum)]) -> Result<Append<'_, D>> {
+    fn append_all<P: Payload>(&self, records: &[(P, PayloadSum)]) -> Result<Append<'_, D>> {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
@@ -426,10 +451,10 @@ impl<D: Directory> Log<D> {
     }
 
     /// Puts the records into the gathering; the inner error says why there is no room.
-    fn gather(
+    fn gather<P: Payload>(
         &self,
         state: &mut Guard<'_>,
-        records: &[(&[u8], PayloadSum)],
+        records: &[(P, PayloadSum)],
     ) -> Result<std::result::Result<Append<'_, D>, EncodeError>> {
         state.check_appends()?;
         if state.changing {
@@ -438,10 +463,8 @@ impl<D: Directory> Log<D> {
         let first = state.gathering.next_lsn();
         let gathered = state.gathering.records(records);
         if gathered.is_ok() {
-            state.count_records(
-                records.len() as u64,
-                records.iter().map(|(record, _)| record.len() as u64).sum(),
-            );
+            let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();
+            state.count_records(records.len() as u64, bytes);
             if self.shared.options.periodic.is_some() {
                 self.shared.claim();
             }
@@ -465,6 +488,11 @@ impl<D: Directory> Log<D> {
         self.shared.committer.notify_one();
         Error::Busy
     }
+}
+
+/// The size of a record. Parts may be the same memory, so their sum may be larger than memory is.
+fn bytes_of<P: Payload>(record: P) -> u64 {
+    record.parts().fold(0, |bytes, part| bytes.saturating_add(part.len() as u64))
 }
 
 /// Takes the lock of a log's writer.

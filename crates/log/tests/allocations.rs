@@ -5,7 +5,8 @@
 
 use std::alloc::System;
 use std::future::Future;
-use std::pin::Pin;
+use std::io::IoSlice;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -219,6 +220,47 @@ fn futures_that_are_awaited_together() {
         }
     });
     assert!(count < HARNESS, "{count} allocations for {} records", 50 * TASKS);
+}
+
+/// By the LSN, by the watermark, by the record.
+#[test]
+fn tasks_that_await_the_watermark() {
+    const TASKS: usize = 64;
+    let count = counted(|log| {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut cursor = log.reader().from(log.last().next().unwrap());
+        let mut watermarks = log.watermarks();
+        let mut pending = Vec::with_capacity(TASKS);
+        for _ in 0..50 {
+            let lsn = log.append_unwaited(&[7; 128]).unwrap();
+            pending.extend((0..TASKS).map(|task| log.durable_at(Lsn::new(lsn.get() + task as u64 % 2))));
+            let mut asleep = 0;
+            let (mut is_shown, mut is_told) = (false, false);
+            // The log's own thread may commit at any moment.
+            while !(is_shown && is_told) {
+                pending.retain_mut(|future| Pin::new(future).poll(&mut context).is_pending());
+                asleep += pending.len();
+                is_shown = is_shown || pin!(cursor.next_async()).poll(&mut context).is_ready();
+                is_told = is_told || pin!(watermarks.changed()).poll(&mut context).is_ready();
+                log.sync().unwrap();
+            }
+            // Those that are not reached are dropped.
+            pending.clear();
+            assert!(asleep >= TASKS / 2, "none was ever asleep");
+        }
+    });
+    assert!(count < HARNESS, "{count} allocations for {} tasks", 50 * TASKS);
+}
+
+#[test]
+fn records_in_parts() {
+    let count = counted(|log| {
+        let (header, body) = ([7; 20], [8; 108]);
+        for _ in 0..20_000 {
+            drop(log.append_parts(&[IoSlice::new(&header), IoSlice::new(&body)]).unwrap());
+        }
+    });
+    assert!(count < HARNESS, "{count} allocations for 20,000 records in two parts");
 }
 
 /// Small groups are copied into chunks that are used again.

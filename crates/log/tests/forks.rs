@@ -6,7 +6,7 @@ mod watch;
 use std::future::Future;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -61,6 +61,12 @@ fn a_childs_drop_writes_nothing_over_what_the_parent_goes_on_to_write() {
     }
 }
 
+/// Whether a future is ready at once, with the error of a forked child.
+fn polled_once<T>(future: impl Future<Output = Result<T, Error>>) -> bool {
+    let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+    matches!(polled, Poll::Ready(Err(Error::Forked { .. })))
+}
+
 /// How many records a copy of the log's files shows.
 fn shown_by_copy(path: &Path) -> usize {
     let copy = tempfile::tempdir().expect("a directory");
@@ -86,6 +92,11 @@ fn every_call_of_a_child_is_an_error_of_its_own_and_takes_no_lock() {
             log.as_ref().expect("open").append(b"let go by the child").expect("appended").into_owned();
         let awaited =
             log.as_ref().expect("open").append(b"awaited by the child").expect("appended").into_owned();
+        // Polled by the parent, dropped by the child as well.
+        let mut pending_at = log.as_ref().expect("open").durable_at(Lsn::new(99));
+        let polled = Pin::new(&mut pending_at).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        let mut pending_at = Some(pending_at);
         let mut handles = Some((handle, awaited));
         let code = in_forked_child(|| {
             let mut said = Vec::new();
@@ -96,9 +107,10 @@ fn every_call_of_a_child_is_an_error_of_its_own_and_takes_no_lock() {
                 ask("append_batch", forked(&log.append_batch(&[b"x", b"y"]).map(drop)));
                 ask("try_append", forked(&log.try_append(b"x").map(drop)));
                 ask("append_durable", forked(&log.append_durable(b"x")));
-                let mut future = pin!(log.append_async(b"x"));
-                let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-                ask("append_async", matches!(polled, Poll::Ready(Err(Error::Forked { .. }))));
+                ask("append_async", polled_once(log.append_async(b"x")));
+                ask("append_parts", forked(&log.append_parts(&[]).map(drop)));
+                ask("durable_at", polled_once(log.durable_at(Lsn::FIRST)));
+                ask("changed", polled_once(log.watermarks().changed()));
                 ask("sync", forked(&log.sync()));
                 ask("truncate_before", forked(&log.truncate_before(Lsn::new(2))));
                 ask("truncate_after", forked(&log.truncate_after(Lsn::new(2))));
@@ -111,12 +123,13 @@ fn every_call_of_a_child_is_an_error_of_its_own_and_takes_no_lock() {
             ask("get of a reader of its own", forked(&other_reader.get(Lsn::FIRST)));
             ask("records", reader.records(Lsn::FIRST).next().is_some_and(|read| forked(&read)));
             ask("next", forked(&cursor.next().map(drop)));
+            ask("next_async", polled_once(cursor.next_async()));
             ask("next_within", forked(&cursor.next_within(Duration::from_secs(3600)).map(drop)));
             let (handle, mut awaited) = handles.take().expect("two");
             ask("wait", forked(&handle.wait()));
-            let polled = std::pin::Pin::new(&mut awaited).poll(&mut Context::from_waker(Waker::noop()));
+            let polled = Pin::new(&mut awaited).poll(&mut Context::from_waker(Waker::noop()));
             ask("await", matches!(polled, Poll::Ready(Err(Error::Forked { .. }))));
-            drop(awaited);
+            drop((awaited, pending_at.take()));
             ask("close", forked(&log.take().expect("open").close()));
             let wrong: Vec<_> = said.iter().filter(|(_, is_forked)| !is_forked).collect();
             wrong.iter().for_each(|(what, _)| eprintln!("not an error of its own: {what}"));

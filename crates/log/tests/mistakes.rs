@@ -17,8 +17,8 @@ mod history;
 use std::sync::{Arc, Mutex};
 
 use caught::{
-    LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, behind_full_buffers, callbacks, caught, caught_in_any_way,
-    check_cut,
+    LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, awaited_lsns, behind_full_buffers, callbacks, caught,
+    caught_in_any_way, check_cut,
 };
 use gate::Gate;
 use history::{
@@ -380,4 +380,9 @@ fn a_turn_that_is_not_handed_over_acknowledges_what_lies_behind_a_hole() {
 #[test]
 fn a_callback_before_its_group_is_written_tells_of_what_no_disk_has() {
     caught(Mistake::CallbackEarly, &[LOST], |mistake, seed| callbacks(&with(mistake), seed));
+}
+
+#[test]
+fn an_lsn_that_is_awaited_too_early_is_lost() {
+    caught(Mistake::AwaitedEarly, &[LOST], |mistake, seed| awaited_lsns(&with(mistake), seed));
 }

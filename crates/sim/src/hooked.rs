@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inkstone_io::{
-    Capabilities, Completion, Directory, Engine, EngineKind, File, FileFacts, OpenFile, Operation,
+    Bulletin, Capabilities, Completion, Directory, Engine, EngineKind, File, FileFacts, OpenFile, Operation,
     Preparation, Request, Result, SyncKind,
 };
 
@@ -82,6 +82,11 @@ pub trait Hook: Send + Sync + 'static {
 
     /// What the directory says that its file system can do.
     fn capabilities(&self) -> Option<Capabilities> {
+        None
+    }
+
+    /// Where the holder of the directory's locks posts.
+    fn bulletin(&self) -> Option<Arc<Bulletin>> {
         None
     }
 }
@@ -176,6 +181,10 @@ impl<H: Hook> Directory for Hooked<H> {
 
     fn locked_by(&self, name: &str) -> Result<Option<String>> {
         self.around(&Call::LockedBy { name }, || self.inner.locked_by(name))
+    }
+
+    fn bulletin(&self, _lock: &SimLock) -> Option<Arc<Bulletin>> {
+        self.hook.bulletin()
     }
 
     fn is_forked(&self) -> bool {

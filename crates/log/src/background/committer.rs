@@ -35,6 +35,7 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
     loop {
         let mut state = shared.lock();
         state.committer_rests = false;
+        state.committer_is_away = false;
         if state.closed || state.poison.is_some() {
             return;
         }
@@ -103,7 +104,9 @@ struct Timer {
 /// What is due for futures and callbacks: their group, as soon as all that are expected are there.
 fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
     let has_other_work = state.handed.is_some() || state.roll_wanted.is_some() || state.room_wanted;
-    if has_other_work || !state.rule.is_for_committer() {
+    // Tasks may leave. A timer that is held is seen to its end all the same: threads may count on it.
+    let holds = timer.as_ref().is_some_and(|timer| timer.group == state.group);
+    if has_other_work || !(state.rule.is_for_committer() || holds) {
         return None;
     }
     if state.taken {

@@ -108,7 +108,7 @@ impl<D: Directory> Shared<D> {
     fn enter_cut(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>, last: Lsn) {
         self.note_half_a_change();
         self.enter(state, header, ready);
-        state.cuts.push(last);
+        state.note_cut(last);
         self.set_durable(state, last);
         self.tail.cut(last);
         self.note_half_a_change();

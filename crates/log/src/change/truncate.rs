@@ -121,7 +121,9 @@ impl<D: Directory> Shared<D> {
         if result.is_err() {
             return (state, result);
         }
-        // From here on the cut is durable. The epoch must be written before anything else.
+        // From here on the cut is durable. Readers in other processes are told now: the epoch group may find no room.
+        state.post_head(lock(&self.segments).head().segment.number());
+        // The epoch must be written before anything else.
         state.epoch_due = Some(Control::Epoch { previous: Some(previous), recovered: last });
         (state, result) = self.begin_epoch(state);
         // Without room for it, the epoch is held back as by an opening (`commit/room.rs`).

@@ -22,6 +22,20 @@ impl<D: Directory> Shared<D> {
         }
     }
 
+    /// The watermark, and the number of cuts before it. In a forked child, as far as that is known without a lock.
+    pub(crate) fn watermark_and_cuts(&self) -> (Lsn, usize) {
+        if self.is_forked() {
+            return (self.durable(), 0);
+        }
+        let state = self.lock();
+        (state.durable, state.cut_count())
+    }
+
+    /// The lowest last LSN that the cuts from number `cuts` on have left.
+    pub(crate) fn lowest_cut_since(&self, cuts: usize) -> Option<Lsn> {
+        self.lock().cuts.get(cuts..).and_then(|later| later.iter().min().copied())
+    }
+
     /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.
     ///
     /// # Errors
@@ -39,7 +53,7 @@ impl<D: Directory> Shared<D> {
             if left.is_zero() {
                 break;
             }
-            if state.is_handed_here() {
+            if state.is_committer_here() {
                 drop(self.sleep_for(&self.followers, state, left));
             } else {
                 self.followers.sleep(state, left, None, || is_durable() || self.is_panicked());

@@ -24,7 +24,10 @@ pub(crate) struct Ticket {
 pub(crate) struct Wakers {
     /// How often they were woken. A ticket of an earlier round has no place any more.
     round: u64,
+    /// In a place whose future was dropped is a waker that does nothing: so the whole list can be taken as it is.
     list: Vec<Waker>,
+    /// Such places.
+    free: Vec<usize>,
 }
 
 impl Wakers {
@@ -36,14 +39,32 @@ impl Wakers {
         {
             return Some(std::mem::replace(there, waker));
         }
-        *ticket = Some(Ticket { round: self.round, place: self.list.len() });
-        self.list.push(waker);
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.list[place] = waker;
+                place
+            }
+            None => {
+                self.list.push(waker);
+                self.list.len() - 1
+            }
+        };
+        *ticket = Some(Ticket { round: self.round, place });
         None
+    }
+
+    /// Frees the place of a future that is dropped. Returns its waker, which must be dropped without the lock; `None` if it was
+    /// taken to be woken.
+    pub(crate) fn forget(&mut self, ticket: Ticket) -> Option<Waker> {
+        let there = self.list.get_mut(ticket.place).filter(|_| ticket.round == self.round)?;
+        self.free.push(ticket.place);
+        Some(std::mem::replace(there, Waker::noop().clone()))
     }
 
     /// Moves all of them to another list, which keeps none of them waiting.
     pub(crate) fn move_to(&mut self, others: &mut Vec<Waker>) {
         self.round += 1;
+        self.free.clear();
         join(others, &mut self.list);
     }
 }
@@ -121,5 +142,26 @@ mod tests {
         assert!(wakers.leave(&mut third, Waker::noop().clone()).is_none());
         assert!(wakers.leave(&mut one, Waker::noop().clone()).is_none());
         assert_eq!(wakers.list.len(), 2);
+    }
+
+    #[test]
+    fn the_place_of_a_dropped_future_is_used_again() {
+        let mut wakers = Wakers::default();
+        let mut kept = None;
+        wakers.leave(&mut kept, Waker::noop().clone());
+        for _ in 0..100 {
+            let mut dropped = None;
+            assert!(wakers.leave(&mut dropped, Waker::noop().clone()).is_none());
+            assert!(dropped.and_then(|ticket| wakers.forget(ticket)).is_some());
+        }
+        assert_eq!(wakers.list.len(), 2);
+        // A ticket of the round before is worth nothing, also where its place is another's.
+        let mut late = None;
+        wakers.leave(&mut late, Waker::noop().clone());
+        wakers.move_to(&mut Vec::new());
+        let mut next = [None, None];
+        next.iter_mut().for_each(|next| _ = wakers.leave(next, Waker::noop().clone()));
+        assert!(late.and_then(|ticket| wakers.forget(ticket)).is_none());
+        assert!(wakers.free.is_empty());
     }
 }

@@ -3,6 +3,8 @@
 //! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same bytes), then the group. *May not
 //! touch*: files, locks, waiters.
 
+use std::io::IoSlice;
+
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, HEADER_BYTES};
 use inkstone_format::{
     Batch, Control, EncodeError, Epoch, GroupEncoder, Identity, Lsn, PayloadSum, Promise, SegmentHeader,
@@ -18,6 +20,24 @@ const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
 
 /// How far ahead of the records memory is prefetched: half a microsecond of small records. 512 was too near, 4 KiB no better.
 const PREFETCH_BYTES: usize = 2048;
+
+/// The bytes of a record that is appended: in one piece, or in parts that follow each other.
+pub(crate) trait Payload: Copy {
+    fn parts(&self) -> impl Iterator<Item = &[u8]>;
+}
+
+impl Payload for &[u8] {
+    #[inline]
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(*self)
+    }
+}
+
+impl Payload for &[IoSlice<'_>] {
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.iter().map(|part| &part[..])
+    }
+}
 
 /// A group that is being gathered.
 #[derive(Debug)]
@@ -178,9 +198,9 @@ impl Gathering {
 
     /// Adds records, all or none; several are a batch. If they are too large for the buffer and the group is empty, the buffer
     /// grows.
-    pub(crate) fn records(&mut self, payloads: &[(&[u8], PayloadSum)]) -> Result<Lsn, EncodeError> {
+    pub(crate) fn records<P: Payload>(&mut self, payloads: &[(P, PayloadSum)]) -> Result<Lsn, EncodeError> {
         let version = self.coded.version;
-        let needed: usize = payloads.iter().map(|(payload, _)| version.frame_bytes(payload.len())).sum();
+        let needed: usize = payloads.iter().map(|(_, sum)| version.frame_bytes(sum.len())).sum();
         if needed as u64 > self.record_room() {
             return Err(EncodeError::SegmentFull { needed, room: self.record_room() });
         }
@@ -205,9 +225,10 @@ impl Gathering {
                 _ if index == last => Batch::Last,
                 _ => Batch::Middle,
             };
-            lsn = self.encoder.record(&mut self.memory[self.prefix..], payload, *sum, place)?;
+            let group = &mut self.memory[self.prefix..];
+            lsn = self.encoder.record_of_parts(group, payload.parts(), *sum, place)?;
             // As much as was just used, so that each byte is prefetched once.
-            let asked = version.frame_bytes(payload.len()).min(PREFETCH_BYTES);
+            let asked = version.frame_bytes(sum.len()).min(PREFETCH_BYTES);
             self.memory.expect_writes(self.prefix + self.encoder.used() + PREFETCH_BYTES - asked, asked);
         }
         Ok(lsn)
@@ -281,10 +302,9 @@ impl Gathering {
 }
 
 /// The size of frames with these payloads, in the version of the format in which they are largest.
-pub(crate) fn needed_bytes(payloads: &[(&[u8], PayloadSum)]) -> u64 {
-    let in_version = |version: &Version| {
-        payloads.iter().map(|(payload, _)| version.frame_bytes(payload.len()) as u64).sum()
-    };
+pub(crate) fn needed_bytes<P: Payload>(payloads: &[(P, PayloadSum)]) -> u64 {
+    let in_version =
+        |version: &Version| payloads.iter().map(|(_, sum)| version.frame_bytes(sum.len()) as u64).sum();
     Version::ALL.iter().map(in_version).max().unwrap_or(0)
 }
 

@@ -75,7 +75,12 @@ impl<D: Directory> Shared<D> {
         let turn = self.turn_in_hand();
         state.handed = Some(self.close_group(state));
         turn.hand_on();
-        self.committer.notify_one();
+        if state.committer_is_away {
+            // Nobody keeps in mind where it sleeps.
+            self.wake_all();
+        } else {
+            self.committer.notify_one();
+        }
         Ok(())
     }
 
@@ -167,9 +172,8 @@ impl<D: Directory> Shared<D> {
     pub(crate) fn post_to(&self, board: Board) {
         let mut state = self.lock();
         let segment = lock(&self.segments).head().segment.number();
-        let (durable, end, epoch) = (state.durable, state.gathering.at(), state.epoch);
         state.board = board;
-        state.to_post = state.board.post(Posted { durable, segment, end, epoch });
+        state.post_head(segment);
     }
 
     /// Notes the end of this group in the segment's index, as a place where reading can begin; returns what to post.

@@ -83,6 +83,12 @@ impl Rule {
         !is_writing && (self.waiting >= self.expected || !self.is_timed)
     }
 
+    /// A task that was counted for the gathering does not wait any more.
+    pub(crate) fn task_leaves(&mut self) {
+        self.tasks -= 1;
+        self.waiting -= 1;
+    }
+
     /// The tasks of the last group have not returned in time.
     pub(crate) fn expect_no_tasks(&mut self) {
         self.expects_tasks = false;
@@ -226,6 +232,24 @@ mod tests {
         rule.committed(8, TOOK);
         rule.expect_no_tasks();
         assert!(!rule.is_for_committer());
+    }
+
+    #[test]
+    fn a_task_that_leaves_is_not_counted_and_not_expected_again() {
+        let mut rule = Rule::new();
+        (0..8).for_each(|_| _ = rule.task_arrives(false));
+        (0..7).for_each(|_| rule.task_leaves());
+        assert!(rule.is_for_committer() && rule.has_waiters());
+        assert_eq!(rule.close(), 1);
+        rule.committed(1, TOOK);
+        rule.arrive();
+        assert_eq!(rule.step(false, false), Step::Lead, "a lone waiter expects itself");
+        // The last one leaves: there is nothing to lead for.
+        rule.close();
+        rule.committed(1, TOOK);
+        rule.task_arrives(false);
+        rule.task_leaves();
+        assert!(!rule.is_for_committer() && !rule.has_waiters());
     }
 
     #[test]

@@ -5,15 +5,16 @@
 
 use std::ops::{Deref, DerefMut};
 
-use inkstone_format::{Control, Epoch, Lsn};
+use inkstone_format::{Control, Epoch, Lsn, SegmentNumber};
 use inkstone_io::AlignedBuf;
 
 use crate::commit::callbacks::Decided;
 use crate::commit::futures::{Waiting, Wakers, Written, join};
 use crate::commit::gathering::{Gathering, Group, memory_for};
-use crate::commit::post::{Board, Post};
+use crate::commit::post::{Board, Post, Posted};
 use crate::commit::rule::Rule;
 use crate::commit::waking::{Due, Waking, Woken};
+use crate::commit::watchers::Watchers;
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::options::Options;
@@ -34,6 +35,8 @@ pub(crate) struct State {
     pub(crate) handed: Option<Group>,
     /// The thread of the committer, which writes groups that are handed over.
     pub(crate) committer: Option<ThreadId>,
+    /// The committer sleeps, or has slept, where a waker or callback of the user's waits: not where it is told of its work.
+    pub(crate) committer_is_away: bool,
     /// The segment is changing: nothing may be gathered.
     pub(crate) changing: bool,
     /// The durable watermark.
@@ -54,6 +57,8 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// Futures and callbacks of records whose outcome is open, by the parity of their group.
     waiting: [Waiting; 2],
+    /// Tasks that await the watermark.
+    pub(crate) watchers: Watchers,
     /// Those of the groups that this turn has written. They are woken at its end.
     pub(crate) written: Written,
     /// Futures that wait for room.
@@ -99,6 +104,7 @@ impl State {
             taken: false,
             handed: None,
             committer: None,
+            committer_is_away: false,
             changing: false,
             durable,
             cuts: Vec::new(),
@@ -109,6 +115,7 @@ impl State {
             ending: Ending::NotBegun,
             closed: false,
             waiting: Default::default(),
+            watchers: Watchers::default(),
             written: Written::default(),
             room_wakers: Wakers::default(),
             woken: Woken::default(),
@@ -175,9 +182,9 @@ impl State {
         }
     }
 
-    /// Whether a group was handed to the calling thread.
-    pub(crate) fn is_handed_here(&self) -> bool {
-        self.handed.is_some() && self.committer == Some(this_thread())
+    /// Whether the calling thread is the committer.
+    pub(crate) fn is_committer_here(&self) -> bool {
+        self.committer == Some(this_thread())
     }
 
     /// The last LSN that was assigned to a record.
@@ -216,14 +223,35 @@ impl State {
         &mut self.waiting[(group % 2) as usize]
     }
 
+    /// Posts what is durable, when the lock is released: this segment is the head, and the log goes on where the gathering is.
+    pub(crate) fn post_head(&mut self, segment: SegmentNumber) {
+        let (durable, end, epoch) = (self.durable, self.gathering.at(), self.epoch);
+        self.to_post = self.board.post(Posted { durable, segment, end, epoch });
+    }
+
+    /// A task that was counted for this record, which is not decided, does not wait any more.
+    pub(crate) fn uncount_task(&mut self, lsn: Lsn) {
+        if lsn >= self.gathering.first_lsn() {
+            self.rule.task_leaves();
+        }
+    }
+
     /// Marks the futures that wait for room to be woken.
     pub(crate) fn wake_room(&mut self) {
         self.room_wakers.move_to(&mut self.woken.wakers);
     }
 
-    /// The group with this number is durable: its futures and callbacks are woken when the turn ends.
+    /// The group with this number is durable: its futures and callbacks, and the tasks that awaited this watermark, are woken when the
+    /// turn ends.
     pub(crate) fn note_written(&mut self, group: u64) {
         self.written.add(&mut self.waiting[(group % 2) as usize]);
+        self.watchers.reach(self.durable, &mut self.written.futures);
+    }
+
+    /// The log was cut after the record `last`: all tasks that await a watermark are woken when the turn ends.
+    pub(crate) fn note_cut(&mut self, last: Lsn) {
+        self.cuts.push(last);
+        self.watchers.reach(Lsn::new(u64::MAX), &mut self.written.futures);
     }
 
     /// Marks the futures and callbacks of the groups that were written; of all records if the log has ended.
@@ -231,6 +259,7 @@ impl State {
         if self.poison.is_some() || self.closed {
             self.note_written(self.group.wrapping_sub(1));
             self.note_written(self.group);
+            self.watchers.reach(Lsn::new(u64::MAX), &mut self.written.futures);
         }
         join(&mut self.woken.wakers, &mut self.written.futures);
         if !self.written.has_callbacks() {

@@ -27,15 +27,20 @@ impl<D: Directory> Shared<D> {
         state: Guard<'a>,
         time: Duration,
     ) -> (Guard<'a>, bool) {
-        let Some(state) = self.write_what_is_handed_here(state) else { return (self.lock(), false) };
+        let Some(state) = self.write_what_is_handed_here(on, state) else { return (self.lock(), false) };
         let timed_out = on.sleep(state, time, None, || self.is_panicked());
         (self.lock(), timed_out)
     }
 
-    /// A waker or listener on the committer's thread may append and wait there. If a group was handed to the committer meanwhile,
-    /// this writes it first, since no other thread would. `None` if there was one.
-    fn write_what_is_handed_here<'a>(&'a self, state: Guard<'a>) -> Option<Guard<'a>> {
-        if !state.is_handed_here() {
+    /// A waker, callback or listener on the committer's thread may append and wait there. If a group was handed to the committer
+    /// meanwhile, this writes it first, since no other thread would. `None` if there was one. If one is handed over later, all
+    /// sleeping threads are woken, and this one comes here again.
+    fn write_what_is_handed_here<'a>(&'a self, on: &Sleepers, mut state: Guard<'a>) -> Option<Guard<'a>> {
+        if !state.is_committer_here() {
+            return Some(state);
+        }
+        if state.handed.is_none() {
+            state.committer_is_away = !std::ptr::eq(on, &self.committer);
             return Some(state);
         }
         self.write_handed(state);
@@ -52,7 +57,9 @@ impl<D: Directory> Shared<D> {
         time: Duration,
         lsn: Lsn,
     ) -> Option<(Guard<'a>, bool)> {
-        let Some(state) = self.write_what_is_handed_here(state) else { return Some((self.lock(), false)) };
+        let Some(state) = self.write_what_is_handed_here(on, state) else {
+            return Some((self.lock(), false));
+        };
         let is_durable = || lsn <= self.durable();
         let is_over = || is_durable() || self.is_panicked();
         let timed_out = on.sleep(state, time, Some(&self.yielding), is_over);

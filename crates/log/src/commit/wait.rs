@@ -130,8 +130,25 @@ impl<D: Directory> Shared<D> {
         None
     }
 
+    /// A future that was polled is dropped: frees the place of its waker, and does not count it as a waiter any more.
+    pub(crate) fn forget_future(&self, lsn: Lsn, cuts: usize, ticket: Ticket) {
+        if lsn <= self.durable() || self.is_forked() {
+            return;
+        }
+        let mut state = self.lock();
+        // If it is decided, its waker was taken, or will be at the end of the turn.
+        if state.outcome(lsn, cuts).is_none() {
+            let waker = state.waiting_for(lsn).futures.forget(ticket);
+            if waker.is_some() {
+                state.uncount_task(lsn);
+            }
+            drop(state);
+            drop(waker);
+        }
+    }
+
     /// Counts a future or callback as a waiter of its group, if that is still gathered. The committer is woken if it is to lead.
-    fn count_task(&self, state: &mut State, lsn: Lsn) {
+    pub(super) fn count_task(&self, state: &mut State, lsn: Lsn) {
         let is_writing = state.taken;
         if lsn >= state.gathering.first_lsn() && state.rule.task_arrives(is_writing) {
             self.committer.notify_one();

@@ -15,6 +15,7 @@ use std::time::Duration;
 use inkstone_format::{Kind, Lsn, Stop};
 use inkstone_io::{Directory, OsDirectory};
 
+use crate::commit::watching::Watch;
 use crate::error::{Error, Result};
 use crate::read::recent::Recent;
 use crate::read::source::Source;
@@ -118,13 +119,17 @@ impl<D: Directory> Cursor<D> {
     /// [`Error::Corrupt`]; [`Error::Forked`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
-        let Some(found) = self.find_undisturbed()? else { return Ok(None) };
+        Ok(self.find_undisturbed()?.and_then(|found| self.record(found)))
+    }
+
+    /// The record that was just found.
+    fn record(&self, found: RecordAt) -> Option<Record<'_>> {
         let bytes = match (&self.recent, &self.place) {
             (Some(recent), _) => recent.payload(found.at, found.payload_bytes),
             (None, Some(place)) => place.walk.payload(found.at, found.payload_bytes),
-            (None, None) => return Ok(None),
+            (None, None) => return None,
         };
-        Ok(Some(Record { lsn: found.lsn, bytes }))
+        Some(Record { lsn: found.lsn, bytes })
     }
 
     /// Walks to the next record if it is durable. If a cut changed the log meanwhile, or another reader observed it again, the
@@ -264,6 +269,36 @@ impl<D: Directory> Cursor<D> {
         let until = Instant::now().checked_add(timeout);
         self.source.wait(self.next, self.cuts, until)?;
         self.next()
+    }
+
+    /// The next record; awaits it if it is not durable yet. Works in any runtime or none. What is in memory
+    /// ([`crate::Options::tail_bytes`]) is returned from there; what is not is read from the files by the thread that polls, as
+    /// [`Cursor::next`] does.
+    ///
+    /// Cancel-safe: a future that is dropped while it is pending loses no record, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// As [`Cursor::next_within`]; [`Error::Invalid`] when it would wait and the reader is from [`crate::Reader::open`]: nothing in this
+    /// process is told when another one commits. Call [`Cursor::next_within`] on a thread of your own there.
+    ///
+    /// ```
+    /// # async fn follow(log: &inkstone::Log) -> inkstone::Result<()> {
+    /// let mut cursor = log.reader().from(inkstone::Lsn::FIRST);
+    /// loop {
+    ///     let record = cursor.next_async().await?;
+    ///     println!("{}: {} bytes", record.lsn, record.bytes.len());
+    /// }
+    /// # }
+    /// ```
+    pub async fn next_async(&mut self) -> Result<Record<'_>> {
+        loop {
+            // Nothing is awaited between finding the record, which moves the cursor on, and returning it.
+            if let Some(found) = self.find_undisturbed()? {
+                return Ok(self.record(found).expect("what was found has a place"));
+            }
+            let shared = Arc::clone(self.source.to_await()?);
+            Watch::new(shared, self.next, self.cuts, false).await?;
+        }
     }
 
     /// After a cut drops what was read ahead, and returns an error if the cursor stood after the cut.

@@ -19,6 +19,7 @@ use crate::read::finder::Finder;
 use crate::read::source::Source;
 use crate::read::view::View;
 use crate::report::Recovery;
+use crate::watermarks::Watermarks;
 
 /// Reads durable records of a log. Cheap to clone.
 ///
@@ -104,6 +105,15 @@ impl<D: Directory> Reader<D> {
     /// durable records can be read all the same. `None` if it takes them, and for a log that another process writes.
     pub fn end_of_log(&self) -> Option<Error> {
         self.source.end_of_log()
+    }
+
+    /// The watermarks of the log, to be awaited; they begin with the present one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a reader from [`Reader::open`]: nothing in this process is told when another one commits. Call
+    /// [`Cursor::next_within`] on a thread of your own there.
+    pub fn watermarks(&self) -> Result<Watermarks<D>> {
+        Ok(Watermarks::new(Arc::clone(self.source.to_await()?)))
     }
 
     /// The record with this LSN.

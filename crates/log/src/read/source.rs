@@ -135,9 +135,7 @@ impl<D: Directory> Source<D> {
     /// The lowest last LSN that the cuts from number `cuts` on have left.
     pub(crate) fn lowest_cut_since(&self, cuts: usize) -> Option<Lsn> {
         match self {
-            Self::Living(shared) => {
-                shared.lock().cuts.get(cuts..).and_then(|later| later.iter().min().copied())
-            }
+            Self::Living(shared) => shared.lowest_cut_since(cuts),
             Self::View(view) => view.lowest_cut_since(cuts),
         }
     }
@@ -203,6 +201,23 @@ impl<D: Directory> Source<D> {
         match self {
             Self::Living(shared) => shared.follow(lsn, cuts, until),
             Self::View(view) => view.wait(lsn, cuts, until),
+        }
+    }
+}
+
+impl<D: Directory> Source<D> {
+    /// The log, if this process writes it: there a task can wait.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub(crate) fn to_await(&self) -> Result<&Arc<Shared<D>>> {
+        match self {
+            Self::Living(shared) => Ok(shared),
+            Self::View(_) => Err(Error::Invalid(
+                "a reader from `Reader::open` cannot be awaited, since nothing in this process is told when another one \
+                 commits: call `Cursor::next_within` on a thread of your own"
+                    .into(),
+            )),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use crate::wakers::{failing_write, patient, sim_log};
+use crate::wakers::{HOUR, failing_write, patient, sim_log};
 use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_sim::{SimDirectory, SimDisk};
@@ -220,6 +220,40 @@ fn it_may_append_register_truncate_and_close() {
             let again = Log::open_in(Arc::new(disk.directory("/log")), Options::small()).expect("it is free");
             assert_eq!((again.last(), again.recovery().clean), (Lsn::new(2), true));
         }
+    });
+}
+
+/// The log's own thread sleeps in a callback, as a follower, when full buffers are handed to it. It is woken for each of them.
+#[test]
+#[cfg(target_os = "linux")]
+fn one_that_waits_on_the_logs_own_thread_keeps_no_full_buffer_from_being_written() {
+    // More than a second each would be more than this may take.
+    const BUFFERS: u64 = 60;
+    must_end("a callback that follows", || {
+        let (_disk, log) = sim_log(patient().own_thread(true).segment_bytes(4 << 20).buffer_bytes(8 << 10));
+        let (tell, told) = channel();
+        let mut cursor = log.reader().from(Lsn::new(2));
+        log.append(b"a record").expect("appended").on_durable(move |_| {
+            let thread = std::fs::read_link("/proc/thread-self").expect("Linux has it");
+            tell.send(thread).expect("asked for");
+            let mut last = 0;
+            while last < BUFFERS {
+                let record = cursor.next_within(HOUR).expect("read").expect("it comes");
+                last = record.lsn.get();
+            }
+            tell.send("done".into()).expect("asked for");
+        });
+        let thread = std::path::Path::new("/proc").join(told.recv_timeout(ENOUGH).expect("it runs"));
+        let sleeps = || {
+            let stat = std::fs::read_to_string(thread.join("stat")).expect("it lives");
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+        };
+        for _ in 0..BUFFERS {
+            assert!(becomes(sleeps), "the callback never sleeps");
+            // The second one finds the buffer full, and hands it over.
+            (0..2).for_each(|_| _ = log.append_unwaited(&[5; 5000]).expect("appended"));
+        }
+        assert_eq!(told.recv_timeout(ENOUGH).expect("it ends"), std::path::Path::new("done"));
     });
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use inkstone::{Cursor, Error, Log, Lsn, Options, Reader};
 use inkstone_io::{Bulletin, Directory, OsDirectory, OsLock};
+use inkstone_sim::hooked::{Call, Hook, Hooked};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
 const LOCK: &str = "inkstone.lock";
@@ -241,6 +243,104 @@ fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
     };
     assert!(matches!(cut, Error::TruncatedAfter { last, .. } if last.get() == 30), "{cut}");
     (31..=50).for_each(|lsn| expect(&mut cursor, lsn, 4));
+}
+
+/// Run by the test below.
+#[test]
+#[ignore = "the other process of records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown"]
+fn the_writer_in_two_steps() {
+    let path = given();
+    let log = Log::open(&path, small().segment_bytes(1 << 20)).unwrap();
+    for (step, records) in [("first", 1..=20), ("second", 21..=40)] {
+        for lsn in records {
+            log.append_durable(&record(lsn, 1)).unwrap();
+        }
+        std::fs::write(path.join(step), b"").unwrap();
+        while !path.join(format!("after-{step}")).exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The reader is behind when the writer is killed. It knows what that one has posted, and all of it is in the files as it was posted;
+/// but the next writer has cut it.
+#[test]
+fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut writer = Killed(in_another_process("the_writer_in_two_steps", path));
+    let mut wait_for = |step: &str| {
+        while !path.join(step).exists() {
+            assert!(writer.0.try_wait().unwrap().is_none(), "the writer ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait_for("first");
+    let readers: Vec<_> = (0..3).map(|_| Reader::open(path, &small()).unwrap()).collect();
+    let mut cursors: Vec<_> = readers.iter().map(|reader| reader.from(Lsn::FIRST)).collect();
+    for cursor in &mut cursors {
+        (1..=20).for_each(|lsn| expect(cursor, lsn, 1));
+        assert!(cursor.next_within(SHORT).unwrap().is_none(), "now it knows the bulletin");
+    }
+    let posted = bulletin_of(path).expect("it lives");
+    std::fs::write(path.join("after-first"), b"").unwrap();
+    wait_for("second");
+    assert_eq!(posted.read().unwrap()[0], 40, "posted, and no reader has looked");
+    writer.0.kill().unwrap();
+    writer.0.wait().unwrap();
+    let log = Log::open(path, small().own_thread(false)).unwrap();
+    assert_eq!(log.last().get(), 40);
+    log.truncate_after(Lsn::new(30)).unwrap();
+    // One asks when only the cut is there, one when there are other records, one when there are more than before.
+    for (cursor, last) in cursors.iter_mut().zip([30, 35, 50]) {
+        for lsn in log.last().get() + 1..=last {
+            log.append_durable(&record(lsn, 2)).unwrap();
+        }
+        (21..=30).for_each(|lsn| expect(cursor, lsn, 1));
+        (31..=last).for_each(|lsn| expect(cursor, lsn, 2));
+        assert!(cursor.next_within(SHORT).unwrap().is_none(), "shown after LSN {last}");
+    }
+}
+
+/// A simulated disk whose log posts on a real page.
+struct Posting(Arc<Bulletin>);
+
+impl Hook for Posting {
+    fn before(&self, _call: &Call<'_>) -> inkstone_io::Result<()> {
+        Ok(())
+    }
+
+    fn bulletin(&self) -> Option<Arc<Bulletin>> {
+        Some(Arc::clone(&self.0))
+    }
+}
+
+/// A reader that is behind must hear of the cut, also if the disk has no room for the first group after it.
+#[test]
+fn a_cut_whose_epoch_finds_no_room_is_posted() {
+    let mut held_back = 0;
+    for nth in 1..=12 {
+        let disk = SimDisk::new(1, DiskOptions { copy_on_write: true, ..DiskOptions::default() });
+        let elsewhere = tempfile::tempdir().unwrap();
+        let place = OsDirectory::open(elsewhere.path()).unwrap();
+        let lock = place.lock(LOCK).unwrap().unwrap();
+        let bulletin = place.bulletin(&lock).expect("there is one on Linux");
+        let directory = Hooked::new(disk.directory("/log"), Arc::new(Posting(bulletin)));
+        let log = Log::open_in(Arc::new(directory), Options::small().own_thread(false)).unwrap();
+        (0..20).for_each(|_| _ = log.append_durable(b"a record").unwrap());
+        let posted = || bulletin_of(elsewhere.path()).unwrap().read().unwrap();
+        let before = posted();
+        assert_eq!(before[0], 20);
+        let no_room = Effect::Error(errno::ENOSPC);
+        disk.inject(Fault::new(no_room).on(OperationKind::Write).nth(nth).times(1000));
+        if log.truncate_after(Lsn::new(10)).is_ok() {
+            let [durable, segment, ..] = posted();
+            assert_eq!(durable, 10, "write {nth} of the cut finds no room");
+            assert!(segment > before[1], "segment {segment} is posted after {}", before[1]);
+            held_back += u32::from(matches!(log.append(b"another"), Err(Error::NoRoom { .. })));
+        }
+    }
+    assert!(held_back > 0, "the epoch group always found room");
 }
 
 /// A log of 90 records whose writer was killed, and this test in its place: it has the lock, and posts what it likes. The last

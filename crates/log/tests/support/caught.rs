@@ -4,11 +4,14 @@
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
-use inkstone::Options;
 #[cfg(inkstone_mistakes)]
 use inkstone::mistake::Mistake;
+use inkstone::{DurableAt, Lsn, Options};
 use inkstone_sim::PowerCut;
 #[cfg(inkstone_mistakes)]
 use inkstone_sim::shrink::seeds;
@@ -109,4 +112,36 @@ pub(crate) fn callbacks(options: &Options, seed: u64) -> Result<(), String> {
     let answers = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
     assert_eq!(answers.len() as u64, RECORDS, "callbacks that were not called, or that panicked");
     answers.into_iter().collect()
+}
+
+/// LSNs that are awaited as a task does: when one is told to be durable, its record survives a power cut at that moment.
+pub(crate) fn awaited_lsns(options: &Options, seed: u64) -> Result<(), String> {
+    const RECORDS: u64 = 12;
+    let disk = disk(seed);
+    let log = open(&disk, options.clone().own_thread(false)).expect("a new log");
+    let mut pending: Vec<_> = (1..=RECORDS).map(|lsn| (lsn, log.durable_at(Lsn::new(lsn)))).collect();
+    for lsn in 1..=RECORDS {
+        log.append_unwaited(&record(lsn)).map_err(|error| error.to_string())?;
+        if (lsn ^ seed).is_multiple_of(3) {
+            log.sync().map_err(|error| error.to_string())?;
+        }
+        let mut told = 0;
+        for (lsn, future) in &mut pending {
+            match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => told = *lsn,
+                Poll::Ready(Err(error)) => return Err(error.to_string()),
+            }
+        }
+        pending.retain(|(lsn, _)| *lsn > told);
+        if told > 0 {
+            check_cut(&disk.power_cut(), options, seed, Told { acked: told, appended: lsn })?;
+        }
+    }
+    log.sync().map_err(|error| error.to_string())?;
+    let all_told = |(_, mut future): (u64, DurableAt<_>)| {
+        Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    assert!(pending.into_iter().all(all_told), "durable, and not told so");
+    Ok(())
 }

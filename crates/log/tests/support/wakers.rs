@@ -61,3 +61,32 @@ pub(crate) fn pending(log: &Log<SimDirectory>, waker: &Waker) -> Append<'static,
     assert!(poll(&mut append, waker).is_pending());
     append
 }
+
+/// Wakes the thread that polls.
+struct Unparks(std::thread::Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls a future to its end on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Polls a future once, and drops it if it is pending.
+pub(crate) fn poll_once<F: Future>(future: F, waker: &Waker) -> Option<F::Output> {
+    match std::pin::pin!(future).poll(&mut Context::from_waker(waker)) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}

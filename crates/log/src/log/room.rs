@@ -1,0 +1,56 @@
+//! Awaiting room: appending where a caller may not block.
+//!
+//! *Owns*: trying again when there may be room, and that a future which is dropped leaves nothing behind. *May not touch*: when there
+//! is room (`commit/`).
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use inkstone_format::PayloadSum;
+use inkstone_io::Directory;
+
+use super::Log;
+use crate::append::Append;
+use crate::commit::futures::Ticket;
+use crate::commit::gathering::Payload;
+use crate::commit::shared::Shared;
+use crate::error::{Error, Result};
+
+/// A future that waits for room. Dropping it takes its waker back.
+struct InLine<'log, D: Directory> {
+    shared: &'log Shared<D>,
+    ticket: Option<Ticket>,
+}
+
+impl<D: Directory> Log<D> {
+    /// Appends one record, and awaits room for it.
+    pub(super) async fn append_when_there_is_room<P: Payload>(
+        &self,
+        record: P,
+        sum: PayloadSum,
+    ) -> Result<Append<'_, D>> {
+        let mut line = InLine { shared: &self.shared, ticket: None };
+        poll_fn(|context| {
+            let mut tried = self.try_gather(record, sum, None);
+            if matches!(tried, Err(Error::Busy)) {
+                // `clone` is the user's code, so it runs without the lock.
+                tried = self.try_gather(record, sum, Some((&mut line.ticket, context.waker().clone())));
+            }
+            match tried {
+                Err(Error::Busy) => Poll::Pending,
+                other => Poll::Ready(other),
+            }
+        })
+        .await
+    }
+}
+
+impl<D: Directory> Drop for InLine<'_, D> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take().filter(|_| !self.shared.is_forked()) else { return };
+        let mut state = self.shared.lock();
+        let waker = state.room_wakers.forget(ticket);
+        drop(state);
+        drop(waker);
+    }
+}

@@ -1,0 +1,120 @@
+//! The durable watermark, to be awaited.
+//!
+//! *Owns*: the public face: what a caller is told when the watermark moves. *May not touch*: how a task waits (`commit/watching.rs`).
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use inkstone_format::Lsn;
+use inkstone_io::{Directory, OsDirectory};
+
+use crate::commit::shared::Shared;
+use crate::commit::watching::Watch;
+use crate::error::{Error, Result};
+
+/// A future of the moment in which every record up to an LSN is durable. [`crate::Log::durable_at`] returns it.
+///
+/// It belongs to no thread and does not borrow the log. Dropped while it is pending, it leaves nothing behind.
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct DurableAt<D: Directory = OsDirectory> {
+    watch: Watch<D>,
+    shared: Arc<Shared<D>>,
+    lsn: Lsn,
+    cuts: usize,
+    /// The number of the log's last change before. Even, and still the same: no cut since.
+    changes: u64,
+}
+
+impl<D: Directory> DurableAt<D> {
+    pub(crate) fn new(shared: &Arc<Shared<D>>, lsn: Lsn) -> Self {
+        let changes = shared.changes();
+        let (_, cuts) = shared.watermark_and_cuts();
+        let watch = Watch::new(Arc::clone(shared), lsn, cuts, true);
+        Self { watch, shared: Arc::clone(shared), lsn, cuts, changes }
+    }
+
+    /// An error if a cut has truncated the record since this future was made.
+    fn is_left(&self) -> Result<()> {
+        // Asked for after the watermark: a cut changes it before it moves the watermark.
+        if self.changes.is_multiple_of(2) && self.shared.changes() == self.changes {
+            return Ok(());
+        }
+        match self.shared.lowest_cut_since(self.cuts).filter(|last| self.lsn > *last) {
+            Some(last) => Err(Error::TruncatedAfter { lsn: self.lsn, last }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<D: Directory> Future for DurableAt<D> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let outcome = ready!(Pin::new(&mut self.watch).poll(context));
+        Poll::Ready(outcome.and_then(|()| self.is_left()))
+    }
+}
+
+/// The durable watermarks of a log, one after the other. [`crate::Log::watermarks`] and [`crate::Reader::watermarks`] return it.
+///
+/// It keeps no list: who asks late is told the newest one alone. It belongs to no thread and does not borrow the log.
+///
+/// ```
+/// # async fn ship(log: &inkstone::Log) -> inkstone::Result<()> {
+/// let mut watermarks = log.watermarks();
+/// loop {
+///     let durable = watermarks.changed().await?;
+///     println!("everything up to {durable} is on stable storage");
+/// }
+/// # }
+/// ```
+pub struct Watermarks<D: Directory = OsDirectory> {
+    shared: Arc<Shared<D>>,
+    last: Lsn,
+    cuts: usize,
+}
+
+impl<D: Directory> Watermarks<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>) -> Self {
+        let (last, cuts) = shared.watermark_and_cuts();
+        Self { shared, last, cuts }
+    }
+
+    /// The watermark that [`Watermarks::changed`] returned last; before its first call, that of the moment in which this was made.
+    pub fn last(&self) -> Lsn {
+        self.last
+    }
+
+    /// Awaits a watermark after the last one, and returns the newest. A `truncate_after` counts as a change too; the watermark may be
+    /// lower then, or the same. Works in any runtime or none. It is woken at most once for a group, and polling it takes as long
+    /// however many others wait.
+    ///
+    /// Cancel-safe: a future that is dropped while it is pending misses nothing, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] and [`Error::Closed`] when the newest watermark was returned and no other will come; [`Error::Forked`].
+    ///
+    /// # Durability
+    /// Every record up to the LSN that it returns is on stable storage, also with [`crate::Options::periodic`].
+    pub async fn changed(&mut self) -> Result<Lsn> {
+        let next = self.last.next().ok_or(Error::UsedUp)?;
+        Watch::new(Arc::clone(&self.shared), next, self.cuts, false).await?;
+        (self.last, self.cuts) = self.shared.watermark_and_cuts();
+        Ok(self.last)
+    }
+}
+
+impl<D: Directory> fmt::Debug for DurableAt<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DurableAt").field("lsn", &self.lsn).finish_non_exhaustive()
+    }
+}
+
+impl<D: Directory> fmt::Debug for Watermarks<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watermarks").field("last", &self.last).finish_non_exhaustive()
+    }
+}
