@@ -6,8 +6,8 @@ use inkstone_lab::result::Relative;
 use inkstone_lab::stats::PAIRS_MIN;
 use serde::Serialize;
 
-use crate::load::{FLOOR, preparation, reading, stream};
-use crate::result::{Arm, LoadResult};
+use crate::load::{FLOOR, awaiting, busy, preparation, reading, stream, tail};
+use crate::result::{Arm, FollowedTotal, LoadResult};
 
 /// What was asked, what was measured, and whether that is enough.
 #[derive(Debug, Serialize)]
@@ -78,16 +78,30 @@ enum Beside {
 enum Of {
     Speed,
     CpuTime,
-    Tail,
+    P50,
+    P99,
+    P999,
+    /// The speed, with the processor time of the followers given back.
+    Allowed,
+    /// Of this one alone: the time until a record was seen over the time of its append.
+    Seen,
 }
 
 struct Ask {
+    /// The load in each of its conditions.
     load: &'static str,
     asked: &'static str,
     arm: &'static str,
     of: Of,
     beside: Beside,
     bound: Bound,
+}
+
+impl Ask {
+    fn is_about(&self, load: &LoadResult) -> bool {
+        let rest = load.name.strip_prefix(self.load);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    }
 }
 
 const LOG: &str = "inkstone";
@@ -102,6 +116,96 @@ const fn growing(load: &'static str) -> Ask {
     let asked = "in a log that only grows";
     Ask { arm: stream::GROWING, ..speed(load, asked, Beside::Arm(LOG), Bound::Told) }
 }
+
+const fn regret(load: &'static str) -> Ask {
+    let asked = "at least 0.9 of the best fixed setting";
+    speed(load, asked, Beside::BestOf(busy::FIXED), Bound::AtLeast(0.9))
+}
+
+const fn beside_company(load: &'static str) -> Ask {
+    speed(load, "at least 1.3 times the best peer", Beside::BestOf(PEERS), Bound::AtLeast(1.3))
+}
+
+const fn tail_beside_company(load: &'static str) -> Ask {
+    Ask {
+        of: Of::P99,
+        ..speed(load, "p99 no higher than that peer's", Beside::BestOf(PEERS), Bound::AtMost(1.0))
+    }
+}
+
+const ONE_FOLLOWER: &str = "inkstone 1 follower";
+const FOUR_FOLLOWERS: &str = "inkstone 4 followers";
+
+/// With followers in the process.
+const fn followed(load: &'static str, arm: &'static str, asked: &'static str, bound: Bound) -> Ask {
+    Ask { arm, of: Of::Allowed, ..speed(load, asked, Beside::Arm(LOG), bound) }
+}
+
+/// As it is.
+const fn plain(load: &'static str, arm: &'static str, alone: &'static str) -> Ask {
+    Ask { arm, ..speed(load, "with one follower, nothing given back", Beside::Arm(alone), Bound::Told) }
+}
+
+const fn seen(load: &'static str) -> Ask {
+    let asked = "append to seen p50 at most 1.15 of the append's own";
+    Ask {
+        arm: ONE_FOLLOWER,
+        of: Of::Seen,
+        ..speed(load, asked, Beside::Arm(ONE_FOLLOWER), Bound::AtMost(1.15))
+    }
+}
+
+const fn tailed(load: &'static str) -> Ask {
+    let asked = "at least 0.95 of the rate alone";
+    Ask { arm: tail::TAILED, ..speed(load, asked, Beside::Arm(LOG), Bound::AtLeast(0.95)) }
+}
+
+const fn lone(arm: &'static str, asked: &'static str) -> Ask {
+    Ask { arm, of: Of::P50, ..speed("await-1", asked, Beside::Arm(LOG), Bound::AtMost(1.15)) }
+}
+
+const fn beside_threads(load: &'static str, arm: &'static str, asked: &'static str, least: f64) -> Ask {
+    Ask { arm, ..speed(load, asked, Beside::Arm(LOG), Bound::AtLeast(least)) }
+}
+
+const RAFT: &str = "inkstone-raft";
+const RAFT_PEERS: &[&str] = &["raft-log", "hiqlite-wal", "raft-engine"];
+const RAFT_PEERS_BATCHES: &[&str] = &["raft-log batches", "hiqlite-wal batches", "raft-engine batches"];
+
+const fn raft_lone(load: &'static str) -> Ask {
+    Ask {
+        arm: RAFT,
+        ..speed(
+            load,
+            "at least as fast as the best that syncs",
+            Beside::BestOf(RAFT_PEERS),
+            Bound::AtLeast(1.0),
+        )
+    }
+}
+
+const fn raft_many(load: &'static str) -> Ask {
+    Ask {
+        arm: RAFT,
+        ..speed(load, "at least 2 times the best that syncs", Beside::BestOf(RAFT_PEERS), Bound::AtLeast(2.0))
+    }
+}
+
+/// Where the framework hands over many entries at a time.
+const fn raft_batches(load: &'static str) -> Ask {
+    Ask {
+        arm: "inkstone-raft batches",
+        ..speed(
+            load,
+            "in batches, beside the best in batches",
+            Beside::BestOf(RAFT_PEERS_BATCHES),
+            Bound::Told,
+        )
+    }
+}
+
+const WITH_ONE: &str = "with one follower at least 0.95 of the rate alone";
+const WITH_FOUR: &str = "with four followers at least 0.9 of the rate alone";
 
 const ASKS: &[Ask] = &[
     speed("1x4k", "at least 0.95 of the raw floor", Beside::Arm(FLOOR), Bound::AtLeast(0.95)),
@@ -150,7 +254,7 @@ const ASKS: &[Ask] = &[
     },
     Ask {
         arm: preparation::PREPARING,
-        of: Of::Tail,
+        of: Of::P999,
         ..speed("prepare", "its p99.9 within 1.5", Beside::Arm(preparation::RECYCLING), Bound::AtMost(1.5))
     },
     Ask {
@@ -172,6 +276,53 @@ const ASKS: &[Ask] = &[
         Beside::FirstOf(&[reading::FIO, FLOOR]),
         Bound::AtLeast(0.95),
     ),
+    regret("busy-1"),
+    regret("busy-8"),
+    beside_company("busy-8"),
+    tail_beside_company("busy-8"),
+    regret("busy-64"),
+    beside_company("busy-64"),
+    tail_beside_company("busy-64"),
+    followed("follow-1", ONE_FOLLOWER, WITH_ONE, Bound::AtLeast(0.95)),
+    followed("follow-1", FOUR_FOLLOWERS, WITH_FOUR, Bound::AtLeast(0.9)),
+    seen("follow-1"),
+    plain("follow-1", ONE_FOLLOWER, LOG),
+    plain("follow-1", "raft-engine 1 follower", "raft-engine"),
+    followed("follow-8", ONE_FOLLOWER, WITH_ONE, Bound::AtLeast(0.95)),
+    followed("follow-8", FOUR_FOLLOWERS, WITH_FOUR, Bound::AtLeast(0.9)),
+    seen("follow-8"),
+    plain("follow-8", ONE_FOLLOWER, LOG),
+    plain("follow-8", "raft-engine 1 follower", "raft-engine"),
+    followed("follow-64", ONE_FOLLOWER, WITH_ONE, Bound::AtLeast(0.95)),
+    followed("follow-64", FOUR_FOLLOWERS, WITH_FOUR, Bound::AtLeast(0.9)),
+    seen("follow-64"),
+    plain("follow-64", ONE_FOLLOWER, LOG),
+    plain("follow-64", "raft-engine 1 follower", "raft-engine"),
+    Ask {
+        arm: ONE_FOLLOWER,
+        ..speed(
+            "follow-producer",
+            "beside a follower at least 0.75 of the rate alone",
+            Beside::Arm(LOG),
+            Bound::AtLeast(0.75),
+        )
+    },
+    plain("follow-producer", "raft-engine 1 follower", "raft-engine"),
+    tailed("tail-process-1"),
+    tailed("tail-process-8"),
+    raft_lone("raft-1x128"),
+    raft_many("raft-64x128"),
+    raft_batches("raft-64x128"),
+    raft_lone("raft-1x4k"),
+    raft_many("raft-64x4k"),
+    raft_batches("raft-64x4k"),
+    lone(awaiting::AWAITS, "a task's p50 at most 1.15 of a thread's"),
+    lone(awaiting::CALLS_BACK, "a callback's p50 at most 1.15 of a thread's"),
+    beside_threads("await-8", awaiting::AWAITS, "tasks at least 0.9 of as many threads", 0.9),
+    beside_threads("await-8", awaiting::CALLS_BACK, "callbacks at least 0.9 of as many threads", 0.9),
+    beside_threads("await-64", awaiting::AWAITS, "tasks at least 0.9 of as many threads", 0.9),
+    beside_threads("await-64", awaiting::CALLS_BACK, "callbacks at least 0.9 of as many threads", 0.9),
+    beside_threads("await-10000", awaiting::AWAITS, "at least as fast as 64 threads", 1.0),
     speed("get", "at least 1,000,000 records/s", Beside::Rate(1e6, "1,000,000/s"), Bound::AtLeast(1.0)),
 ];
 
@@ -179,25 +330,107 @@ const ASKS: &[Ask] = &[
 pub fn answers(loads: &[LoadResult], seed: u64) -> Vec<Answer> {
     let mut all = Vec::new();
     for load in loads {
-        all.extend(ASKS.iter().filter(|ask| ask.load == load.name).map(|ask| answer(ask, load, seed)));
+        all.extend(ASKS.iter().filter(|ask| ask.is_about(load)).map(|ask| answer(ask, load, seed)));
+        all.extend(of_followers(load));
+        all.extend(shared_groups(load));
         if ONE_WRITE.contains(&load.name.as_str()) {
-            all.push(one_write(load));
+            all.push(one_write(load, LOG));
+        }
+        if RAFT_ONE_WRITE.contains(&load.name.as_str()) {
+            all.push(one_write(load, RAFT));
         }
     }
     all
 }
 
+/// Followers are compared with nobody in these: what they read, when they see, how often they wake.
+fn of_followers(load: &LoadResult) -> Vec<Answer> {
+    let of = |arm: &str, asked: &str, most: f64, unit: &str, get: fn(&FollowedTotal) -> Option<f64>| {
+        let value = load.arm(arm).map(|arm| arm.followed_total().as_ref().and_then(get));
+        let (measured, verdict) = match value {
+            None => (why_not(load, arm), Verdict::CannotTell),
+            Some(None) => ("it is not counted here".into(), Verdict::CannotTell),
+            Some(Some(value)) => {
+                let verdict = if value <= most { Verdict::Yes } else { Verdict::No };
+                (format!("{value:.3} {unit}"), verdict)
+            }
+        };
+        Answer { load: load.name.clone(), asked: asked.into(), measured, verdict }
+    };
+    if load.name.starts_with("follow-") {
+        let mut all = Vec::new();
+        let arms = if load.name == "follow-producer" {
+            &[ONE_FOLLOWER][..]
+        } else {
+            &[ONE_FOLLOWER, FOUR_FOLLOWERS]
+        };
+        for arm in arms {
+            let asked = |what: &str| format!("{arm}: no {what} while it keeps up");
+            all.push(of(arm, &asked("reads"), NONE_MAX, "reads a record", |one| one.reads_per_record));
+            all.push(of(arm, &asked("bytes from the device"), NONE_MAX, "bytes a record", |one| {
+                one.device_bytes_per_record
+            }));
+        }
+        return all;
+    }
+    if load.name.starts_with("tail-process-") {
+        return vec![
+            of(tail::TAILED, "at most 1.2 bytes read for each byte followed", 1.2, "bytes", |one| {
+                one.read_bytes_per_log_byte
+            }),
+            of(
+                tail::TAILED,
+                "seen at most 100 us after the append returned, at the median",
+                100.0,
+                "us",
+                |one| Some(one.seen.p50_ns as f64 / 1000.0),
+            ),
+            of(tail::TAILED, "at most 2 wake-ups a second when nothing comes", 2.0, "a second", |one| {
+                one.idle_wakeups_per_s
+            }),
+        ];
+    }
+    Vec::new()
+}
+
+/// How many records share a group, where so many wait.
+fn shared_groups(load: &LoadResult) -> Vec<Answer> {
+    let least = match load.name.as_str() {
+        "await-8" => 7.5,
+        "await-64" => 60.0,
+        _ => return Vec::new(),
+    };
+    let one = |name| {
+        let (measured, verdict) = match load.arm(name).map(Arm::records_per_group) {
+            None => (why_not(load, name), Verdict::CannotTell),
+            Some(None) => ("no groups are counted".into(), Verdict::CannotTell),
+            Some(Some(records)) => {
+                let verdict = if records >= least { Verdict::Yes } else { Verdict::No };
+                (format!("{records:.2}"), verdict)
+            }
+        };
+        let asked = format!("{name}: at least {least} records a flush");
+        Answer { load: load.name.clone(), asked, measured, verdict }
+    };
+    [awaiting::AWAITS, awaiting::CALLS_BACK].map(one).into()
+}
+
+/// The process reads a few other things in a turn; the engines' own counters of memory, for one.
+const NONE_MAX: f64 = 0.001;
+
 /// Loads with one writer: nobody shares its flushes.
 const ONE_WRITE: [&str; 2] = ["1x4k", "1x128"];
+/// Votes are among their commits.
+const RAFT_ONE_WRITE: [&str; 2] = ["raft-1x4k", "raft-1x128"];
 /// Segments change now and then, ext4 without a journal writes the inode with every tick of its time stamp, and nobody is
 /// quite alone with a device.
 const ONE_MAX: f64 = 1.1;
 
 /// The device's counters are of everybody, so they can only show too many.
-fn one_write(load: &LoadResult) -> Answer {
-    let counted = load.arm(LOG).map(Arm::writes_and_flushes);
+fn one_write(load: &LoadResult, arm: &str) -> Answer {
+    let counted = load.arm(arm).map(Arm::writes_and_flushes);
     let (measured, verdict) = match counted {
-        None => (why_not(load, LOG), Verdict::CannotTell),
+        None => (why_not(load, arm), Verdict::CannotTell),
         Some(None) => ("no device whose requests are counted".into(), Verdict::CannotTell),
         Some(Some((writes, flushes))) => {
             let is_one = writes <= ONE_MAX && flushes <= ONE_MAX;
@@ -216,7 +449,11 @@ fn answer(ask: &Ask, load: &LoadResult, seed: u64) -> Answer {
             let what = match ask.of {
                 Of::Speed => "",
                 Of::CpuTime => "CPU time per commit ",
-                Of::Tail => "p99.9 ",
+                Of::P50 => "p50 ",
+                Of::P99 => "p99 ",
+                Of::P999 => "p99.9 ",
+                Of::Allowed => "with the followers' processor time given back ",
+                Of::Seen => "seen p50 ",
             };
             let interval = match found.interval() {
                 Some((low, high)) => format!("[{low:.3} .. {high:.3}]"),
@@ -255,7 +492,11 @@ fn compared(ask: &Ask, load: &LoadResult, seed: u64) -> Result<(String, Relative
     let ratio = match ask.of {
         Of::Speed => arm.speed_over(other, seed),
         Of::CpuTime => arm.cpu_over(other, seed),
-        Of::Tail => arm.p999_over(other, seed),
+        Of::P50 => arm.latency_over(other, |one| one.p50_ns, seed),
+        Of::Allowed => arm.allowed_speed_over(other, cpus(), seed),
+        Of::Seen => arm.seen_over_own(|one| one.p50_ns, seed),
+        Of::P99 => arm.latency_over(other, |one| one.p99_ns, seed),
+        Of::P999 => arm.latency_over(other, |one| one.p999_ns, seed),
     };
     let rounds = arm.rounds.len().min(other.rounds.len());
     Ok((beside_words(ask.beside, load, other), ratio.ok_or("no rounds that pair")?, rounds))
@@ -269,6 +510,11 @@ fn beside_words(beside: Beside, load: &LoadResult, other: &Arm) -> String {
         true => other.name.clone(),
         false => format!("{}, without {}", other.name, absent.join(", ")),
     }
+}
+
+/// Among which the followers' processor time is given back.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn why_not(load: &LoadResult, name: &str) -> String {
