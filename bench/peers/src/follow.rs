@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use inkstone_host::monotonic_ns;
 
 use crate::engine::Follower;
 use crate::news::News;
@@ -22,12 +23,14 @@ pub struct Watch {
     next: Vec<u64>,
     record_bytes: usize,
     pub count: u64,
+    /// When records came last.
+    pub last_ns: u64,
     wrong: Option<String>,
 }
 
 impl Watch {
     pub fn new(from: &[u64], record_bytes: usize) -> Self {
-        Self { next: from.to_vec(), record_bytes, count: 0, wrong: None }
+        Self { next: from.to_vec(), record_bytes, count: 0, last_ns: 0, wrong: None }
     }
 
     #[inline]
@@ -69,7 +72,10 @@ impl Watch {
                     let since: Instant = *idle_since.get_or_insert_with(Instant::now);
                     ensure!(since.elapsed() < PATIENCE, "a follower waits in vain behind {:?}", self.next);
                 }
-                _ => idle_since = None,
+                _ => {
+                    idle_since = None;
+                    self.last_ns = monotonic_ns();
+                }
             }
         }
         Ok(())

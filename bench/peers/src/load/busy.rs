@@ -162,13 +162,8 @@ fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
 /// The arms come engine by engine, in each condition by condition.
 fn by_condition(load: &Load, conditions: &[Condition], measured: Vec<Arm>) -> Vec<LoadResult> {
     let mut sorted: Vec<Vec<Arm>> = conditions.iter().map(|_| Vec::new()).collect();
-    for (at, mut arm) in measured.into_iter().enumerate() {
-        let condition = at % conditions.len();
-        if condition > 0 {
-            // The same engine said it at its first condition.
-            (arm.how, arm.notes) = (String::new(), None);
-        }
-        sorted[condition].push(arm);
+    for (at, arm) in measured.into_iter().enumerate() {
+        sorted[at % conditions.len()].push(arm);
     }
     let one = |(&condition, arms)| {
         let notes = vec![

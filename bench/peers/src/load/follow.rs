@@ -177,5 +177,5 @@ fn follower(engine: &dyn Engine, from: &[u64], news: &News, tell: &Sender<()>) -
         },
     )?;
     let used = thread_usage().since(&before);
-    Ok(Seen { records: watch.count, latency, cpu_ns: used.user_ns + used.system_ns, end_ns: monotonic_ns() })
+    Ok(Seen { records: watch.count, latency, cpu_ns: used.user_ns + used.system_ns, end_ns: watch.last_ns })
 }

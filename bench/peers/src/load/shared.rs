@@ -67,11 +67,14 @@ impl Contestant for Shared {
 
     fn finish(self: Box<Self>) -> Result<Finish> {
         let mut engine = self.engine.borrow_mut();
+        let is_known = engine.end.is_some();
         if let Some(appending) = engine.appending.take() {
             engine.end =
                 Some((appending as Box<dyn Contestant>).finish().map_err(|error| format!("{error:#}")));
         }
         match engine.end.as_ref().context("it has ended without a word")? {
+            // The first one has said how.
+            Ok(finish) if is_known => Ok(Finish { checked: finish.checked, ..Finish::default() }),
             Ok(finish) => Ok(finish.clone()),
             Err(why) => Err(anyhow!("{why}")),
         }

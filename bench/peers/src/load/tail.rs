@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::appending::{Appending, Parts, Shape};
 use super::shared::{Shared, TurnOf};
 use super::{Load, Plan};
-use crate::engine::{Kind, Purpose, Setup, follower_of_other, log_bytes};
+use crate::engine::{Follower, Kind, Purpose, Setup, follower_of_other, log_bytes};
 use crate::follow::Watch;
 use crate::news::News;
 use crate::record::Record;
@@ -36,8 +36,9 @@ const RECORD_BYTES: usize = 128;
 const FIRST_RECORDS: u64 = 2;
 /// With several writers the time of some records is kept.
 const TIMED: u64 = 8;
-/// For so long nothing comes after a turn, and wake-ups are counted.
-const IDLE: Duration = Duration::from_secs(1);
+/// For so long nothing comes after a turn, and wake-ups are counted; before that a writer that has become idle may have its last words.
+const IDLE: Duration = Duration::from_secs(2);
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 pub fn one(plan: &Plan, load: &Load) -> Result<LoadResult> {
     tailed(plan, load, 1)
@@ -162,6 +163,17 @@ fn parsed(line: &str) -> Result<Vec<u64>> {
     line.trim().split(',').map(|number| number.parse().context("a list of numbers")).collect()
 }
 
+/// Follows for so long, and nothing comes.
+fn idle(follower: &mut dyn Follower, time: Duration) -> Result<()> {
+    let since = Instant::now();
+    let mut late = 0;
+    while let Some(left) = time.checked_sub(since.elapsed()) {
+        late += follower.take(None, left, &mut |_| {})?;
+    }
+    ensure!(late == 0, "{late} records came after the last one");
+    Ok(())
+}
+
 /// The other process. `words`: kind, path, place, every how many records one is timed, how many records of each thread there are.
 pub fn follow_other(words: &[String]) -> Result<()> {
     let [kind, path, place, every, from] = words else { bail!("tail takes five words, not {words:?}") };
@@ -197,18 +209,17 @@ pub fn follow_other(words: &[String]) -> Result<()> {
     let (cpu_ns, io) = begin.context("nothing was appended")?;
     let read = process_io().zip(io).map(|(after, before)| after.since(&before));
     let cpu_ns = used() - cpu_ns;
+    idle(&mut *follower, LAST_WORDS)?;
     let (idle_since, before) = (Instant::now(), process_usage());
-    let mut late = 0;
-    while let Some(left) = IDLE.checked_sub(idle_since.elapsed()) {
-        late += follower.take(None, left, &mut |_| {})?;
-    }
-    ensure!(late == 0, "{late} records came after the last one");
+    idle(&mut *follower, IDLE)?;
+    // The last one is the end of the time, which is ours.
+    let idle_wakeups = process_usage().since(&before).voluntary_switches.saturating_sub(1);
     let seen = Seen {
         records: watch.count,
         cpu_ns,
         read: read.map(|read| (read.reads, read.read_bytes, read.device_bytes)),
         times,
-        idle_wakeups: process_usage().since(&before).voluntary_switches,
+        idle_wakeups,
         idle_ns: idle_since.elapsed().as_nanos() as u64,
     };
     println!("{}", serde_json::to_string(&seen)?);
