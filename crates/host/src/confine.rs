@@ -152,11 +152,14 @@ fn put(file: &Path, value: &str) -> Result<()> {
     fs::write(file, value).map_err(|error| Error::new("write", file, error))
 }
 
-/// A group with a process in it refuses to be removed.
+/// Removes what killed labs left. One that lives may have made its group and not be in it yet; a group with a process in it refuses
+/// to be removed.
 fn sweep(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.filter_map(io::Result::ok) {
-        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
             let _ = fs::remove_dir(entry.path());
         }
     }
