@@ -351,7 +351,12 @@ fn of_followers(load: &LoadResult) -> Vec<Answer> {
             None => (why_not(load, arm), Verdict::CannotTell),
             Some(None) => ("it is not counted here".into(), Verdict::CannotTell),
             Some(Some(value)) => {
-                let verdict = if value <= most { Verdict::Yes } else { Verdict::No };
+                let is_enough = load.arm(arm).is_some_and(|arm| arm.rounds.len() >= PAIRS_MIN);
+                let verdict = match value <= most {
+                    _ if !is_enough => Verdict::CannotTell,
+                    true => Verdict::Yes,
+                    false => Verdict::No,
+                };
                 (format!("{value:.3} {unit}"), verdict)
             }
         };
@@ -527,6 +532,7 @@ fn why_not(load: &LoadResult, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Followed;
     use inkstone_lab::result::Round;
 
     #[test]
@@ -590,6 +596,47 @@ mod tests {
         assert_eq!(found[0].0, Verdict::Yes, "20 M records/s: {}", found[0].1);
         let found = verdicts(load("async128", vec![arm(LOG, 100)]));
         assert_eq!(found[0].0, Verdict::No, "10 M records/s: {}", found[0].1);
+    }
+
+    #[test]
+    fn an_ask_is_about_its_load_in_each_condition() {
+        let arms = || {
+            vec![arm(LOG, 100), arm(busy::FIXED[0], 95), arm(busy::FIXED[1], 300), arm("raft-engine", 150)]
+        };
+        let found = verdicts(load("busy-8 spin-2", arms()));
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[0].0, Verdict::Yes, "0.95 of the best fixed one: {}", found[0].1);
+        assert_eq!(found[1].0, Verdict::Yes, "1.5 of the best peer: {}", found[1].1);
+        assert_eq!(verdicts(load("busy-8x", arms())), [], "another load");
+    }
+
+    #[test]
+    fn the_time_of_followers_is_given_back_and_no_more() {
+        let followed = |cpu_ns, reads| Followed {
+            followers: 1,
+            records: 100,
+            cpu_ns,
+            reads: Some(reads),
+            device_bytes: Some(0),
+            ..Followed::default()
+        };
+        let with =
+            |cpu_ns, reads| Arm { followed: vec![followed(cpu_ns, reads); 5], ..arm(ONE_FOLLOWER, 200) };
+        // Half as fast. The follower used all processors in half of the time: that is all of it.
+        let half_ns = 100 * 200 / 2 * cpus() as u64;
+        let ratio = |arm: Arm| {
+            arm.allowed_speed_over(&super::tests::arm(LOG, 100), cpus(), 1).expect("pairs").speedup
+        };
+        assert!((ratio(with(half_ns, 0)) - 1.0).abs() < 0.01);
+        assert!((ratio(with(0, 0)) - 0.5).abs() < 0.01);
+        let of = |reads| {
+            let found = verdicts(load("follow-producer", vec![arm(LOG, 100), with(0, reads)]));
+            found
+                .iter()
+                .find(|(_, measured)| measured.contains("reads a record"))
+                .map(|(verdict, _)| *verdict)
+        };
+        assert_eq!((of(0), of(1)), (Some(Verdict::Yes), Some(Verdict::No)));
     }
 
     #[test]
