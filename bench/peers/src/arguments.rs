@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::engine::Kind;
 use crate::load;
+use crate::raft::RaftKind;
 
 pub const USAGE: &str =
     "usage: bench-peers DIRECTORY [--rounds N] [--seconds S] [--only LOAD[,LOAD..]] [--engines NAME[,NAME..]]
@@ -21,6 +22,8 @@ pub struct Arguments {
     pub time: Duration,
     pub loads: Vec<&'static load::Load>,
     pub engines: Vec<Kind>,
+    /// Of the loads about raft logs.
+    pub raft_logs: Vec<RaftKind>,
     pub read_mib: u64,
     pub seed: u64,
     pub json: Option<PathBuf>,
@@ -36,6 +39,7 @@ impl Arguments {
             time: Duration::from_secs(2),
             loads: load::ALL.iter().collect(),
             engines: Kind::ALL.to_vec(),
+            raft_logs: RaftKind::ALL.to_vec(),
             read_mib: 1024,
             seed: 1,
             json: None,
@@ -55,10 +59,9 @@ impl Arguments {
                 "--seed" => all.seed = number(&word, &value, 0, u64::MAX)?,
                 "--seconds" => all.time = seconds(&value)?,
                 "--json" => all.json = Some(value.into()),
-                "--only" => all.loads = listed(&value, load::ALL, |load| load.name)?,
+                "--only" => all.loads = loads(&value)?,
                 "--engines" => {
-                    all.engines =
-                        listed(&value, &Kind::ALL, |kind| kind.name())?.into_iter().copied().collect();
+                    (all.engines, all.raft_logs) = engines(&value)?;
                 }
                 _ => return Err(format!("{word}: no such option")),
             }
@@ -80,14 +83,42 @@ fn seconds(value: &str) -> Result<Duration, String> {
     parsed.map(Duration::from_secs_f64).ok_or_else(|| format!("--seconds {value}: take 0.05 to 600"))
 }
 
-fn listed<'a, T>(value: &str, all: &'a [T], name: impl Fn(&T) -> &'static str) -> Result<Vec<&'a T>, String> {
-    let find = |word: &str| {
-        all.iter().find(|one| name(one) == word).ok_or_else(|| {
-            let names: Vec<_> = all.iter().map(&name).collect();
-            format!("{word:?}: take some of {}", names.join(", "))
-        })
+/// An engine may be both: inkstone is an engine, and a raft log by `inkstone-raft`.
+fn engines(value: &str) -> Result<(Vec<Kind>, Vec<RaftKind>), String> {
+    let words: Vec<&str> = value.split(',').collect();
+    let known = |word: &&&str| {
+        Kind::ALL.iter().any(|kind| kind.name() == **word)
+            || RaftKind::ALL.iter().any(|kind| kind.word() == **word)
     };
-    value.split(',').map(find).collect()
+    if let Some(unknown) = words.iter().find(|word| !known(word)) {
+        let mut names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        names.extend(
+            RaftKind::ALL
+                .iter()
+                .map(|kind| kind.word())
+                .filter(|word| Kind::ALL.iter().all(|kind| kind.name() != *word)),
+        );
+        return Err(format!("{unknown:?}: take some of {}", names.join(", ")));
+    }
+    let (mut engines, mut raft_logs) = (Kind::ALL.to_vec(), RaftKind::ALL.to_vec());
+    engines.retain(|kind| words.contains(&kind.name()));
+    raft_logs.retain(|kind| words.contains(&kind.word()));
+    Ok((engines, raft_logs))
+}
+
+/// `busy` is `busy-1`, `busy-8` and `busy-64`.
+fn loads(value: &str) -> Result<Vec<&'static load::Load>, String> {
+    let mut all = Vec::new();
+    for word in value.split(',') {
+        let group = format!("{word}-");
+        let before = all.len();
+        all.extend(load::ALL.iter().filter(|load| load.name == word || load.name.starts_with(&group)));
+        if all.len() == before {
+            let names: Vec<_> = load::ALL.iter().map(|load| load.name).collect();
+            return Err(format!("{word:?}: take some of {}, or what several begin with", names.join(", ")));
+        }
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -103,7 +134,17 @@ mod tests {
         let all = parse("/tmp --rounds 9 --only get,1x4k --engines sqlite --seconds 0.5").expect("a line");
         assert_eq!((all.rounds, all.time), (9, Duration::from_millis(500)));
         assert_eq!(all.loads.iter().map(|load| load.name).collect::<Vec<_>>(), ["get", "1x4k"]);
-        assert_eq!(all.engines, [Kind::Sqlite]);
+        assert_eq!((all.engines, all.raft_logs), (vec![Kind::Sqlite], vec![]));
+        let all = parse("/tmp --engines raft-log,inkstone").expect("a line");
+        assert_eq!(
+            (all.engines, all.raft_logs),
+            (vec![Kind::Inkstone], vec![RaftKind::Inkstone, RaftKind::RaftLog])
+        );
+        let all = parse("/tmp --only read,busy-8").expect("a line");
+        assert_eq!(
+            all.loads.iter().map(|load| load.name).collect::<Vec<_>>(),
+            ["read-warm", "read-cold", "busy-8"]
+        );
         assert_eq!(parse("/tmp").expect("a directory").loads.len(), load::ALL.len());
     }
 
@@ -115,6 +156,7 @@ mod tests {
             "/a --rounds",
             "/a --rounds 0",
             "/a --only 2x128",
+            "/a --only rea",
             "/a --engines etcd",
             "/a --what 1",
         ] {

@@ -2,12 +2,15 @@
 //!
 //! *Owns*: every figure that the log must reach, and the rule from an interval to an answer. *May not touch*: measuring.
 
+mod list;
+
 use inkstone_lab::result::Relative;
 use inkstone_lab::stats::PAIRS_MIN;
 use serde::Serialize;
 
-use crate::load::{FLOOR, preparation, reading, stream};
-use crate::result::{Arm, LoadResult};
+use crate::load::{awaiting, tail};
+use crate::result::{Arm, FollowedTotal, LoadResult};
+use list::{ASKS, FOUR_FOLLOWERS, LOG, ONE_FOLLOWER, RAFT};
 
 /// What was asked, what was measured, and whether that is enough.
 #[derive(Debug, Serialize)]
@@ -78,10 +81,17 @@ enum Beside {
 enum Of {
     Speed,
     CpuTime,
-    Tail,
+    P50,
+    P99,
+    P999,
+    /// The speed, with the processor time of the followers given back.
+    Allowed,
+    /// Of this one alone: the time until a record was seen over the time of its append.
+    Seen,
 }
 
 struct Ask {
+    /// The load in each of its conditions.
     load: &'static str,
     asked: &'static str,
     arm: &'static str,
@@ -90,114 +100,123 @@ struct Ask {
     bound: Bound,
 }
 
-const LOG: &str = "inkstone";
-const PEERS: &[&str] = &["raft-engine", "okaywal", "rocksdb", "sqlite"];
-const RUST_PEERS: &[&str] = &["raft-engine", "okaywal"];
-
-const fn speed(load: &'static str, asked: &'static str, beside: Beside, bound: Bound) -> Ask {
-    Ask { load, asked, arm: LOG, of: Of::Speed, beside, bound }
+impl Ask {
+    fn is_about(&self, load: &LoadResult) -> bool {
+        let rest = load.name.strip_prefix(self.load);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    }
 }
-
-const fn growing(load: &'static str) -> Ask {
-    let asked = "in a log that only grows";
-    Ask { arm: stream::GROWING, ..speed(load, asked, Beside::Arm(LOG), Bound::Told) }
-}
-
-const ASKS: &[Ask] = &[
-    speed("1x4k", "at least 0.95 of the raw floor", Beside::Arm(FLOOR), Bound::AtLeast(0.95)),
-    speed("1x4k", "not slower than the best peer", Beside::BestOf(PEERS), Bound::Reaches(1.0)),
-    speed("1x128", "at least 0.95 of the raw floor", Beside::Arm(FLOOR), Bound::AtLeast(0.95)),
-    speed("1x128", "not slower than the best peer", Beside::BestOf(PEERS), Bound::Reaches(1.0)),
-    speed("8x128", "at least 1.6 times the best peer", Beside::BestOf(PEERS), Bound::AtLeast(1.6)),
-    speed("64x128", "at least 1.6 times the best Rust peer", Beside::BestOf(RUST_PEERS), Bound::AtLeast(1.6)),
-    Ask {
-        of: Of::CpuTime,
-        ..speed("64x128", "at most half its CPU per commit", Beside::BestOf(RUST_PEERS), Bound::AtMost(0.5))
-    },
-    speed(
-        "unsynced",
-        "at least 1,500 MB/s of payload",
-        Beside::Rate(1.5e9 / 128.0, "1,500 MB/s"),
-        Bound::AtLeast(1.0),
-    ),
-    speed("unsynced", "at least 3 times the best peer", Beside::BestOf(PEERS), Bound::AtLeast(3.0)),
-    Ask {
-        arm: stream::TWO,
-        ..speed("unsynced", "two threads not below one", Beside::Arm(LOG), Bound::Reaches(1.0))
-    },
-    speed(
-        "async128",
-        "at least 12,000,000 records/s",
-        Beside::Rate(12e6, "12,000,000/s"),
-        Bound::AtLeast(1.0),
-    ),
-    speed(
-        "async4k",
-        "at least 0.7 of bare 1 MiB durable overwrites",
-        Beside::Arm(FLOOR),
-        Bound::AtLeast(0.7),
-    ),
-    growing("async128"),
-    growing("async4k"),
-    Ask {
-        arm: preparation::PREPARING,
-        ..speed(
-            "prepare",
-            "preparation costs at most 5% of the throughput",
-            Beside::Arm(preparation::RECYCLING),
-            Bound::AtLeast(0.95),
-        )
-    },
-    Ask {
-        arm: preparation::PREPARING,
-        of: Of::Tail,
-        ..speed("prepare", "its p99.9 within 1.5", Beside::Arm(preparation::RECYCLING), Bound::AtMost(1.5))
-    },
-    Ask {
-        arm: reading::CACHED,
-        ..speed(
-            "read-warm",
-            "at least 6 GB/s of payload",
-            Beside::Rate(6e9 / 256.0, "6 GB/s"),
-            Bound::AtLeast(1.0),
-        )
-    },
-    Ask {
-        arm: reading::CACHED,
-        ..speed("read-warm", "at least 5 times the best peer", Beside::BestOf(PEERS), Bound::AtLeast(5.0))
-    },
-    speed(
-        "read-cold",
-        "at least 0.95 of fio's sequential read",
-        Beside::FirstOf(&[reading::FIO, FLOOR]),
-        Bound::AtLeast(0.95),
-    ),
-    speed("get", "at least 1,000,000 records/s", Beside::Rate(1e6, "1,000,000/s"), Bound::AtLeast(1.0)),
-];
 
 /// Every ask about a load that ran.
 pub fn answers(loads: &[LoadResult], seed: u64) -> Vec<Answer> {
     let mut all = Vec::new();
     for load in loads {
-        all.extend(ASKS.iter().filter(|ask| ask.load == load.name).map(|ask| answer(ask, load, seed)));
+        all.extend(ASKS.iter().filter(|ask| ask.is_about(load)).map(|ask| answer(ask, load, seed)));
+        all.extend(of_followers(load));
+        all.extend(shared_groups(load));
         if ONE_WRITE.contains(&load.name.as_str()) {
-            all.push(one_write(load));
+            all.push(one_write(load, LOG));
+        }
+        if RAFT_ONE_WRITE.contains(&load.name.as_str()) {
+            all.push(one_write(load, RAFT));
         }
     }
     all
 }
 
+/// Followers are compared with nobody in these: what they read, when they see, how often they wake.
+fn of_followers(load: &LoadResult) -> Vec<Answer> {
+    let of = |arm: &str, asked: &str, most: f64, unit: &str, get: fn(&FollowedTotal) -> Option<f64>| {
+        let value = load.arm(arm).map(|arm| arm.followed_total().as_ref().and_then(get));
+        let (measured, verdict) = match value {
+            None => (why_not(load, arm), Verdict::CannotTell),
+            Some(None) => ("it is not counted here".into(), Verdict::CannotTell),
+            Some(Some(value)) => {
+                let is_enough = load.arm(arm).is_some_and(|arm| arm.rounds.len() >= PAIRS_MIN);
+                let verdict = match value <= most {
+                    _ if !is_enough => Verdict::CannotTell,
+                    true => Verdict::Yes,
+                    false => Verdict::No,
+                };
+                (format!("{value:.3} {unit}"), verdict)
+            }
+        };
+        Answer { load: load.name.clone(), asked: asked.into(), measured, verdict }
+    };
+    if load.name.starts_with("follow-") {
+        let mut all = Vec::new();
+        let arms = if load.name == "follow-producer" {
+            &[ONE_FOLLOWER][..]
+        } else {
+            &[ONE_FOLLOWER, FOUR_FOLLOWERS]
+        };
+        for arm in arms {
+            let asked = |what: &str| format!("{arm}: no {what} while it keeps up");
+            all.push(of(arm, &asked("reads"), NONE_MAX, "reads a record", |one| one.reads_per_record));
+            all.push(of(arm, &asked("bytes from the device"), NONE_MAX, "bytes a record", |one| {
+                one.device_bytes_per_record
+            }));
+        }
+        return all;
+    }
+    if load.name.starts_with("tail-process-") {
+        return vec![
+            of(tail::TAILED, "at most 1.2 bytes read for each byte followed", 1.2, "bytes", |one| {
+                one.read_bytes_per_log_byte
+            }),
+            of(
+                tail::TAILED,
+                "seen at most 100 us after the append returned, at the median",
+                100.0,
+                "us",
+                |one| Some(one.seen.p50_ns as f64 / 1000.0),
+            ),
+            of(tail::TAILED, "at most 2 wake-ups a second when nothing comes", 2.0, "a second", |one| {
+                one.idle_wakeups_per_s
+            }),
+        ];
+    }
+    Vec::new()
+}
+
+/// How many records share a group, where so many wait.
+fn shared_groups(load: &LoadResult) -> Vec<Answer> {
+    let least = match load.name.as_str() {
+        "await-8" => 7.5,
+        "await-64" => 60.0,
+        _ => return Vec::new(),
+    };
+    let one = |name| {
+        let (measured, verdict) = match load.arm(name).map(Arm::records_per_group) {
+            None => (why_not(load, name), Verdict::CannotTell),
+            Some(None) => ("no groups are counted".into(), Verdict::CannotTell),
+            Some(Some(records)) => {
+                let verdict = if records >= least { Verdict::Yes } else { Verdict::No };
+                (format!("{records:.2}"), verdict)
+            }
+        };
+        let asked = format!("{name}: at least {least} records a flush");
+        Answer { load: load.name.clone(), asked, measured, verdict }
+    };
+    [awaiting::AWAITS, awaiting::CALLS_BACK].map(one).into()
+}
+
+/// The process reads a few other things in a turn; the engines' own counters of memory, for one.
+const NONE_MAX: f64 = 0.001;
+
 /// Loads with one writer: nobody shares its flushes.
 const ONE_WRITE: [&str; 2] = ["1x4k", "1x128"];
+/// Votes are among their commits.
+const RAFT_ONE_WRITE: [&str; 2] = ["raft-1x4k", "raft-1x128"];
 /// Segments change now and then, ext4 without a journal writes the inode with every tick of its time stamp, and nobody is
 /// quite alone with a device.
 const ONE_MAX: f64 = 1.1;
 
 /// The device's counters are of everybody, so they can only show too many.
-fn one_write(load: &LoadResult) -> Answer {
-    let counted = load.arm(LOG).map(Arm::writes_and_flushes);
+fn one_write(load: &LoadResult, arm: &str) -> Answer {
+    let counted = load.arm(arm).map(Arm::writes_and_flushes);
     let (measured, verdict) = match counted {
-        None => (why_not(load, LOG), Verdict::CannotTell),
+        None => (why_not(load, arm), Verdict::CannotTell),
         Some(None) => ("no device whose requests are counted".into(), Verdict::CannotTell),
         Some(Some((writes, flushes))) => {
             let is_one = writes <= ONE_MAX && flushes <= ONE_MAX;
@@ -216,7 +235,11 @@ fn answer(ask: &Ask, load: &LoadResult, seed: u64) -> Answer {
             let what = match ask.of {
                 Of::Speed => "",
                 Of::CpuTime => "CPU time per commit ",
-                Of::Tail => "p99.9 ",
+                Of::P50 => "p50 ",
+                Of::P99 => "p99 ",
+                Of::P999 => "p99.9 ",
+                Of::Allowed => "with the followers' processor time given back ",
+                Of::Seen => "seen p50 ",
             };
             let interval = match found.interval() {
                 Some((low, high)) => format!("[{low:.3} .. {high:.3}]"),
@@ -255,7 +278,11 @@ fn compared(ask: &Ask, load: &LoadResult, seed: u64) -> Result<(String, Relative
     let ratio = match ask.of {
         Of::Speed => arm.speed_over(other, seed),
         Of::CpuTime => arm.cpu_over(other, seed),
-        Of::Tail => arm.p999_over(other, seed),
+        Of::P50 => arm.latency_over(other, |one| one.p50_ns, seed),
+        Of::Allowed => arm.allowed_speed_over(other, cpus(), seed),
+        Of::Seen => arm.seen_over_own(|one| one.p50_ns, seed),
+        Of::P99 => arm.latency_over(other, |one| one.p99_ns, seed),
+        Of::P999 => arm.latency_over(other, |one| one.p999_ns, seed),
     };
     let rounds = arm.rounds.len().min(other.rounds.len());
     Ok((beside_words(ask.beside, load, other), ratio.ok_or("no rounds that pair")?, rounds))
@@ -271,6 +298,11 @@ fn beside_words(beside: Beside, load: &LoadResult, other: &Arm) -> String {
     }
 }
 
+/// Among which the followers' processor time is given back.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 fn why_not(load: &LoadResult, name: &str) -> String {
     match load.arms.iter().find(|arm| arm.name == name) {
         Some(arm) => format!("{name}: {}", arm.failed.as_deref().unwrap_or("no rounds")),
@@ -281,6 +313,8 @@ fn why_not(load: &LoadResult, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::busy;
+    use crate::result::Followed;
     use inkstone_lab::result::Round;
 
     #[test]
@@ -344,6 +378,47 @@ mod tests {
         assert_eq!(found[0].0, Verdict::Yes, "20 M records/s: {}", found[0].1);
         let found = verdicts(load("async128", vec![arm(LOG, 100)]));
         assert_eq!(found[0].0, Verdict::No, "10 M records/s: {}", found[0].1);
+    }
+
+    #[test]
+    fn an_ask_is_about_its_load_in_each_condition() {
+        let arms = || {
+            vec![arm(LOG, 100), arm(busy::FIXED[0], 95), arm(busy::FIXED[1], 300), arm("raft-engine", 150)]
+        };
+        let found = verdicts(load("busy-8 spin-2", arms()));
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[0].0, Verdict::Yes, "0.95 of the best fixed one: {}", found[0].1);
+        assert_eq!(found[1].0, Verdict::Yes, "1.5 of the best peer: {}", found[1].1);
+        assert_eq!(verdicts(load("busy-8x", arms())), [], "another load");
+    }
+
+    #[test]
+    fn the_time_of_followers_is_given_back_and_no_more() {
+        let followed = |cpu_ns, reads| Followed {
+            followers: 1,
+            records: 100,
+            cpu_ns,
+            reads: Some(reads),
+            device_bytes: Some(0),
+            ..Followed::default()
+        };
+        let with =
+            |cpu_ns, reads| Arm { followed: vec![followed(cpu_ns, reads); 5], ..arm(ONE_FOLLOWER, 200) };
+        // Half as fast. The follower used all processors in half of the time: that is all of it.
+        let half_ns = 100 * 200 / 2 * cpus() as u64;
+        let ratio = |arm: Arm| {
+            arm.allowed_speed_over(&super::tests::arm(LOG, 100), cpus(), 1).expect("pairs").speedup
+        };
+        assert!((ratio(with(half_ns, 0)) - 1.0).abs() < 0.01);
+        assert!((ratio(with(0, 0)) - 0.5).abs() < 0.01);
+        let of = |reads| {
+            let found = verdicts(load("follow-producer", vec![arm(LOG, 100), with(0, reads)]));
+            found
+                .iter()
+                .find(|(_, measured)| measured.contains("reads a record"))
+                .map(|(verdict, _)| *verdict)
+        };
+        assert_eq!((of(0), of(1)), (Some(Verdict::Yes), Some(Verdict::No)));
     }
 
     #[test]

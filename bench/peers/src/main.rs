@@ -5,13 +5,19 @@
 
 mod arguments;
 mod asks;
+mod beside;
 mod engine;
+mod executor;
 mod floor;
+mod follow;
 mod load;
+mod news;
+mod raft;
 mod record;
 mod result;
 mod rounds;
 mod table;
+mod tasks;
 mod threads;
 
 use std::process::ExitCode;
@@ -33,7 +39,11 @@ const ROOM_BYTES_PER_S: f64 = 5e8;
 const READ_FACTOR: u64 = 8;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(done) = beside::run(&words) {
+        return done;
+    }
+    let arguments = match Arguments::parse(words.into_iter()) {
         Ok(arguments) => arguments,
         Err(why) => {
             eprintln!("{why}\n{USAGE}");
@@ -91,16 +101,19 @@ fn measure(arguments: &Arguments, site: &Site) -> Result<RunResult> {
     let plan = Plan {
         directory: site.directory.path().to_path_buf(),
         engines,
+        raft_logs: arguments.raft_logs.clone(),
         pace,
         strategy: rule.strategy,
         read_bytes: arguments.read_mib << 20,
     };
     for one in &arguments.loads {
         eprint!("{} ", one.name);
-        let load = one.run(&plan);
+        let loads = one.run(&plan);
         eprintln!();
-        print!("{}", table::load(&load, pace.seed));
-        result.loads.push(load);
+        for load in loads {
+            print!("{}", table::load(&load, pace.seed));
+            result.loads.push(load);
+        }
     }
     result.answers = asks::answers(&result.loads, pace.seed);
     Ok(result)

@@ -9,7 +9,7 @@ use inkstone_host::{BlockStat, DeviceNumber, block_stat, process_usage};
 use inkstone_lab::histogram::Recorder;
 use inkstone_lab::result::Round;
 
-use crate::result::{Arm, DeviceBill};
+use crate::result::{Arm, DeviceBill, Latency};
 use crate::threads::Turn;
 
 /// A device counts as quiet after this time without a request.
@@ -40,7 +40,7 @@ pub trait Contestant {
 }
 
 /// What is known of a contestant at its end.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Finish {
     pub how: String,
     pub notes: Option<String>,
@@ -129,9 +129,11 @@ impl Entry {
         });
         self.arm.cpu_ns.push(used.user_ns + used.system_ns);
         if let Some(latency) = done.latency {
-            self.arm.p999_ns.push(latency.finish().p999_ns);
+            self.arm.latencies.push(Latency::of(&latency));
             self.latency.merge(&latency);
         }
+        self.arm.followed.extend(done.followed);
+        self.arm.groups.extend(done.groups);
         one.calm()
     }
 

@@ -8,7 +8,7 @@ use inkstone_lab::result::Relative;
 
 use crate::asks::{Answer, Verdict};
 use crate::load::FLOOR;
-use crate::result::{Arm, LoadResult, RunResult};
+use crate::result::{Arm, FollowedTotal, LoadResult, RunResult};
 
 const HEADS: [&str; 11] = [
     "",
@@ -48,13 +48,41 @@ pub fn load(load: &LoadResult, seed: u64) -> String {
         let why = arm.failed.as_deref().unwrap_or("nothing was measured");
         let _ = writeln!(out, "  !! {} DOES NOT COUNT: {why}", arm.name);
     }
-    for arm in load.arms.iter().filter(|arm| arm.counts()) {
+    for arm in load.arms.iter().filter(|arm| arm.counts() && !arm.how.is_empty()) {
         let notes = arm.notes.as_ref().map(|notes| format!("; {notes}")).unwrap_or_default();
         let _ = writeln!(out, "  {}: {}{notes}", arm.name, arm.how);
+    }
+    for (arm, total) in
+        load.arms.iter().filter(|arm| arm.counts()).filter_map(|arm| Some((arm, arm.followed_total()?)))
+    {
+        let _ = writeln!(out, "  {}: {}", arm.name, followed(&total));
     }
     for note in &load.notes {
         let _ = writeln!(out, "  {note}");
     }
+    out
+}
+
+/// What followers saw and cost.
+fn followed(total: &FollowedTotal) -> String {
+    let mut out = format!(
+        "seen p50/p99 {:.0}/{:.0} us; of one follower {:.3} CPU us a record, {:.0}% of a CPU",
+        total.seen.p50_ns as f64 / 1000.0,
+        total.seen.p99_ns as f64 / 1000.0,
+        total.cpu_ns_per_record / 1000.0,
+        total.cpu_share * 100.0
+    );
+    let mut add = |value: Option<f64>, words: &str| {
+        if let Some(value) = value {
+            let _ = write!(out, "; {value:.3} {words}");
+        }
+    };
+    add(total.reads_per_record, "reads a record");
+    add(total.read_bytes_per_record, "bytes read a record");
+    add(total.device_bytes_per_record, "of them from the device");
+    add(total.read_bytes_per_log_byte, "bytes read for each byte of the log");
+    add(Some(total.behind_ns as f64 / 1e6), "ms behind at the end");
+    add(total.idle_wakeups_per_s, "wake-ups a second when nothing comes");
     out
 }
 
@@ -74,7 +102,7 @@ fn row(load: &LoadResult, arm: &Arm, seed: u64) -> [String; 11] {
         format!("{per_s:.0}"),
         format!("{:.1}", per_s * load.record_bytes as f64 / 1e6),
         beside(FLOOR),
-        beside("inkstone"),
+        beside(if load.arm("inkstone-raft").is_some() { "inkstone-raft" } else { "inkstone" }),
         counted(device.write_bytes + device.read_bytes, 0),
         counted(device.writes.saturating_sub(device.flushes), 3),
         counted(device.flushes, 3),
@@ -123,7 +151,7 @@ pub fn answers(answers: &[Answer]) -> String {
             Verdict::CannotTell => "cannot tell",
             Verdict::Told => "told",
         };
-        let _ = writeln!(out, "  {word:<11}  {load:<9}  {asked}: {measured}");
+        let _ = writeln!(out, "  {word:<11}  {load:<16}  {asked}: {measured}");
     }
     out
 }

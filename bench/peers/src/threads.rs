@@ -10,10 +10,13 @@ use inkstone_host::monotonic_ns;
 use inkstone_lab::histogram::Recorder;
 
 use crate::engine::{Engine, Writer};
+use crate::news::News;
 use crate::record::Record;
+use crate::result::Followed;
+use crate::tasks;
 
 /// All threads together append so much before each gives up what is old.
-const TIDY_BYTES: usize = 4 << 20;
+pub const TIDY_BYTES: usize = 4 << 20;
 /// Appends between two readings of the clock, where nobody waits.
 pub const BURST: u64 = 64;
 
@@ -24,6 +27,12 @@ pub enum Manner {
     Closed,
     /// No append is waited for; one sync at the end, inside the clock. It ends early after so many bytes of records.
     Open { bytes_max: u64 },
+    /// As `Open`, and nothing is given up meanwhile.
+    Kept { bytes_max: u64 },
+    /// As `Closed`, but tasks on so many threads await them.
+    Awaited { workers: usize },
+    /// As `Closed`, but one thread appends, and records call back.
+    CalledBack,
     /// One sync for so many records: the way into a state, measured by nobody.
     Grouped { bytes_max: u64, records: u64 },
 }
@@ -39,10 +48,25 @@ pub struct Turn {
     pub latency: Option<Recorder>,
     /// The fewest flushes that can have made them durable: one covers a record of each thread, if all wait.
     pub flushes_min: u64,
+    /// What followers saw and cost, if there were any.
+    pub followed: Option<Followed>,
+    /// Groups that the engine made durable, if it tells.
+    pub groups: Option<u64>,
 }
 
-/// Runs one thread for each of `records`, all at once.
-pub fn run(engine: &dyn Engine, records: &mut [Record], manner: Manner, time: Duration) -> Result<Turn> {
+/// Runs one thread for each of `records`, all at once. They tell `news` what they do.
+pub fn run(
+    engine: &dyn Engine,
+    records: &mut [Record],
+    manner: Manner,
+    time: Duration,
+    news: Option<&News>,
+) -> Result<Turn> {
+    match manner {
+        Manner::Awaited { workers } => return tasks::awaited(engine, records, workers, time),
+        Manner::CalledBack => return tasks::called_back(engine, records, time),
+        Manner::Closed | Manner::Open { .. } | Manner::Kept { .. } | Manner::Grouped { .. } => {}
+    }
     let threads = records.len();
     let start = Barrier::new(threads + 1);
     let mut begin_ns = 0;
@@ -57,16 +81,22 @@ pub fn run(engine: &dyn Engine, records: &mut [Record], manner: Manner, time: Du
                     start.wait();
                     let end_ns = monotonic_ns().saturating_add(time.as_nanos() as u64);
                     let share = TIDY_BYTES / threads / record.len();
+                    let tell = Tell { news, thread };
                     match manner {
-                        Manner::Closed => closed(&mut *writer?, record, end_ns, share.max(1) as u64),
+                        Manner::Closed => closed(&mut *writer?, record, end_ns, share.max(1) as u64, tell),
                         Manner::Open { bytes_max } => {
                             let most = bytes_max / (threads * record.len()) as u64;
-                            open(&mut *writer?, record, end_ns, share.max(1) as u64, most)
+                            open(&mut *writer?, record, end_ns, share.max(1) as u64, most, tell)
+                        }
+                        Manner::Kept { bytes_max } => {
+                            let most = bytes_max / (threads * record.len()) as u64;
+                            open(&mut *writer?, record, end_ns, u64::MAX, most, tell)
                         }
                         Manner::Grouped { bytes_max, records } => {
                             let most = bytes_max / (threads * record.len()) as u64;
                             grouped(&mut *writer?, record, end_ns, records, most)
                         }
+                        Manner::Awaited { .. } | Manner::CalledBack => unreachable!("they have no threads"),
                     }
                 })
             })
@@ -87,18 +117,49 @@ pub fn run(engine: &dyn Engine, records: &mut [Record], manner: Manner, time: Du
     }
     turn.flushes_min = match manner {
         Manner::Closed => turn.commits / threads as u64,
-        Manner::Open { .. } | Manner::Grouped { .. } => 1,
+        _ => 1,
     };
     Ok(turn)
 }
 
-fn closed(writer: &mut dyn Writer, record: &mut Record, end_ns: u64, tidy_every: u64) -> Result<(Turn, u64)> {
+/// One thread's word to those that follow.
+#[derive(Debug, Clone, Copy)]
+struct Tell<'a> {
+    news: Option<&'a News>,
+    thread: usize,
+}
+
+impl Tell<'_> {
+    #[inline]
+    fn begins(self, number: u64, now_ns: u64) {
+        if let Some(news) = self.news {
+            news.begins(self.thread, number, now_ns);
+        }
+    }
+
+    #[inline]
+    fn are_there(self, count: u64, now_ns: u64) {
+        if let Some(news) = self.news {
+            news.are_there(self.thread, count, now_ns);
+        }
+    }
+}
+
+fn closed(
+    writer: &mut dyn Writer,
+    record: &mut Record,
+    end_ns: u64,
+    tidy_every: u64,
+    tell: Tell<'_>,
+) -> Result<(Turn, u64)> {
     let mut latency = Recorder::new();
     let mut commits = 0;
     let mut now_ns = monotonic_ns();
     while now_ns < end_ns {
+        tell.begins(record.count(), now_ns);
         writer.append_durable(record.advance())?;
         let ack_ns = monotonic_ns();
+        tell.are_there(record.count(), ack_ns);
         latency.record(ack_ns - now_ns);
         commits += 1;
         now_ns = ack_ns;
@@ -116,10 +177,16 @@ fn open(
     end_ns: u64,
     tidy_every: u64,
     most: u64,
+    tell: Tell<'_>,
 ) -> Result<(Turn, u64)> {
     let (mut commits, mut untidy) = (0, 0);
-    while commits < most && monotonic_ns() < end_ns {
+    let mut now_ns = monotonic_ns();
+    while commits < most && now_ns < end_ns {
+        // Of a burst the beginning is told: numbers rise by bursts.
+        tell.begins(record.count(), now_ns);
         writer.append_burst(record, BURST)?;
+        now_ns = monotonic_ns();
+        tell.are_there(record.count(), now_ns);
         commits += BURST;
         untidy += BURST;
         if untidy >= tidy_every {

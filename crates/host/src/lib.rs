@@ -15,6 +15,7 @@
 mod advice;
 mod beside;
 mod child;
+mod confine;
 mod device;
 mod directory;
 mod discard;
@@ -50,6 +51,7 @@ pub use child::{
     ForkedChild, close_standard_descriptors, fork_child, give_up_root, give_up_root_on_this_thread,
     in_forked_child,
 };
+pub use confine::{HalfCpu, OneCpu};
 pub use device::{BlockStat, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns};
 pub use directory::LabDirectory;
 pub use discard::trim_free_space;
@@ -69,5 +71,5 @@ pub use terminal::raw_terminal;
 pub use trace::{BlockTrace, Trace};
 pub use trace_event::{Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};
-pub use usage::{Usage, process_usage, thread_faults, thread_usage};
+pub use usage::{ProcessIo, Usage, process_io, process_usage, thread_faults, thread_usage};
 pub use workdir::{WorkDir, sweep};

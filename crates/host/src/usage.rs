@@ -1,6 +1,10 @@
-//! Resources that a thread or the process has used so far, by `getrusage`.
+//! Resources that a thread or the process has used so far, by `getrusage`, and what it has read, by `/proc/self/io`.
 //!
-//! *Owns*: the call and its units. *May not touch*: what is worth counting.
+//! *Owns*: the calls and their units. *May not touch*: what is worth counting.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::sync::{Mutex, PoisonError};
 
 /// Resources used since the thread or process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,6 +77,52 @@ fn usage_of(who: libc::c_int) -> Usage {
     }
 }
 
+/// What a process has read so far, all its threads together, those that have ended included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessIo {
+    /// Calls that read.
+    pub reads: u64,
+    /// Bytes that they gave, from wherever.
+    pub read_bytes: u64,
+    /// Bytes that were fetched from a device.
+    pub device_bytes: u64,
+}
+
+impl ProcessIo {
+    /// What was read between `before` and this one.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            reads: self.reads.saturating_sub(before.reads),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            device_bytes: self.device_bytes.saturating_sub(before.device_bytes),
+        }
+    }
+}
+
+/// Of this process; `None` if the kernel does not say. Asking is one read, which the next answer counts; here it is taken out, so that
+/// two answers with nothing between them are equal.
+pub fn process_io() -> Option<ProcessIo> {
+    /// What the questions themselves have read so far.
+    static ASKED: Mutex<(u64, u64)> = Mutex::new((0, 0));
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut text = [0; 1024];
+    let len = File::open("/proc/self/io").ok()?.read(&mut text).ok()?;
+    let text = std::str::from_utf8(&text[..len]).ok()?;
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim_start_matches(':').trim().parse::<u64>().ok())
+    };
+    let (reads, read_bytes) = (field("syscr")?, field("rchar")?);
+    let answer = ProcessIo {
+        reads: reads.saturating_sub(asked.0),
+        read_bytes: read_bytes.saturating_sub(asked.1),
+        device_bytes: field("read_bytes")?,
+    };
+    *asked = (asked.0 + 1, asked.1 + len as u64);
+    Some(answer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +143,24 @@ mod tests {
         let before = process_usage();
         std::thread::spawn(|| std::thread::sleep(Duration::from_millis(2))).join().expect("an end");
         assert!(process_usage().since(&before).switches() > 0);
+    }
+
+    #[test]
+    fn reading_is_counted_and_asking_is_not() {
+        // In a child: other tests of this process read too.
+        let answer = crate::in_forked_child(|| {
+            let Some(before) = process_io() else {
+                eprintln!("NOT RUN: reading_is_counted_and_asking_is_not: the kernel does not count");
+                return 3;
+            };
+            let nothing = process_io().expect("as before").since(&before);
+            let mut file = File::open("/proc/self/exe").expect("this program");
+            let mut bytes = [0; 1000];
+            file.read_exact(&mut bytes).expect("it is longer");
+            let read = process_io().expect("as before").since(&before);
+            u8::from(nothing == ProcessIo::default())
+                | u8::from((read.reads, read.read_bytes) == (1, 1000)) << 1
+        });
+        assert_eq!(answer.expect("a child"), 3);
     }
 }

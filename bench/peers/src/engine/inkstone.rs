@@ -3,12 +3,14 @@
 //! *Owns*: every call to the `inkstone` crate that is measured. *May not touch*: the log's insides.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use inkstone::{Access, Log, Lsn, Options};
+use anyhow::{Context, Result, ensure};
+use inkstone::{Access, Cursor, Log, Lsn, Options, Reader};
 
-use super::{Engine, Groups, Purpose, Reading, Setup, Writer};
+use super::{Engine, Follower, Groups, Purpose, Reading, Setup, Writer};
+use crate::news::News;
 use crate::record::{Checker, Record, head};
 
 /// What a log keeps of its records, about, where it gives up what is old.
@@ -17,29 +19,33 @@ const KEEP_BYTES: u64 = 64 << 20;
 const FRAME_BYTES: u64 = 24;
 /// Free segments that a stream's log keeps: what one cut frees is used again.
 const STREAM_FREE_SEGMENTS: usize = 4;
+/// The same where a turn gives nothing up.
+const FOLLOWED_FREE_SEGMENTS: usize = 8;
+/// What a group takes beside its frames (docs/format.md).
+const GROUP_HEADER_BYTES: u64 = 48;
 /// How long an unsynced record may stay in memory.
 const PERIOD: Duration = Duration::from_secs(1);
 
 struct Inkstone {
-    log: Log,
+    log: Arc<Log>,
     batches: bool,
     /// `None`: all records.
     keep_records: Option<u64>,
 }
 
 fn options(setup: Setup) -> Options {
-    let options = Options::new();
+    let options = Options::new().yields(setup.yields);
     match setup.purpose {
         Purpose::Durable | Purpose::Keep => options,
         Purpose::Stream => options.free_segments_max(STREAM_FREE_SEGMENTS),
+        Purpose::Followed => options.free_segments_max(FOLLOWED_FREE_SEGMENTS),
         Purpose::Unsynced => options.free_segments_max(STREAM_FREE_SEGMENTS).periodic(PERIOD),
     }
 }
 
 pub fn open(path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
-    let log = Log::open(path, options(setup))?;
-    let keep_records = KEEP_BYTES / (setup.record_bytes as u64 + FRAME_BYTES);
-    let keep_records = (setup.purpose != Purpose::Keep).then_some(keep_records);
+    let log = Arc::new(Log::open(path, options(setup))?);
+    let keep_records = (setup.purpose != Purpose::Keep).then_some(kept(setup.record_bytes));
     let engine = Inkstone { log, batches: setup.batches, keep_records };
     engine.rest()?;
     Ok(Box::new(engine))
@@ -47,7 +53,7 @@ pub fn open(path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
 
 impl Engine for Inkstone {
     fn writer(&self, thread: u32) -> Result<Box<dyn Writer + '_>> {
-        Ok(Box::new(Appender { engine: self, gives_up: thread == 0, last: Lsn::ZERO, batch: Vec::new() }))
+        Ok(Box::new(Appender { engine: self, gives_up: thread == 0, batch: Vec::new() }))
     }
 
     fn how(&self) -> String {
@@ -82,6 +88,19 @@ impl Engine for Inkstone {
         Some(Groups { count: stats.groups, bytes: stats.group_bytes })
     }
 
+    fn follower(&self, _: &[u64]) -> Result<Box<dyn Follower + '_>> {
+        let next = self.log.last().next().context("no LSN is left")?;
+        Ok(Box::new(Behind { cursor: self.log.reader().from(next) }))
+    }
+
+    fn place(&self) -> String {
+        self.log.last().next().map_or(String::new(), |next| next.get().to_string())
+    }
+
+    fn log(&self) -> Option<Arc<Log>> {
+        Some(Arc::clone(&self.log))
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.log.close()?)
     }
@@ -91,19 +110,18 @@ struct Appender<'a> {
     engine: &'a Inkstone,
     /// One of the threads gives up what is old.
     gives_up: bool,
-    last: Lsn,
     /// The records of a batch, in memory that is used again.
     batch: Vec<Vec<u8>>,
 }
 
 impl Writer for Appender<'_> {
     fn append(&mut self, record: &[u8]) -> Result<()> {
-        self.last = self.engine.log.append(record)?.lsn();
+        self.engine.log.append_unwaited(record)?;
         Ok(())
     }
 
     fn append_durable(&mut self, record: &[u8]) -> Result<()> {
-        self.last = self.engine.log.append_durable(record)?;
+        self.engine.log.append_durable(record)?;
         Ok(())
     }
 
@@ -112,14 +130,9 @@ impl Writer for Appender<'_> {
         Ok(())
     }
 
-    /// Keeps so many records when there are twice as many.
     fn tidy(&mut self) -> Result<()> {
         let (Some(keep), true) = (self.engine.keep_records, self.gives_up) else { return Ok(()) };
-        let (first, last) = (self.engine.log.first().get(), self.last.get());
-        if last.saturating_sub(first) > 2 * keep {
-            self.engine.log.truncate_before(Lsn::new(last - keep))?;
-        }
-        Ok(())
+        give_up(&self.engine.log, keep)
     }
 
     fn append_burst(&mut self, record: &mut Record, count: u64) -> Result<()> {
@@ -131,9 +144,82 @@ impl Writer for Appender<'_> {
             place.clear();
             place.extend_from_slice(record.advance());
         }
-        self.last = self.engine.log.append_batch(&self.batch)?.lsn();
+        drop(self.engine.log.append_batch(&self.batch)?);
         Ok(())
     }
+}
+
+fn kept(record_bytes: usize) -> u64 {
+    KEEP_BYTES / (record_bytes as u64 + FRAME_BYTES)
+}
+
+/// Gives up what is old, as a writer's `tidy` does.
+pub fn give_up_old(log: &Log, record_bytes: usize) -> Result<()> {
+    give_up(log, kept(record_bytes))
+}
+
+/// Keeps so many records when there are twice as many.
+fn give_up(log: &Log, keep: u64) -> Result<()> {
+    let (first, last) = (log.first().get(), log.last().get());
+    if last.saturating_sub(first) > 2 * keep {
+        log.truncate_before(Lsn::new(last - keep))?;
+    }
+    Ok(())
+}
+
+/// A cursor behind the writers, of this process or of another.
+struct Behind {
+    cursor: Cursor,
+}
+
+impl Follower for Behind {
+    /// It waits by itself: nobody has to tell it anything.
+    fn take(&mut self, _: Option<&News>, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        /// Shown at a time: between them the caller looks whether it is to end.
+        const MOST: u64 = 4096;
+        let mut count = 0;
+        while count < MOST {
+            match self.cursor.next()? {
+                Some(record) => show(record.bytes),
+                None => break,
+            }
+            count += 1;
+        }
+        if count == 0
+            && let Some(record) = self.cursor.next_within(most)?
+        {
+            show(record.bytes);
+            count = 1;
+        }
+        Ok(count)
+    }
+}
+
+/// `place`: the next LSN.
+pub fn follower_of_other(path: &Path, place: &str) -> Result<Box<dyn Follower>> {
+    let reader = Reader::open(path, &Options::new())?;
+    Ok(Box::new(Behind { cursor: reader.from(Lsn::new(place.parse().context("an LSN")?)) }))
+}
+
+/// What so many records take in the log's files, in so many groups.
+pub fn log_bytes(records: u64, groups: u64, record_bytes: u64) -> u64 {
+    records * (record_bytes.next_multiple_of(8) + FRAME_BYTES) + groups * GROUP_HEADER_BYTES
+}
+
+/// A durable append of a task.
+pub async fn await_durable(log: &Log, record: &[u8]) -> Result<()> {
+    log.append(record)?.await?;
+    Ok(())
+}
+
+/// A durable append that calls back.
+pub fn call_when_durable(
+    log: &Log,
+    record: &[u8],
+    call: impl FnOnce(Result<()>) + Send + 'static,
+) -> Result<()> {
+    log.append(record)?.on_durable(move |outcome| call(outcome.map(|_| ()).map_err(Into::into)));
+    Ok(())
 }
 
 /// A log that is opened with its defaults reads past the page cache; [`Reading::Cached`] asks for the page cache.

@@ -10,12 +10,16 @@ mod rocksdb;
 mod sqlite;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Result;
+use ::inkstone::Log;
+use anyhow::{Result, bail};
 
+use crate::news::News;
 use crate::record::{Checker, Record};
 
-pub use inkstone::get_at_random;
+pub use inkstone::{await_durable, call_when_durable, get_at_random, give_up_old, log_bytes};
 
 /// An engine, open in a directory of its own.
 pub trait Engine: Send + Sync {
@@ -37,6 +41,21 @@ pub trait Engine: Send + Sync {
 
     /// Bytes and writes of its groups so far, if it tells.
     fn groups(&self) -> Option<Groups> {
+        None
+    }
+
+    /// One that reads behind its writers. `from`: how many records of each thread there are already.
+    fn follower(&self, _from: &[u64]) -> Result<Box<dyn Follower + '_>> {
+        bail!("nobody can follow it")
+    }
+
+    /// Where a follower in another process begins: a word for [`follower_of_other`].
+    fn place(&self) -> String {
+        String::new()
+    }
+
+    /// The log itself, to await its records.
+    fn log(&self) -> Option<Arc<Log>> {
         None
     }
 
@@ -76,6 +95,13 @@ pub trait Writer {
     }
 }
 
+/// One that reads behind the writers.
+pub trait Follower {
+    /// Shows what can be read and was not shown: each thread's records in order. If there is nothing it waits, for as long as
+    /// `most`. Engines without a way to wait are told by `news`, and without that they ask again after a while. Gives how many were shown.
+    fn take(&mut self, news: Option<&News>, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64>;
+}
+
 /// Which engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -99,6 +125,26 @@ impl Kind {
         }
     }
 
+    /// Why nobody can follow it in the process that writes.
+    pub fn not_followed(self) -> Option<&'static str> {
+        match self {
+            Self::Inkstone | Self::RaftEngine | Self::Sqlite => None,
+            Self::Okaywal => Some("it shows its records at an opening only"),
+            Self::Rocksdb => {
+                Some("it follows its log by get_updates_since, which takes logs that are not recycled")
+            }
+        }
+    }
+
+    /// Why no other process can follow it.
+    pub fn not_tailed(self) -> Option<&'static str> {
+        match self {
+            Self::Inkstone | Self::Sqlite => None,
+            Self::RaftEngine => Some("a second process cannot open it"),
+            Self::Okaywal | Self::Rocksdb => self.not_followed(),
+        }
+    }
+
     /// Why it cannot be measured by this build.
     pub fn missing(self) -> Option<&'static str> {
         let is_missing = self == Self::Rocksdb && !cfg!(feature = "rocksdb");
@@ -114,6 +160,8 @@ pub struct Setup {
     pub purpose: Purpose,
     /// Whether bursts go in by one call each. Only inkstone has such a call beside the other; it is an arm of its own.
     pub batches: bool,
+    /// For inkstone: so many yields before it sleeps, fixed; `None`: its default, which adapts.
+    pub yields: Option<u32>,
 }
 
 /// What is to be done with it.
@@ -125,6 +173,8 @@ pub enum Purpose {
     Unsynced,
     /// Appends without waiting, and everything becomes durable as soon as it can. What is old is given up.
     Stream,
+    /// As `Stream`, in turns during which nothing is given up: what one turn takes is free for the next.
+    Followed,
     /// Nothing is given up.
     Keep,
 }
@@ -139,8 +189,17 @@ pub fn open(kind: Kind, path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
         #[cfg(feature = "rocksdb")]
         Kind::Rocksdb => rocksdb::open(path, setup),
         #[cfg(not(feature = "rocksdb"))]
-        Kind::Rocksdb => anyhow::bail!("{}", kind.missing().unwrap_or_default()),
+        Kind::Rocksdb => bail!("{}", kind.missing().unwrap_or_default()),
         Kind::Sqlite => sqlite::open(path, setup),
+    }
+}
+
+/// A follower of an engine that another process has open. `place`: the word of [`Engine::place`].
+pub fn follower_of_other(kind: Kind, path: &Path, place: &str, from: &[u64]) -> Result<Box<dyn Follower>> {
+    match kind {
+        Kind::Inkstone => inkstone::follower_of_other(path, place),
+        Kind::Sqlite => sqlite::follower(path, from),
+        _ => bail!("{}: {}", kind.name(), kind.not_tailed().unwrap_or("nobody can follow it")),
     }
 }
 

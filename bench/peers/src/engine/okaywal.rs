@@ -31,7 +31,7 @@ fn configuration(path: &Path, purpose: Purpose) -> Configuration {
     let common = Configuration::default_for(path);
     match purpose {
         Purpose::Durable => common.preallocate_bytes(SEGMENT_BYTES).checkpoint_after_bytes(CHECKPOINT_BYTES),
-        Purpose::Unsynced | Purpose::Stream => common
+        Purpose::Unsynced | Purpose::Stream | Purpose::Followed => common
             .preallocate_bytes(SEGMENT_BYTES)
             .checkpoint_after_bytes(CHECKPOINT_BYTES)
             .buffer_bytes(BUFFER_BYTES),

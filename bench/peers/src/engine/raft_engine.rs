@@ -3,12 +3,14 @@
 //! *Owns*: every call to that crate. *May not touch*: what is measured.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use protobuf::well_known_types::BytesValue;
 use raft_engine::{Config, Engine as RaftEngine, LogBatch, MessageExt, ReadableSize};
 
-use super::{Engine, Purpose, Setup, Writer};
+use super::{Engine, Follower, Purpose, Setup, Writer};
+use crate::news::News;
 use crate::record::{Checker, head};
 
 const FILE_MIB: u64 = 32;
@@ -69,11 +71,15 @@ pub fn open(path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
 impl Engine for Peer {
     fn writer(&self, thread: u32) -> Result<Box<dyn Writer + '_>> {
         let (batch, entry) = (LogBatch::with_capacity(1), [BytesValue::new()]);
-        Ok(Box::new(Appender { peer: self, thread, batch, entry, last: 0 }))
+        Ok(Box::new(Appender { peer: self, thread, batch, entry }))
     }
 
     fn how(&self) -> String {
         format!("write(.., sync = true); {FILE_MIB} MiB files, recycled and prefilled; no compression")
+    }
+
+    fn follower(&self, from: &[u64]) -> Result<Box<dyn Follower + '_>> {
+        Ok(Box::new(Behind { peer: self, seen: from.to_vec(), entries: Vec::new() }))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -82,12 +88,47 @@ impl Engine for Peer {
     }
 }
 
+/// Fetches what the writers say is there, group by group.
+struct Behind<'a> {
+    peer: &'a Peer,
+    seen: Vec<u64>,
+    entries: Vec<BytesValue>,
+}
+
+impl Follower for Behind<'_> {
+    fn take(&mut self, news: Option<&News>, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        let news = news.context("it follows in the same process only")?;
+        let mut count = 0;
+        for (thread, seen) in self.seen.iter_mut().enumerate() {
+            let end = news.count(thread).min(*seen + FETCH);
+            if end > *seen {
+                self.entries.clear();
+                let engine = &self.peer.engine;
+                // The index of a record is its number plus one.
+                engine.fetch_entries_to::<Entries>(
+                    group(thread as u32),
+                    *seen + 1,
+                    end + 1,
+                    None,
+                    &mut self.entries,
+                )?;
+                self.entries.iter().for_each(|entry| show(&entry.value));
+                count += end - *seen;
+                *seen = end;
+            }
+        }
+        if count == 0 {
+            news.wait(&self.seen, most);
+        }
+        Ok(count)
+    }
+}
+
 struct Appender<'a> {
     peer: &'a Peer,
     thread: u32,
     batch: LogBatch,
     entry: [BytesValue; 1],
-    last: u64,
 }
 
 impl Appender<'_> {
@@ -95,7 +136,6 @@ impl Appender<'_> {
         let value = &mut self.entry[0].value;
         value.clear();
         value.extend_from_slice(record);
-        self.last = Entries::index(&self.entry[0]);
         self.batch.add_entries::<Entries>(group(self.thread), &self.entry)?;
         self.peer.engine.write(&mut self.batch, sync)?;
         Ok(())
@@ -120,7 +160,8 @@ impl Writer for Appender<'_> {
 
     fn tidy(&mut self) -> Result<()> {
         let Some(keep) = self.peer.keep_records else { return Ok(()) };
-        self.peer.engine.compact_to(group(self.thread), self.last.saturating_sub(keep));
+        let last = self.peer.engine.last_index(group(self.thread)).unwrap_or(0);
+        self.peer.engine.compact_to(group(self.thread), last.saturating_sub(keep));
         if self.thread == 0 {
             self.peer.engine.purge_expired_files()?;
         }

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 
 use super::{FLOOR, Plan};
 use crate::engine::{Engine, Kind, Reading, Setup, open, read_all};
+use crate::news::News;
 use crate::record::{Checker, Record};
 use crate::rounds::{Contestant, Finish};
 use crate::threads::{Manner, Turn, run};
@@ -62,6 +63,15 @@ pub struct Shape {
     pub record_bytes: usize,
     pub manner: Manner,
     pub is_fresh: bool,
+}
+
+/// What a turn is made of.
+pub struct Parts<'a> {
+    pub engine: &'a dyn Engine,
+    pub records: &'a mut [Record],
+    pub manner: Manner,
+    pub path: &'a Path,
+    pub kind: Option<Kind>,
 }
 
 impl Appending {
@@ -118,7 +128,7 @@ impl Appending {
             self.age(&*engine)?;
         }
         if !self.is_fresh {
-            run(&*engine, &mut self.records, self.manner, WARM_UP)?;
+            run(&*engine, &mut self.records, self.manner, WARM_UP, None)?;
         }
         engine.rest()?;
         self.engine = Some(engine);
@@ -133,10 +143,10 @@ impl Appending {
         let path = self.path.with_extension("proof");
         let engine = (self.open)(&path)?;
         let manner = match self.manner {
-            Manner::Closed => Manner::Closed,
+            Manner::Closed | Manner::Awaited { .. } | Manner::CalledBack => self.manner,
             _ => Manner::Open { bytes_max: PROOF_BYTES },
         };
-        run(&*engine, &mut self.records, manner, WARM_UP)?;
+        run(&*engine, &mut self.records, manner, WARM_UP, None)?;
         engine.close()?;
         let count = self.read_back(kind, &path, true).context("the check before the rounds")?;
         self.checked += count;
@@ -147,14 +157,14 @@ impl Appending {
         let first = self.records.get_mut(..1).context("at least one thread")?;
         let bytes = if self.is_fresh { GROW_BYTES } else { AGE_BYTES };
         let manner = match self.manner {
-            Manner::Closed => {
+            Manner::Closed | Manner::Awaited { .. } | Manner::CalledBack => {
                 let records = (GROUP_BYTES / self.record_bytes) as u64;
                 Manner::Grouped { bytes_max: STEP_BYTES, records }
             }
             _ => Manner::Open { bytes_max: STEP_BYTES },
         };
         for _ in 0..bytes / STEP_BYTES {
-            run(engine, first, manner, Duration::from_secs(30))?;
+            run(engine, first, manner, Duration::from_secs(30), None)?;
             engine.rest()?;
         }
         Ok(())
@@ -170,6 +180,29 @@ impl Appending {
 
     fn opened(&self) -> Result<&dyn Engine> {
         self.engine.as_deref().context("it was not opened")
+    }
+
+    /// A turn whose threads tell what they do.
+    pub fn run(&mut self, time: Duration, news: Option<&News>) -> Result<Turn> {
+        self.has_turned = true;
+        let engine = self.engine.as_deref().context("it was not opened")?;
+        let before = engine.groups();
+        let mut turn = run(engine, &mut self.records, self.manner, time, news)?;
+        turn.groups = engine.groups().zip(before).map(|(after, before)| after.count - before.count);
+        Ok(turn)
+    }
+
+    /// For a turn with others beside its threads.
+    pub fn parts(&mut self) -> Result<Parts<'_>> {
+        self.has_turned = true;
+        let engine = self.engine.as_deref().context("it was not opened")?;
+        Ok(Parts {
+            engine,
+            records: &mut self.records,
+            manner: self.manner,
+            path: &self.path,
+            kind: self.kind,
+        })
     }
 
     /// Mean bytes of a commit's write in the manner that is measured, in whole blocks; `None` if the engine does not tell.
@@ -226,13 +259,16 @@ impl Contestant for Appending {
     }
 
     fn calm(&mut self) -> Result<()> {
-        self.opened()?.rest()
+        let engine = self.opened()?;
+        if let Manner::Kept { .. } = self.manner {
+            // What a turn keeps is given up after it.
+            engine.writer(0)?.tidy()?;
+        }
+        engine.rest()
     }
 
     fn turn(&mut self, time: Duration) -> Result<Turn> {
-        self.has_turned = true;
-        let engine = self.engine.as_deref().context("it was not opened")?;
-        run(engine, &mut self.records, self.manner, time)
+        self.run(time, None)
     }
 
     fn finish(mut self: Box<Self>) -> Result<Finish> {
@@ -304,7 +340,7 @@ mod tests {
             for (purpose, manner) in
                 [(Purpose::Durable, Manner::Closed), (Purpose::Unsynced, Manner::Open { bytes_max: 1 << 20 })]
             {
-                let setup = Setup { record_bytes: 128, purpose, batches: false };
+                let setup = Setup { record_bytes: 128, purpose, batches: false, yields: None };
                 let seen = proved(kind, Box::new(move |path| open(kind, path, setup)), purpose, manner);
                 let seen = seen.unwrap_or_else(|error| panic!("{} {purpose:?}: {error:#}", kind.name()));
                 assert!(seen > 0, "{} {purpose:?}", kind.name());

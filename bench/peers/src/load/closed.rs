@@ -47,7 +47,8 @@ fn closed(plan: &Plan, load: &Load, threads: u32, record_bytes: usize) -> Result
 
 /// What a lone writer's commits write: a frame is larger than its record, and the last block is written again.
 fn log_write_bytes(plan: &Plan, shape: Shape) -> Result<Option<usize>> {
-    let setup = Setup { record_bytes: shape.record_bytes, purpose: Purpose::Durable, batches: false };
+    let setup =
+        Setup { record_bytes: shape.record_bytes, purpose: Purpose::Durable, batches: false, yields: None };
     let mut log = Appending::engine(plan, "inkstone for its writes", Kind::Inkstone, setup, shape)?;
     let write_bytes = log.write_bytes()?;
     rounds::Contestant::finish(Box::new(log))?;

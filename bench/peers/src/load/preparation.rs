@@ -26,7 +26,7 @@ pub fn run(plan: &Plan, load: &Load) -> Result<LoadResult> {
     ensure!(plan.engines.contains(&Kind::Inkstone), "this load is about inkstone, which was not asked for");
     let shape = Shape { threads: 1, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
     let arm = |name: &str, purpose, is_fresh| {
-        let setup = Setup { record_bytes: RECORD_BYTES, purpose, batches: false };
+        let setup = Setup { record_bytes: RECORD_BYTES, purpose, batches: false, yields: None };
         made(name, Appending::engine(plan, name, Kind::Inkstone, setup, Shape { is_fresh, ..shape }))
     };
     let contestants = vec![

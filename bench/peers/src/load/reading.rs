@@ -43,8 +43,11 @@ fn filled(plan: &Plan, kind: Kind) -> Result<(PathBuf, u64)> {
 }
 
 fn fill(kind: Kind, path: &Path, count: u64) -> Result<()> {
-    let engine =
-        open(kind, path, Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Keep, batches: false })?;
+    let engine = open(
+        kind,
+        path,
+        Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Keep, batches: false, yields: None },
+    )?;
     let mut record = Record::new(0, RECORD_BYTES);
     {
         let mut writer = engine.writer(0)?;

@@ -31,7 +31,7 @@ fn shape(record_bytes: usize) -> Shape {
 }
 
 fn log(plan: &Plan, name: &str, purpose: Purpose, batches: bool, shape: Shape) -> Made {
-    let setup = Setup { record_bytes: shape.record_bytes, purpose, batches };
+    let setup = Setup { record_bytes: shape.record_bytes, purpose, batches, yields: None };
     made(name, Appending::engine(plan, name, Kind::Inkstone, setup, shape))
 }
 

@@ -1,0 +1,38 @@
+//! This program as a process beside a measurement: `spin PARENT`, `tail PARENT ..`. It is started by the program itself only.
+//!
+//! *Owns*: which words mean that. *May not touch*: what is measured.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::load;
+
+/// Runs if these words are meant for it; what goes wrong stands on stdout, where the parent looks for `ready`.
+pub fn run(words: &[String]) -> Option<ExitCode> {
+    let done = match words.first()?.as_str() {
+        "spin" => spin(words),
+        "tail" => begin(words).and_then(|()| load::tail::follow_other(words.get(2..).unwrap_or_default())),
+        _ => return None,
+    };
+    Some(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn begin(words: &[String]) -> Result<()> {
+    let parent = words.get(1).context("the parent's number is missing")?;
+    Ok(inkstone_host::end_with_parent(parent.parse().context("the parent's number")?)?)
+}
+
+fn spin(words: &[String]) -> Result<()> {
+    begin(words)?;
+    println!("ready");
+    std::io::stdout().flush()?;
+    inkstone_host::spin()
+}

@@ -1,0 +1,210 @@
+//! Threads that wait for their records while the machine has other things to do: processes that spin, one CPU for all, half a CPU.
+//!
+//! *Owns*: the conditions, who takes part, when the condition holds: from before a turn until after it. *May not touch*: how a turn
+//! runs; how a process is confined or made to spin (`inkstone-host`).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use inkstone_host::{HalfCpu, Helper, OneCpu};
+
+use super::appending::{Appending, Shape};
+use super::shared::{Shared, TurnOf};
+use super::{Load, Plan};
+use crate::engine::{Kind, Purpose, Setup};
+use crate::result::{Arm, LoadResult};
+use crate::rounds;
+use crate::threads::Manner;
+
+/// The log with a number of yields that does not adapt: the settings that its default is compared with.
+pub const FIXED: &[&str] = &["inkstone yields 0", "inkstone yields 32"];
+const FIXED_YIELDS: [u32; 2] = [0, 32];
+
+const RECORD_BYTES: usize = 128;
+
+/// What the machine does meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Quiet,
+    /// So many processes spin.
+    Spinning(usize),
+    /// All threads of this process are on one CPU.
+    OneCpu,
+    /// This process has half a CPU.
+    HalfCpu,
+}
+
+const CONDITIONS: [Condition; 6] = [
+    Condition::Quiet,
+    Condition::Spinning(1),
+    Condition::Spinning(2),
+    Condition::Spinning(4),
+    Condition::OneCpu,
+    Condition::HalfCpu,
+];
+const SPINNERS_MAX: usize = 4;
+
+impl Condition {
+    fn name(self) -> String {
+        match self {
+            Self::Quiet => "quiet".into(),
+            Self::Spinning(count) => format!("spin-{count}"),
+            Self::OneCpu => "one-cpu".into(),
+            Self::HalfCpu => "half-cpu".into(),
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Self::Quiet => "nothing else".into(),
+            Self::Spinning(1) => "1 process spins".into(),
+            Self::Spinning(count) => format!("{count} processes spin"),
+            Self::OneCpu => "all threads of the program are on one CPU".into(),
+            Self::HalfCpu => {
+                "the program has half a CPU (50 ms of each 100 ms, all its threads together)".into()
+            }
+        }
+    }
+
+    /// Why it cannot be had here.
+    fn missing(self) -> Option<String> {
+        let tried = match self {
+            Self::OneCpu => OneCpu::begin().map(drop),
+            Self::HalfCpu => HalfCpu::begin().map(drop),
+            Self::Quiet | Self::Spinning(_) => Ok(()),
+        };
+        tried.err().map(|error| error.to_string())
+    }
+}
+
+type Spinners = Rc<RefCell<Vec<Helper>>>;
+
+/// Processes of this program that spin; they pause until a turn.
+fn spinners() -> Result<Spinners> {
+    let program = std::env::current_exe().context("this program, to start it again")?;
+    let mut all = Vec::new();
+    for _ in 0..SPINNERS_MAX {
+        let mut one = Helper::start(&program, ["spin".into(), std::process::id().to_string()])?;
+        anyhow::ensure!(one.answer()? == "ready", "a process that spins does not begin");
+        one.pause()?;
+        all.push(one);
+    }
+    Ok(Rc::new(RefCell::new(all)))
+}
+
+/// A turn while the condition holds.
+fn under(condition: Condition, spinners: &Spinners) -> TurnOf {
+    let spinners = Rc::clone(spinners);
+    Box::new(move |appending, time| match condition {
+        Condition::Quiet => appending.run(time, None),
+        Condition::Spinning(count) => {
+            let spinners = spinners.borrow();
+            let some = spinners.get(..count).context("as many as are started")?;
+            some.iter().try_for_each(Helper::resume)?;
+            let turn = appending.run(time, None);
+            some.iter().try_for_each(Helper::pause)?;
+            turn
+        }
+        Condition::OneCpu => {
+            let _bound = OneCpu::begin()?;
+            appending.run(time, None)
+        }
+        Condition::HalfCpu => {
+            let _half = HalfCpu::begin()?;
+            appending.run(time, None)
+        }
+    })
+}
+
+pub fn one(plan: &Plan, load: &Load) -> Result<Vec<LoadResult>> {
+    busy(plan, load, 1)
+}
+
+pub fn eight(plan: &Plan, load: &Load) -> Result<Vec<LoadResult>> {
+    busy(plan, load, 8)
+}
+
+pub fn many(plan: &Plan, load: &Load) -> Result<Vec<LoadResult>> {
+    busy(plan, load, 64)
+}
+
+fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
+    let shape = Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
+    let (had, missing): (Vec<_>, Vec<_>) = CONDITIONS
+        .map(|condition| (condition, condition.missing()))
+        .into_iter()
+        .partition(|(_, why)| why.is_none());
+    let spinners = spinners()?;
+    let mut contestants = Vec::new();
+    let mut add = |name: &str, kind, yields| {
+        let setup = Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Durable, batches: false, yields };
+        let made = Appending::engine(plan, name, kind, setup, shape);
+        let turns = had.iter().map(|(condition, _)| (name.to_owned(), under(*condition, &spinners)));
+        contestants.extend(Shared::all(made, turns.collect()));
+    };
+    for &kind in &plan.engines {
+        add(kind.name(), kind, None);
+        if kind == Kind::Inkstone {
+            FIXED.iter().zip(FIXED_YIELDS).for_each(|(name, yields)| add(name, kind, Some(yields)));
+        }
+    }
+    let measured = rounds::run(&plan.pace, contestants);
+    let mut results =
+        by_condition(load, &had.iter().map(|(condition, _)| *condition).collect::<Vec<_>>(), measured);
+    for (condition, why) in missing {
+        let notes = vec![format!("!! LEFT OUT, it cannot be had here: {}", why.unwrap_or_default())];
+        results.push(result(load, condition, Vec::new(), notes));
+    }
+    Ok(results)
+}
+
+/// The arms come engine by engine, in each condition by condition.
+fn by_condition(load: &Load, conditions: &[Condition], measured: Vec<Arm>) -> Vec<LoadResult> {
+    let mut sorted: Vec<Vec<Arm>> = conditions.iter().map(|_| Vec::new()).collect();
+    for (at, arm) in measured.into_iter().enumerate() {
+        sorted[at % conditions.len()].push(arm);
+    }
+    let one = |(&condition, arms)| {
+        let notes = vec![
+            "all conditions of this load are measured in the same rounds, by the same engines".to_owned(),
+            "what is said of groups and segments is of all conditions together".to_owned(),
+        ];
+        result(load, condition, arms, notes)
+    };
+    conditions.iter().zip(sorted).map(one).collect()
+}
+
+fn result(load: &Load, condition: Condition, arms: Vec<Arm>, notes: Vec<String>) -> LoadResult {
+    LoadResult {
+        name: format!("{} {}", load.name, condition.name()),
+        title: format!("{}; {}", load.title, condition.words()),
+        record_bytes: RECORD_BYTES as u64,
+        arms,
+        notes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_arm_goes_to_its_condition() {
+        let load = super::super::ALL.iter().find(|load| load.name == "busy-8").expect("it is there");
+        let conditions = [Condition::Quiet, Condition::Spinning(2), Condition::OneCpu];
+        let arms = ["a", "a", "a", "b", "b", "b"]
+            .iter()
+            .enumerate()
+            .map(|(at, name)| Arm { p50_ns: Some(at as u64 % 3), ..Arm::new(name) });
+        let results = by_condition(load, &conditions, arms.collect());
+        assert_eq!(
+            results.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
+            ["busy-8 quiet", "busy-8 spin-2", "busy-8 one-cpu"]
+        );
+        for (at, result) in (0..).zip(&results) {
+            let seen: Vec<_> = result.arms.iter().map(|arm| (arm.name.as_str(), arm.p50_ns)).collect();
+            assert_eq!(seen, [("a", Some(at)), ("b", Some(at))]);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! This process with less of the machine for a while: all its threads on one CPU, or all of it with a share of a CPU.
+//!
+//! *Owns*: the affinity of this process's threads, a control group of its own, and giving both back. *May not touch*: other
+//! processes, the groups that they are in, limits that were there before.
+//!
+//! A killed lab leaves an empty control group at most; the next [`HalfCpu::begin`] removes it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use inkstone_io::{Error, Result};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::device::own_threads;
+
+/// All threads of this process on one CPU, those that they start meanwhile too. Dropping it gives each thread back what it had.
+#[derive(Debug)]
+pub struct OneCpu {
+    /// What each thread had.
+    before: Vec<(Pid, CpuSet)>,
+    /// For threads that were started meanwhile.
+    of_caller: CpuSet,
+}
+
+impl OneCpu {
+    /// Begins: on the first CPU that the calling thread may use.
+    ///
+    /// # Errors
+    /// The kernel refuses; then nothing has changed.
+    pub fn begin() -> Result<Self> {
+        let of_caller = affinity(None)?;
+        let first = (0..CpuSet::MAX_CPU).find(|&cpu| of_caller.is_set(cpu));
+        let mut one = CpuSet::new();
+        one.set(first.ok_or_else(|| Error::invalid("bind to a CPU", "this process", "it may use none"))?);
+        // What was changed is given back if a later thread refuses.
+        let mut bound = Self { before: Vec::new(), of_caller };
+        // Threads that are started meanwhile by one that is not bound yet are found by the second look.
+        for _ in 0..2 {
+            for thread in threads() {
+                let had = match affinity(Some(thread)) {
+                    // It has ended.
+                    Err(error) if is_gone(&error) => continue,
+                    had => had?,
+                };
+                if had != one {
+                    set(thread, &one)?;
+                    bound.before.push((thread, had));
+                }
+            }
+        }
+        Ok(bound)
+    }
+}
+
+impl Drop for OneCpu {
+    fn drop(&mut self) {
+        for thread in threads() {
+            let had = self.before.iter().find(|(known, _)| *known == thread).map(|(_, had)| had);
+            // A thread that has ended meanwhile needs nothing.
+            let _ = set(thread, had.unwrap_or(&self.of_caller));
+        }
+    }
+}
+
+fn threads() -> Vec<Pid> {
+    let numbers = own_threads().into_iter().filter_map(|number| i32::try_from(number).ok());
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
+fn affinity(thread: Option<Pid>) -> Result<CpuSet> {
+    sched_getaffinity(thread).map_err(|error| Error::new("sched_getaffinity", "this process", error))
+}
+
+/// A thread that has ended meanwhile is fine.
+fn set(thread: Pid, to: &CpuSet) -> Result<()> {
+    match sched_setaffinity(Some(thread), to) {
+        Err(error) if error != rustix::io::Errno::SRCH => {
+            Err(Error::new("sched_setaffinity", "this process", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
+}
+
+/// The name of our groups begins so; the number of the process follows.
+const PREFIX: &str = "inkstone-lab-";
+/// In each period the process may run so long, on all CPUs together.
+const QUOTA_US: u32 = 50_000;
+const PERIOD_US: u32 = 100_000;
+
+/// This process with half a CPU, by a control group (v1 or v2). Dropping it brings the process back to where it was.
+#[derive(Debug)]
+pub struct HalfCpu {
+    group: PathBuf,
+    /// The file of the group where the process was.
+    home: PathBuf,
+}
+
+impl HalfCpu {
+    /// Begins: makes a group beside all others and goes into it. It takes root.
+    ///
+    /// # Errors
+    /// No control groups for processor time are mounted, or they refuse; then the process is where it was.
+    pub fn begin() -> Result<Self> {
+        let place = Path::new("/sys/fs/cgroup");
+        let own = fs::read_to_string("/proc/self/cgroup")
+            .map_err(|error| Error::new("read", "/proc/self/cgroup", error))?;
+        let (root, home, limits) = if let Some(home) = v1_home(&own) {
+            let quota = ("cpu.cfs_quota_us", QUOTA_US.to_string());
+            (place.join("cpu"), home, vec![("cpu.cfs_period_us", PERIOD_US.to_string()), quota])
+        } else if let Some(home) = v2_home(&own) {
+            // It may be on already; if it is refused, so is the limit below.
+            let _ = fs::write(place.join("cgroup.subtree_control"), "+cpu");
+            (place.to_path_buf(), home, vec![("cpu.max", format!("{QUOTA_US} {PERIOD_US}"))])
+        } else {
+            return Err(Error::invalid("limit", "/proc/self/cgroup", "it names no group for processor time"));
+        };
+        sweep(&root);
+        let group = root.join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir(&group).map_err(|error| Error::new("create", &group, error))?;
+        let home = root.join(home.trim_start_matches('/')).join("cgroup.procs");
+        let half = Self { group, home };
+        if !half.home.exists() {
+            return Err(Error::invalid(
+                "limit",
+                &half.home,
+                "the group where this process is cannot be seen from here",
+            ));
+        }
+        for (name, value) in limits {
+            put(&half.group.join(name), &value)?;
+        }
+        put(&half.group.join("cgroup.procs"), &std::process::id().to_string())?;
+        Ok(half)
+    }
+}
+
+impl Drop for HalfCpu {
+    fn drop(&mut self) {
+        // Where this fails the process stays limited: a lab sees it in its figures, and can do nothing about it.
+        let _ = put(&self.home, &std::process::id().to_string());
+        let _ = fs::remove_dir(&self.group);
+    }
+}
+
+fn put(file: &Path, value: &str) -> Result<()> {
+    fs::write(file, value).map_err(|error| Error::new("write", file, error))
+}
+
+/// Removes what killed labs left. One that lives may have made its group and not be in it yet; a group with a process in it refuses
+/// to be removed.
+fn sweep(root: &Path) {
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.filter_map(io::Result::ok) {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Where a process is among the groups of v1 that limit processor time, if there are any.
+fn v1_home(own: &str) -> Option<&str> {
+    own.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let controllers = parts.nth(1)?;
+        controllers.split(',').any(|name| name == "cpu").then(|| parts.next())?
+    })
+}
+
+/// Where it is in the one tree of v2.
+fn v2_home(own: &str) -> Option<&str> {
+    own.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn all_threads_are_on_one_cpu_until_it_ends() {
+        // In a child: other tests of this process are not to be bound.
+        let answer = crate::in_forked_child(|| {
+            let before = affinity(None).expect("an affinity");
+            let (tell, told) = channel::<()>();
+            let waiting = std::thread::spawn(move || {
+                let _ = told.recv();
+                affinity(None).expect("an affinity")
+            });
+            let bound = OneCpu::begin().expect("the kernel lets a process bind itself");
+            let started = std::thread::spawn(|| affinity(None).expect("an affinity").count());
+            let one =
+                threads().into_iter().all(|thread| affinity(Some(thread)).is_ok_and(|set| set.count() == 1));
+            let inherits = started.join().expect("an end") == 1;
+            drop(bound);
+            drop(tell);
+            let back =
+                waiting.join().expect("an end") == before && affinity(None).expect("an affinity") == before;
+            u8::from(one) | u8::from(inherits) << 1 | u8::from(back) << 2
+        });
+        assert_eq!(answer.expect("a child"), 0b111, "all bound, a new thread too, given back");
+    }
+
+    #[test]
+    fn half_a_cpu_is_a_group_that_is_gone_afterwards() {
+        let answer = crate::in_forked_child(|| {
+            let own = || fs::read_to_string("/proc/self/cgroup").expect("a file");
+            let before = own();
+            let half = match HalfCpu::begin() {
+                Ok(half) => half,
+                Err(error) => {
+                    eprintln!("NOT RUN: half_a_cpu_is_a_group_that_is_gone_afterwards: {error}");
+                    return 7;
+                }
+            };
+            let is_inside = own().contains(PREFIX);
+            let group = half.group.clone();
+            drop(half);
+            u8::from(is_inside) | u8::from(own() == before) << 1 | u8::from(!group.exists()) << 2
+        });
+        assert_eq!(answer.expect("a child"), 0b111, "inside, back again, and nothing left");
+    }
+
+    #[test]
+    fn the_place_of_a_process_is_read_from_both_versions() {
+        let v1 = "9:name=systemd:/\n3:cpuset:/\n2:cpu,cpuacct:/some/group\n0::/\n";
+        assert_eq!((v1_home(v1), v2_home(v1)), (Some("/some/group"), Some("/")));
+        let v2 = "0::/user.slice\n";
+        assert_eq!((v1_home(v2), v2_home(v2)), (None, Some("/user.slice")));
+    }
+}
