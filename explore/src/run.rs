@@ -348,6 +348,8 @@ impl Worker {
         let (lsn, world) = (append.lsn(), self.world.clone());
         world.uncalled.fetch_add(1, Ordering::Relaxed);
         append.on_durable(move |outcome| {
+            // Also if it panics: the listener may, when this is the last owner and closes the log.
+            let _called = Called(Arc::clone(&world.uncalled));
             settle(&world, numbers, lsn, outcome, "a callback");
             if let Some(log) = world.weak.upgrade() {
                 log.last();
@@ -355,7 +357,6 @@ impl Worker {
                     world.survive(|| wait_in_callback(&world, &log));
                 }
             }
-            world.uncalled.fetch_sub(1, Ordering::Relaxed);
         });
     }
 
@@ -424,6 +425,15 @@ fn wait_in_callback(world: &World, log: &Log<Stepped>) {
             settle(world, numbers, lsn, append.wait(), "a callback that waits");
         }
         Err(error) => world.refused(&error, "append in a callback"),
+    }
+}
+
+/// Dropped when a callback that was called has ended.
+struct Called(Arc<AtomicU32>);
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
