@@ -49,7 +49,7 @@ impl Watch {
         Some((thread, number))
     }
 
-    /// Follows until `is_all` says that this was all; `seen` is told of each record.
+    /// Follows until `is_all` returns true, and calls `seen` for each record.
     pub fn follow(
         &mut self,
         follower: &mut dyn Follower,

@@ -1,6 +1,6 @@
 //! The loops of those who do not wait with a thread: tasks that await their records, and records that call back.
 //!
-//! *Owns*: the clock and who is inside it, as `threads` does. *May not touch*: what the figures mean.
+//! *Owns*: the clock, and what runs while it runs, as `threads` does. *May not touch*: what the figures mean.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -182,7 +182,7 @@ fn open(
     let (mut commits, mut untidy) = (0, 0);
     let mut now_ns = monotonic_ns();
     while commits < most && now_ns < end_ns {
-        // Of a burst the beginning is told: numbers rise by bursts.
+        // For a burst it notes the first record: numbers rise burst by burst.
         tell.begins(record.count(), now_ns);
         writer.append_burst(record, BURST)?;
         now_ns = monotonic_ns();

@@ -98,7 +98,7 @@ pub trait Writer {
 /// One that reads behind the writers.
 pub trait Follower {
     /// Shows what can be read and was not shown: each thread's records in order. If there is nothing it waits, for as long as
-    /// `most`. Engines without a way to wait are told by `news`, and without that they ask again after a while. Gives how many were shown.
+    /// `most`. Engines that cannot wait are woken by `news`; without it they poll. Returns how many were shown.
     fn take(&mut self, news: Option<&News>, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64>;
 }
 
