@@ -69,15 +69,15 @@ impl<D: Directory> RaftLog<D> {
             memory.state.check(change)?;
             memory.state.is_done(change)
         };
-        if is_done {
+        if is_done && self.log.durable() >= self.log.last() {
             let vote_lsn = core.memory().vote_lsn;
             drop(order);
-            // It may have been done by a call that still waits.
-            core.noted(self.log.sync())?;
             core.callbacks.push_after_all(callback(vote_lsn));
             core.callbacks.call();
             return Ok(());
         }
+        // If the call that made the change still waits, the change is written again, which changes nothing: its record says when both are
+        // durable.
         let append = self.write(&mut order, change)?;
         let vote_lsn = core.memory().vote_lsn;
         core.callbacks.push(append.lsn(), callback(vote_lsn));

@@ -1,7 +1,5 @@
 //! A full disk: appends and votes fail whole and can be tried again, a purge makes room, and a crash in between is no harm.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::sync::Arc;
 
 use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Result, Vote};

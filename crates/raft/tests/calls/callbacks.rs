@@ -1,7 +1,5 @@
 //! Callbacks: in order, once, when the entries are durable; also of truncated entries, in a callback, at the end, after a failure.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -291,6 +289,35 @@ fn those_of_votes_and_truncations_have_their_turn_too() {
     drop(raft);
     let raft = on(&disk);
     assert_eq!((raft.vote().unwrap(), raft.bounds().unwrap().next), (Some(vote), 4));
+    raft.close().unwrap();
+}
+
+/// The callbacks of a change that was made and is not durable yet come when it is: no call waits for the device.
+#[test]
+fn a_change_that_still_waits_is_not_waited_for() {
+    let (disk, told) = (disk(), Told::default());
+    let raft = on(&disk);
+    let note = |what: u64| {
+        let told = Arc::clone(&told);
+        move |result: Result<()>| told.lock().unwrap().push((what, result.is_ok()))
+    };
+    append(&raft, &told, 1).unwrap();
+    append(&raft, &told, 2).unwrap();
+    let vote = Vote::new(Leader::of_term(2));
+    let before = disk.counters();
+    for twice in [0, 1] {
+        raft.save_vote_then(&vote, note(100 + twice)).unwrap();
+        raft.truncate_from_then(2, note(200 + twice)).unwrap();
+    }
+    assert_eq!(told_of(&told), [], "nothing is durable");
+    assert_eq!(disk.counters().flushes, before.flushes, "nothing was flushed");
+    raft.sync().unwrap();
+    let in_order = [1, 2, 100, 200, 101, 201].map(|what| (what, true));
+    assert_eq!(told_of(&told), in_order);
+    assert_eq!(disk.counters().flushes - before.flushes, 1, "one flush for all");
+    raft.abandon();
+    let raft = on(&disk);
+    assert_eq!((raft.vote().unwrap(), raft.bounds().unwrap().next), (Some(vote), 2));
     raft.close().unwrap();
 }
 

@@ -1,7 +1,5 @@
 //! What is said of a raft log that is only read.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::sync::Arc;
 
 use inkstone_raft::inspect::{describe, inspect, inspect_in, is_raft_log};

@@ -1,11 +1,10 @@
 //! Reading: from memory and from disk, limited, beside truncations, appends and purges, and after reopening.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Vote};
+use crate::entries::id;
+use inkstone_raft::{Error, Leader, NewEntry, Options, RaftLog, Vote};
 
 fn small(memory_bytes: usize) -> Options {
     Options::new().log(inkstone::Options::small()).memory_bytes(memory_bytes)
@@ -24,10 +23,6 @@ fn append(raft: &RaftLog, term: u64, indexes: std::ops::Range<u64>) {
     let entries: Vec<_> =
         indexes.zip(&payloads).map(|(index, payload)| NewEntry { leader: &leader, index, payload }).collect();
     raft.append(&entries, |result| result.unwrap()).unwrap();
-}
-
-fn id(term: u64, index: u64) -> EntryId {
-    EntryId::new(Leader::of_term(term), index)
 }
 
 /// With all in memory, some, and none: the same entries, votes and truncations between them, and across segments.

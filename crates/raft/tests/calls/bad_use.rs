@@ -1,25 +1,13 @@
 //! Bad use gets an error with what was expected and what came, and nothing is changed.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::path::Path;
 
+use crate::entries::{append, id};
 use inkstone::{Log, Lsn};
-use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
+use inkstone_raft::{Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
 
 fn small() -> Options {
     Options::new().log(inkstone::Options::small()).raft_group(7)
-}
-
-fn append(raft: &RaftLog, term: u64, indexes: std::ops::RangeInclusive<u64>) -> Result<()> {
-    let leader = Leader::of_term(term);
-    let entries: Vec<_> =
-        indexes.map(|index| NewEntry { leader: &leader, index, payload: b"an entry" }).collect();
-    raft.append(&entries, |result| result.unwrap())
-}
-
-fn id(term: u64, index: u64) -> EntryId {
-    EntryId::new(Leader::of_term(term), index)
 }
 
 /// Entries 1 to 5 of term 1, 6 to 9 of term 3; 4 are committed, 2 purged.

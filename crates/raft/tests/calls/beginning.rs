@@ -1,24 +1,12 @@
 //! Where a raft log begins, and which votes follow each other: what openraft's suites and its two modes ask for.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
-
 use std::path::Path;
 
-use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
+use crate::entries::{append, id};
+use inkstone_raft::{Error, Leader, Options, RaftLog, Vote};
 
 fn open(path: &Path) -> RaftLog {
     RaftLog::open(path, Options::new().log(inkstone::Options::small())).unwrap()
-}
-
-fn append(raft: &RaftLog, term: u64, indexes: std::ops::RangeInclusive<u64>) -> Result<()> {
-    let leader = Leader::of_term(term);
-    let entries: Vec<_> =
-        indexes.map(|index| NewEntry { leader: &leader, index, payload: b"an entry" }).collect();
-    raft.append(&entries, |result| result.unwrap())
-}
-
-fn id(term: u64, index: u64) -> EntryId {
-    EntryId::new(Leader::of_term(term), index)
 }
 
 fn indexes(raft: &RaftLog) -> Vec<u64> {

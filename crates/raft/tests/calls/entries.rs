@@ -1,0 +1,19 @@
+//! What the tests of the calls have in common: entries with one text, and their ids.
+
+use inkstone::Directory;
+use inkstone_raft::{EntryId, Leader, NewEntry, RaftLog, Result};
+
+pub(crate) fn append<D: Directory>(
+    raft: &RaftLog<D>,
+    term: u64,
+    indexes: std::ops::RangeInclusive<u64>,
+) -> Result<()> {
+    let leader = Leader::of_term(term);
+    let entries: Vec<_> =
+        indexes.map(|index| NewEntry { leader: &leader, index, payload: b"an entry" }).collect();
+    raft.append(&entries, |result| result.unwrap())
+}
+
+pub(crate) fn id(term: u64, index: u64) -> EntryId {
+    EntryId::new(Leader::of_term(term), index)
+}
