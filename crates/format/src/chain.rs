@@ -19,6 +19,11 @@ pub struct FileHeader {
 }
 
 impl FileHeader {
+    /// Whether it has a header of its own number, of whatever log: a segment that was begun, not one that is only prepared.
+    pub fn is_begun(&self) -> bool {
+        self.block.header().is_some_and(|header| header.number == self.number)
+    }
+
     /// The header, if it is of `log` and of this file's number.
     pub fn own(&self, log: LogId) -> Option<&SegmentHeader> {
         self.block.header().filter(|header| header.log == log && header.number == self.number)

@@ -196,6 +196,7 @@ impl Directory for OsDirectory {
         lock::bulletin_of_holder(&self.held, name)
     }
 
+    #[inline]
     fn is_forked(&self) -> bool {
         self.mark.is_child()
     }

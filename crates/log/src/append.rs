@@ -167,6 +167,7 @@ impl<D: Directory> Future for Append<'_, D> {
 }
 
 impl<D: Directory> Drop for Append<'_, D> {
+    #[inline]
     fn drop(&mut self) {
         if !self.is_decided {
             self.await_no_more();

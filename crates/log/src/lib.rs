@@ -55,6 +55,7 @@ mod log;
 mod names;
 mod open;
 mod options;
+mod panics;
 #[cfg(feature = "metrics")]
 mod publish;
 mod read;

@@ -122,8 +122,8 @@ impl Options {
         Self { record_bytes_max: bytes, ..self }
     }
 
-    /// The size of each of the two buffers in which groups are gathered: from 8 KiB to 512 MiB, 1 MiB by default. A larger record
-    /// gets a temporary buffer of its own size.
+    /// The size of each of the two buffers in which groups are gathered: from 8 KiB to 512 MiB, 1 MiB by default. For a larger record the
+    /// buffers grow to its size, and shrink again with the first group that needs less; above 20 MiB with the next group.
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         Self { buffer_bytes: bytes, ..self }
     }

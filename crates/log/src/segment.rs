@@ -78,6 +78,11 @@ impl<F: inkstone_io::File> Segment<F> {
         *lock(&self.file) = Arc::downgrade(file);
     }
 
+    /// The same for the handle of its readers.
+    pub(crate) fn adopt_cached(&self, file: &Arc<F>) {
+        *lock(&self.cached) = Arc::downgrade(file);
+    }
+
     /// Notes the end of a group.
     pub(crate) fn note(&self, tail: &Tail) {
         let mut index = lock(&self.index);

@@ -177,6 +177,38 @@ fn a_lone_writer_that_waits() {
     assert!(count < HARNESS, "{count} allocations for 500 commits");
 }
 
+/// They are larger than the buffers, which keep the size to which they have grown.
+#[test]
+fn large_records() {
+    let record = vec![7; 300 << 10];
+    let allocations = counted(|log| (0..40).for_each(|_| _ = log.append_durable(&record).unwrap()));
+    assert!(allocations < HARNESS, "{allocations} allocations for 40 records of 300 KiB");
+}
+
+/// The buffers have their usual size again after two small ones.
+#[test]
+fn memory_after_a_large_record_is_what_it_was() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path().join("log"), Options::new().buffer_bytes(64 << 10)).unwrap();
+    let small = || (0..2).for_each(|_| _ = log.append_durable(&[7; 100]).unwrap());
+    small();
+    wait_for_the_next_segment(&log);
+    let before = bytes_in_use();
+    for large in 1..=2 {
+        (0..large).for_each(|_| _ = log.append_durable(&vec![7; 3 << 20]).unwrap());
+        assert!(bytes_in_use() > before + (2 << 20), "the buffers of large records are not kept");
+        small();
+        wait_for_the_next_segment(&log);
+        let after = bytes_in_use();
+        assert!(
+            after < before + (1 << 20),
+            "{before} bytes in use before, {after} after {large} large records"
+        );
+    }
+    log.close().unwrap();
+}
+
 #[test]
 fn writers_that_wait_together() {
     let count = counted(|log| {

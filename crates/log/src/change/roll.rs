@@ -189,7 +189,7 @@ impl<D: Directory> Shared<D> {
             let frozen = self.freeze(&mut state);
             let file = Arc::clone(&lock(&self.writer).file);
             self.seal_later(Seal::of(&frozen.memory[..frozen.len], frozen.offset, segment, file, last));
-            self.keep_memory(&mut state, Some(frozen.memory));
+            self.keep_memory(&mut state, frozen.is_large, Some(frozen.memory));
         }
         (state, Ok(()))
     }

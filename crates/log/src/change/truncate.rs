@@ -13,7 +13,7 @@ use crate::commit::room::or_left_out;
 use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
 use crate::error::{Error, Result};
-use crate::recovery::beside::open_for_reading;
+use crate::recovery::headers::open_for_reading;
 use crate::recovery::recover::damage;
 use crate::sync::lock;
 use crate::walk::window::{Item, Walk, Window};

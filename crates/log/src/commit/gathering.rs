@@ -18,6 +18,9 @@ use crate::tail::Placed;
 /// Bytes kept free at the end of a buffer, for control frames and padding that close a group.
 const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
 
+/// A buffer for a large record grows in steps of this size, so that the next one, which may be a little larger, finds it large enough.
+const GROWTH_BYTES: usize = 64 << 10;
+
 /// How far ahead of the records memory is prefetched: half a microsecond of small records. 512 was too near, 4 KiB no better.
 const PREFETCH_BYTES: usize = 2048;
 
@@ -43,6 +46,8 @@ impl Payload for &[IoSlice<'_>] {
 #[derive(Debug)]
 pub(crate) struct Gathering {
     memory: AlignedBuf,
+    /// The size of the memory that it began with. Only a record that is larger uses more.
+    usual_bytes: usize,
     /// Bytes in the block before the group.
     prefix: usize,
     encoder: GroupEncoder,
@@ -76,6 +81,8 @@ pub(crate) struct Frozen {
     pub(crate) next_lsn: Lsn,
     /// The place of a block after the group that is to be cleared.
     pub(crate) clears: Option<u64>,
+    /// It needs more than a buffer of the usual size.
+    pub(crate) is_large: bool,
 }
 
 impl Frozen {
@@ -137,6 +144,7 @@ impl Gathering {
         memory[..prefix].copy_from_slice(&block[..prefix]);
         let encoder = GroupEncoder::begin(&coded, at, epoch, next_lsn);
         Self {
+            usual_bytes: memory.len(),
             memory,
             prefix,
             encoder,
@@ -197,7 +205,7 @@ impl Gathering {
     }
 
     /// Adds records, all or none; several are a batch. If they are too large for the buffer and the group is empty, the buffer
-    /// grows.
+    /// grows, unless it is one that has grown before.
     pub(crate) fn records<P: Payload>(&mut self, payloads: &[(P, PayloadSum)]) -> Result<Lsn, EncodeError> {
         let version = self.coded.version;
         let needed: usize = payloads.iter().map(|(_, sum)| version.frame_bytes(sum.len())).sum();
@@ -208,13 +216,16 @@ impl Gathering {
         if self.encoder.next_lsn().plus(payloads.len() as u64).is_none() {
             return Err(EncodeError::LsnsUsedUp);
         }
-        let most = self.memory.len().min(self.prefix + GROUP_BYTES_MAX) - CLOSING_BYTES;
-        let room = most.saturating_sub(self.prefix + self.encoder.used());
+        let most = self.usual_bytes.min(self.prefix + GROUP_BYTES_MAX) - CLOSING_BYTES;
+        let used = self.prefix + self.encoder.used();
+        let room = most.saturating_sub(used);
         if needed > room {
             if !self.encoder.is_empty() {
                 return Err(EncodeError::BufferFull { needed, room });
             }
-            self.grow(needed);
+            if used + needed + CLOSING_BYTES > self.memory.len() {
+                self.grow(needed);
+            }
         }
         let last = payloads.len() - 1;
         let mut lsn = self.encoder.next_lsn();
@@ -235,7 +246,8 @@ impl Gathering {
     }
 
     fn grow(&mut self, needed: usize) {
-        let mut memory = memory_for(self.prefix + self.encoder.used() + needed);
+        let mut memory =
+            memory_for((self.prefix + self.encoder.used() + needed).next_multiple_of(GROWTH_BYTES));
         memory[..self.prefix].copy_from_slice(&self.memory[..self.prefix]);
         self.memory = memory;
     }
@@ -253,6 +265,7 @@ impl Gathering {
 
     /// Ends the group and begins the next one after it, in `memory`.
     pub(crate) fn freeze(&mut self, promise: Promise, pad: bool, memory: AlignedBuf) -> Frozen {
+        let is_large = self.is_large();
         let mut encoder = self.encoder.clone();
         let group = &mut self.memory[self.prefix..];
         if pad {
@@ -288,7 +301,13 @@ impl Gathering {
             end,
             next_lsn: finished.next_lsn,
             clears,
+            is_large,
         }
+    }
+
+    /// Whether the group needs more than a buffer of the usual size.
+    pub(crate) fn is_large(&self) -> bool {
+        self.prefix + self.encoder.used() + CLOSING_BYTES > self.usual_bytes
     }
 
     /// Takes back a group without records that began at byte `at` and was not written: the next group begins there. Exchanges its

@@ -21,6 +21,9 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::sync::{Ordering, lock};
 
+/// The largest buffer that is kept after it has grown. There are two.
+const GROWN_BYTES_MAX: usize = 20 << 20;
+
 impl<D: Directory> Shared<D> {
     /// Writes what is gathered, if anything is, and makes it durable. The caller has the turn.
     ///
@@ -95,7 +98,7 @@ impl<D: Directory> Shared<D> {
         drop(state);
         let Group { number, frozen, waiters, since } = group;
         let (last, at, end, bytes) = (frozen.last(), frozen.at, frozen.end, frozen.len as u64);
-        let (has_records, placed) = (frozen.has_records(), frozen.placed());
+        let (has_records, is_large, placed) = (frozen.has_records(), frozen.is_large, frozen.placed());
         let mut written = match need {
             Some(Need::Must) => self.write_with_room(frozen, way),
             _ => lock(&self.writer).group(frozen, way),
@@ -110,7 +113,7 @@ impl<D: Directory> Shared<D> {
             written.result = written.result.map_err(|error| refused(bytes, error));
         }
         if let Err(no_room @ Error::NoRoom { .. }) = written.result {
-            self.keep_memory(&mut state, written.memory);
+            self.keep_memory(&mut state, is_large, written.memory);
             return (state, Err(no_room));
         }
         if let Err(error) = written.result {
@@ -146,7 +149,7 @@ impl<D: Directory> Shared<D> {
             state.board.share(&placed, written.memory.as_deref());
         }
         let memory = self.tail.keep(&placed, written.memory);
-        self.keep_memory(&mut state, memory);
+        self.keep_memory(&mut state, is_large, memory);
         self.followers.notify_all();
         (state, Ok(()))
     }
@@ -154,7 +157,9 @@ impl<D: Directory> Shared<D> {
     /// Freezes the gathering, with a promise of what is durable now.
     pub(crate) fn freeze(&self, state: &mut State) -> Frozen {
         let promise = Promise { lsn: state.durable, end: state.gathering.at() };
-        let memory = state.spare.take().unwrap_or_else(|| memory_for(self.options.buffer_bytes));
+        let is_large = state.gathering.is_large();
+        let spare = state.spare.take().filter(|memory| self.is_kept(memory, is_large));
+        let memory = spare.unwrap_or_else(|| memory_for(self.options.buffer_bytes));
         state.gathering.freeze(promise, self.pads(), memory)
     }
 
@@ -163,9 +168,15 @@ impl<D: Directory> Shared<D> {
         self.options.pad_groups
     }
 
-    /// Keeps a group's buffer for the next one, unless it has grown.
-    pub(crate) fn keep_memory(&self, state: &mut State, memory: Option<AlignedBuf>) {
-        state.spare = memory.filter(|memory| memory.len() == memory_bytes(self.options.buffer_bytes));
+    /// Keeps a group's buffer for the next one.
+    pub(crate) fn keep_memory(&self, state: &mut State, is_large: bool, memory: Option<AlignedBuf>) {
+        state.spare = memory.filter(|memory| self.is_kept(memory, is_large));
+    }
+
+    /// Whether a buffer is used again. One that has grown is, as long as groups need it; the first that does not ends that.
+    fn is_kept(&self, memory: &AlignedBuf, is_large: bool) -> bool {
+        let usual = memory_bytes(self.options.buffer_bytes);
+        memory.len() == usual || (is_large && (usual..=GROWN_BYTES_MAX).contains(&memory.len()))
     }
 
     /// Begins to post to readers in other processes: first, what the opening has found.

@@ -80,6 +80,13 @@ impl Board {
 #[derive(Default)]
 pub(crate) struct Post(Option<(Arc<Bulletin>, u64, [u64; BULLETIN_WORDS])>);
 
+impl Post {
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 impl Drop for Post {
     #[inline]
     fn drop(&mut self) {

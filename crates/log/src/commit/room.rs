@@ -59,10 +59,21 @@ impl<D: Directory> Shared<D> {
 
     /// Writes a group. While the write is refused because there is no room, releases reserved room and writes the group again.
     pub(crate) fn write_with_room(&self, frozen: Frozen, way: &Way<D::File>) -> Written {
-        let Frozen { len, offset, identity, first_lsn, at, end, next_lsn, .. } = frozen;
+        let Frozen { len, offset, identity, first_lsn, at, end, next_lsn, is_large, .. } = frozen;
         let written = lock(&self.writer).group(frozen, way);
         self.while_refused(written, |memory| {
-            let again = Frozen { memory, len, offset, identity, first_lsn, at, end, next_lsn, clears: None };
+            let again = Frozen {
+                memory,
+                len,
+                offset,
+                identity,
+                first_lsn,
+                at,
+                end,
+                next_lsn,
+                clears: None,
+                is_large,
+            };
             lock(&self.writer).group(again, way)
         })
     }

@@ -150,6 +150,7 @@ impl State {
     }
 
     /// An error if nothing may be appended.
+    #[inline]
     pub(crate) fn check_appends(&self) -> Result<()> {
         self.check_open()?;
         if matches!(self.ending, Ending::NotBegun) { Ok(()) } else { Err(Error::Closed) }
@@ -290,23 +291,30 @@ pub(crate) enum Ending {
 pub(crate) struct Guard<'a> {
     // The order matters: fields are dropped from the first to the last.
     state: MutexGuard<'a, State>,
-    to_post: Post,
-    due: Due<'a>,
+    /// Most often nothing: each append makes a guard, and looks at one word here.
+    marked: Option<(Post, Due<'a>)>,
+    waking: &'a Waking,
 }
 
 impl<'a> Guard<'a> {
     #[inline]
     pub(crate) fn new(state: MutexGuard<'a, State>, waking: &'a Waking) -> Self {
-        Self { state, to_post: Post::default(), due: Due::none(waking) }
+        Self { state, marked: None, waking }
+    }
+
+    #[cold]
+    fn take_marked(&mut self) {
+        let mut due = Due::none(self.waking);
+        due.take(&mut self.state.woken);
+        self.marked = Some((std::mem::take(&mut self.state.to_post), due));
     }
 }
 
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.to_post = std::mem::take(&mut self.state.to_post);
-        if !self.state.woken.is_empty() {
-            self.due.take(&mut self.state.woken);
+        if self.state.to_post.is_due() || !self.state.woken.is_empty() {
+            self.take_marked();
         }
     }
 }

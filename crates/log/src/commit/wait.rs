@@ -190,12 +190,9 @@ impl<D: Directory> Shared<D> {
     /// Asks the committer to commit up to `lsn` soon.
     #[inline]
     pub(crate) fn want(&self, lsn: Lsn) {
-        if lsn <= self.durable() || self.is_forked() {
-            return;
-        }
         // Checked before the lock is taken, since each record of a producer that does not wait comes here. While it is set, the
         // committer is awake or has a timer.
-        if !self.unclaimed.load(Ordering::Relaxed) {
+        if lsn > self.durable() && !self.unclaimed.load(Ordering::Relaxed) && !self.is_forked() {
             let _state = self.lock();
             self.claim();
         }

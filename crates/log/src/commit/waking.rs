@@ -3,10 +3,11 @@
 //! *Owns*: the one rule about them: wakers are cloned, woken and dropped, and callbacks called, while no lock of the log is held.
 //! *May not touch*: which of them is due (`state.rs`).
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 use crate::commit::callbacks::{Callbacks, Decided};
+use crate::panics::{keep_first, resume};
 use crate::sync::{Mutex, lock};
 
 /// What was marked under the lock: wakers to be woken, callbacks to be called.
@@ -55,13 +56,13 @@ impl<'a> Due<'a> {
         }
     }
 
-    /// If a waker panics, the others are woken all the same; the panic resumes after that.
+    /// If a waker panics, the others are woken all the same; the first panic resumes after that.
     #[cold]
     fn run(&mut self) {
         let mut panicked = None;
         for waker in self.wakers.drain(..) {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                panicked.get_or_insert(panic);
+                keep_first(&mut panicked, panic);
             }
         }
         if self.wakers.capacity() > 0 {
@@ -70,9 +71,7 @@ impl<'a> Due<'a> {
         if self.has_callbacks {
             self.waking.callbacks.call();
         }
-        if let Some(panic) = panicked.filter(|_| !std::thread::panicking()) {
-            resume_unwind(panic);
-        }
+        resume(panicked);
     }
 }
 

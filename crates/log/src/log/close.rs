@@ -5,10 +5,8 @@
 //! Other threads may use the log meanwhile. The closing thread marks the log as closed while it has the turn, and files change only
 //! in a turn or on the log's own threads, which it joins. So when it releases the lock, no thread changes a file any more.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
-use std::thread::panicking;
 
 use inkstone_format::PromiseReason;
 use inkstone_io::Directory;
@@ -16,6 +14,7 @@ use inkstone_io::Directory;
 use super::Log;
 use crate::commit::state::Ending;
 use crate::error::{Error, Result};
+use crate::panics::{Payload, keep_first, resume};
 use crate::sync::{Ordering, lock, this_thread};
 
 /// What is left of a log that was closed.
@@ -23,7 +22,7 @@ struct Shut<L> {
     writer_lock: Option<L>,
     result: Result<()>,
     /// What a waker or listener panicked with.
-    panic: Option<Box<dyn Any + Send>>,
+    panic: Option<Payload>,
 }
 
 impl<D: Directory> Log<D> {
@@ -67,9 +66,7 @@ impl<D: Directory> Log<D> {
         let Shut { writer_lock, result, panic } = self.shut();
         take(writer_lock);
         self.shared.lock().ending = Ending::Over(result.clone());
-        if let Some(panic) = panic.filter(|_| !panicking()) {
-            resume_unwind(panic);
-        }
+        resume(panic);
         result
     }
 
@@ -81,7 +78,7 @@ impl<D: Directory> Log<D> {
             Err(Error::Closed)
         });
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.end())) {
-            panic.get_or_insert(payload);
+            keep_first(&mut panic, payload);
         }
         // No other thread changes files now. Unless the log failed: write the waiting seals, then release the segments that they held.
         let result = result.and_then(|()| {
@@ -128,9 +125,7 @@ impl<D: Directory> Log<D> {
             // A panic of the thread has poisoned the log already.
             let _ = thread.join();
         }
-        if let Err(payload) = told {
-            resume_unwind(payload);
-        }
+        resume(told.err());
     }
 
     /// Ends the log as a killed process would: nothing is written, the lock is free.

@@ -80,7 +80,12 @@ impl News {
 
     /// Whether nothing more can be found out than what was posted.
     pub(crate) fn is_trusted(&self) -> bool {
-        self.agrees && self.asked.is_some_and(|asked| asked.elapsed() < SILENCE)
+        self.agrees && self.is_recent()
+    }
+
+    /// Whether the log was observed, or the lock's holder asked for, within [`SILENCE`].
+    pub(crate) fn is_recent(&self) -> bool {
+        self.asked.is_some_and(|asked| asked.elapsed() < SILENCE)
     }
 
     /// Whether the log need not be observed: the bulletin agreed with it not long ago, and `find` finds the same.

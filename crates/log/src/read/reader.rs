@@ -123,11 +123,18 @@ impl<D: Directory> Reader<D> {
     /// there. Where all records in the neighbourhood have one size (up to 16 KiB), it reads the record alone, and a second time if
     /// the guess was wrong. Each calling thread keeps memory for one such record.
     ///
+    /// A reader from [`Reader::open`] learns of a truncation by another process at once where it sees what that process posts, otherwise
+    /// within a second; until then it returns the record as it was.
+    ///
     /// # Errors
     /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when the log does not have the record; [`Error::Corrupt`] when the log
-    /// should have it and it cannot be read; [`Error::Forked`].
+    /// should have it and it cannot be read; [`Error::Forked`]. A reader from [`Reader::open`] also gets errors of the file system when
+    /// another process may have cut the log and it cannot look (no file descriptor is left, the directory was removed).
     pub fn get(&self, lsn: Lsn) -> Result<Vec<u8>> {
         self.source.check_process()?;
+        if let Some(view) = self.source.view() {
+            view.mind_cuts()?;
+        }
         if let Some(record) = self.finder.find(&self.source, lsn)? {
             return Ok(record);
         }

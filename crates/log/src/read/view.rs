@@ -53,6 +53,8 @@ struct Seen<F> {
     settled: Tail,
     /// The file of the head. It stays open because it is read often.
     head: Arc<F>,
+    /// The same for reading records. It stays open because its file may be used for another segment.
+    _cached: Option<Arc<F>>,
     /// Set when no writer lived at the last observation: recovery is only repeated when this has changed.
     untouched: Option<Untouched>,
     /// What the writer posts, and what was read because of it.
@@ -74,6 +76,7 @@ impl<D: Directory> View<D> {
             cuts: Vec::new(),
             settled: found.settled,
             head: found.head,
+            _cached: found.cached,
             untouched: found.untouched,
             news: News::new(),
             fresh: Fresh::new(),
@@ -131,6 +134,23 @@ impl<D: Directory> View<D> {
             }
         }
         Ok(seen.now())
+    }
+
+    /// For a record that is known already: looks for a cut if the writer has posted another segment, or if the log was not observed for
+    /// a second. So a truncated record is returned for no longer than that.
+    ///
+    /// # Errors
+    /// As [`View::refresh`].
+    pub(crate) fn mind_cuts(&self) -> Result<()> {
+        let mut seen = lock(&self.seen);
+        let head = seen.segments.head().segment.number();
+        if seen.news.posted().is_some_and(|posted| posted.segment > head) {
+            seen.news.note(false);
+        } else if seen.news.is_recent() {
+            return Ok(());
+        }
+        let lives = writer_lives(&*self.directory)?;
+        self.look(&mut seen, lives)
     }
 
     /// As [`View::refresh`], for a reader that waits: if the writer is killed, it may be seen a second later.
@@ -357,7 +377,7 @@ impl<F: inkstone_io::File> Seen<F> {
         }
         self.segments = Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
         self.settled = found.settled;
-        self.head = found.head;
+        (self.head, self._cached) = (found.head, found.cached);
         self.untouched = found.untouched;
         self.fresh.forget();
     }

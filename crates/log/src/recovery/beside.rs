@@ -10,24 +10,26 @@
 //!
 //! **Beside a writer** there is no verdict: a group after the last whole one may be in flight. What is *promised* is durable,
 //! whatever happened to its writer: a promise was true when it was built, and only a cut revokes it, whose header lies in a
-//! segment with a higher number. So no second question is needed. If the observation fails, the writer may have changed the files
-//! meanwhile; the failure is believed after [`TRIES`] tries.
+//! segment with a higher number (`newest.rs` finds the last one). If the observation fails, the writer may have changed the files
+//! meanwhile; the same failure is believed after [`TRIES`] tries.
 //!
-//! A segment that a cut has begun counts once it has a whole group: its header was durable before that. Until then a crash may undo
-//! the cut.
+//! A segment that a cut has begun counts once its header is durable. A whole group after it shows that it is; if there is none, the
+//! observation syncs the file and reads the header past the cache. To wait for the group would not do: on a full file system it may
+//! have to wait for room, and what was cut must not be shown meanwhile.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
-use inkstone_format::{Copies, FileHeader, HeaderBlock, Lsn, Roll, SegmentNumber, Stop, Tail, Verdict};
+use inkstone_format::{Copies, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail, Verdict};
 use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
 
-use crate::error::{Corruption, Error, Result};
+use crate::error::{Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recovery::headers::Headers;
+use crate::recovery::headers::{Headers, open_for_reading, past_the_cache};
+use crate::recovery::newest::{Newest, Older, newest};
 use crate::recovery::recover::{damage, recover, report, resolve};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
@@ -43,11 +45,6 @@ const READ_BYTES: usize = 128 << 10;
 const NEWS_BYTES: usize = 16 << 10;
 /// Stands in for a row of the verdict's table, in the report of an observation beside a writer.
 const NO_ROW: &str = "beside a writer";
-
-/// How a reader opens a segment's file.
-pub(crate) fn open_for_reading(options: &Options) -> OpenFile {
-    OpenFile::existing().read_only().access(options.access_chosen())
-}
 
 /// Chooses the access where the options leave it open: past the page cache if that works, as a writer by rule does. The rule itself
 /// (`strategy.rs`) finds out by making a file, which a reader may not do.
@@ -114,6 +111,21 @@ pub(crate) struct Known<'k, F> {
     pub(crate) settled: Tail,
 }
 
+impl<F> Known<'_, F> {
+    /// The headers of all but the last segment.
+    fn older(&self) -> Older {
+        let older = self.links.split_last().map_or(&[][..], |(_, older)| older);
+        older.iter().map(|link| (link.segment.header.number, link.segment.header)).collect()
+    }
+
+    /// The last segment, if only a later one can take its place. One without a durable group can also vanish because the write or the sync of
+    /// its header failed.
+    fn lasting(&self) -> Option<SegmentNumber> {
+        let last = self.links.last()?.segment.header.number;
+        (self.settled.groups > 0).then_some(last)
+    }
+}
+
 /// The result of an observation.
 #[derive(Debug)]
 pub(crate) struct Observed<F> {
@@ -123,6 +135,8 @@ pub(crate) struct Observed<F> {
     /// As in [`Known`], in the head.
     pub(crate) settled: Tail,
     pub(crate) head: Arc<F>,
+    /// The same file for reading records, if it may vanish.
+    pub(crate) cached: Option<Arc<F>>,
     /// Set if no writer lived.
     pub(crate) untouched: Option<Untouched>,
     pub(crate) recovery: Recovery,
@@ -179,12 +193,13 @@ pub(crate) fn observe<D: Directory>(
     known: Option<&Known<'_, D::File>>,
 ) -> Result<Observed<D::File>> {
     let mut pauses = Pauses::new();
-    let mut failed = 0;
-    let mut damage: Option<Corruption> = None;
+    let mut older = known.map(Known::older).unwrap_or_default();
+    // How often the same failure has come, and which.
+    let (mut count, mut failure) = (0, None);
     loop {
         let lives = writer_lives(directory)?;
         let result =
-            if lives { beside(directory, options, known).map(Some) } else { alone(directory, options) };
+            if lives { beside(directory, options, known, &mut older) } else { alone(directory, options) };
         match result {
             Ok(Some(observed)) => {
                 // A copy may have died, or be, between removing its mark and making that durable. The mark was not in the listing,
@@ -194,25 +209,37 @@ pub(crate) fn observe<D: Directory>(
                 }
                 return Ok(observed);
             }
-            // A writer has come, so the next try finds more.
-            Ok(None) => {}
+            // A writer has come, or one that lives has gone on: the next try finds more.
+            Ok(None) => count = 0,
             Err(error) => {
-                failed += 1;
+                let this = Some((lives, told_by(&error)));
+                count = if this == failure { count + 1 } else { 1 };
+                failure = this;
                 let is_still = writer_lives(directory)? == lives;
                 let is_final = match &error {
-                    _ if lives => failed >= TRIES,
+                    _ if lives => count >= TRIES,
                     // The same damage twice, each time without a writer.
-                    Error::Corrupt(found) => damage.as_ref() == Some(&**found),
-                    Error::Io(io) if io.kind() == ErrorKind::NotFound => failed >= TRIES,
+                    Error::Corrupt(_) => count >= 2,
+                    Error::Io(io) if io.kind() == ErrorKind::NotFound => count >= TRIES,
                     _ => true,
                 };
                 if is_still && is_final {
                     return Err(error);
                 }
-                damage = error.corruption().filter(|_| is_still && !lives).cloned();
+                if !is_still {
+                    count = 0;
+                }
             }
         }
         pauses.sleep(Duration::MAX);
+    }
+}
+
+/// Which failure it is. Of one that a writer can cause, the place counts too: a writer that goes on moves it.
+fn told_by(error: &Error) -> String {
+    match error {
+        Error::Io(io) if io.kind() != ErrorKind::NotFound => io.kind().to_string(),
+        _ => error.to_string(),
     }
 }
 
@@ -242,22 +269,24 @@ fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Observ
         settled: found.tail,
         links: found.links,
         head,
+        cached: None,
         untouched: Some(untouched),
         recovery,
     }))
 }
 
-/// An observation beside a writer.
+/// An observation beside a writer; `None` if that has taken files back meanwhile.
 fn beside<D: Directory>(
     directory: &D,
     options: &Options,
     known: Option<&Known<'_, D::File>>,
-) -> Result<Observed<D::File>> {
-    let files = first_blocks(directory, options, known)?;
+    older: &mut Older,
+) -> Result<Option<Observed<D::File>>> {
+    let Some(Newest { files, last }) = newest(directory, options, older)? else { return Ok(None) };
     let mut headers = Headers::of(directory, options, files);
     let has_header = headers.has_header();
     loop {
-        let Some((log, header)) = headers.head()? else {
+        let Some((_, header)) = headers.head()? else {
             return Err(if has_header {
                 headers.no_head("no file has the header of its own segment")
             } else {
@@ -265,17 +294,30 @@ fn beside<D: Directory>(
             });
         };
         let links = known.map_or(&[][..], |known| known.links);
+        if let Some(last) = known.and_then(Known::lasting).filter(|last| *last > header.number) {
+            return Err(headers.no_head(&format!("segment {last} was the last, and none follows it")));
+        }
         let known_segment = links.iter().find(|link| link.segment.header == header);
         let segment =
             known_segment.map_or_else(|| Arc::new(Segment::new(header)), |link| Arc::clone(&link.segment));
         let is_known_head = links.last().is_some_and(|link| link.segment.header == header);
         let from = known.filter(|_| is_known_head).map(|known| known.settled);
+        let last = last.as_ref().filter(|last| last.number == header.number);
+        if let Some(last) = last {
+            segment.adopt(&last.file);
+            segment.adopt_cached(&last.cached);
+        }
         let head = segment.file(directory, &open_for_reading(options))?;
         let mut walked = walk_head(&segment, &head, from)?;
-        let is_only = headers.files.iter().filter(|file| file.own(log).is_some()).count() == 1;
-        if header.roll != Roll::Full && walked.tail.groups == 0 && !is_only {
-            headers.files.retain(|file| file.number != header.number);
-            continue;
+        if header.roll != Roll::Full && walked.tail.groups == 0 {
+            match becomes_durable(directory, &header)? {
+                Some(true) => {}
+                Some(false) => {
+                    headers.files.retain(|file| file.number != header.number);
+                    continue;
+                }
+                None => return Ok(None),
+            }
         }
         if walked.tail.next_lsn <= options.expect_durable {
             let known = options.expect_durable;
@@ -289,46 +331,36 @@ fn beside<D: Directory>(
             }
         }
         let recovery = report_beside(&walked.tail, chain.len());
-        return Ok(Observed {
+        return Ok(Some(Observed {
             links: chain,
             first_live: walked.tail.first_live,
             durable: walked.tail.promise,
             settled: walked.settled,
             head,
+            cached: last.map(|last| Arc::clone(&last.cached)),
             untouched: None,
             recovery,
-        });
+        }));
     }
 }
 
-/// The first blocks of all segments. Known segments with a successor are not read: a number is not used again, so a file with
-/// that name is the segment. (The number of a head may be used again if its header never became durable.) Files that vanish are
-/// left out.
-fn first_blocks<D: Directory>(
-    directory: &D,
-    options: &Options,
-    known: Option<&Known<'_, D::File>>,
-) -> Result<Vec<FileHeader>> {
-    let links = known.and_then(|known| known.links.split_last()).map_or(&[][..], |(_, older)| older);
-    let mut files = Vec::new();
-    for number in Listing::of(directory)?.segments {
-        if let Some(link) = links.iter().find(|link| link.segment.number() == number) {
-            let header = link.segment.header;
-            let block = HeaderBlock::Valid { header, copies: Copies::Both, stray: false };
-            files.push(FileHeader { number, block });
-            continue;
-        }
-        match directory.open(&names::segment(number), &open_for_reading(options)) {
-            Ok(file) => {
-                let mut window = Window::new(Arc::new(file), HEADER_BYTES);
-                window.load(0, HEADER_BYTES)?;
-                files.push(FileHeader { number, block: HeaderBlock::classify(window.bytes()) });
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
+/// Syncs a header; whether it is on the medium then, `None` if its file has vanished. The sync of its writer may have failed, and pages be
+/// marked clean nevertheless. Of a header that was written in part, one copy may be there: its writer takes the file back.
+fn becomes_durable<D: Directory>(directory: &D, header: &SegmentHeader) -> Result<Option<bool>> {
+    let read = || -> Result<HeaderBlock> {
+        directory
+            .open(&names::segment(header.number), &OpenFile::existing().read_only())?
+            .sync(SyncKind::Data)?;
+        let mut window = Window::new(Arc::new(past_the_cache(directory, header.number)?), HEADER_BYTES);
+        window.load(0, HEADER_BYTES)?;
+        Ok(HeaderBlock::classify(window.bytes()))
+    };
+    match read() {
+        Ok(HeaderBlock::Valid { header: found, copies: Copies::Both, .. }) => Ok(Some(found == *header)),
+        Ok(_) => Ok(Some(false)),
+        Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
-    Ok(files)
 }
 
 fn report_beside(tail: &Tail, segments: usize) -> Recovery {

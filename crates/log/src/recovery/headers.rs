@@ -224,6 +224,11 @@ pub(super) fn window_for_all<D: Directory>(
     Ok(Window::read_by(file, Box::new(Ahead::all(directory, stretch)?)))
 }
 
+/// How a reader opens a segment's file.
+pub(crate) fn open_for_reading(options: &Options) -> OpenFile {
+    OpenFile::existing().read_only().access(options.access_chosen())
+}
+
 /// Opens a segment's file so that reads show what is on the medium.
 pub(crate) fn past_the_cache<D: Directory>(directory: &D, number: SegmentNumber) -> Result<D::File> {
     let name = names::segment(number);

@@ -222,6 +222,37 @@ fn a_waker_that_panics_keeps_nobody_else_asleep() {
     });
 }
 
+/// What a panic carries, whose drop panics too.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            std::panic::resume_unwind(Box::new("from a payload's drop"));
+        }
+    }
+}
+
+#[test]
+fn wakers_whose_panics_panic_again_keep_nobody_else_asleep() {
+    for (end, act) in ENDS {
+        must_end("panics that panic", move || {
+            let (disk, log) = sim_log(patient());
+            log.append_durable(b"first").expect("durable");
+            let bombs: Vec<_> = (0..3).map(|_| doing(|| std::panic::resume_unwind(Box::new(Bomb)))).collect();
+            let _futures: Vec<_> = bombs.iter().map(|waker| pending(&log, waker)).collect();
+            let (waker, count) = counting();
+            let mut last = pending(&log, &waker);
+            let caller = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&disk, log)));
+            let first = caller.expect_err("the first panic reaches who made the wake-up");
+            assert!(first.is::<Bomb>(), "{end}: not the first panic");
+            std::mem::forget(first);
+            assert_eq!(count.load(Ordering::SeqCst), 1, "{end}: the last waker");
+            assert!(poll(&mut last, &waker).is_ready(), "{end}");
+        });
+    }
+}
+
 #[test]
 fn the_last_owner_of_a_log_may_be_a_waker_on_its_own_thread() {
     must_end("dropping the log in a waker", || {

@@ -302,6 +302,28 @@ fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     }
 }
 
+/// No cursor asks for anything: `get` itself must notice.
+#[test]
+fn get_returns_nothing_that_was_cut_since_the_reader_looked() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), small()).unwrap();
+    (1..=20).for_each(|lsn| _ = log.append_durable(&record(lsn, 0)).unwrap());
+    let reader = Reader::open(directory.path(), &small()).unwrap();
+    assert_eq!(reader.records(Lsn::FIRST).count(), 20);
+    assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, 0));
+    for life in 1..=3 {
+        log.truncate_after(Lsn::new(10)).unwrap();
+        let cut = reader.get(Lsn::new(15)).unwrap_err();
+        assert!(matches!(cut, Error::NotYet { .. } | Error::TruncatedAfter { .. }), "{cut}");
+        (11..=16).for_each(|lsn| _ = log.append_durable(&record(lsn, life)).unwrap());
+        assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, life));
+        // Cut and written again between two calls.
+        log.truncate_after(Lsn::new(12)).unwrap();
+        (13..=16).for_each(|lsn| _ = log.append_durable(&record(lsn, life + 10)).unwrap());
+        assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, life + 10));
+    }
+}
+
 /// A simulated disk whose log posts on a real page.
 struct Posting(Arc<Bulletin>);
 

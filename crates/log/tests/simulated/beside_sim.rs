@@ -15,30 +15,30 @@ use inkstone_sim::{
     errno,
 };
 
-fn small() -> Options {
+pub(super) fn small() -> Options {
     Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10).own_thread(false)
 }
 
-fn record(lsn: u64, salt: u64) -> Vec<u8> {
+pub(super) fn record(lsn: u64, salt: u64) -> Vec<u8> {
     (0..lsn * 151 % 2500 + 1).map(|at| (at ^ lsn ^ (salt << 4)) as u8).collect()
 }
 
-fn open(disk: &SimDisk, options: Options) -> Log<SimDirectory> {
+pub(super) fn open(disk: &SimDisk, options: Options) -> Log<SimDirectory> {
     Log::open_in(Arc::new(disk.directory("/log")), options).unwrap()
 }
 
-fn read(disk: &SimDisk) -> Reader<SimDirectory> {
+pub(super) fn read(disk: &SimDisk) -> Reader<SimDirectory> {
     Reader::open_in(Arc::new(disk.directory("/log")), small()).unwrap()
 }
 
-fn append(log: &Log<SimDirectory>, lsns: std::ops::RangeInclusive<u64>, salt: u64) {
+pub(super) fn append(log: &Log<SimDirectory>, lsns: std::ops::RangeInclusive<u64>, salt: u64) {
     for lsn in lsns {
         assert_eq!(log.append_durable(&record(lsn, salt)).unwrap().get(), lsn);
     }
 }
 
 /// Everything that a cursor shows from its position on.
-fn shown<D: Directory>(cursor: &mut Cursor<D>) -> Vec<(u64, Vec<u8>)> {
+pub(super) fn shown<D: Directory>(cursor: &mut Cursor<D>) -> Vec<(u64, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(record) = cursor.next().unwrap() {
         all.push((record.lsn.get(), record.bytes.to_vec()));
@@ -46,7 +46,7 @@ fn shown<D: Directory>(cursor: &mut Cursor<D>) -> Vec<(u64, Vec<u8>)> {
     all
 }
 
-fn is_log(shown: &[(u64, Vec<u8>)], from: u64, salt: u64) -> bool {
+pub(super) fn is_log(shown: &[(u64, Vec<u8>)], from: u64, salt: u64) -> bool {
     (from..).zip(shown).all(|(lsn, (found, bytes))| *found == lsn && *bytes == record(lsn, salt))
 }
 
@@ -185,69 +185,6 @@ fn bytes_of_a_group_whose_sync_failed_are_never_shown() {
             }
         }
     }
-}
-
-#[test]
-fn a_cut_is_told_and_only_when_it_is_durable() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let log = open(&disk, small());
-    append(&log, 1..=150, 0);
-    let reader = read(&disk);
-    let mut beyond = reader.from(Lsn::new(140));
-    let mut before = reader.from(Lsn::new(20));
-    assert_eq!(shown(&mut beyond).len(), 10);
-    before.next().unwrap().unwrap();
-    log.truncate_after(Lsn::new(50)).unwrap();
-    append(&log, 51..=90, 1);
-    log.truncate_after(Lsn::new(70)).unwrap();
-    append(&log, 71..=200, 2);
-    let cut = beyond.next().unwrap_err();
-    assert!(
-        matches!(&cut, Error::TruncatedAfter { lsn, last } if (lsn.get(), last.get()) == (150, 50)),
-        "{cut}"
-    );
-    let salt = |lsn| [0, 1, 2][usize::from(lsn > 50) + usize::from(lsn > 70)];
-    let mut next = 51;
-    for (lsn, bytes) in shown(&mut beyond) {
-        assert_eq!((lsn, &bytes), (next, &record(next, salt(next))));
-        next += 1;
-    }
-    assert_eq!(next, 200, "the last is not promised yet");
-    let mut next = 21;
-    for (lsn, bytes) in shown(&mut before) {
-        assert_eq!((lsn, &bytes), (next, &record(next, salt(next))));
-        next += 1;
-    }
-    assert_eq!(next, 200);
-    // To nothing, and on.
-    log.truncate_before(Lsn::new(150)).unwrap();
-    log.truncate_after(Lsn::new(149)).unwrap();
-    append(&log, 150..=152, 3);
-    let cut = beyond.next().unwrap_err();
-    assert!(
-        matches!(&cut, Error::TruncatedAfter { lsn, last } if (lsn.get(), last.get()) == (200, 149)),
-        "{cut}"
-    );
-    assert_eq!(shown(&mut beyond), [(150, record(150, 3)), (151, record(151, 3))]);
-}
-
-#[test]
-fn a_header_that_begins_a_cut_is_not_believed_before_a_group_follows_it() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let log = open(&disk, small());
-    append(&log, 1..=60, 0);
-    // The header's sync fails: the header is in memory, on the medium it is not.
-    let reader = read(&disk);
-    let mut cursor = reader.from(Lsn::FIRST);
-    assert_eq!(shown(&mut cursor).len(), 59);
-    let fault = Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew));
-    disk.inject(fault.on(OperationKind::Sync).file(".ink"));
-    assert!(log.truncate_after(Lsn::new(30)).is_err());
-    let told = cursor.next();
-    assert!(matches!(told, Ok(None)), "{told:?}");
-    assert_eq!(read(&disk).durable().get(), 59);
-    log.abandon();
-    assert_eq!(read(&disk).durable().get(), 60);
 }
 
 #[test]

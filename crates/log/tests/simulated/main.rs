@@ -13,6 +13,8 @@ mod every_kind;
 mod gate;
 #[path = "../support/history.rs"]
 mod history;
+#[path = "../support/watch.rs"]
+mod watch;
 #[path = "../support/watched.rs"]
 mod watched;
 
@@ -20,6 +22,7 @@ mod basics;
 mod beside_sim;
 mod copying;
 mod crashes;
+mod cuts_sim;
 mod damage;
 mod directories;
 mod extremes;

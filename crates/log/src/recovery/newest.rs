@@ -1,0 +1,154 @@
+//! Finds the last segment of a log, and the headers before it, while a writer changes the files.
+//!
+//! *Owns*: the order in which first blocks are read, so that what they say together was true at one moment. *May not touch*: the groups; what
+//! is wrong with a header (`headers.rs`).
+//!
+//! A listing is no snapshot, and a file can vanish after it was listed: then it was cut, and a later segment has come that is not in the
+//! listing. So the newest files are read first, and if one of them is gone, the directory is listed again. When none is gone, the highest
+//! segment with a header was the last one at that moment. Its file stays open: what comes after that moment is news for the next observation,
+//! and no reason to start over. So a writer that begins segments all the time keeps no reader waiting.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use inkstone_format::limits::HEADER_BYTES;
+use inkstone_format::{Copies, FileHeader, HeaderBlock, SegmentHeader, SegmentNumber};
+use inkstone_io::{Access, Directory, OpenFile};
+
+use crate::error::Result;
+use crate::names;
+use crate::options::Options;
+use crate::recovery::headers::open_for_reading;
+use crate::segment::listing::Listing;
+use crate::walk::window::Window;
+
+/// How often the directory is listed at least: a listing may miss a file that is renamed meanwhile.
+const LISTINGS_MIN: usize = 2;
+/// After so many, the observation starts over.
+const LISTINGS_MAX: usize = 64;
+
+/// Headers of segments with a successor, which do not change: a number is not used again. (That of the last segment may be, if its header
+/// never became durable.)
+pub(crate) type Older = BTreeMap<SegmentNumber, SegmentHeader>;
+
+/// The first blocks of a log's files, as they were at one moment.
+pub(crate) struct Newest<F> {
+    pub(crate) files: Vec<FileHeader>,
+    /// The highest segment with a header of its own.
+    pub(crate) last: Option<Last<F>>,
+}
+
+/// The last segment. Both handles stay open, since its file may soon have no name any more.
+pub(crate) struct Last<F> {
+    pub(crate) number: SegmentNumber,
+    /// Open as the log reads and writes it.
+    pub(crate) file: Arc<F>,
+    /// Open through the page cache, for reading records.
+    pub(crate) cached: Arc<F>,
+}
+
+/// Reads the first blocks that are not among the `older`, and adds to those. `None` if files vanish again and again.
+///
+/// # Errors
+/// [`crate::Error::Incomplete`]; errors of the file system.
+pub(crate) fn newest<D: Directory>(
+    directory: &D,
+    options: &Options,
+    older: &mut Older,
+) -> Result<Option<Newest<D::File>>> {
+    let mut last: Option<(FileHeader, Last<D::File>)> = None;
+    let mut spare: Vec<FileHeader> = Vec::new();
+    let mut vanished_before = BTreeSet::new();
+    for listings in 1..=LISTINGS_MAX {
+        let numbers: BTreeSet<_> = Listing::of(directory)?.segments.into_iter().collect();
+        let mut vanished = BTreeSet::new();
+        for &number in numbers.iter().rev() {
+            if last.as_ref().is_some_and(|(last, _)| number <= last.number) {
+                break;
+            }
+            if spare.iter().any(|file| file.number == number) {
+                continue;
+            }
+            match first_block(directory, options, number)? {
+                Some((file, handle)) if file.is_begun() => match cached(directory, options, number, &handle)?
+                {
+                    Some(cached) => last = Some((file, Last { number, file: handle, cached })),
+                    None => _ = vanished.insert(number),
+                },
+                Some((file, _)) => spare.push(file),
+                None => _ = vanished.insert(number),
+            }
+        }
+        // A name that is listed again and leads nowhere is no segment.
+        if listings >= LISTINGS_MIN && vanished.is_subset(&vanished_before) {
+            return with_older(directory, options, &numbers, last, spare, older).map(Some);
+        }
+        if !vanished.is_empty() {
+            // One of these may have come in its place.
+            spare.clear();
+        }
+        vanished_before = vanished;
+    }
+    Ok(None)
+}
+
+/// Adds the files below the last segment. Those that have vanished meanwhile are left out.
+fn with_older<D: Directory>(
+    directory: &D,
+    options: &Options,
+    numbers: &BTreeSet<SegmentNumber>,
+    last: Option<(FileHeader, Last<D::File>)>,
+    mut files: Vec<FileHeader>,
+    older: &mut Older,
+) -> Result<Newest<D::File>> {
+    let Some((head, last)) = last else { return Ok(Newest { files, last: None }) };
+    files.retain(|file| file.number > last.number);
+    for &number in numbers.range(..last.number) {
+        if let Some(&header) = older.get(&number) {
+            let block = HeaderBlock::Valid { header, copies: Copies::Both, stray: false };
+            files.push(FileHeader { number, block });
+        } else if let Some((file, _)) = first_block(directory, options, number)? {
+            if let Some(header) = file.block.header().filter(|_| file.is_begun()) {
+                older.insert(number, *header);
+            }
+            files.push(file);
+        }
+    }
+    files.push(head);
+    Ok(Newest { files, last: Some(last) })
+}
+
+/// The handle of a segment's file for reading records; `None` if the file has vanished.
+fn cached<D: Directory>(
+    directory: &D,
+    options: &Options,
+    number: SegmentNumber,
+    file: &Arc<D::File>,
+) -> Result<Option<Arc<D::File>>> {
+    if options.access_chosen() == Access::Buffered {
+        return Ok(Some(Arc::clone(file)));
+    }
+    unless_vanished(directory.open(&names::segment(number), &OpenFile::existing().read_only()))
+}
+
+/// The first block of a segment's file, which stays open; `None` if it has vanished.
+fn first_block<D: Directory>(
+    directory: &D,
+    options: &Options,
+    number: SegmentNumber,
+) -> Result<Option<(FileHeader, Arc<D::File>)>> {
+    let opened = directory.open(&names::segment(number), &open_for_reading(options));
+    let Some(file) = unless_vanished(opened)? else { return Ok(None) };
+    let mut window = Window::new(Arc::clone(&file), HEADER_BYTES);
+    window.load(0, HEADER_BYTES)?;
+    Ok(Some((FileHeader { number, block: HeaderBlock::classify(window.bytes()) }, file)))
+}
+
+fn unless_vanished<F>(opened: inkstone_io::Result<F>) -> Result<Option<Arc<F>>> {
+    match opened {
+        Ok(file) => Ok(Some(Arc::new(file))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
