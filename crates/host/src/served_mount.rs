@@ -6,7 +6,8 @@
 //! The kernel closes the descriptors of a killed process after its last thread has ended. A thread that waits for a disk which
 //! the process itself serves ends when the disk answers, and the disk fails its requests when the descriptor of `/dev/fuse` is
 //! closed: each waits for the other, forever. Every process that uses the loop device waits with them. A thread that waits for
-//! nothing ends at once, and `PR_SET_PDEATHSIG` notifies its child.
+//! nothing ends at once, and `PR_SET_PDEATHSIG` notifies its child. The last thread that ends closes the process's descriptors
+//! before its own end is told, so this thread has a table of descriptors of its own, an empty one.
 
 use std::ffi::CString;
 use std::io;
@@ -47,7 +48,7 @@ impl ServedMount {
             .map_err(|error| fail("start a thread for", error))?;
         match told.recv() {
             Ok(Ok(())) => Ok(Self { stop: Some(stop), thread: Some(thread) }),
-            Ok(Err(error)) => Err(fail("fork for", error)),
+            Ok(Err(error)) => Err(fail("start a process for", error)),
             Err(_) => Err(Error::invalid("watch over", target, "its thread ended")),
         }
     }
@@ -65,6 +66,11 @@ impl Drop for ServedMount {
 /// Makes the child and then waits: the kernel notifies the child of the end of this very thread.
 fn keep(path: &CString, tell: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     let process = std::process::id().cast_signed();
+    // SAFETY: no memory is passed. The descriptors are closed in this thread's copy of the table, and this function uses none.
+    if unsafe { libc::close_range(0, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE as libc::c_int) } != 0 {
+        let _ = tell.send(Err(io::Error::last_os_error()));
+        return;
+    }
     // SAFETY: no memory is passed.
     let thread = unsafe { libc::gettid() };
     // SAFETY: the child calls only what may be called after a fork of a process with threads (system calls on memory that
@@ -91,17 +97,15 @@ fn keep(path: &CString, tell: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     });
 }
 
-/// The child: it closes everything of its parent, and leaves its process group, whose signals are not for it.
+/// The child: it has no descriptor, as the thread that made it, and leaves its process group, whose signals are not for it.
 fn wait_and_abort(path: &CString, process: libc::pid_t, thread: libc::pid_t) -> ! {
-    // SAFETY: `signals` and `path` live through the calls that get them; all others are passed numbers. Closing every descriptor
-    // affects no other code: this is a copy of the process, and only this function runs in it.
+    // SAFETY: `signals` and `path` live through the calls that get them; all others are passed numbers.
     unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut signals);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const signals, std::ptr::null_mut());
         libc::setsid();
         libc::prctl(libc::PR_SET_PDEATHSIG, ENDED);
-        libc::close_range(0, libc::c_uint::MAX, 0);
         libc::sigemptyset(&raw mut signals);
         libc::sigaddset(&raw mut signals, ENDED);
         // The thread may have ended before the signal was set up.

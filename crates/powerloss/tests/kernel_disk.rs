@@ -53,7 +53,7 @@ fn a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment() {
     if kinds("a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment").is_empty() {
         return;
     }
-    let _one = ONE.lock().unwrap();
+    let _one = ONE.lock();
     let machine = machine();
     let disks = machine.target().parent().unwrap().join("disks");
     let looking = File::open(&disks).unwrap();
@@ -75,6 +75,8 @@ fn victim() {
     let Some(place) = std::env::var_os(VICTIM) else { return };
     let machine = Machine::new(Path::new(&place)).unwrap();
     let disk = machine.new_disk(FsKind::Ext4).unwrap();
+    // The last thread that ends closes this, and asks the disk's server for that.
+    let _open = File::open(machine.target().parent().unwrap().join("disks").join(disk.name())).unwrap();
     let mut number = 0_u64;
     loop {
         let running = machine.boot(&disk, FsKind::Ext4).unwrap();
@@ -85,6 +87,25 @@ fn victim() {
         }
         drop(running);
     }
+}
+
+/// This process and those that watch over a mount, with the place in the kernel where each of their threads waits.
+fn waits(process: u32) -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let is_victim = entry.file_name().to_str() == Some(&process.to_string());
+        if !is_victim && !stat.contains("(inkstone-mount)") {
+            continue;
+        }
+        for thread in fs::read_dir(entry.path().join("task")).into_iter().flatten().flatten() {
+            let [stat, stack] = ["stat", "stack"]
+                .map(|file| fs::read_to_string(thread.path().join(file)).unwrap_or_default());
+            let start: String = stat.chars().take(80).collect();
+            all += &format!("\n{start}\n{stack}");
+        }
+    }
+    all
 }
 
 /// A thread that waits for the disk when the kill comes would wait for ever: the disk's server was killed with it.
@@ -99,14 +120,20 @@ fn a_killed_process_does_not_wait_for_the_disk_that_it_served() {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "victim"]).env(VICTIM, place).stdout(std::process::Stdio::null());
         let mut victim = command.spawn().unwrap();
-        let work = place.join(format!(".inkstone-lab-{}-0", victim.id()));
+        let victim_id = victim.id();
+        let work = place.join(format!(".inkstone-lab-{victim_id}-0"));
         let until = |what: &str, is_so: &mut dyn FnMut() -> bool| {
             let since = std::time::Instant::now();
             while !is_so() {
                 if since.elapsed() > std::time::Duration::from_secs(60) {
+                    let where_it_waits = waits(victim_id);
                     // Otherwise every later use of a loop device here would hang.
                     let _ = std::process::Command::new("umount").arg("-f").arg(work.join("disks")).status();
-                    panic!("round {round}: {what}");
+                    std::thread::sleep(std::time::Duration::from_secs(2));
+                    panic!(
+                        "round {round}: {what}: {where_it_waits}\nafter the mount was aborted: {}",
+                        waits(victim_id)
+                    );
                 }
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
